@@ -1,0 +1,74 @@
+# Everything starts here. Needs only make and Python 3.11 or newer: each target sets up what it uses, in .venv.
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test check bench lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv --quiet
+
+# Name another interpreter with `make setup PYTHON=python3.13`, tests with `make test ARGS="-k cron"`.
+PYTHON ?=
+PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
+ARGS ?=
+TEST := $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not browser and not chaos and not bench"
+LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock" $(ARGS)
+SAMPLE := every weekday at 9am in New York
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/.ready ## create .venv with chronos, chronosctl and the tools
+	@:
+
+run: setup ## show the next runs of a sample schedule
+	@echo 'There is no server yet, only schedules. This is `chronosctl schedule explain "$(SAMPLE)"`:'
+	@$(BIN)/chronosctl schedule explain "$(SAMPLE)"
+
+demo: run ## the same, until there is more to show
+
+test: setup ## run the fast tests
+	$(TEST) $(ARGS)
+
+check: setup ## format, lint, types, layers, then the tests
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory test
+
+bench: $(VENV)/.bench ## measure, beside other libraries
+	$(BIN)/python -m bench $(ARGS)
+
+lock: $(VENV)/.uv ## resolve requirements/*.txt again; newest versions with ARGS=--upgrade
+	$(LOCK) --group bootstrap --output-file requirements/bootstrap.txt
+	$(LOCK) --group dev pyproject.toml --output-file requirements/dev.txt
+	$(LOCK) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+
+clean: ## remove everything that was built, .venv included
+	rm -rf $(VENV) build dist bench/results.json .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set-up in two steps, each with a stamp: a fresh environment that holds uv, then all else by uv.
+$(VENV)/.uv:
+	@python=; for p in $(PYTHONS); do \
+	    if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null; then python=$$p; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "Chronos needs Python 3.11 or newer, and none of these is: $(PYTHONS)." >&2; \
+	    echo "Install one, or say where it is: make setup PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	fi; \
+	echo "Setting up $(VENV) with $$($$python --version)"; \
+	$$python -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.uv requirements/bootstrap.txt requirements/dev.txt pyproject.toml
+	@$(UV) pip sync --compile-bytecode --python $(BIN)/python --require-hashes requirements/bootstrap.txt requirements/dev.txt
+	@$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.ready requirements/bench.txt
+	@$(UV) pip install --python $(BIN)/python --require-hashes -r requirements/bench.txt
+	@touch $@

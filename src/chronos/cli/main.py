@@ -1,0 +1,121 @@
+"""The two programs, and the one place where errors become messages and exit codes.
+
+=====  ==================================================================
+0      done
+1      refused or failed: the message says why (a closed pipe says nothing)
+2      the command line is not understood: an unknown option, a missing
+       argument, a value out of its range
+130    interrupted (Ctrl-C)
+=====  ==================================================================
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from chronos.cli.completion import completion
+from chronos.cli.output import complain
+from chronos.cli.schedule import schedule
+from chronos.errors import ChronosError
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Program(click.Group):
+    """A group that ends with Chronos's messages and exit codes instead of click's."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, then exit. With ``standalone_mode=False`` errors are raised, as click's are."""
+        prog_name = prog_name or self.name
+
+        def run() -> Any:
+            return super(Program, self).main(
+                args, prog_name, complete_var, False, windows_expand_args=windows_expand_args, **extra
+            )
+
+        if not standalone_mode:
+            return run()
+        try:
+            code = run()
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except Exception as error:  # noqa: BLE001 - what it does not know it raises again
+            code = _report(error)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report(error: Exception) -> int:
+    """Say what went wrong, and give the exit code."""
+    match error:
+        case click.Abort():
+            return EXIT_INTERRUPTED
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+            return EXIT_USAGE
+        case click.UsageError():
+            see = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
+            complain(f"{error.format_message()}{see}")
+            return EXIT_USAGE
+        case click.ClickException():
+            complain(error.format_message())
+            return error.exit_code
+        case ChronosError():
+            complain(str(error))
+            return EXIT_ERROR
+        case OSError():
+            _silence_stdout()
+            if not isinstance(error, BrokenPipeError):
+                complain(error.strerror or str(error))
+            return EXIT_ERROR
+        case _:
+            raise error
+
+
+def _silence_stdout() -> None:
+    """What could not be written would be tried again, and complained about, when the interpreter ends."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.group(cls=Program, name="chronos", context_settings=_CONTEXT, subcommand_metavar="")
+@click.version_option(package_name="chronos-scheduler", message="%(prog)s %(version)s")
+def chronos() -> None:
+    """Run Chronos, the job scheduler.
+
+    The server is still to come, so this program has no commands yet. What exists is the schedule engine:
+
+    \b
+      chronosctl schedule explain "0 9 * * 1-5" --timezone Europe/Paris
+    """
+
+
+@click.group(cls=Program, name="chronosctl", context_settings=_CONTEXT)
+@click.version_option(package_name="chronos-scheduler", message="%(prog)s %(version)s")
+def chronosctl() -> None:
+    """Ask Chronos, the job scheduler.
+
+    \b
+    Examples:
+      chronosctl schedule next "0 9 * * 1-5" --timezone Europe/Paris
+      chronosctl schedule explain "30 2 * * *" --timezone America/New_York
+    """
+
+
+chronosctl.add_command(completion)
+chronosctl.add_command(schedule)

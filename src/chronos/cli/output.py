@@ -1,0 +1,93 @@
+"""Writing: data on stdout in the format asked for, messages on stderr, each as the stream can show it."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO, Any, TypeVar
+
+import click
+
+FORMATS = ("table", "json", "jsonl")
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_PLAIN = str.maketrans({"–": "-", "−": "-", "×": "x", "’": "'", "…": "...", "µ": "u"})
+
+
+def output_option(command: _Command) -> _Command:
+    """``-o FORMAT``, for a command that prints data; the argument is called ``output``."""
+    option = click.option("-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True)
+    return option(command)
+
+
+def emit_json(value: object, *, lines: bool) -> None:
+    """A value as one JSON document, or with ``lines`` on one line each: a list's items, else the value itself."""
+    import json
+
+    if not lines:
+        emit(json.dumps(value, indent=2))
+        return
+    for item in value if isinstance(value, list) else [value]:
+        emit(json.dumps(item))
+
+
+def emit_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns of text under a header, two blanks apart."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    for number, line in enumerate(lines):
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        emit("  ".join(cells).rstrip(), dim=number == 0)
+
+
+def emit(text: str, *, mark: str = "", **style: Any) -> None:
+    """Data. ``style`` is click's, and applies to ``mark`` alone where there is one."""
+    _write(sys.stdout, text, mark, style)
+
+
+def note(text: str) -> None:
+    """A message that is no error."""
+    _write(sys.stderr, text, "", {})
+
+
+def complain(text: str) -> None:
+    """An error: ``✗`` and what is wrong, on the first line."""
+    mark = "✗ " if _can_show(sys.stderr, "✗") else "error: "
+    _write(sys.stderr, text, mark, {"fg": "red"})
+
+
+def _write(stream: IO[str] | None, text: str, mark: str, style: dict[str, Any]) -> None:
+    if stream is None:  # closed by whoever started us
+        return
+    text = _showable(text, stream)
+    colour = _in_colour(stream)
+    if colour and style:
+        text = click.style(mark, **style) + text if mark else click.style(text, **style)
+    else:
+        text = mark + text
+    click.echo(text, file=stream, color=colour)
+
+
+def _in_colour(stream: IO[str]) -> bool:
+    """https://no-color.org: any value but an empty one turns colours off."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _showable(text: str, stream: IO[str]) -> str:
+    """Without characters that would steer the terminal, or that the stream's encoding does not have."""
+    text = "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    if not _can_show(stream, text):
+        encoding = _encoding(stream)
+        text = text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+    return text
+
+
+def _can_show(stream: IO[str], text: str) -> bool:
+    try:
+        text.encode(_encoding(stream))
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _encoding(stream: IO[str]) -> str:
+    return getattr(stream, "encoding", None) or "utf-8"

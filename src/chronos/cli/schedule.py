@@ -1,0 +1,332 @@
+"""``chronosctl schedule``: when a schedule runs, in numbers (``next``) and in words (``explain``). Offline."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+
+import click
+
+from chronos.cli.output import emit, emit_json, emit_table, note, output_option
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from click.shell_completion import CompletionItem
+
+    from chronos.core.oddities import Oddity
+    from chronos.core.schedule import Schedule
+    from chronos.core.zones import Zone
+
+# Written out again, so that --help does not import the engine; a test keeps them equal to the engine's.
+DIALECTS = ("auto", "standard", "seconds", "posix", "iso8601", "words")
+DST_POLICIES = ("robust", "literal")
+MAX_COUNT = 10_000
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class _Text(click.types.StringParamType):
+    """Text that every encoder takes: an argument that is not UTF-8 arrives as lone surrogates."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = super().convert(value, param, ctx)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail("it is not valid UTF-8", param, ctx)
+        return text
+
+
+class Question(TypedDict):
+    """The options that both commands share, as click hands them over."""
+
+    timezone: str | None
+    dialect: str
+    dst: str
+    start: str | None
+    end: str | None
+    exclude: tuple[str, ...]
+    key: str
+    after: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """``asked`` is the schedule as written, ``schedule`` the same counted from ``after_us`` if it has no start."""
+
+    asked: "Schedule"
+    schedule: "Schedule"
+    after_us: int
+    runs_us: list[int]
+
+
+def _one_argument(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> str:
+    if len(value) != 1:
+        example = f'{ctx.command_path} "0 9 * * 1-5"'
+        raise click.UsageError(f"EXPR has to be one argument; put it in quotes:\n  {example}", ctx)
+    return value[0]
+
+
+def _complete_zone(_: click.Context, __: click.Parameter, incomplete: str) -> list["CompletionItem[Any]"]:
+    from click.shell_completion import CompletionItem
+
+    from chronos.core.zones import zone_names
+
+    wanted = incomplete.lower()
+    return [CompletionItem(name) for name in sorted(zone_names()) if name.lower().startswith(wanted)]
+
+
+def _question(command: _Command) -> _Command:
+    text = _Text()
+    for decorate in (
+        click.option("--key", type=text, default="", help="What H hashes: a job's name."),
+        click.option(
+            "--exclude",
+            type=text,
+            multiple=True,
+            metavar="E",
+            help="Leave out a date, a range of dates (2026-12-24/2027-01-02) or what a cron expression matches. "
+            "May be given many times.",
+        ),
+        click.option("--end", type=text, metavar="T", help="The last instant at which it may run."),
+        click.option("--start", type=text, metavar="T", help="The first; intervals are counted from it."),
+        click.option(
+            "--count",
+            type=click.IntRange(1, MAX_COUNT),
+            default=10,
+            show_default=True,
+            metavar="N",
+            help="How many runs.",
+        ),
+        click.option("--after", type=text, metavar="T", help="Runs later than this instant.  [default: now]"),
+        click.option(
+            "--dst",
+            type=click.Choice(DST_POLICIES),
+            default="robust",
+            show_default=True,
+            help="What to do when the clocks change.",
+        ),
+        click.option(
+            "--dialect",
+            type=click.Choice(DIALECTS),
+            default="auto",
+            show_default=True,
+            help="How to read EXPR; auto tells by its shape.",
+        ),
+        click.option(
+            "--timezone",
+            type=text,
+            metavar="ZONE",
+            shell_complete=_complete_zone,
+            help="An IANA name such as Europe/Paris.  [default: UTC]",
+        ),
+        click.argument("expression", type=text, metavar="EXPR", nargs=-1, required=True, callback=_one_argument),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.group(short_help="Ask when a schedule runs, without a server.")
+def schedule() -> None:
+    """Ask when a schedule runs. Nothing has to be running, and nothing is sent anywhere.
+
+    A schedule is a cron expression, "@every 90s", an ISO 8601 interval, an instant, or plain words.
+    """
+
+
+@schedule.command("next", short_help="Print the next runs.")
+@_question
+@output_option
+def next_(expression: str, output: str, **question: Unpack[Question]) -> None:
+    """Print the next runs of EXPR: in its time zone and in UTC, or as JSON in UTC.
+
+    T is an RFC 3339 instant; without an offset it is a time in the schedule's zone. An interval without a start is
+    counted from --after.
+
+    \b
+    Examples:
+      chronosctl schedule next "0 9 * * 1-5" --timezone Europe/Paris
+      chronosctl schedule next "@every 90m" --after 2027-01-01T00:00:00Z --count 3 -o json
+      chronosctl schedule next R/2027-01-31T09:00:00/P1M --exclude 2027-03-31
+    """
+    from chronos.core.calendar import rfc3339
+
+    answer = _ask(expression, question)
+    if output != "table":
+        emit_json([rfc3339(us) for us in answer.runs_us], lines=output == "jsonl")
+    elif answer.runs_us:
+        _emit_runs(answer)
+    else:
+        note(f"no run after {rfc3339(answer.after_us)}")
+
+
+@schedule.command(short_help="Say what a schedule means, when it runs, and what DST does to it.")
+@_question
+@output_option
+def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
+    """Say what EXPR means, when it runs next, and what changes of the clocks do to it within 12 months.
+
+    T is an RFC 3339 instant; without an offset it is a time in the schedule's zone. An interval without a start is
+    counted from --after.
+
+    \b
+    Examples:
+      chronosctl schedule explain "every weekday at 9am in New York"
+      chronosctl schedule explain "30 2 * * *" --timezone Europe/Paris --dst literal
+      chronosctl schedule explain "0 18 LW * *" --after 2027-01-01 --count 3 -o json
+    """
+    from chronos.core.calendar import SECOND_US, rfc3339
+    from chronos.core.oddities import oddities
+
+    answer = _ask(expression, question)
+    zone = answer.schedule.zone
+    found = oddities(answer.schedule, answer.after_us, _a_year_after(answer.after_us))
+    if output == "table":
+        _emit_explanation(answer, found, understood=_understood_as(expression, answer.asked))
+        return
+    runs = [{"utc": rfc3339(us), "local": _local(us, zone).isoformat()} for us in answer.runs_us]
+    odd = [
+        {
+            "kind": oddity.kind,
+            "at": rfc3339(oddity.at_us),
+            "wall": rfc3339(oddity.wall * SECOND_US).removesuffix("Z"),
+            "message": oddity.message,
+        }
+        for oddity in found
+    ]
+    explanation = {
+        "expression": expression,
+        "words": answer.asked.describe(),
+        "timezone": zone.name,
+        "next": runs,
+        "oddities": odd,
+    }
+    emit_json(explanation, lines=output == "jsonl")
+
+
+def _ask(expression: str, question: Question) -> _Answer:
+    from chronos.core.calendar import FIRST_US, LAST_US
+    from chronos.core.iso8601 import parse_instant
+    from chronos.core.parse import parse_schedule
+    from chronos.errors import InvalidSchedule
+
+    asked = parse_schedule(
+        expression,
+        timezone=question["timezone"],
+        dialect=question["dialect"],
+        dst=question["dst"],
+        start=question["start"],
+        end=question["end"],
+        exclude=question["exclude"],
+        key=question["key"],
+    )
+    after = question["after"]
+    after_us = _now_us() if after is None else parse_instant(after, asked.zone)
+    if after_us is None or not FIRST_US <= after_us <= LAST_US:
+        raise InvalidSchedule(
+            f"{after}", f'is "{after}", which is no date and time', subject="after", hint=_INSTANT_HINT
+        )
+    found = asked.anchor(after_us)
+    runs_us: list[int] = []
+    run_us = found.next_us(after_us)
+    while run_us is not None and len(runs_us) < question["count"]:
+        runs_us.append(run_us)
+        run_us = found.next_us(run_us)
+    return _Answer(asked=asked, schedule=found, after_us=after_us, runs_us=runs_us)
+
+
+_INSTANT_HINT = "write it like 2027-01-01T09:00:00Z"
+
+
+def _now_us() -> int:
+    import time
+
+    return time.time_ns() // 1_000
+
+
+def _a_year_after(us: int) -> int:
+    """The same date of the next year; the 28th for 29 February."""
+    from chronos.core.calendar import DAY_S, LAST_US, SECOND_US, civil, day_number, month_length
+
+    day, of_day_us = divmod(us, DAY_S * SECOND_US)
+    year, month, day_of_month = civil(day)
+    if year == 9999:
+        return LAST_US
+    day = day_number(year + 1, month, min(day_of_month, month_length(year + 1, month)))
+    return day * DAY_S * SECOND_US + of_day_us
+
+
+def _understood_as(expression: str, found: "Schedule") -> str | None:
+    """What names, macros, H or plain words stand for, in the dialect below them; None when the text says just that."""
+    from chronos.core.cron import CronRule
+    from chronos.core.cron_format import format_cron
+    from chronos.core.once import LaterRule
+    from chronos.core.words import read_words
+    from chronos.errors import InvalidSchedule
+
+    if isinstance(found.rule, CronRule):
+        text = format_cron(found.rule.cron)
+    elif isinstance(found.rule, LaterRule):
+        return None
+    else:
+        try:
+            text = read_words(expression).expression
+        except InvalidSchedule:
+            return None
+    return None if expression.endswith(text) else text
+
+
+def _emit_explanation(answer: _Answer, found: "list[Oddity]", *, understood: str | None) -> None:
+    from chronos.core.calendar import rfc3339
+
+    emit(answer.asked.describe(), bold=True)
+    if understood:
+        emit(f"understood as {understood}")
+    emit("")
+    if answer.runs_us:
+        _emit_runs(answer)
+    else:
+        emit(f"no run after {rfc3339(answer.after_us)}")
+    emit("")
+    for oddity in found:
+        emit(oddity.message, mark="! ", fg="yellow")
+    if not found:
+        emit(f"No change of the clocks affects it in the 12 months from {rfc3339(answer.after_us)[:10]}.")
+
+
+def _emit_runs(answer: _Answer) -> None:
+    from chronos.core.calendar import rfc3339
+
+    zone = answer.schedule.zone
+    walls = [_local(us, zone) for us in answer.runs_us]
+    finest = "microseconds" if any(wall.microsecond for wall in walls) else "seconds"
+    if not any(wall.second or wall.microsecond for wall in walls):
+        finest = "minutes"
+    rows = [
+        (f"{wall:%a} {_clock_text(wall, finest)}", rfc3339(us)) for us, wall in zip(answer.runs_us, walls, strict=True)
+    ]
+    if zone.name == "UTC":
+        emit_table(("UTC",), [(instant,) for _, instant in rows])
+    else:
+        emit_table((zone.name, "UTC"), rows)
+
+
+def _clock_text(wall: "datetime", finest: str) -> str:
+    """``2027-03-28 03:00 +02:00``."""
+    text = wall.isoformat(" ", finest)
+    at = max(text.rfind("+"), text.rfind("-"))
+    return f"{text[:at]} {text[at:]}"
+
+
+def _local(us: int, zone: "Zone") -> "datetime":
+    """The zone's own clock at an instant; UTC's where the calendar ends, at the edges of its first and last year."""
+    from datetime import timedelta, timezone
+
+    from chronos.core.calendar import SECOND_US, from_us
+
+    moment = from_us(us)
+    try:
+        return moment.astimezone(timezone(timedelta(seconds=zone.offset_at(us // SECOND_US))))
+    except OverflowError:
+        return moment

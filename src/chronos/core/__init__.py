@@ -1,0 +1,1 @@
+"""The pure heart: schedules, records and decisions. Nothing here can look at the world."""

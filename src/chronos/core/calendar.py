@@ -1,0 +1,60 @@
+"""Whole-number time: microseconds since 1970 UTC, day numbers, months. The only place that meets ``datetime``."""
+
+from datetime import UTC, date, datetime, timedelta
+
+SECOND_US = 1_000_000
+DAY_S = 86_400
+EPOCH_ORDINAL = 719_163  # date(1970, 1, 1).toordinal()
+LAST_DAY = date.max.toordinal() - EPOCH_ORDINAL
+FIRST_DAY = date.min.toordinal() - EPOCH_ORDINAL
+LAST_US = (LAST_DAY + 1) * DAY_S * SECOND_US - 1
+FIRST_US = FIRST_DAY * DAY_S * SECOND_US
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTH_DAYS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def to_us(instant: datetime) -> int:
+    """Microseconds since 1970 of an aware datetime."""
+    try:
+        delta = instant - _EPOCH
+    except TypeError:
+        raise ValueError(f"an instant needs a time zone, got the naive {instant!r}; add tzinfo=UTC") from None
+    return (delta.days * DAY_S + delta.seconds) * SECOND_US + delta.microseconds
+
+
+def from_us(us: int) -> datetime:
+    """The aware UTC datetime of microseconds since 1970."""
+    seconds, micro = divmod(us, SECOND_US)
+    return _EPOCH + timedelta(0, seconds, micro)
+
+
+def is_leap(year: int) -> bool:
+    """Whether the Gregorian year has a 29 February."""
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def month_length(year: int, month: int) -> int:
+    """Days in a month, 28 to 31."""
+    return 29 if month == 2 and is_leap(year) else _MONTH_DAYS[month]
+
+
+def day_number(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 of a calendar date."""
+    return date(year, month, day).toordinal() - EPOCH_ORDINAL
+
+
+def civil(day: int) -> tuple[int, int, int]:
+    """Year, month, day of a day number."""
+    d = date.fromordinal(day + EPOCH_ORDINAL)
+    return d.year, d.month, d.day
+
+
+def weekday(day: int) -> int:
+    """Weekday of a day number, cron's way: 0 is Sunday, 6 Saturday."""
+    return (day + 4) % 7
+
+
+def rfc3339(us: int) -> str:
+    """RFC 3339 in UTC, with a fraction only when there is one: ``2027-01-01T00:00:00Z``."""
+    return from_us(us).isoformat().replace("+00:00", "Z")

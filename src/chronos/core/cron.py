@@ -1,0 +1,271 @@
+"""Cron as bitmasks: which wall-clock seconds match, and the next instant at which one comes up.
+
+A field is an integer whose set bits are the values it allows, so "the next allowed minute" is a shift and a
+count of trailing zeros; the days of a month are one mask too, built from the day, weekday and special fields.
+
+Time zones enter as spans of constant offset. Within a span wall time and UTC differ by a constant; only at a
+span's edge does the daylight-saving policy matter (``CronRule``)::
+
+    literal, or a wildcard expression     every span starts at its own first wall reading:
+                                          a gap is passed over, a fold is read twice
+    robust, and a fixed time              every span starts where the one before it ended:
+                                          what a gap skipped fires at its end, a fold fires once
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from datetime import date
+
+from chronos.core.calendar import DAY_S, EPOCH_ORDINAL, FIRST_DAY, LAST_DAY, LAST_US, SECOND_US, month_length
+from chronos.core.zones import Zone
+
+SEARCH_YEARS = 400  # the Gregorian calendar repeats after this
+ALL_DAYS = (1 << 32) - 2
+ALL_MONTHS = (1 << 13) - 2
+ALL_WEEKDAYS = 0x7F
+LAST_NTH = 5  # index of "the last one" among first .. fifth
+_FIRST_OF_EACH_WEEK = 0x10204081  # bits 0, 7, 14, 21, 28: times a week's pattern gives a month's
+_SMALL_JUMP_S = 3 * 3600  # cron(8): larger changes are corrections of the clock, nothing is made up for
+_MARGIN_S = 2 * DAY_S  # more than any two offsets differ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cron:
+    """The wall-clock readings an expression matches. Two expressions that match alike are equal.
+
+    ``weekdays`` counts from Sunday. ``last`` has bit k for "k days before the month's last day"; ``nearest`` bit d
+    for "the weekday nearest to day d", bit 0 for "the month's last weekday"; ``nth`` bit 7·i + w for "weekday w for
+    the (i+1)th time in the month", i = 5 meaning its last. ``either`` says that both day fields are restricted, so
+    that a day matches when one of them does. ``wildcard`` says that the minute or hour begins with a star.
+    """
+
+    seconds: int
+    minutes: int
+    hours: int
+    days: int
+    months: int
+    weekdays: int
+    last: int = 0
+    nearest: int = 0
+    nth: int = 0
+    either: bool = False
+    wildcard: bool = False
+    _first_s: int = field(init=False, repr=False, compare=False)
+    _last_s: int = field(init=False, repr=False, compare=False)
+    _first_in_hour: int = field(init=False, repr=False, compare=False)
+    _first_in_minute: int = field(init=False, repr=False, compare=False)
+    _shape: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        in_minute = _low_bit(self.seconds)
+        in_hour = _low_bit(self.minutes) * 60 + in_minute
+        object.__setattr__(self, "_first_in_minute", in_minute)
+        object.__setattr__(self, "_first_in_hour", in_hour)
+        object.__setattr__(self, "_first_s", _low_bit(self.hours) * 3600 + in_hour)
+        last_h, last_m, last_s = (mask.bit_length() - 1 for mask in (self.hours, self.minutes, self.seconds))
+        object.__setattr__(self, "_last_s", last_h * 3600 + last_m * 60 + last_s)
+        special = self.last or self.nearest or self.nth or self.either
+        plain = not special and self.months == ALL_MONTHS and self.days == ALL_DAYS
+        shape = _BY_MONTH if not plain else _BY_WEEKDAY if self.weekdays != ALL_WEEKDAYS else _DAILY
+        object.__setattr__(self, "_shape", shape)
+
+    def next_wall(self, wall: int) -> int | None:
+        """The first matching wall second at or after ``wall``, at most 400 years away."""
+        day, second = divmod(wall, DAY_S)
+        if second > self._last_s:
+            day, second = day + 1, 0
+        if self._shape != _DAILY:
+            found = self._next_day(day)
+            if found != day:
+                return found * DAY_S + self._first_s if found <= LAST_DAY else None
+        elif day > LAST_DAY:
+            return None
+        # The day matches and its last reading is still to come, so one of the three searches below succeeds.
+        hour = second // 3600
+        left = self.hours >> hour
+        if left & 1:
+            in_hour = second - hour * 3600
+            minute = in_hour // 60
+            rest = self.minutes >> minute
+            if rest & 1 and (here := self.seconds >> (in_hour - minute * 60)):
+                return day * DAY_S + second + (here & -here).bit_length() - 1
+            rest >>= 1
+            if rest:
+                minute += (rest & -rest).bit_length()
+                return day * DAY_S + hour * 3600 + minute * 60 + self._first_in_minute
+        left >>= 1
+        return day * DAY_S + (hour + (left & -left).bit_length()) * 3600 + self._first_in_hour
+
+    def matches_wall(self, wall: int) -> bool:
+        """Whether this very wall second matches."""
+        return self.next_wall(wall) == wall
+
+    def month_days(self, year: int, month: int, first: int) -> int:
+        """The matching days of a month as a mask (bit 1 is the 1st); ``first`` is the weekday of the 1st."""
+        length = month_length(year, month)
+        days, weekdays = self.days, self.weekdays
+        if weekdays == ALL_WEEKDAYS and not (self.either or self.last or self.nearest):
+            return days & ((2 << length) - 1)
+        by_week = (((weekdays | weekdays << 7) >> first) & ALL_WEEKDAYS) * _FIRST_OF_EACH_WEEK << 1
+        if self.last or self.nearest:
+            days |= self._special_days(first, length)
+        if self.nth:
+            by_week |= self._nth_days(first, length)
+        return (days | by_week if self.either else days & by_week) & ((2 << length) - 1)
+
+    def never(self) -> bool:
+        """Whether no date of the calendar matches, in any year."""
+        if self.days & 0x1FFFFFFE and self.weekdays == ALL_WEEKDAYS:
+            return False
+        return not any(
+            self.months >> month & 1 and self.month_days(year, month, first)
+            for month in range(1, 13)
+            for year in (2000, 2001)
+            for first in range(7)
+        )
+
+    def _next_day(self, day: int) -> int:
+        """The first matching day number at or after ``day``; a number past every date when there is none."""
+        if self._shape == _BY_WEEKDAY:
+            rest = (self.weekdays | self.weekdays << 7) >> ((day + 4) % 7)
+            return day + (rest & -rest).bit_length() - 1
+        if day > LAST_DAY:
+            return day
+        day = max(day, FIRST_DAY)
+        start = date.fromordinal(day + EPOCH_ORDINAL)
+        year, month, first_day = start.year, start.month, day - start.day + 1
+        months = self.months
+        last_year = min(year + SEARCH_YEARS, date.max.year)
+        skip = start.day
+        while True:
+            if months >> month & 1:
+                rest = self.month_days(year, month, (first_day + 4) % 7) >> skip
+                if rest:
+                    return first_day + skip + (rest & -rest).bit_length() - 2
+            skip = 1
+            rest = months >> (month + 1)
+            if rest:
+                month += (rest & -rest).bit_length()
+            else:
+                month = _low_bit(months)
+                year += 1
+                if year > last_year:
+                    return LAST_DAY + 1
+            first_day = date(year, month, 1).toordinal() - EPOCH_ORDINAL
+
+    def _special_days(self, first: int, length: int) -> int:
+        days = 0
+        for back in _bits(self.last):
+            if back < length:
+                days |= 1 << (length - back)
+        for wanted in _bits(self.nearest):
+            if wanted <= length:
+                days |= 1 << _nearest_weekday(wanted or length, first, length, inward=wanted == 0)
+        return days
+
+    def _nth_days(self, first: int, length: int) -> int:
+        days = 0
+        for bit in _bits(self.nth):
+            nth, wanted = divmod(bit, 7)
+            day = 1 + (wanted - first) % 7
+            if nth == LAST_NTH:
+                day += (length - day) // 7 * 7
+            else:
+                day += 7 * nth
+            if day <= length:
+                days |= 1 << day
+        return days
+
+
+@dataclass(frozen=True, slots=True)
+class CronRule:
+    """A cron in a time zone under a daylight-saving policy: a schedule's rule, in microseconds UTC."""
+
+    cron: Cron
+    zone: Zone
+    literal: bool = False
+
+    def next_us(self, after_us: int) -> int | None:
+        """The first matching instant strictly after ``after_us``."""
+        instant = after_us // SECOND_US + 1
+        starts, offsets, horizon = self.zone.table
+        if instant >= horizon:
+            starts, offsets, horizon = self.zone.table_until(instant)
+        i = bisect_right(starts, instant) - 1
+        offset = offsets[i]
+        low = instant + offset
+        if instant - starts[i] < _SMALL_JUMP_S:
+            low = self._first_wall(instant, starts[i], offsets[i - 1], offset)
+        wall = self.cron.next_wall(low)
+        if wall is None:
+            return None
+        if wall - offset >= horizon:
+            starts, offsets, horizon = self.zone.table_until(wall - offset + _MARGIN_S)
+        found: int | None = wall - offset
+        if wall - offset >= starts[i + 1]:
+            found = self._in_a_later_span(i, instant, low, wall, starts, offsets)
+        elif wall - offset < instant:
+            found = instant  # the gap before this span skipped it: right after the gap
+        return found * SECOND_US if found is not None and found <= LAST_US // SECOND_US else None
+
+    def nominal_wall(self, us: int) -> int:
+        """The wall second an answer stands for: inside a gap for a run that the gap moved, else its own reading."""
+        instant = us // SECOND_US
+        starts, offsets, _ = self.zone.table_until(instant)
+        i = bisect_right(starts, instant) - 1
+        wall = instant + offsets[i]
+        if instant == starts[i]:
+            low = self._first_wall(instant, instant, offsets[i - 1], offsets[i])
+            skipped = self.cron.next_wall(low)
+            if skipped is not None and low <= skipped < wall:
+                return skipped
+        return wall
+
+    def _first_wall(self, instant: int, start: int, before: int, offset: int) -> int:
+        """The wall reading from which a span counts, asked at ``instant`` within it."""
+        if self.literal or self.cron.wildcard or abs(offset - before) >= _SMALL_JUMP_S:
+            return instant + offset
+        if instant == start:
+            return start + before
+        return max(instant + offset, start + before) if offset < before else instant + offset
+
+    def _in_a_later_span(
+        self, i: int, instant: int, low: int, wall: int, starts: list[int], offsets: list[int]
+    ) -> int | None:
+        """Nothing matches from ``low`` to ``wall`` and ``wall`` lies past span ``i``: where does the answer lie?"""
+        while True:
+            i += 1
+            if starts[i] > instant + _MARGIN_S:  # no span this late can go back behind ``low``: jump to the answer's
+                i = max(i, bisect_right(starts, wall - _MARGIN_S) - 1)
+            start, offset = starts[i], offsets[i]
+            first = self._first_wall(start, start, offsets[i - 1], offset)
+            if first > wall or first < low:
+                found = self.cron.next_wall(first)
+                if found is None:
+                    return None
+                wall, low = found, first
+                if wall > self.zone.table[2]:
+                    starts, offsets, _ = self.zone.table_until(wall + _MARGIN_S)
+            if wall - offset < starts[i + 1]:
+                return max(wall - offset, start)
+
+
+_DAILY, _BY_WEEKDAY, _BY_MONTH = range(3)
+
+
+def _low_bit(mask: int) -> int:
+    return (mask & -mask).bit_length() - 1
+
+
+def _bits(mask: int) -> list[int]:
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]
+
+
+def _nearest_weekday(day: int, first: int, length: int, *, inward: bool) -> int:
+    """Monday to Friday nearest to ``day`` without leaving the month; ``inward``: only backwards."""
+    weekday = (first + day - 1) % 7
+    if weekday == 6:
+        return day - 1 if day > 1 else day + 2
+    if weekday == 0:
+        return day + 1 if day < length and not inward else day - 2
+    return day

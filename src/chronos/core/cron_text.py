@@ -1,0 +1,323 @@
+"""From cron text to a ``Cron``: fields, names, macros, what users bring from elsewhere, and errors that point.
+
+The parser is linear, takes ASCII only, and separates fields by blanks and tabs only. Dialects:
+
+* ``standard``: minute hour day month weekday (crontab(5)); ``seconds``: the same after a seconds field. Both take
+  names, ``7`` as Sunday, steps, ``5/15``, ``L``, ``L-3``, ``15W``, ``LW``, ``MON#2``, ``5L``, ``?`` and ``H``.
+* ``posix``: five fields of ``*``, numbers, ranges and lists, nothing else.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NoReturn
+
+from chronos.core.cron import ALL_WEEKDAYS, LAST_NTH, Cron
+from chronos.errors import InvalidSchedule
+
+MACROS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity, so that it is a cheap cache key
+class _Field:
+    name: str
+    low: int
+    high: int  # the highest value that may be written
+    end: int  # where `*` and `5/15` end
+    names: tuple[str, ...] = ()
+
+
+_SECOND = _Field("second", 0, 59, 59)
+_MINUTE = _Field("minute", 0, 59, 59)
+_HOUR = _Field("hour", 0, 23, 23)
+_DAY = _Field("day", 1, 31, 31)
+_MONTH = _Field("month", 1, 12, 12, MONTHS)
+_WEEKDAY = _Field("weekday", 0, 7, 6, WEEKDAYS)
+_POSIX_WEEKDAY = _Field("weekday", 0, 6, 6)
+_POSIX_MONTH = _Field("month", 1, 12, 12)
+
+_STANDARD = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
+_WITH_SECONDS = (_SECOND, *_STANDARD)
+_POSIX = (_MINUTE, _HOUR, _DAY, _POSIX_MONTH, _POSIX_WEEKDAY)
+_LAYOUTS = {"standard": _STANDARD, "seconds": _WITH_SECONDS, "posix": _POSIX}
+
+_TOKEN = re.compile(r"[^ \t]+")
+_HASHED = re.compile(r"H(?:\((\d+)-(\d+)\))?(?:/(\d+))?")
+_LAST_DAY = re.compile(r"L(?:-(\d+))?")
+_NEAREST = re.compile(r"(\d+|L)W")
+_NTH = re.compile(r"(\w+)#(\d+)")
+_LAST_WEEKDAY = re.compile(r"(\w+)L")
+
+
+class _Fault(Exception):
+    """What is wrong within a field, and with which part of it; the caller knows where the field stands."""
+
+    def __init__(self, reason: str, part: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.part, self.hint = reason, part, hint
+
+
+@dataclass(frozen=True, slots=True)
+class _Bits:
+    """A parsed field: plain values, and the special days of the two day fields."""
+
+    mask: int = 0
+    last: int = 0
+    nearest: int = 0
+    nth: int = 0
+
+
+def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
+    """The ``Cron`` of fields or a macro, without zone prefix; ``key`` is what ``H`` hashes."""
+    if not text.isascii():
+        at = next(i for i, char in enumerate(text) if not char.isascii())
+        reason = f'has the character "{text[at]}" (U+{ord(text[at]):04X}), expected plain ASCII'
+        raise InvalidSchedule(text, reason, subject="cron expression", position=at)
+    if text.startswith("@") and dialect != "posix":
+        return _parse_macro(text)
+    tokens = list(_TOKEN.finditer(text))
+    layout = _LAYOUTS[dialect]
+    if len(tokens) != len(layout):
+        _wrong_count(text, len(tokens), dialect)
+    fields: list[_Bits] = []
+    for token, field in zip(tokens, layout, strict=True):
+        value = token.group()
+        try:
+            if dialect == "posix":
+                fields.append(_posix_field(value, field))
+            elif "H" in value and _HASHED.search(value):
+                fields.append(_field(value, field, key))
+            else:
+                fields.append(_field(value, field, ""))
+        except _Fault as fault:
+            _fail(text, fault, field, token.start(), value)
+    cron = _assemble(fields, [token.group() for token in tokens])
+    if dialect != "posix" and cron.never():
+        day, month = tokens[-3], tokens[-2]
+        raise InvalidSchedule(
+            text,
+            "never matches: no such date exists",
+            subject="cron expression",
+            position=day.start(),
+            length=month.end() - day.start(),
+        )
+    return cron
+
+
+def _assemble(fields: list[_Bits], texts: list[str]) -> Cron:
+    seconds = fields[0].mask if len(fields) == 6 else 1
+    minute, hour, day, month, weekday = fields[-5:]
+    day_free, weekday_free = texts[-3][0] in "*?", texts[-1][0] in "*?"
+    return Cron(
+        seconds=seconds,
+        minutes=minute.mask,
+        hours=hour.mask,
+        days=day.mask,
+        months=month.mask,
+        weekdays=weekday.mask,
+        last=day.last,
+        nearest=day.nearest,
+        nth=weekday.nth,
+        either=not (day_free or weekday_free),
+        wildcard=texts[-5][0] == "*" or texts[-4][0] == "*",
+    )
+
+
+def _parse_macro(text: str) -> Cron:
+    expansion = MACROS.get(text)
+    if expansion is None:
+        known = ", ".join(sorted(MACROS))
+        hint = f'macros are written in lower case: "{text.lower()}"' if text.lower() in MACROS else f"known: {known}"
+        if text == "@reboot":
+            hint = "a start of the machine is no time; give a schedule, or run it from the service manager"
+        raise InvalidSchedule(
+            text, "is not a known macro", subject=f'"{text}"', position=0, length=len(text), hint=hint
+        )
+    return parse_cron(expansion, dialect="standard")
+
+
+@lru_cache(maxsize=4096)
+def _field(text: str, field: _Field, key: str) -> _Bits:
+    """One field of the standard dialects."""
+    if text == "*":
+        return _Bits(_range(field.low, field.end, 1))
+    if text == "?":
+        if field.name not in ("day", "weekday"):
+            raise _Fault('is "?", allowed only for day and weekday', text, 'write "*"')
+        return _Bits(_range(field.low, field.end, 1))
+    mask = last = nearest = nth = 0
+    for item in text.split(","):
+        if not item:
+            raise _Fault("has an empty list item", text)
+        if item[0] == "H":
+            mask |= _hashed(item, field, key)
+        elif field.name == "day" and (special := _special_day(item)):
+            last |= special.last
+            nearest |= special.nearest
+        elif field.name == "weekday" and (special := _special_weekday(item, field)):
+            nth |= special.nth
+        else:
+            mask |= _item(item, field)
+    if field.name == "weekday":
+        mask = (mask | mask >> 7) & ALL_WEEKDAYS
+    return _Bits(mask, last, nearest, nth)
+
+
+def _item(item: str, field: _Field) -> int:
+    """``*``, ``5``, ``1-5``, each with an optional ``/step``; ``5/15`` runs to the field's end."""
+    base, slash, step_text = item.partition("/")
+    step = 1
+    if slash:
+        if not step_text.isdigit():
+            raise _Fault(f'has the step "{step_text}", expected a number of at least 1', item)
+        step = int(step_text)
+        if step == 0:
+            raise _Fault("has a step of 0, expected at least 1", item)
+    if base == "*":
+        return _range(field.low, field.end, step)
+    low_text, dash, high_text = base.partition("-")
+    low = _value(low_text, field, item)
+    if dash:
+        high = _value(high_text, field, item)
+        if high < low:
+            hint = "Sunday is 0 at the start of a range and 7 at its end" if high_text.lower() == "sun" else None
+            raise _Fault(f"has a range that goes backwards, {base}", base, hint or _split_hint(low, high, field))
+    else:
+        high = field.end if slash else low
+    return _range(low, max(high, low), step)
+
+
+def _split_hint(low: int, high: int, field: _Field) -> str:
+    return f'write "{low}-{field.end},{field.low}-{high}"'
+
+
+def _value(text: str, field: _Field, item: str) -> int:
+    if text.isdigit():
+        value = int(text)
+        if not field.low <= value <= field.high:
+            raise _Fault(f"is {text}, allowed {field.low}–{field.high}", text)
+        return value
+    lowered = text.lower()
+    if lowered in field.names:
+        return field.names.index(lowered) + field.low
+    if not text:
+        raise _Fault(f'is "{item}", a value is missing', item)
+    raise _Fault(f'is "{text}", expected {_expected(field)}', text, _name_hint(lowered, field))
+
+
+def _expected(field: _Field) -> str:
+    numbers = f"a number from {field.low} to {field.high}"
+    return f"{numbers} or {field.names[0]} to {field.names[-1]}" if field.names else numbers
+
+
+def _name_hint(lowered: str, field: _Field) -> str | None:
+    for name in field.names:
+        if len(lowered) > 3 and lowered.startswith(name):
+            return f'write "{name}"'
+    return None
+
+
+def _range(low: int, high: int, step: int) -> int:
+    if step == 1:
+        return (2 << high) - (1 << low)
+    mask = 0
+    for value in range(low, high + 1, step):
+        mask |= 1 << value
+    return mask
+
+
+def _hashed(item: str, field: _Field, key: str) -> int:
+    """``H``, ``H/15``, ``H(0-29)``, ``H(0-29)/10``: a value that depends on the key alone."""
+    match = _HASHED.fullmatch(item)
+    if match is None:
+        raise _Fault(f'is "{item}", expected H, H/15, H(0-29) or H(0-29)/10', item)
+    low_text, high_text, step_text = match.groups()
+    low, high = field.low, 28 if field.name == "day" else field.end  # the 29th does not come every month
+    if low_text is not None:
+        low, high = _value(low_text, field, item), _value(high_text, field, item)
+        if high < low:
+            raise _Fault(f"has a range that goes backwards, {low}-{high}", item)
+    digest = int.from_bytes(blake2b(f"{field.name}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest())
+    if step_text is None:
+        return 1 << (low + digest % (high - low + 1))
+    step = int(step_text)
+    if not 1 <= step <= high - low + 1:
+        raise _Fault(f"has a step of {step}, allowed 1–{high - low + 1}", item)
+    return _range(low + digest % step, high, step)
+
+
+def _special_day(item: str) -> _Bits | None:
+    if match := _LAST_DAY.fullmatch(item):
+        back = int(match.group(1) or 0)
+        if back > 30:
+            raise _Fault(f"goes {back} days back from the last, allowed 0–30", item)
+        return _Bits(last=1 << back)
+    if match := _NEAREST.fullmatch(item):
+        if match.group(1) == "L":
+            return _Bits(nearest=1)
+        return _Bits(nearest=1 << _value(match.group(1), _DAY, item))
+    return None
+
+
+def _special_weekday(item: str, field: _Field) -> _Bits | None:
+    if match := _NTH.fullmatch(item):
+        nth = int(match.group(2))
+        if not 1 <= nth <= 5:
+            raise _Fault(f"asks for number {nth} of a weekday, allowed 1–5", item)
+        return _Bits(nth=1 << (7 * (nth - 1) + _value(match.group(1), field, item) % 7))
+    if item == "L":
+        raise _Fault('is "L", expected which weekday', item, 'write "6L" for the last Saturday of the month')
+    if match := _LAST_WEEKDAY.fullmatch(item):
+        return _Bits(nth=1 << (7 * LAST_NTH + _value(match.group(1), field, item) % 7))
+    return None
+
+
+def _posix_field(text: str, field: _Field) -> _Bits:
+    """``"*" | element ("," element)*``, element = number or range."""
+    if text == "*":
+        return _Bits(_range(field.low, field.end, 1))
+    mask = 0
+    for item in text.split(","):
+        for sign, what in (("/", "step syntax"), ("?", "Quartz syntax"), ("#", "Quartz syntax")):
+            if sign in item:
+                raise _Fault(f"uses {what}, which POSIX does not have", item)
+        if item == "*":
+            raise _Fault('has "*" in a list', text)
+        if not item:
+            raise _Fault("has an empty list item", text)
+        mask |= _item(item, field)
+    return _Bits(mask)
+
+
+def _wrong_count(text: str, found: int, dialect: str) -> NoReturn:
+    wanted = len(_LAYOUTS[dialect])
+    names = " ".join(field.name for field in _LAYOUTS[dialect])
+    what = "is empty" if found == 0 else f"has {found} field{'s' * (found != 1)}"
+    hint = f"the fields are: {names}"
+    if dialect == "standard" and found == 6:
+        hint += '; with seconds first, use the dialect "seconds"'
+    raise InvalidSchedule(text, f"{what}, expected {wanted}", subject="cron expression", hint=hint)
+
+
+def _fail(text: str, fault: _Fault, field: _Field, start: int, value: str) -> NoReturn:
+    offset = max(0, value.find(fault.part))
+    raise InvalidSchedule(
+        text,
+        fault.reason,
+        subject="cron",
+        field=field.name,
+        position=start + offset,
+        length=len(fault.part) or len(value),
+        hint=fault.hint,
+    ) from None

@@ -1,0 +1,81 @@
+"""Fixed intervals: Go's duration text, and a rule that counts from an anchor and so never drifts."""
+
+import re
+from dataclasses import dataclass
+
+from chronos.core.calendar import LAST_US
+from chronos.errors import InvalidSchedule
+
+SHORTEST_JOB_INTERVAL_US = 100_000  # what a job may ask for; a schedule as a value may be finer
+
+_UNIT_NS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # U+00B5, micro sign
+    "μs": 1_000,  # U+03BC, Greek mu
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_LONGEST_NS = (1 << 63) - 1
+_PART = re.compile(r"([0-9]*)(\.?)([0-9]*)([^0-9.+\-]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class EveryRule:
+    """start + k · period for whole k ≥ 0; without a start, counted from the instant asked."""
+
+    period_us: int
+    start_us: int | None = None
+
+    def next_us(self, after_us: int) -> int | None:
+        """The first occurrence strictly after ``after_us``."""
+        if self.start_us is None:
+            found = after_us + self.period_us
+        elif after_us < self.start_us:
+            found = self.start_us
+        else:
+            found = after_us + self.period_us - (after_us - self.start_us) % self.period_us
+        return found if found <= LAST_US else None
+
+
+def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0) -> int:
+    """Whole microseconds of a positive Go duration (``1h30m``, ``1.5s``); finer parts are rounded, never to zero.
+
+    ``expression`` and ``at`` say within which text it stands, for the error.
+    """
+    whole = text if expression is None else expression
+
+    def fault(reason: str, hint: str | None = None) -> InvalidSchedule:
+        return InvalidSchedule(whole, reason, subject="duration", position=at, length=len(text), hint=hint or _HINT)
+
+    body = text[1:] if text[:1] in ("+", "-") else text
+    if not body:
+        raise fault("is empty")
+    nanoseconds = 0
+    position = 0
+    if body == "0":
+        raise fault("is zero, expected more than that")
+    while position < len(body):
+        match = _PART.match(body, position)
+        if match is None or match.end() == position:
+            raise fault(f'has "{body[position:]}", expected a number and a unit')
+        digits, _, fraction, unit = match.groups()
+        if not digits and not fraction:
+            raise fault(f'has "{body[position:]}", expected a number and a unit')
+        if unit not in _UNIT_NS:
+            raise fault(f'has the unit "{unit}", expected h, m, s, ms, us or ns' if unit else "ends without a unit")
+        scale = _UNIT_NS[unit]
+        nanoseconds += int(digits or 0) * scale + int(fraction or 0) * scale // 10 ** len(fraction)
+        if nanoseconds > _LONGEST_NS:
+            raise fault("is longer than 292 years", "give a shorter one")
+        position = match.end()
+    if nanoseconds == 0:
+        raise fault("is zero, expected more than that")
+    if text[0] == "-":
+        raise fault("is negative, expected more than zero")
+    return max(1, (nanoseconds + 500) // 1000)
+
+
+_HINT = 'write it like "1h30m", "90s" or "1.5h"'

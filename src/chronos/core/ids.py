@@ -1,0 +1,76 @@
+"""Deterministic identifiers: every node computes the same one, so creating twice is harmless.
+
+All are 16 bytes. Jobs and tasks are UUIDv5. An execution is a UUIDv8 that begins with milliseconds, so that ids sort
+by time and name the partition of history they belong to::
+
+    48 bits  milliseconds of the instant (scheduled causes) or of the request (asked-for causes)
+     4 bits  version 8,  then 12 + 62 bits of a hash of job, instant and cause,  around 2 bits of variant
+"""
+
+from hashlib import blake2b
+from uuid import UUID, uuid5
+
+from chronos.core.execution import Cause
+
+_NAMESPACE = UUID("6d1f1f38-6a0e-5c8e-9c0b-0f6b6c5f2a11")
+_MS_MAX = (1 << 48) - 1
+
+#: Scheduled and recovered runs of one instant are the same run, so they share one id.
+_SCHEDULE = Cause.SCHEDULE.value
+
+
+def job_id(namespace: str, name: str, incarnation: int) -> bytes:
+    """A job; ``incarnation`` grows when a deleted name is created anew, so a deleted job never comes back."""
+    return uuid5(_NAMESPACE, f"job\0{namespace}\0{name}\0{incarnation}").bytes
+
+
+def task_id(job: bytes, name: str) -> bytes:
+    """A task of a job."""
+    return uuid5(UUID(bytes=job), f"task\0{name}").bytes
+
+
+def scheduled_execution_id(job: bytes, scheduled_us: int) -> bytes:
+    """The one execution of an instant, whether it ran in time or was recovered."""
+    return _execution_id(scheduled_us // 1000, job, scheduled_us, _SCHEDULE, b"")
+
+
+def asked_execution_id(job: bytes, cause: Cause, at_us: int, request: bytes, scheduled_us: int | None = None) -> bytes:
+    """An execution somebody or something asked for at ``at_us``.
+
+    ``request`` is what makes asking twice the same: the idempotency key or request id (manual, replay, backfill), the
+    upstream execution's id (dependency). A backfill names the instant too.
+    """
+    return _execution_id(at_us // 1000, job, scheduled_us if scheduled_us is not None else at_us, cause.value, request)
+
+
+def span_id(job: bytes, from_us: int, status: int) -> bytes:
+    """The record of a run of skipped or missed instants that begins at ``from_us``."""
+    return _execution_id(from_us // 1000, job, from_us, 0x80 | status, b"span")
+
+
+def attempt_id(execution: bytes, task: str, number: int) -> bytes:
+    """One try of one task of an execution, counted from 1."""
+    return blake2b(b"\0".join((execution, task.encode(), b"%d" % number)), digest_size=16).digest()
+
+
+def execution_ms(execution: bytes) -> int:
+    """The milliseconds an execution's id begins with."""
+    return int.from_bytes(execution[:6])
+
+
+def id_floor(at_us: int) -> bytes:
+    """No id of this time or later sorts before it: where to cut history."""
+    return max(0, min(at_us // 1000, _MS_MAX)).to_bytes(6) + bytes(10)
+
+
+def key_gate_id(namespace: str, key: str) -> bytes:
+    """The gate that executions of a namespace with this concurrency key share."""
+    return blake2b(f"{namespace}\0{key}".encode(), digest_size=16).digest()
+
+
+def _execution_id(ms: int, job: bytes, scheduled_us: int, cause: int, request: bytes) -> bytes:
+    body = job + scheduled_us.to_bytes(8, signed=True) + bytes((cause,)) + request
+    digest = bytearray(blake2b(body, digest_size=10).digest())
+    digest[0] = digest[0] & 0x0F | 0x80
+    digest[2] = digest[2] & 0x3F | 0x80
+    return max(0, min(ms, _MS_MAX)).to_bytes(6) + digest

@@ -1,0 +1,201 @@
+"""ISO 8601 repeating intervals: ``R5/2026-01-31T09:00:00Z/P1M``, ``R/start/end``, and bare periods (``P3W``).
+
+Occurrence n is start + n · period, never the one before plus a period: months and years first, clamped to the
+month's end, then weeks and days on the zone's wall clock, then hours, minutes and seconds as exact time.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from chronos.core.calendar import (
+    DAY_S,
+    FIRST_DAY,
+    FIRST_US,
+    LAST_DAY,
+    LAST_US,
+    SECOND_US,
+    civil,
+    day_number,
+    month_length,
+    to_us,
+)
+from chronos.core.zones import Zone
+from chronos.errors import InvalidSchedule
+
+_MONTH_US = 2_629_746 * SECOND_US  # the Gregorian mean, so that an estimate never drifts away
+_NUMBER = r"(\d{1,9})"
+_LAST_NUMBER = r"(\d{1,9}(?:[.,]\d{1,9})?)"
+_PERIOD = re.compile(
+    rf"P(?:{_NUMBER}W|(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}D)?"
+    rf"(T(?:{_LAST_NUMBER}H)?(?:{_LAST_NUMBER}M)?(?:{_LAST_NUMBER}S)?)?)",
+    re.ASCII,
+)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:[Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
+_REPEAT = re.compile(r"R(\d{1,9})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """A calendar duration: months and days are the calendar's, microseconds are exact time."""
+
+    months: int = 0
+    days: int = 0
+    us: int = 0
+
+    def about_us(self) -> int:
+        """Its mean length."""
+        return self.months * _MONTH_US + self.days * DAY_S * SECOND_US + self.us
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodRule:
+    """start + n · period, n from 0; ``count`` occurrences in all, or without end."""
+
+    period: Period
+    zone: Zone
+    start_us: int | None = None
+    count: int | None = None
+
+    def next_us(self, after_us: int) -> int | None:
+        """The first occurrence strictly after ``after_us``; without a start, one period after it."""
+        if self.start_us is None:
+            return None if self.count == 0 else self._occurrence(after_us, 1)
+        n = max(0, (after_us - self.start_us) // self.period.about_us())
+        while n > 0 and _after(self._occurrence(self.start_us, n), after_us):
+            n -= 1
+        while (found := self._occurrence(self.start_us, n)) is not None and found <= after_us:
+            n += 1
+        return found if self.count is None or n < self.count else None
+
+    def _occurrence(self, start_us: int, n: int) -> int | None:
+        """start + n · period, or None past the calendar's end."""
+        if n == 0:
+            return start_us
+        exact = n * self.period.us
+        months, days = n * self.period.months, n * self.period.days
+        if months or days:
+            second, micro = divmod(start_us, SECOND_US)
+            day, of_day = divmod(second + self.zone.offset_at(second), DAY_S)
+            if not FIRST_DAY <= day <= LAST_DAY:
+                return None
+            if months:
+                year, month, dom = civil(day)
+                years, month0 = divmod(month - 1 + months, 12)
+                year, month = year + years, month0 + 1
+                if year > 9999:
+                    return None
+                day = day_number(year, month, min(dom, month_length(year, month)))
+            day += days
+            if day > LAST_DAY:
+                return None
+            start_us = self.zone.to_utc(day * DAY_S + of_day) * SECOND_US + micro
+        found = start_us + exact
+        return found if found <= LAST_US else None
+
+
+def _after(found: int | None, after_us: int) -> bool:
+    return found is None or found > after_us
+
+
+def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Period:
+    """``P1Y2M10DT2H30M``, ``P3W``, ``PT1.5H``: upper case, in order, a fraction only in the last, time part."""
+    whole = text if expression is None else expression
+    match = _PERIOD.fullmatch(text)
+    groups = match.groups() if match else ()
+    time_part = groups[4] if groups else None
+    if match is None or not any(groups) or time_part == "T":
+        raise InvalidSchedule(
+            whole,
+            f'has the period "{text[:64]}", which cannot be read',
+            subject="ISO 8601 interval",
+            position=at,
+            length=len(text),
+            hint='write it like "P1M", "P3W", "P1DT12H" or "PT1.5H": capitals, largest unit first',
+        )
+    weeks, years, months, days, _, *clock = groups
+    if any(part and ("." in part or "," in part) and any(clock[i + 1 :]) for i, part in enumerate(clock)):
+        raise InvalidSchedule(
+            whole,
+            "has a fraction before its last unit",
+            subject="ISO 8601 interval",
+            position=at,
+            length=len(text),
+        )
+    us = sum(
+        Fraction(part.replace(",", ".")) * scale * SECOND_US
+        for part, scale in zip(clock, (3600, 60, 1), strict=True)
+        if part
+    )
+    return Period(
+        months=int(years or 0) * 12 + int(months or 0),
+        days=int(weeks or 0) * 7 + int(days or 0),
+        us=int(us),
+    )
+
+
+def is_instant(text: str) -> bool:
+    """Whether a text has the shape of a date and time, right or wrong."""
+    return _INSTANT.fullmatch(text) is not None
+
+
+def parse_instant(text: str, zone: Zone) -> int | None:
+    """Microseconds of an RFC 3339 instant; without an offset it is the zone's wall time. None: it is none."""
+    if not is_instant(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace(",", ".").upper())
+        if moment.tzinfo is not None:
+            return _in_calendar(to_us(moment))
+    except (ValueError, OverflowError):
+        return None
+    wall = moment - datetime(1970, 1, 1)  # noqa: DTZ001 - a wall reading has no zone on purpose
+    seconds = wall // timedelta(seconds=1)
+    return _in_calendar(zone.to_utc(seconds) * SECOND_US + wall.microseconds)
+
+
+def _in_calendar(us: int) -> int | None:
+    return us if FIRST_US <= us <= LAST_US else None
+
+
+def parse_interval(text: str, *, zone: Zone, start_us: int | None = None) -> PeriodRule:
+    """A repeating interval or a bare period; ``start_us`` anchors one that has no start of its own."""
+    parts = text.split("/")
+
+    def fault(reason: str, part: str = "", hint: str | None = None) -> InvalidSchedule:
+        at = text.find(part) if part else None
+        return InvalidSchedule(
+            text,
+            reason,
+            subject="ISO 8601 interval",
+            position=at,
+            length=len(part) or 1,
+            hint=hint or 'write it like "R/2026-01-31T09:00:00Z/P1M", "R5/PT6H" or "P3W"',
+        )
+
+    count: int | None = None
+    if text.startswith("P"):
+        if len(parts) != 1:
+            raise fault("starts with a period", hint='put "R/" and a start before it')
+    else:
+        repeat = _REPEAT.fullmatch(parts[0])
+        if repeat is None:
+            raise fault(f'starts with "{parts[0][:64]}", expected R or R and a count', parts[0])
+        if len(parts) not in (2, 3):
+            raise fault(f"has {len(parts)} part{'s' * (len(parts) != 1)}, expected 2 or 3")
+        count = int(repeat.group(1)) if repeat.group(1) else None
+    period_at = len(text) - len(parts[-1])
+    if len(parts) == 3:
+        start_us = parse_instant(parts[1], zone)
+        if start_us is None:
+            raise fault(f'has the start "{parts[1][:64]}", which is no date and time', parts[1])
+    if len(parts) == 3 and start_us is not None and (end_us := parse_instant(parts[2], zone)) is not None:
+        period = Period(us=end_us - start_us)
+        if period.us <= 0:
+            raise fault("ends before it starts", parts[2])
+    else:
+        period = parse_period(parts[-1], expression=text, at=period_at)
+    if period.about_us() <= 0:
+        raise fault("has a period of zero, which never advances", parts[-1])
+    return PeriodRule(period, zone, start_us, count)

@@ -1,0 +1,125 @@
+"""Definitions: what a job is, in immutable values. Only what somebody said is kept; the rest falls from above."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from msgspec import field
+
+from chronos.core.calendar import from_us
+from chronos.core.config import NOTHING_SET, Definition, Settings
+from chronos.core.parse import parse_schedule
+from chronos.core.schedule import Schedule
+
+
+class JobState(IntEnum):
+    """Whether a job's schedule is in force."""
+
+    ACTIVE = 0
+    PAUSED = 1
+    DISABLED = 2
+    DONE = 3  # a one-time job that fired
+
+
+class On(StrEnum):
+    """Which outcome of an upstream job lets a follower run."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    COMPLETION = "completion"
+
+
+class ScheduleSpec(Definition, frozen=True, kw_only=True):
+    """A schedule as it was written, from which its value can be made again on any node."""
+
+    text: str
+    timezone: str | None = None
+    dialect: str = "auto"
+    dst: str = "robust"
+    start_us: int | None = None
+    end_us: int | None = None
+    jitter_us: int = 0
+    exclude: tuple[str, ...] = ()
+
+    def parse(self, key: str) -> Schedule:
+        """The schedule; ``key`` is the job's name. Raises ``InvalidSchedule``."""
+        return parse_schedule(
+            self.text,
+            timezone=self.timezone,
+            dialect=self.dialect,
+            dst=self.dst,
+            start=None if self.start_us is None else from_us(self.start_us),
+            end=None if self.end_us is None else from_us(self.end_us),
+            jitter=timedelta(microseconds=self.jitter_us) if self.jitter_us else None,
+            exclude=self.exclude,
+            key=key,
+        )
+
+
+class Target(Definition, frozen=True, kw_only=True):
+    """What a task does: a kind (``http``, ``command``, ``python``, ``wait`` …) and that kind's own options."""
+
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Task(Definition, frozen=True, kw_only=True):
+    """One unit of work of a job, with what it overrides."""
+
+    name: str
+    target: Target
+    needs: tuple[str, ...] = ()
+    settings: Settings = NOTHING_SET
+
+
+class After(Definition, frozen=True, kw_only=True):
+    """Another job of the namespace that this one follows."""
+
+    job: str
+    on: On = On.SUCCESS
+
+
+class JobSpec(Definition, frozen=True, kw_only=True):
+    """All that a version of a job says. Saved whole; two versions are compared by value."""
+
+    schedule: ScheduleSpec | None = None  # none: runs when it is triggered, or follows others
+    tasks: tuple[Task, ...] = ()
+    settings: Settings = NOTHING_SET
+    description: str = ""
+    after: tuple[After, ...] = ()
+    on_start: Target | None = None
+    on_complete: Target | None = None
+    alerts: tuple[dict[str, Any], ...] = ()
+    owner: str | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    payload: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as the store holds it: identity, the version in force, and where its schedule stands."""
+
+    id: bytes
+    namespace: str
+    name: str
+    incarnation: int
+    version: int
+    state: JobState
+    spec: JobSpec
+    next_us: int | None
+    created_us: int
+    updated_us: int
+    paused_us: int | None = None
+    note: str = ""  # why it is paused or disabled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobVersion:
+    """One version of a job, kept for listing, comparing and rolling back."""
+
+    job: bytes
+    version: int
+    spec: JobSpec
+    saved_us: int
+    author: str

@@ -1,0 +1,274 @@
+"""What a change of the clocks does to a schedule: the runs that move, fall out, or have their hour twice.
+
+A change of offset either leaves wall readings out (a gap) or repeats them (a fold)::
+
+    gap    01:58 01:59 | 03:00 03:01        fold   01:58 01:59 | 01:00 01:01
+                  02:00..02:59 do not exist          01:00..01:59 happen twice
+
+Nothing here knows a daylight-saving policy: which readings a schedule stands for is computed, what becomes of them is
+asked of the schedule itself. One change gives at most one oddity, however often the schedule runs, and none when it
+runs around the clock and keeps its real distance through the change, as ``*/15 * * * *`` does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from chronos.core.calendar import DAY_S, SECOND_US, civil
+from chronos.core.cron import Cron, CronRule
+from chronos.core.iso8601 import PeriodRule, is_instant, parse_instant
+from chronos.core.once import LaterRule, OnceRule
+from chronos.core.schedule import Schedule
+from chronos.core.zones import Zone, get_zone
+
+_MAX_READINGS = 10_000  # of one change that are looked at, counted and compared
+_LISTED = 3  # readings that a sentence names one by one
+_EVERY_HOUR = (1 << 24) - 1
+_FAR_S = 3 * 3600  # the longest change that is compared in full; a move over the date line is longer
+
+_NextWall = Callable[[int], int | None]
+
+
+class OddityKind(StrEnum):
+    """What becomes of the runs."""
+
+    MOVED = "moved"  # the reading does not exist; it runs at another one
+    SKIPPED = "skipped"  # the reading does not exist; it does not run
+    ONCE = "once"  # the reading happens twice; it runs the first time only
+    TWICE = "twice"  # the reading happens twice; so does the run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oddity:
+    """What one change of the clocks does to a schedule.
+
+    ``at_us`` is the first run it concerns, or the change itself where nothing runs; ``wall`` the first reading it
+    concerns, as seconds since 1970 of the zone's own clock, ``count`` their number; ``message`` is one sentence.
+    """
+
+    kind: OddityKind
+    at_us: int
+    wall: int
+    count: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One change of offset; ``low`` to ``high`` (not included) are the wall readings left out or repeated."""
+
+    zone: Zone
+    at: int
+    before: int
+    after: int
+
+    @property
+    def is_gap(self) -> bool:
+        return self.after > self.before
+
+    @property
+    def low(self) -> int:
+        return self.at + min(self.before, self.after)
+
+    @property
+    def high(self) -> int:
+        return self.at + max(self.before, self.after)
+
+    @property
+    def length(self) -> int:
+        return self.high - self.low
+
+
+def oddities(schedule: Schedule, begin_us: int, end_us: int) -> list[Oddity]:
+    """Every oddity of the changes from ``begin_us`` to ``end_us``, in order; at most one for each change.
+
+    A repeated hour that is still going on at ``begin_us`` counts. An interval that is not anchored has none.
+    """
+    next_wall = _readings(schedule)
+    if next_wall is None:
+        return []
+    begin, end = begin_us // SECOND_US, end_us // SECOND_US
+    found = []
+    for at, before, after in schedule.zone.transitions(begin - 2 * DAY_S, end):
+        change = _Change(schedule.zone, at, before, after)
+        if at > begin or (not change.is_gap and at + change.length > begin):
+            walls = _walls_in(next_wall, change)
+            oddity = (_gap if change.is_gap else _fold)(schedule, change, walls) if walls else None
+            if oddity is not None:
+                found.append(oddity)
+    return found
+
+
+def _readings(schedule: Schedule) -> _NextWall | None:
+    """The first reading of the zone's clock that the schedule stands for, at or after a given one.
+
+    None for exact intervals and instants, which no clock affects. A period with an exact part (``P1DT12H``) counts as
+    one of these: its time of day differs from run to run anyway.
+    """
+    rule = schedule.rule
+    if isinstance(rule, CronRule):
+        return rule.cron.next_wall
+    utc = get_zone("UTC")
+    on_wall: PeriodRule | LaterRule | OnceRule
+    if isinstance(rule, OnceRule):
+        text = schedule.text.rpartition(" ")[2]
+        wall_us = parse_instant(text, utc) if _is_local(text) else None
+        if wall_us is None:
+            return None
+        on_wall = OnceRule(wall_us)
+    elif isinstance(rule, PeriodRule | LaterRule) and rule.start_us is not None:
+        exact_us = rule.period.us if isinstance(rule, PeriodRule) else rule.later.us
+        if exact_us:
+            return None
+        on_wall = replace(rule, zone=utc, start_us=_wall_us(schedule.zone, rule.start_us))
+    else:
+        return None
+
+    def next_wall(wall: int) -> int | None:
+        found = on_wall.next_us(wall * SECOND_US - 1)
+        return None if found is None else found // SECOND_US
+
+    return next_wall
+
+
+def _is_local(text: str) -> bool:
+    return is_instant(text) and text[-1] not in "Zz" and "+" not in text and "-" not in text[10:]
+
+
+def _wall_us(zone: Zone, us: int) -> int:
+    return us + zone.offset_at(us // SECOND_US) * SECOND_US
+
+
+def _walls_in(next_wall: _NextWall, change: _Change) -> list[int]:
+    walls: list[int] = []
+    wall = next_wall(change.low)
+    while wall is not None and wall < change.high and len(walls) < _MAX_READINGS:
+        walls.append(wall)
+        wall = next_wall(wall + 1)
+    return walls
+
+
+def _gap(schedule: Schedule, change: _Change, walls: list[int]) -> Oddity | None:
+    rule = schedule.rule
+    if not isinstance(rule, CronRule):
+        return _moved(schedule, change, walls, walls[0] - change.before)
+    if rule.nominal_wall(change.at * SECOND_US) < change.high:
+        if walls[0] == change.low and _keeps_its_pace(rule.cron, change):
+            return None
+        also = rule.cron.matches_wall(change.high)
+        together = f", one run with that of {_clock(change.high)}" if also else ""
+        return _moved(schedule, change, walls, change.at, together)
+    walls = [wall for wall in walls if not _is_left_out(schedule, wall, change.at)]
+    if not walls or _keeps_its_pace(rule.cron, change):
+        return None
+    return _oddity(OddityKind.SKIPPED, change.at * SECOND_US, change, walls, f"will be skipped{_why_skipped(rule)}")
+
+
+def _why_skipped(rule: CronRule) -> str:
+    if rule.literal:
+        return ""
+    if rule.cron.wildcard:
+        return ', because a minute or hour that begins with "*" is not made up for'
+    return ", because so large a jump of the clock is not made up for"
+
+
+def _moved(schedule: Schedule, change: _Change, walls: list[int], to: int, together: str = "") -> Oddity | None:
+    at_us = _run_in(schedule, to)
+    if at_us is None:
+        return None
+    wall = to + change.after
+    elsewhen = "" if wall // DAY_S == walls[0] // DAY_S else f" on {_date(wall)}"
+    run = "run at" if len(walls) == 1 else "run once, at"
+    verdict = f"will {run} {_clock(wall, change.after)}{elsewhen}{together}"
+    return _oddity(OddityKind.MOVED, at_us, change, walls, verdict)
+
+
+def _fold(schedule: Schedule, change: _Change, walls: list[int]) -> Oddity | None:
+    walls = [wall for wall in walls if _run_in(schedule, wall - change.before) is not None]
+    at_us = _run_in(schedule, walls[0] - change.before) if walls else None
+    if at_us is None:
+        return None
+    first, second = _clock(walls[0], change.before), _clock(walls[0], change.after)
+    at = "at" if len(walls) == 1 else "from"
+    if _run_in(schedule, walls[0] - change.after) is None:
+        return _oddity(OddityKind.ONCE, at_us, change, walls, f"will run once, the first time, {at} {first}")
+    if isinstance(schedule.rule, CronRule) and _keeps_its_pace(schedule.rule.cron, change):
+        return None
+    verdict = f"will run twice, {at} {first} and again {at} {second}"
+    return _oddity(OddityKind.TWICE, at_us, change, walls, verdict)
+
+
+def _oddity(kind: OddityKind, at_us: int, change: _Change, walls: list[int], verdict: str) -> Oddity:
+    """``02:30 Europe/Paris does not exist on 2027-03-28; it will run at 03:00 +02:00``."""
+    one = len(walls) == 1
+    if change.is_gap:
+        what = "does not exist" if one else "do not exist"
+    else:
+        what = "happens twice" if one else "happen twice"
+    pronoun = "it" if one else "they"
+    message = f"{_subject(walls, change.zone.name)} {what} on {_date(walls[0])}; {pronoun} {verdict}"
+    return Oddity(kind=kind, at_us=at_us, wall=walls[0], count=len(walls), message=message)
+
+
+def _keeps_its_pace(cron: Cron, change: _Change) -> bool:
+    """Whether it runs around the clock, and the change makes no difference to when it next runs.
+
+    The readings that follow are compared with those that would have followed had the clock not changed.
+    """
+    if cron.hours != _EVERY_HOUR:
+        return False
+    old_from, new_from = change.at + change.before, change.at + change.after
+    far = 2 * min(change.length, _FAR_S)
+    passed = 0
+    for _ in range(_MAX_READINGS):
+        old, new = cron.next_wall(old_from + passed), cron.next_wall(new_from + passed)
+        old_in = far if old is None else min(old - old_from, far)
+        new_in = far if new is None else min(new - new_from, far)
+        if old_in != new_in:
+            return False
+        if old_in == far:
+            return True
+        passed = old_in + 1
+    return True
+
+
+def _is_left_out(schedule: Schedule, wall: int, at: int) -> bool:
+    """Whether a reading that does not exist would not have been a run anyway."""
+    us = at * SECOND_US
+    if schedule.start_us is not None and us < schedule.start_us:
+        return True
+    if schedule.end_us is not None and us > schedule.end_us:
+        return True
+    return any(exclusion.resume_wall(wall) is not None for exclusion in schedule.exclude)
+
+
+def _run_in(schedule: Schedule, instant: int) -> int | None:
+    """The run within a second; None where exclusions or the schedule's window leave it out."""
+    found = schedule.next_us(instant * SECOND_US - 1)
+    return found if found is not None and found // SECOND_US == instant else None
+
+
+def _subject(walls: list[int], zone: str) -> str:
+    clocks = [_clock(wall) for wall in walls[:_LISTED]]
+    if len(walls) == 1:
+        return f"{clocks[0]} {zone}"
+    if len(walls) <= _LISTED:
+        return f"{', '.join(clocks[:-1])} and {clocks[-1]} {zone}"
+    count = f"{len(walls):,}" if len(walls) < _MAX_READINGS else f"{_MAX_READINGS:,} or more"
+    return f"{clocks[0]} to {_clock(walls[-1])} {zone} ({count} runs)"
+
+
+def _date(wall: int) -> str:
+    year, month, day = civil(wall // DAY_S)
+    return f"{year:04}-{month:02}-{day:02}"
+
+
+def _clock(wall: int, offset: int | None = None) -> str:
+    """``02:30``, with seconds when there are any, and with the offset when asked: ``03:00 +02:00``."""
+    hours, rest = divmod(wall % DAY_S, 3600)
+    minutes, seconds = divmod(rest, 60)
+    text = f"{hours:02}:{minutes:02}" + (f":{seconds:02}" if seconds else "")
+    if offset is None:
+        return text
+    hours, rest = divmod(abs(offset), 3600)
+    return f"{text} {'-' if offset < 0 else '+'}{hours:02}:{rest // 60:02}"

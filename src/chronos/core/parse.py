@@ -1,0 +1,207 @@
+"""From text to a schedule: tells the dialect by its shape and hands the text to the module that reads it."""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from chronos.core.calendar import to_us
+from chronos.core.cron import CronRule
+from chronos.core.cron_text import parse_cron
+from chronos.core.every import EveryRule, parse_go_duration
+from chronos.core.exclude import Exclusion, parse_exclusion
+from chronos.core.iso8601 import is_instant, parse_instant, parse_interval
+from chronos.core.once import LaterRule, OnceRule
+from chronos.core.schedule import Rule, Schedule
+from chronos.core.words import Reading, read_words
+from chronos.core.zones import Zone, get_zone
+from chronos.errors import InvalidSchedule
+
+DIALECTS = ("auto", "standard", "seconds", "posix", "iso8601", "words")
+DST_POLICIES = ("robust", "literal")
+MAX_LENGTH = 256
+MAX_EXCLUSIONS = 1_000
+
+_ZONE_PREFIX = "CRON_TZ="
+_EVERY = "@every "
+_ISO8601 = re.compile(r"P[0-9T].*|R[0-9]*/.*", re.ASCII | re.DOTALL)
+_CLOCK_FIELD = re.compile(r"[0-9*?,/\-()H]+", re.ASCII)
+_SPLIT = re.compile(r"[ \t]+")
+
+
+def parse_schedule(
+    expression: str,
+    *,
+    timezone: str | None = None,
+    dialect: str = "auto",
+    dst: str = "robust",
+    start: datetime | str | None = None,
+    end: datetime | str | None = None,
+    jitter: timedelta | str | None = None,
+    exclude: Iterable[str] = (),
+    key: str = "",
+) -> Schedule:
+    """The schedule of a text. Raises ``InvalidSchedule``, whose message says what is wrong, where, what to do.
+
+    ``timezone`` is an IANA name, UTC by default; what the text itself says goes before the arguments. ``start`` and
+    ``end`` bound the instants, both included; ``start`` anchors intervals. ``key`` is what ``H`` and ``jitter`` hash.
+    """
+    _check_text(expression)
+    _check_choice("dialect", dialect, DIALECTS)
+    _check_choice("dst policy", dst, DST_POLICIES)
+
+    text, timezone = _split_zone(expression, dialect, timezone)
+    try:
+        kind = _tell(text) if dialect == "auto" else dialect
+        reading = read_words(text) if kind == "words" else Reading(expression=text)
+        if kind == "words":
+            kind = _tell(reading.expression)
+        return _schedule(
+            expression,
+            reading,
+            kind,
+            zone=_zone(reading.timezone or timezone or "UTC"),
+            literal=reading.literal or dst == "literal",
+            start=reading.start or start,
+            end=reading.end or end,
+            jitter=reading.jitter or jitter,
+            exclude=[*exclude, *reading.exclude],
+            key=key,
+        )
+    except InvalidSchedule as error:
+        if error.expression == text != expression:  # the zone's prefix belongs to what was written
+            raise error.within(expression, len(expression) - len(text)) from None
+        raise
+
+
+def _schedule(
+    expression: str,
+    reading: Reading,
+    kind: str,
+    *,
+    zone: Zone,
+    literal: bool,
+    start: datetime | str | None,
+    end: datetime | str | None,
+    jitter: timedelta | str | None,
+    exclude: list[str],
+    key: str,
+) -> Schedule:
+    start_us = _instant("start", start, zone)
+    end_us = _instant("end", end, zone)
+    if start_us is not None and end_us is not None and end_us < start_us:
+        raise InvalidSchedule(expression, "ends before it starts")
+    rule: Rule
+    if reading.later is not None:
+        rule = LaterRule(reading.later, zone, start_us)
+    else:
+        rule = _rule(reading.expression, kind, zone=zone, literal=literal, start_us=start_us, key=key)
+    jitter_us = _jitter_us(jitter)
+    schedule = Schedule(
+        rule=rule,
+        zone=zone,
+        start_us=start_us,
+        end_us=end_us,
+        jitter_us=jitter_us,
+        exclude=_exclusions(exclude, key),
+        key=key if jitter_us else "",
+        text=expression,
+    )
+    if schedule.exclude and rule.next_us(_probe_us(schedule)) and schedule.next_us(_probe_us(schedule)) is None:
+        raise InvalidSchedule(expression, "never runs: its exclusions leave nothing over")
+    return schedule
+
+
+def _rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: int | None, key: str) -> Rule:
+    if kind == "once":
+        at_us = parse_instant(text, zone)
+        if at_us is None:
+            raise InvalidSchedule(text, "is no date and time of the calendar", subject="instant", position=0)
+        return OnceRule(at_us)
+    if kind == "iso8601":
+        return parse_interval(text, zone=zone, start_us=start_us)
+    if kind != "posix" and text.startswith(_EVERY):
+        duration = text.removeprefix(_EVERY)
+        return EveryRule(parse_go_duration(duration, expression=text, at=len(_EVERY)), start_us)
+    return CronRule(parse_cron(text, dialect=kind, key=key), zone, literal)
+
+
+def _tell(text: str) -> str:
+    """The dialect of a text, by its shape alone."""
+    if text.startswith("@"):
+        return "standard"
+    if _ISO8601.fullmatch(text):
+        return "iso8601"
+    if is_instant(text):
+        return "once"
+    fields = _SPLIT.split(text.strip(" \t"))
+    if len(fields) >= 2 and all(_CLOCK_FIELD.fullmatch(field) for field in fields[:2]):
+        return "seconds" if len(fields) == 6 else "standard"
+    return "words"
+
+
+def _split_zone(expression: str, dialect: str, timezone: str | None) -> tuple[str, str | None]:
+    """``CRON_TZ=Europe/Paris 0 9 * * *`` is an expression and a zone."""
+    if dialect == "posix" or not expression.startswith(_ZONE_PREFIX):
+        return expression, timezone
+    name, _, text = expression.removeprefix(_ZONE_PREFIX).partition(" ")
+    return text.lstrip(" \t"), name
+
+
+def _zone(name: str) -> Zone:
+    try:
+        return get_zone(name)
+    except LookupError as error:
+        reason = str(error.args[0]).removeprefix("unknown time zone ")
+        raise InvalidSchedule(name, reason, subject="unknown time zone") from None
+
+
+def _instant(what: str, value: datetime | str | None, zone: Zone) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidSchedule(str(value), "needs a time zone; add tzinfo=UTC", subject=what)
+        return to_us(value)
+    found = parse_instant(value, zone) if isinstance(value, str) else None
+    if found is None:
+        hint = "write it like 2027-01-01T09:00:00Z"
+        raise InvalidSchedule(str(value), f'is "{value}", which is no date and time', subject=what, hint=hint)
+    return found
+
+
+def _jitter_us(value: timedelta | str | None) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise InvalidSchedule(str(value), "is negative", subject="jitter")
+        return value // timedelta(microseconds=1)
+    return parse_go_duration(value)
+
+
+def _exclusions(texts: list[str], key: str) -> tuple[Exclusion, ...]:
+    if len(texts) > MAX_EXCLUSIONS:
+        raise InvalidSchedule("", f"has {len(texts)} entries, allowed {MAX_EXCLUSIONS}", subject="exclude")
+    for text in texts:
+        if not isinstance(text, str) or len(text) > MAX_LENGTH:
+            raise InvalidSchedule(
+                str(text)[:MAX_LENGTH], "is no date, date range or cron expression", subject="exclusion"
+            )
+    return tuple(parse_exclusion(text, key=key) for text in texts)
+
+
+def _probe_us(schedule: Schedule) -> int:
+    """Any instant from which a schedule with exclusions must have an answer."""
+    return (schedule.start_us or 0) - 1
+
+
+def _check_text(expression: str) -> None:
+    if not isinstance(expression, str):
+        raise InvalidSchedule(repr(expression)[:MAX_LENGTH], f"must be text, got {type(expression).__name__}")
+    if len(expression) > MAX_LENGTH:
+        raise InvalidSchedule(expression, f"has {len(expression)} characters, allowed {MAX_LENGTH}")
+
+
+def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidSchedule(str(value), f"is {value!r}, allowed: {', '.join(allowed)}", subject=what)

@@ -1,0 +1,76 @@
+"""Decisions about admission and tries. ``admit`` is the reference that every engine's statement must equal."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+
+from chronos.core.config import UNLIMITED, Effective, Overlap
+
+PRIORITY_STEP_US = 60_000_000  # each step of priority is worth a minute of waiting, so that nothing starves
+
+
+class Admission(IntEnum):
+    """What becomes of an instant or a request under its gate."""
+
+    RUN = 1
+    QUEUE = 2
+    SKIP_OVERLAP = 3
+    SKIP_FULL = 4
+    REFUSE = 5  # asked for, and the queue is full: the caller may try again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSpec:
+    """What a job's gate needs to know to decide, and its executions to be ranked and placed."""
+
+    overlap: Overlap = Overlap.SKIP
+    limit: int = 1  # executions at once; UNLIMITED only under ``allow``
+    queue_max: int = 1000
+    priority: int = 5
+    lane: str = "default"  # what a worker must be able to do, as one text: see ``lane_key``
+    keyed: bool = False  # its executions carry a concurrency key
+    keep_count: int = 1000
+    keep_age_us: int = 90 * 86_400 * 1_000_000
+
+
+def admit(*, overlap: Overlap, limit: int, queue_max: int, active: int, queued: int, asked: bool) -> Admission:
+    """Run, queue, skip or refuse. ``active`` counts ready, running and waiting executions of the gate."""
+    if limit == UNLIMITED or active < limit:
+        return Admission.RUN
+    if overlap is Overlap.SKIP and not asked:
+        return Admission.SKIP_OVERLAP
+    if queued < queue_max:
+        return Admission.QUEUE
+    return Admission.REFUSE if asked else Admission.SKIP_FULL
+
+
+def gate_spec(effective: Effective, lane: str) -> GateSpec:
+    """The gate of a job under its effective settings."""
+    return GateSpec(
+        overlap=effective.overlap,
+        limit=effective.limit if effective.overlap is Overlap.ALLOW else 1,
+        queue_max=effective.queue_max,
+        priority=effective.priority,
+        lane=lane,
+        keyed=effective.key is not None,
+        keep_count=effective.keep_count,
+        keep_age_us=effective.keep_age_us,
+    )
+
+
+def rank(ready_us: int, priority: int) -> int:
+    """Who goes first among the ready: lower first. Linear aging as a key that never changes."""
+    return ready_us - priority * PRIORITY_STEP_US
+
+
+def retry_delay_us(effective: Effective, attempt: int, attempt_id: bytes) -> int:
+    """How long to wait after failed try number ``attempt``; the jitter is hashed from the attempt's id."""
+    exponent = min(attempt - 1, 64)
+    delay = min(effective.retry_initial_us * effective.retry_multiplier**exponent, float(effective.retry_max_us))
+    unit = int.from_bytes(blake2b(attempt_id, digest_size=8).digest()) / 2**64
+    return int(delay * (1 + effective.retry_jitter * unit))
+
+
+def may_try_again(effective: Effective, attempt: int) -> bool:
+    """Whether there is a try after number ``attempt``."""
+    return effective.max_attempts == UNLIMITED or attempt < effective.max_attempts

@@ -1,0 +1,99 @@
+"""Schedules in plain words, translated deterministically and offline into the other dialects.
+
+What is said, in any order, commas and "and" where one likes (``clauses`` has the grammar)::
+
+    every 15 minutes · every other day · hourly · daily · weekly · monthly · yearly · weekdays · every Monday
+    at 9am and 17:00 · at minute 5 of every hour · every 15 minutes between 9am and 5pm
+    on the 1st and 15th · on the last day of the month · on the first Monday of January · on 25 December
+    in 2 hours · tomorrow at noon · in 3 days at 8am · once at 2027-01-01T00:00:00Z
+    in New York · Europe/Paris · from 2027-01-01 · until 2027-12-31 · 5 times · except Sundays
+    with jitter up to 30 seconds
+
+What it means where words are loose:
+
+* "every 15 minutes", "every 2 hours": an interval that divides the minute, hour or day evenly keeps to the clock
+  (``*/15 * * * *``). Any other is counted from the start (``@every 45m``), and so is every interval for which the
+  sentence gives a start ("every 15 minutes from 2027-01-01T00:05:00Z") unless "by the clock" is added.
+* "every 2 weeks", "every 3 months": calendar periods from the start (``P2W``). "at intervals of 1 day" is ``P1D``,
+  "at intervals of 2 hours" ``@every 2h``, "at calendar intervals of 2 hours" ``PT2H``.
+* "daily", "weekly", "monthly", "quarterly", "yearly" are cron's macros: midnight, Sunday, the 1st, 1 January, unless
+  the sentence says otherwise. Days without a time mean midnight.
+* "from 9am to 5pm" includes 5pm, "between 9am and 5pm" does not, so that it is whole hours.
+* "until 2027-12-31" includes that day. "weekday" is Monday to Friday. "8" as a time is 08:00.
+* A city stands for the zone that tzdata names after it.
+
+What cannot be said exactly is refused, and so is what is not understood, with the nearest reading there is.
+"""
+
+from collections.abc import Iterator
+
+from chronos.core.words.clauses import read_clauses
+from chronos.core.words.meaning import Reading, meaning
+from chronos.core.words.said import Unclear
+from chronos.core.words.tokens import Kind, Token, is_known, respell, tokenise
+from chronos.errors import InvalidSchedule
+
+__all__ = ["Reading", "read_words"]
+
+_EXAMPLES = (
+    'try "every weekday at 9am in New York", "every 15 minutes", "on the last day of the month at noon", "in 2 hours"'
+)
+_MOST_MISSPELT = 4
+_MOST_LEFT_OUT = 12
+
+
+def read_words(text: str) -> Reading:
+    """The reading of a text in words. Raises ``InvalidSchedule`` at the first word that is not understood."""
+    tokens = tokenise(text)
+    if not tokens:
+        raise InvalidSchedule(text, "is empty", hint=_EXAMPLES)
+    try:
+        return _read(tokens)
+    except Unclear as unclear:
+        raise _error(text, tokens, unclear) from None
+
+
+def _read(tokens: list[Token]) -> Reading:
+    return meaning(read_clauses(tokens))
+
+
+def _error(text: str, tokens: list[Token], unclear: Unclear) -> InvalidSchedule:
+    hint = unclear.hint or (None if unclear.reason else _nearest(tokens, unclear.index))
+    if unclear.index >= len(tokens):
+        reason = unclear.reason or "ends where more is expected"
+        return InvalidSchedule(text, reason, position=len(text.rstrip()), hint=hint)
+    first = tokens[unclear.index]
+    last = tokens[min(unclear.index + unclear.count, len(tokens)) - 1]
+    shown = first.source if first.kind is Kind.QUOTED else f'"{first.source}"'
+    reason = unclear.reason or f"has {shown}, which is not understood here"
+    length = last.at + len(last.source) - first.at
+    return InvalidSchedule(text, reason, position=first.at, length=length, hint=hint)
+
+
+def _nearest(tokens: list[Token], index: int) -> str:
+    """The reading of the nearest sentence that has one."""
+    for candidate in _candidates(tokens, index):
+        try:
+            reading = _read(candidate)
+        except Unclear:
+            continue
+        shown = " ".join(token.source for token in candidate).replace(" ,", ",")
+        zone = f" in {reading.timezone}" if reading.timezone else ""
+        meant = "" if reading.later else f" = {reading.expression}{zone}"
+        return f'nearest reading: "{shown}"{meant}'
+    return _EXAMPLES
+
+
+def _candidates(tokens: list[Token], index: int) -> Iterator[list[Token]]:
+    """The sentence respelt, then without its unknown words, then as far as it was understood, longest first."""
+    unknown = [token for token in tokens if not is_known(token)]
+    respelt = tokens
+    if 0 < len(unknown) <= _MOST_MISSPELT:
+        respelt = [(not is_known(token) and respell(token)) or token for token in tokens]
+        yield respelt
+    if unknown:
+        yield [token for token in respelt if is_known(token)]
+    if len(unknown) < len(tokens):
+        yield [Token(Kind.WORD, "every", "every", 0), *tokens]
+    for end in range(min(index, len(tokens)), max(0, index - _MOST_LEFT_OUT), -1):
+        yield tokens[:end]

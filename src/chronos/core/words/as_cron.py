@@ -1,0 +1,254 @@
+"""What a sentence says in the fields of a cron expression: which seconds, minutes and hours, on which days.
+
+Cron holds a product of fields, so times and dates must be one: 9:00 and 17:00 are, 9:00 and 17:30 are not.
+"""
+
+from chronos.core.amounts import HOUR_US, MINUTE_US, in_words, say_time
+from chronos.core.calendar import SECOND_US
+from chronos.core.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, Cron
+from chronos.core.cron_format import ALL_HOURS, ALL_SIXTY, format_list, step_of
+from chronos.core.iso8601 import Period
+from chronos.core.words.said import Days, Field, Said
+
+_ORDER = ("second", "minute", "hour")
+_ALL = {"second": ALL_SIXTY, "minute": ALL_SIXTY, "hour": ALL_HOURS}
+_DAY_MINUTES = 1440
+_JANUARY = 1 << 1
+_FIRST = Days(days=1 << 1)
+_SUNDAY = 1 << 0
+_QUARTERS = 1 << 1 | 1 << 4 | 1 << 7 | 1 << 10
+
+Clock = tuple[int, int, int, bool]  # seconds, minutes, hours, and whether they go on through clock changes
+
+
+def clock_step(amount: Period | None) -> tuple[str, int] | None:
+    """The field and the step of an interval that divides a minute, an hour or a day evenly; else None."""
+    if amount is None or amount.months or amount.days or not amount.us:
+        return None
+    for name, unit_us, size in (("hour", HOUR_US, 24), ("minute", MINUTE_US, 60), ("second", SECOND_US, 60)):
+        if amount.us % unit_us == 0:
+            step = amount.us // unit_us
+            return (name, step) if step < size and size % step == 0 else None
+    return None
+
+
+def exclude_days(said: Said) -> None:
+    """Turn "except Sundays" and "except in August" into exclusions, where no field can leave them out."""
+    if said.not_weekdays:
+        said.exclude.append(f"* * * * {format_list(said.not_weekdays)}")
+    if said.not_months:
+        said.exclude.append(f"* * * {format_list(said.not_months)} *")
+
+
+def to_cron(said: Said) -> Cron:
+    """The cron of a sentence."""
+    _check_whole(said)
+    seconds, minutes, hours, wildcard = _clock(said)
+    if "real" in said.where:
+        if not (minutes | hours) & 1:
+            raise said.refusal("real", "cannot keep real intervals: neither minute 0 nor hour 0 is among its times")
+        wildcard = True
+    days, months = _days_and_months(said)
+    weekdays = said.weekdays
+    if said.frame == "week" and not weekdays:
+        weekdays = _SUNDAY
+    of_month = bool(days.days or days.last or days.nearest)
+    of_week = bool(weekdays or days.nth)
+    _check_combination(said, of_month=of_month, of_week=of_week)
+    if of_month or days.nth:
+        exclude_days(said)
+    else:
+        weekdays = (weekdays or ALL_WEEKDAYS) & ~said.not_weekdays
+        months &= ~said.not_months
+        if not weekdays or not months:
+            raise said.refusal("except", "leaves nothing over")
+    if "both" in said.where and not (days.days >> 1 & 1 or weekdays & 1):
+        reason = "asks for a day of the month and of the week at once, which cron can say of the 1st or Sundays only"
+        raise said.refusal("both", reason, "say one of them, and leave the other days out with except")
+    return Cron(
+        seconds=seconds,
+        minutes=minutes,
+        hours=hours,
+        days=days.days if of_month else ALL_DAYS,
+        months=months,
+        weekdays=weekdays if of_week or not of_month else ALL_WEEKDAYS,
+        last=days.last,
+        nearest=days.nearest,
+        nth=days.nth,
+        either="either" in said.where,
+        wildcard=wildcard,
+    )
+
+
+def _check_whole(said: Said) -> None:
+    """Refuse what is only part of a schedule, or more than a cron expression."""
+    for what, name in (("count", "a number of times"), ("anchor", "a first occurrence")):
+        if what in said.where:
+            hint = 'as in "every 6 hours, 5 times"'
+            raise said.refusal(what, f"has {name}, which only a plain interval can have", hint)
+    days = any(what in said.where for what in ("days", "weekdays"))
+    clock = any(what in said.where for what in ("times", "second", "minute", "hour"))
+    if said.amount is not None or days or (clock and ("months" in said.where or not said.times)):
+        return
+    if said.times:
+        time = say_time(said.times[0])
+        hint = f'say "every day at {time}" or "today at {time}"'
+        raise said.refusal("times", "has a time, but not on which days", hint)
+    if "window" in said.where:
+        raise said.refusal("window", "has hours, but nothing in them", 'as in "every hour from 9am to 5pm"')
+    if "months" in said.where:
+        raise said.refusal("months", "has a month, but not which days of it", 'as in "on the 1st of January"')
+    raise said.refusal("", "says nothing of when it runs")
+
+
+# --- seconds, minutes, hours ---------------------------------------------------------------------------------------
+
+
+def _clock(said: Said) -> Clock:
+    step = None if said.frame else clock_step(said.amount)
+    if said.amount is not None and step is None and not said.frame:
+        reason = f"cannot be by the clock: {in_words(said.amount)} do not divide a minute, an hour or a day evenly"
+        raise said.refusal("amount", reason)
+    if said.window is not None:
+        return _window(said, said.window, step)
+    if said.times:
+        if step is not None or said.fields:
+            hint = 'say "at minute 15 of every hour" for a minute of each hour'
+            raise said.refusal("times", "has both a time of the day and an interval within it", hint)
+        return _times(said)
+    fields = dict(said.fields)
+    if step is not None:
+        name, every = step
+        if name in fields:
+            raise said.refusal(name, f"says its {name}s twice")
+        fields[name] = Field(_steps(_ALL[name], every), True)
+    return _fill(said, fields)
+
+
+def _fill(said: Said, fields: dict[str, Field]) -> Clock:
+    """What was not said: 0 of the finer fields, all of the coarser ones."""
+    if not fields:
+        return 1, 1, 1, False
+    finest = next(i for i, name in enumerate(_ORDER) if name in fields)
+    coarsest = max(i for i, name in enumerate(_ORDER) if name in fields)
+    filled = []
+    for i, name in enumerate(_ORDER):
+        if finest < i < coarsest and name not in fields:
+            raise said.refusal("second", f"does not say of which {name}s", f'as in "of {name} 0"')
+        filled.append(fields.get(name, Field(_ALL[name], True) if i > finest else Field(1, False)))
+    second, minute, hour = filled
+    return second.mask, minute.mask, hour.mask, minute.starred or hour.starred
+
+
+def _times(said: Said) -> Clock:
+    times = sorted(set(said.times))
+    seconds, minutes, hours = (_mask(values) for values in _columns(times))
+    if len(times) != seconds.bit_count() * minutes.bit_count() * hours.bit_count():
+        named = ", ".join(say_time(time) for time in times[:-1]) + f" and {say_time(times[-1])}"
+        reason = f"has the times {named}, which no single cron expression can hold"
+        raise said.refusal("times", reason, "use one schedule for each minute of the hour")
+    return seconds, minutes, hours, False
+
+
+def _columns(times: list[int]) -> tuple[list[int], list[int], list[int]]:
+    return [t % 60 for t in times], [t // 60 % 60 for t in times], [t // 3600 for t in times]
+
+
+def _window(said: Said, window: tuple[int, int, bool], step: tuple[str, int] | None) -> Clock:
+    """every 15 minutes between 9am and 5pm: the step is counted from the beginning of the window."""
+    if step is None:
+        raise said.refusal("window", "has hours, but no interval in them", 'as in "every hour from 9am to 5pm"')
+    if said.times or said.fields:
+        raise said.refusal("window", "has both hours and a time")
+    name, every = step
+    first, last, inclusive = window[0] // 60, window[1] // 60, window[2]
+    if window[0] % 60 or window[1] % 60 or first == last:
+        raise said.refusal("window", "has hours that do not begin and end at different whole minutes")
+    if last < first and (inclusive or last > 0) and any(w in said.where for w in ("days", "weekdays", "months")):
+        raise said.refusal("window", "has hours that go past midnight, into another day than it names")
+    last += _DAY_MINUTES if last < first else 0
+    stride = {"second": 1, "minute": every, "hour": every * 60}[name]
+    product = _product(range(first, last + inclusive, stride))
+    if product is None:
+        hint = ""
+        if inclusive and _product(range(first, last, stride)) is not None:
+            ends = f"{say_time(window[0])} and {say_time(window[1])}"
+            hint = f'nearest reading: "every {in_words(said.amount or Period())} between {ends}", without the last'
+        raise said.refusal("window", "has hours whose times no single cron expression can hold", hint)
+    minutes, hours = product
+    starred = name != "hour" and step_of(minutes, 0, 59) == stride
+    return _steps(ALL_SIXTY, every) if name == "second" else 1, minutes, hours, starred
+
+
+def _product(of_day: range) -> tuple[int, int] | None:
+    """Masks of the minutes and hours of these minutes of the day, when they are a product."""
+    minutes, hours = _mask([m % 60 for m in of_day]), _mask([m // 60 % 24 for m in of_day])
+    return (minutes, hours) if len(of_day) == minutes.bit_count() * hours.bit_count() else None
+
+
+def _steps(mask: int, step: int) -> int:
+    return _mask(list(range(0, mask.bit_length(), step)))
+
+
+def _mask(values: list[int]) -> int:
+    mask = 0
+    for value in values:
+        mask |= 1 << value
+    return mask
+
+
+# --- days and months -----------------------------------------------------------------------------------------------
+
+
+def _days_and_months(said: Said) -> tuple[Days, int]:
+    """The days of the month, and in which months; the frame says which when the sentence does not."""
+    days, months = _merge_groups(said)
+    named = bool(days)
+    if said.frame == "quarter":
+        if months:
+            raise said.refusal("amount", "says its months twice")
+        months = _QUARTERS
+    if said.frame == "day" and (days.days or days.last or days.nearest):
+        raise said.refusal("days", "names days of the month, but it runs every day")
+    if said.frame == "week" and named:
+        raise said.refusal("amount", "names days of the month, but it runs every week")
+    if said.frame in ("month", "quarter", "year"):
+        if said.weekdays and not named:
+            raise said.refusal("weekdays", "does not say which one of the month", 'as in "the first Monday"')
+        if said.frame == "year" and bool(months) != named:
+            raise said.refusal("amount", "does not say which day of the year", 'as in "on the 1st of March"')
+        if not named:
+            return _FIRST, months or (_JANUARY if said.frame == "year" else ALL_MONTHS)
+    return days, months or ALL_MONTHS
+
+
+def _merge_groups(said: Said) -> tuple[Days, int]:
+    """All day groups as one; 0 months are all of them. Dates that are no product of days and months are refused."""
+    groups = said.day_groups
+    merged = Days()
+    months = said.months
+    for days, of in groups:
+        merged |= days
+        months |= of or 0
+    named = [of for _, of in groups if of is not None]
+    if not named:
+        return merged, months
+    if said.months or said.weekdays:
+        what = "months" if said.months else "weekdays"
+        raise said.refusal(what, "does not say which days its months are of", 'put ", in January" at the end')
+    if len(named) < len(groups) or (len(set(named)) > 1 and len({days for days, _ in groups}) > 1):
+        hint = "use one schedule for each"
+        raise said.refusal("days", "has dates that no single cron expression can hold", hint)
+    return merged, months
+
+
+def _check_combination(said: Said, *, of_month: bool, of_week: bool) -> None:
+    either, both = "either" in said.where, "both" in said.where
+    if of_month and of_week and either == both:
+        hint = 'say "or" when one of them is enough, "if it is Monday" when both must hold'
+        raise said.refusal("weekdays", "names days of the month and of the week", hint)
+    if not (of_month and of_week):
+        if either:
+            raise said.refusal("either", 'has "or" between things that are no choice', 'say "and"')
+        if both:
+            raise said.refusal("both", 'has "if" without a day of the month before it')

@@ -1,0 +1,281 @@
+"""The day clauses of plain words: weekdays, days of the month, dates, months.
+
+Days of the month come in groups: "the 1st, the 15th and the last day of January" is one, closed by its "of".
+An ordinal waits for what follows it: "the first and last Friday" are Fridays, "the first and last day" days.
+"""
+
+from chronos.core.cron import LAST_NTH
+from chronos.core.words.reader import TokenReader
+from chronos.core.words.said import Days, Unclear
+from chronos.core.words.tokens import MONTHS, RANGE_WORDS, WEEKDAYS, Kind
+
+_MONDAY_TO_FRIDAY = 0b0111110
+_WEEKEND = 0b1000001
+_LAST = 0  # among ordinals
+_LONGEST_MONTH = 31
+
+
+class DayReader(TokenReader):
+    """The clauses about days, weekdays and months."""
+
+    def on(self) -> None:
+        """on Monday · on the 1st · on 25 December"""
+        self.take()
+        if not (self.day_item() or (self.word() in MONTHS and self.month_item())):
+            raise Unclear(self.position)
+
+    def condition(self) -> None:
+        """if it is Monday or the last Friday: the day of the month must also be one of these"""
+        self.said.note("both", self.position)
+        self.take()
+        self.take_words("it", "is")
+        while True:
+            if not self.day_item():
+                raise Unclear(self.position)
+            before = self.position
+            self.skip_separators()
+            self.take_word("or")
+            self.take_word("the")
+            more = self.position > before and (self.is_weekday() or self._at_ordinal())
+            if not more:
+                self.position = before
+                return
+
+    def day_item(self, *, every: bool = False) -> bool:
+        """Any one day clause; False when the position is at none. ``every``: the word stands before it."""
+        before = self.position
+        self.take_word("the")
+        start = self.position
+        if self._nearest_weekday() or self._numbered_days() or self._calendar_date() or self._before_last():
+            return True
+        if (weekdays := self.weekday_range()) is not None:
+            self.said.add("weekdays", start)
+            self.said.weekdays |= weekdays
+            return True
+        if self._at_ordinal():
+            self._ordinals(start, every=every)
+            return True
+        self.position = before
+        return False
+
+    def is_weekday(self) -> bool:
+        return self.word() in WEEKDAYS or self.word() in _DAY_SETS
+
+    def weekday_range(self) -> int | None:
+        """Monday · Monday to Friday · Saturday to Monday · weekdays"""
+        if self.word() in _DAY_SETS:
+            return _DAY_SETS[self.take().text]
+        first = WEEKDAYS.get(self.word())
+        if first is None:
+            return None
+        self.take()
+        last = first
+        if self.word() in RANGE_WORDS and self.word(1) in WEEKDAYS:
+            self.take()
+            last = WEEKDAYS[self.take().text]
+        return sum(1 << (first + i) % 7 for i in range((last - first) % 7 + 1))
+
+    def _nearest_weekday(self) -> bool:
+        """the weekday nearest to the 15th · the nearest weekday to the 15th"""
+        start = self.position
+        if not (self.take_words("weekday", "nearest") or self.take_words("nearest", "weekday")):
+            return False
+        self.take_word("to")
+        self.take_word("the")
+        token = self.peek()
+        if token is None or token.kind is not Kind.ORDINAL:
+            raise Unclear(self.position)
+        self._add(start, Days(nearest=1 << self._day(self.skip(), token.value)))
+        return True
+
+    def _numbered_days(self) -> bool:
+        """day 15 · days 1 to 7 and 20"""
+        if self.word() not in ("day", "days") or self.peek_kind(1) is not Kind.NUMBER:
+            return False
+        start = self.position
+        self.take()
+        self._add(start, Days(days=self.number_list(_LONGEST_MONTH, "day", 1)))
+        return True
+
+    def _before_last(self) -> bool:
+        """3 days before the last day"""
+        if self.peek_kind() is not Kind.NUMBER or self.word(2) != "before":
+            return False
+        start = self.position
+        back = self.take().value
+        self._last_minus(start, back)
+        return True
+
+    def _last_minus(self, start: int, back: int) -> None:
+        """The rest of it, from "day before" on."""
+        if not self.take_word("day", "days") or not self.take_word("before"):
+            raise Unclear(self.position)
+        self.take_word("the")
+        if not self.take_word("last"):
+            raise Unclear(self.position)
+        self.take_word("day")
+        if back >= _LONGEST_MONTH:
+            raise Unclear(start, f"goes {back} days back from the last, allowed 0–30")
+        self._add(start, Days(last=1 << back))
+
+    def _calendar_date(self) -> bool:
+        """2027-01-01 · 25 December · December 25 · December 25th · 25 December 2027"""
+        start = self.position
+        if self.peek_kind() is Kind.DATE:
+            self.said.note("date", start)
+            self.said.date = self.take().text.upper()
+            return True
+        if self.peek_kind() in (Kind.NUMBER, Kind.ORDINAL) and self.word(1) in MONTHS:
+            day, month = self.take().value, MONTHS[self.take().text]
+        elif self.word() in MONTHS and self.peek_kind(1) in (Kind.NUMBER, Kind.ORDINAL):
+            month, day = MONTHS[self.take().text], self.take().value
+        else:
+            return False
+        year = self.peek()
+        if year is not None and year.kind is Kind.NUMBER and len(year.text) == 4:
+            self.said.note("date", start)
+            self.said.date = f"{self.take().value:04d}-{month:02d}-{self._day(start, day):02d}"
+            return True
+        self._add(start, Days(days=1 << self._day(start, day)))
+        self._close(1 << month)
+        return True
+
+    def _at_ordinal(self) -> bool:
+        if self.word() == "second":
+            return self.peek_kind(1) is not Kind.NUMBER
+        return self.peek_kind() is Kind.ORDINAL or self.word() == "last"
+
+    def _ordinals(self, start: int, *, every: bool) -> None:
+        """the 1st · the 1st and 15th · the 20th to 25th · the last day · the first and third Monday"""
+        waiting: list[int] = []
+        while True:
+            at = self.position
+            first = self._ordinal()
+            last = first
+            if self.word() in RANGE_WORDS:
+                self.take()
+                self.take_word("the")
+                last = self._ordinal()
+            if self.word() == "day" and self.word(1) == "before":
+                self._add(start, _days_of_month(waiting))
+                self._last_minus(at, first)
+                waiting = []
+            elif first > last or (last == _LAST) != (first == _LAST):
+                raise Unclear(at, "has a range of days that goes backwards", count=self.position - at)
+            else:
+                waiting += range(first, last + 1)
+                self._day(at, max(1, last))
+            before = self.position
+            self.skip_separators()
+            self.take_word("the")
+            if self.position == before or not self._at_ordinal():
+                self.position = before
+                break
+        if waiting:
+            self._resolve(start, waiting, every=every)
+
+    def _ordinal(self) -> int:
+        token = self.take()
+        if token.kind is Kind.ORDINAL:
+            return token.value
+        if token.text not in ("last", "second"):
+            raise Unclear(self.position - 1)
+        return 2 if token.text == "second" else _LAST
+
+    def _resolve(self, start: int, waiting: list[int], *, every: bool) -> None:
+        """What the ordinals were about: weekdays, working days, or days of the month."""
+        weekday = WEEKDAYS.get(self.word())
+        unit = self.word()
+        if weekday is not None:
+            self.take()
+            found = Days(nth=sum(1 << self._nth(start, n) + weekday for n in set(waiting)))
+        elif self.take_word("weekday"):
+            if set(waiting) - {_LAST, 1}:
+                raise Unclear(start, "counts the weekdays of a month, where only first and last have a meaning")
+            found = Days(nearest=sum(1 << n for n in set(waiting)))
+        else:
+            if not self.take_word("day", "days") and _LAST in waiting and self.word() != "of":
+                raise Unclear(self.position, 'says "last" without of what', 'as in "last day" or "last Friday"')
+            found = _days_of_month(waiting)
+        if every and self.word() != "of" and max(waiting) > 1 and (weekday is not None or unit == "day"):
+            reason = "may mean once a month or every so many days"
+            raise Unclear(start, reason, 'say "of the month", or "every 2 days", "every 2 weeks from 2027-01-04"', 2)
+        self._add(start, found)
+
+    def _nth(self, start: int, nth: int) -> int:
+        if nth > 5:
+            raise Unclear(start, f"asks for number {nth} of a weekday in a month, allowed 1–5")
+        return 7 * (LAST_NTH if nth == _LAST else nth - 1)
+
+    def _day(self, at: int, day: int) -> int:
+        if not 1 <= day <= _LONGEST_MONTH:
+            raise Unclear(at, f"has the day {day}, allowed 1–31")
+        return day
+
+    def _add(self, start: int, days: Days) -> None:
+        if days.nth:
+            self.said.add("weekdays", start)
+        if days.days or days.last or days.nearest:
+            self.said.add("days", start)
+        self.said.open_days |= days
+        self._of_months()
+
+    def _of_months(self) -> None:
+        """of the month · of every month · of January and July: closes the group of days before it"""
+        if self.word() not in ("of", "in"):
+            return
+        if self.word(1) in ("the", "every", "a") and self.word(2) == "month":
+            self.position += 3
+            self._close(None)
+        elif self.word() == "of" and self.word(1) in MONTHS:
+            self.take()
+            self._close(self._month_list())
+
+    def _close(self, months: int | None) -> None:
+        self.said.day_groups.append((self.said.open_days, months))
+        self.said.open_days = Days()
+
+    # --- months ------------------------------------------------------------------------------------------------
+
+    def month_item(self) -> bool:
+        """January · January to March, each adding to the months of the schedule"""
+        start = self.position
+        months = self.month_range()
+        if months is None:
+            return False
+        self.said.add("months", start)
+        self.said.months |= months
+        return True
+
+    def month_range(self) -> int | None:
+        first = MONTHS.get(self.word())
+        if first is None:
+            return None
+        self.take()
+        last = first
+        if self.word() in RANGE_WORDS and self.word(1) in MONTHS:
+            self.take()
+            last = MONTHS[self.take().text]
+        return sum(1 << (first - 1 + i) % 12 + 1 for i in range((last - first) % 12 + 1))
+
+    def _month_list(self) -> int:
+        mask = 0
+        while True:
+            mask |= self.month_range() or 0
+            before = self.position
+            self.skip_separators()
+            if self.word() not in MONTHS or self.peek_kind(1) in (Kind.NUMBER, Kind.ORDINAL):
+                self.position = before
+                return mask
+
+
+def _days_of_month(ordinals: list[int]) -> Days:
+    return Days(days=sum(1 << n for n in set(ordinals) if n != _LAST), last=int(_LAST in ordinals))
+
+
+_DAY_SETS = {
+    "weekday": _MONDAY_TO_FRIDAY,
+    "weekdays": _MONDAY_TO_FRIDAY,
+    "weekend": _WEEKEND,
+    "weekends": _WEEKEND,
+}

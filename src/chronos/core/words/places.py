@@ -1,0 +1,53 @@
+"""Time zones by the names people use: an IANA name in any case, or the city it is named after."""
+
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+
+from chronos.core.zones import zone_names
+
+LONGEST_NAME = 4  # words in a name
+
+# Last parts of old names for regions: nobody who says "east" means Brazil/East.
+_NO_CITIES = frozenset({"east", "west", "north", "south", "general", "continental", "act", "nsw", "lhi"})
+_CLOSE = 0.75
+
+
+def find_zones(place: str) -> list[str]:
+    """The zones a place may mean, given in lower case: one, none, or several when it is ambiguous."""
+    name = place.replace("_", " ")
+    exact = _names().get(name)
+    if exact:
+        return [exact]
+    return _cities().get(name.replace("-", " "), [])
+
+
+def similar_zones(place: str) -> list[str]:
+    """Zones spelt like a place that is none; the first letter must be right, which keeps the search short."""
+    wanted = place[:64].replace("_", " ").replace("-", " ")
+    known = [city for city in _cities() if city[:1] == wanted[:1]]
+    known += [name for name in _names() if "/" in name and name[:1] == wanted[:1] and "/" in wanted]
+    close = get_close_matches(wanted, known, n=2, cutoff=_CLOSE)
+    return [zone for name in close for zone in find_zones(name)]
+
+
+@cache
+def _names() -> dict[str, str]:
+    return {name.lower().replace("_", " "): name for name in zone_names()}
+
+
+@cache
+def _cities() -> dict[str, list[str]]:
+    """City to zones. A zone that the database lists for a country goes before its older names elsewhere."""
+    table = files("tzdata").joinpath("zoneinfo", "zone.tab").read_text("utf-8")
+    listed = {line.split("\t")[2] for line in table.splitlines() if line and not line.startswith("#")}
+    cities: dict[str, list[str]] = {}
+    for name in sorted(zone_names(), key=lambda name: (name not in listed, name)):
+        region, slash, city = name.rpartition("/")
+        key = city.lower().replace("_", " ").replace("-", " ")
+        if not slash or region == "Etc" or key in _NO_CITIES:
+            continue
+        known = cities.setdefault(key, [])
+        if name in listed or not known or known[0] not in listed:
+            known.append(name)
+    return cities

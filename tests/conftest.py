@@ -1,0 +1,12 @@
+"""Settings of the whole suite: generated tests are the same in every run, unless asked to explore.
+
+``HYPOTHESIS_PROFILE=explore make test`` looks at other and many more examples.
+"""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("deterministic", derandomize=True, deadline=None)
+settings.register_profile("explore", max_examples=2_000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))

@@ -1,0 +1,244 @@
+"""Schedules in words: exact words for the usual ones, and words that read back to the same schedule for all."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from chronos import InvalidSchedule, Schedule, parse_schedule
+from chronos.core.zones import zone_names
+
+WORDS = [
+    # Times of a day.
+    ("0 9 * * 1-5", "at 09:00, Monday to Friday"),
+    ("0 9 * * *", "at 09:00, every day"),
+    ("@daily", "at 00:00, every day"),
+    ("@weekly", "at 00:00, every Sunday"),
+    ("@monthly", "at 00:00, on the 1st of every month"),
+    ("@yearly", "at 00:00, on the 1st of January"),
+    ("0 9,12,17 * * *", "at 09:00, 12:00 and 17:00, every day"),
+    ("0,30 9,10 * * *", "at 09:00, 09:30, 10:00 and 10:30, every day"),
+    ("30 0 9 * * 1", "at 09:00:30, every Monday"),
+    ("*/60 9 * * *", "at 09:00, every day, at real intervals"),
+    ("0 */5 * * *", "at 00:00, 05:00, 10:00, 15:00 and 20:00, every day, at real intervals"),
+    # Intervals by the clock.
+    ("* * * * *", "every minute"),
+    ("*/15 * * * *", "every 15 minutes"),
+    ("@hourly", "every hour"),
+    ("0 */2 * * *", "every 2 hours"),
+    ("* * * * * *", "every second"),
+    ("*/30 * * * * *", "every 30 seconds"),
+    ("*/15 9-16 * * 1-5", "every 15 minutes from 09:00 to 16:45, Monday to Friday"),
+    ("* 9 * * *", "every minute from 09:00 to 09:59"),
+    ("0 9-17 * * *", "every hour from 09:00 to 17:00"),
+    ("30 8-18/2 * * *", "every 2 hours from 08:30 to 18:30"),
+    # Systematically.
+    ("5 * * * *", "at minute 5 of every hour"),
+    ("5 */2 * * *", "at minute 5 of every 2nd hour"),
+    ("*/5 9,12 * * *", "every 5 minutes of hours 9 and 12"),
+    ("*/7 * * * *", "at minutes 0, 7, 14, 21, 28, 35, 42, 49 and 56 of every hour"),
+    ("3,7,20-27 2-6 * * *", "at minutes 3, 7 and 20 to 27 of hours 2 to 6"),
+    ("0-59 0-23 * * *", "at minutes 0 to 59 of hours 0 to 23"),
+    ("30 * * * * *", "at second 30 of every minute"),
+    ("*/10 */30 9 * * *", "every 10 seconds of every 30th minute of hour 9"),
+    ("15,45 3,7,20-27 2-6 * * 0", "at seconds 15 and 45 of minutes 3, 7 and 20 to 27 of hours 2 to 6, every Sunday"),
+    # Days.
+    ("0 8 * * 1,4", "at 08:00, every Monday and Thursday"),
+    ("0 8 * * 0,6", "at 08:00, every Saturday and Sunday"),
+    ("0 8 * * 0,1-3,5", "at 08:00, Monday to Wednesday, Friday and Sunday"),
+    ("0 0 1,15,L * *", "at 00:00, on the 1st, the 15th and the last day of every month"),
+    ("0 0 20-25 * *", "at 00:00, on the 20th to 25th of every month"),
+    ("0 0 */4 * *", "at 00:00, on days 1, 5, 9, 13, 17, 21, 25 and 29 of every month"),
+    (
+        "0 0 L-3,15W,LW * *",
+        "at 00:00, on the weekday nearest to the 15th, the last weekday "
+        "and the 3rd day before the last day of every month",
+    ),
+    ("0 0 1W * *", "at 00:00, on the first weekday of every month"),
+    ("0 9 * * MON#2,5L", "at 09:00, on the second Monday and the last Friday of every month"),
+    ("0 9 * * 1,5L", "at 09:00, every Monday and the last Friday of the month"),
+    ("0 0 1,15 * 1", "at 00:00, on the 1st and the 15th of the month or every Monday"),
+    ("0 0 1-31 * 1", "at 00:00, on the 1st to 31st of the month or every Monday"),
+    ("0 0 */10 * 1,2", "at 00:00, on the 1st, the 11th, the 21st and the 31st of the month if it is Monday or Tuesday"),
+    # Months.
+    ("0 12 25 12 *", "at 12:00, on the 25th of December"),
+    ("0 9 * 1,7 *", "at 09:00, every day, in January and July"),
+    ("0 2 * 3 0#2", "at 02:00, on the second Sunday of March"),
+    ("*/15 * * 6-8 1", "every 15 minutes, every Monday, in June to August"),
+    ("0 0 1 1 1", "at 00:00, on the 1st of the month or every Monday, in January"),
+    # Intervals from a start.
+    ("@every 90s", "every 90 seconds"),
+    ("@every 1h30m", "every 1 hour 30 minutes"),
+    ("@every 24h", "every 24 hours"),
+    ("@every 15m", "at intervals of 15 minutes"),
+    ("@every 1.5ms", "every 1 millisecond 500 microseconds"),
+    ("P2W", "every 2 weeks"),
+    ("P1D", "at intervals of 1 day"),
+    ("P7D", "every 7 days"),
+    ("P1Y2M3DT4H5M6S", "every 1 year 2 months 3 days 4 hours 5 minutes 6 seconds"),
+    ("PT6H", "at calendar intervals of 6 hours"),
+    ("R5/PT6H", "every 6 hours, 5 times"),
+    ("R/2026-01-31T09:00:00Z/P1M", "every month, counted from 2026-01-31T09:00:00Z"),
+    # One time only.
+    ("2027-01-01T00:00:00Z", "once at 2027-01-01T00:00:00Z"),
+    ("in 2 hours", "in 2 hours"),
+    ("in 3 days at 8am", "in 3 days at 08:00"),
+    ("tomorrow at noon", "tomorrow at 12:00"),
+]
+
+
+@pytest.mark.parametrize(("expression", "words"), WORDS)
+def test_words(expression: str, words: str) -> None:
+    schedule = parse_schedule(expression, timezone="Europe/Paris")
+    assert schedule.describe() == f"{words}, Europe/Paris"
+    assert parse_schedule(schedule.describe()) == schedule
+
+
+START, END = "2027-01-01T00:05:00Z", "2027-12-31T23:59:59.999999Z"
+
+
+@pytest.mark.parametrize(
+    ("expression", "options", "words"),
+    [
+        ("0 9 * * *", {"start": START, "end": END}, f"at 09:00, every day, from {START}, until {END}, UTC"),
+        ("*/15 * * * *", {"start": START}, f"every 15 minutes by the clock, from {START}, UTC"),
+        ("@every 15m", {"start": START}, f"every 15 minutes, from {START}, UTC"),
+        ("P1M", {"start": START}, f"every month, from {START}, UTC"),
+        ("in 2 hours", {"start": START}, f"in 2 hours, from {START}, UTC"),
+        (
+            "30 2 * * *",
+            {"dst": "literal", "jitter": "90s"},
+            "at 02:30, every day, taking clock changes literally, with jitter up to 90 seconds, UTC",
+        ),
+        (
+            "@hourly",
+            {"exclude": ["2026-12-25", "2026-12-31..2027-01-02", "* 9-16 * * MON-FRI"]},
+            'every hour, except 2026-12-25, 2026-12-31 to 2027-01-02 and "* 9-16 * * 1-5", UTC',
+        ),
+    ],
+)
+def test_words_of_the_rest(expression: str, options: dict[str, Any], words: str) -> None:
+    schedule = parse_schedule(expression, **options)
+    assert schedule.describe() == words
+    assert parse_schedule(words) == schedule
+
+
+def test_long_lists_are_said_as_cron() -> None:
+    odd = ",".join(str(n) for n in range(1, 60, 2) if n not in (7, 31))
+    schedule = parse_schedule(f"{odd} {odd} * * * *")
+    assert schedule.describe().startswith('as the cron expression "1-57/4,')
+    assert parse_schedule(schedule.describe()) == schedule
+
+
+def test_what_cannot_be_read_back_is_described_all_the_same() -> None:
+    never = parse_schedule("0 0 30 2 *", dialect="posix")
+    assert never.describe() == "at 00:00, on the 30th of February, UTC"
+    many = parse_schedule("@daily", exclude=[f"2027-01-{day:02d}" for day in range(1, 32)])
+    assert len(many.describe()) > 256
+
+
+def items(low: int, high: int) -> st.SearchStrategy[str]:
+    """One item of a cron field."""
+    number = st.integers(low, high)
+    step = st.integers(1, high + 2)
+    return st.one_of(
+        number.map(str),
+        st.tuples(number, number).map(lambda ends: f"{min(ends)}-{max(ends)}"),
+        st.tuples(number, number, step).map(lambda parts: f"{min(parts[:2])}-{max(parts[:2])}/{parts[2]}"),
+        step.map(lambda n: f"*/{n}"),
+        st.just("*"),
+    )
+
+
+def fields(low: int, high: int, *special: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """A field, often a plain one."""
+    listed = st.lists(st.one_of(items(low, high), *special), min_size=1, max_size=4).map(",".join)
+    crowded = st.lists(st.integers(low, high).map(str), min_size=5, max_size=15).map(",".join)
+    return st.one_of(st.just("*"), st.just(str(low)), items(low, high), listed, listed, crowded, *special)
+
+
+SPECIAL_DAYS = st.sampled_from(["L", "LW", *(f"L-{n}" for n in range(31)), *(f"{n}W" for n in range(1, 32))])
+SPECIAL_WEEKDAYS = st.sampled_from([f"{d}{which}" for d in range(7) for which in ("L", "#1", "#2", "#3", "#4", "#5")])
+CRONS = st.tuples(
+    st.one_of(st.just(""), fields(0, 59)),
+    fields(0, 59),
+    fields(0, 23),
+    fields(1, 31, SPECIAL_DAYS),
+    fields(1, 12),
+    fields(0, 6, SPECIAL_WEEKDAYS),
+).map(lambda parts: " ".join(parts).strip())
+INSTANTS = st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
+ROUND_INSTANTS = INSTANTS.map(lambda instant: instant.replace(microsecond=0))
+DURATIONS = st.one_of(
+    st.tuples(st.integers(1, 200), st.sampled_from(["h", "m", "s", "ms", "us"])).map(lambda p: f"{p[0]}{p[1]}"),
+    st.tuples(*[st.integers(0, 1000)] * 3).filter(any).map(lambda p: f"{p[0]}h{p[1]}m{p[2]}s"),
+    st.integers(1, 10**15).map(lambda us: f"{us}us"),
+)
+PERIODS = st.one_of(
+    st.tuples(st.integers(1, 60), st.sampled_from(["P{}D", "P{}W", "P{}M", "P{}Y", "PT{}H", "PT{}M", "PT{}S"])).map(
+        lambda p: p[1].format(p[0])
+    ),
+    st.tuples(*[st.integers(0, 40)] * 6).filter(any).map(lambda p: "P{}Y{}M{}DT{}H{}M{}S".format(*p)),
+)
+INTERVALS = st.one_of(
+    PERIODS,
+    st.tuples(st.integers(0, 50).map(str) | st.just(""), PERIODS).map(lambda p: f"R{p[0]}/{p[1]}"),
+    st.tuples(st.integers(0, 50).map(str) | st.just(""), INSTANTS, PERIODS).map(
+        lambda p: f"R{p[0]}/{p[1].isoformat().replace('+00:00', 'Z')}/{p[2]}"
+    ),
+)
+LATERS = st.one_of(
+    st.tuples(st.integers(1, 500), st.sampled_from(["hours", "minutes", "seconds", "days", "weeks"])).map(
+        lambda p: f"in {p[0]} {p[1]}"
+    ),
+    st.tuples(st.integers(1, 9), st.integers(1, 23)).map(lambda p: f"in {p[0]} days {p[1]} hours"),
+    st.tuples(st.sampled_from(["today", "tomorrow", "in 5 days"]), st.times()).map(
+        lambda p: f"{p[0]} at {p[1]:%H:%M:%S}"
+    ),
+)
+RULES = st.one_of(
+    CRONS,
+    CRONS,
+    DURATIONS.map("@every {}".format),
+    INTERVALS,
+    INSTANTS.map(datetime.isoformat),
+    LATERS,
+)
+DATES = st.dates(date(2020, 1, 1), date(2040, 1, 1))
+EXCLUSIONS = st.one_of(
+    DATES.map(str),
+    st.tuples(DATES, DATES).map(lambda ends: f"{min(ends)}/{max(ends)}"),
+    CRONS,
+)
+OPTIONS = st.fixed_dictionaries(
+    {"timezone": st.sampled_from(sorted(zone_names()))},
+    optional={
+        "dst": st.sampled_from(["robust", "literal"]),
+        "start": INSTANTS | ROUND_INSTANTS,
+        "end": INSTANTS | ROUND_INSTANTS,
+        "jitter": st.timedeltas(timedelta(0), timedelta(days=2)),
+        "exclude": st.lists(EXCLUSIONS, max_size=3),
+    },
+)
+
+
+@settings(max_examples=1_000)
+@given(RULES, OPTIONS)
+def test_words_read_back_to_the_same_schedule(expression: str, options: dict[str, Any]) -> None:
+    schedule = parsed(expression, options)
+    words = schedule.describe()
+    if len(words) <= 256:
+        assert parse_schedule(words, key="k") == schedule
+    assert words.endswith(f", {options['timezone']}")
+
+
+def parsed(expression: str, options: dict[str, Any]) -> Schedule:
+    """The schedule, or another example where there is none: no such date, an end before the start."""
+    try:
+        return parse_schedule(expression, key="k", **options)
+    except InvalidSchedule as error:
+        if "never" in error.reason or "ends before" in error.reason:
+            reject()
+        raise

@@ -1,0 +1,72 @@
+"""Zones: our tables against the standard library's reading of the same database."""
+
+import pickle
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chronos.core.calendar import DAY_S
+from chronos.core.zones import get_zone, zone_names
+from tests.core import brute
+
+NAMES = sorted(zone_names())
+EPOCH = datetime(1970, 1, 1)
+SECONDS = st.integers(-2_500_000_000, 12_000_000_000)  # 1890 to 2350
+
+
+def test_every_zone_agrees_with_zoneinfo() -> None:
+    moments = [datetime(year, month, 15, 11, 7, tzinfo=UTC) for year in range(1880, 2120, 6) for month in (1, 4, 7, 10)]
+    for name in NAMES:
+        zone, info = get_zone(name), brute.zone(name)
+        for moment in moments:
+            offset = moment.astimezone(info).utcoffset()
+            assert offset is not None
+            assert zone.offset_at(int(moment.timestamp())) == offset.total_seconds(), (name, moment)
+
+
+@settings(max_examples=300)
+@given(name=st.sampled_from(NAMES), second=SECONDS)
+def test_offsets(name: str, second: int) -> None:
+    moment = datetime.fromtimestamp(second, UTC)
+    offset = moment.astimezone(brute.zone(name)).utcoffset()
+    assert offset is not None
+    assert get_zone(name).offset_at(second) == offset.total_seconds()
+
+
+@settings(max_examples=300)
+@given(name=st.sampled_from(NAMES), wall=SECONDS)
+def test_wall_to_utc_takes_the_first_pass_and_the_offset_before_a_gap(name: str, wall: int) -> None:
+    reading = (EPOCH + timedelta(seconds=wall)).replace(tzinfo=brute.zone(name), fold=0)
+    assert get_zone(name).to_utc(wall) == int(reading.timestamp())
+
+
+@given(name=st.sampled_from(NAMES), begin=SECONDS)
+def test_at_a_transition_the_offset_changes(name: str, begin: int) -> None:
+    zone = get_zone(name)
+    for at, before, after in zone.transitions(begin, begin + 5 * 366 * DAY_S):
+        assert before != after
+        assert zone.offset_at(at - 1) == before
+        assert zone.offset_at(at) == after
+
+
+def test_walls_around_every_recent_transition() -> None:
+    for name in NAMES[::7]:
+        zone, info = get_zone(name), brute.zone(name)
+        for at, before, after in zone.transitions(1_500_000_000, 1_900_000_000):
+            for wall in range(at + min(before, after) - 7200, at + max(before, after) + 7200, 900):
+                reading = (EPOCH + timedelta(seconds=wall)).replace(tzinfo=info, fold=0)
+                assert zone.to_utc(wall) == int(reading.timestamp()), (name, reading)
+
+
+@pytest.mark.parametrize("name", ["", "europe/paris", "../etc/passwd", "Europe", "UTC\n", "EST5EDT,M3.2.0", "/UTC"])
+def test_only_exact_names_of_the_database(name: str) -> None:
+    with pytest.raises(LookupError, match="unknown time zone"):
+        get_zone(name)
+
+
+def test_a_zone_is_shared_even_across_processes() -> None:
+    zone = get_zone("Europe/Paris")
+    assert get_zone("Europe/Paris") is zone
+    assert pickle.loads(pickle.dumps(zone)) is zone

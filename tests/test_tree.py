@@ -1,0 +1,152 @@
+"""The source tree stays tidy: a pure core, small modules that say what they do, no leftovers."""
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "chronos"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+MODULES = SOURCES + sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "bench").rglob("*.py"))
+
+MAX_LINES = 500
+CLOCKS_AND_DICE = (
+    "datetime.date.today",
+    "datetime.datetime.now",
+    "datetime.datetime.today",
+    "datetime.datetime.utcnow",
+    "os.getrandom",
+    "os.urandom",
+    "random",
+    "secrets",
+    "time",
+    "uuid.uuid1",
+    "uuid.uuid4",
+)
+
+
+def test_the_core_reads_no_clock_and_throws_no_dice() -> None:
+    found = {_shown(path): impure(path.read_text()) for path in SOURCES if PACKAGE / "core" in path.parents}
+    assert not {path: names for path, names in found.items() if names}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("from datetime import datetime as dt\nx = dt.now(None)", ["datetime.datetime.now"]),
+        ("import datetime\nf(default=datetime.datetime.utcnow)", ["datetime.datetime.utcnow"]),
+        ("def f():\n    from time import monotonic", ["time.monotonic"]),
+        ("import uuid\nuuid.uuid4()", ["uuid.uuid4"]),
+        ("import os.path, random", ["random"]),
+        ("from os import *", ["os.*"]),
+        ("from datetime import time\nfrom uuid import UUID\nplan(now=state.now, at=time(9))", []),
+    ],
+)
+def test_clocks_and_dice_are_found_under_any_name(source: str, names: list[str]) -> None:
+    assert impure(source) == names
+
+
+def test_modules_are_small() -> None:
+    lines = {_shown(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert not {path: count for path, count in lines.items() if count > MAX_LINES}
+
+
+def test_modules_open_with_their_responsibility() -> None:
+    trees = {_shown(path): ast.parse(path.read_text()) for path in SOURCES}
+    assert not [path for path, tree in trees.items() if tree.body and not ast.get_docstring(tree)]
+
+
+def test_only_the_command_line_prints() -> None:
+    calls = [
+        f"{_shown(path)}:{node.lineno}"
+        for path in SOURCES
+        if PACKAGE / "cli" not in path.parents
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert not calls
+
+
+def test_what_is_left_to_do_has_an_issue() -> None:
+    comments = [(path, token) for path in MODULES for token in _comments(path)]
+    assert not [
+        f"{_shown(path)}:{token.start[0]}"
+        for path, token in comments
+        if re.search(r"\b(TODO|FIXME|XXX)\b", token.string) and not re.search(r"#\d+", token.string)
+    ]
+
+
+def test_no_file_names_a_place_on_somebodys_machine() -> None:
+    home = re.compile(r"(?<![\w.])/(?:root|home|work)\b")
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listing.returncode:
+        pytest.skip("not a git work tree")
+    files = [ROOT / name for name in listing.stdout.split("\0") if name]
+    assert not [_shown(path) for path in files if path.is_file() and home.search(_text(path))]
+
+
+def test_every_command_for_make_is_a_target() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        commands = re.findall(r"(?:^\$? ?|`)make ([a-z]+)", page.read_text(), re.MULTILINE)
+        assert set(commands) <= targets, f"{_shown(page)} names a target that the Makefile does not have"
+
+
+def impure(source: str) -> list[str]:
+    """Every clock or source of randomness that the source names, under whatever alias."""
+    tree = ast.parse(source)
+    imports = list(_imports(tree))
+    bound = dict(imports)
+    named = [full for _, full in imports] + [name for node in ast.walk(tree) if (name := _dotted(node, bound))]
+    return sorted({name for name in named if _is_impure(name)})
+
+
+def _is_impure(name: str) -> bool:
+    if name.endswith(".*"):
+        return any(bad.startswith(name[:-1]) or name.startswith(f"{bad}.") for bad in CLOCKS_AND_DICE)
+    return any(name == bad or name.startswith(f"{bad}.") for bad in CLOCKS_AND_DICE)
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Each imported thing: the name it is bound to here, and its full name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0], alias.name
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _dotted(node: ast.AST, bound: dict[str, str]) -> str | None:
+    """The full name of an expression like ``dt.now``, or None where it does not start at an import."""
+    if isinstance(node, ast.Name):
+        return bound.get(node.id)
+    if isinstance(node, ast.Attribute) and (base := _dotted(node.value, bound)):
+        return f"{base}.{node.attr}"
+    return None
+
+
+def _comments(path: Path) -> Iterator[tokenize.TokenInfo]:
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+    return (token for token in tokens if token.type == tokenize.COMMENT)
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", errors="ignore")
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
