@@ -1,0 +1,1 @@
+"""The source of truth: commands in, results out. ``contract`` and ``commands`` are all that others see."""

@@ -1,0 +1,97 @@
+"""Group commit: commands that arrive while a transaction is under way wait and go into the next one together.
+
+Idle, a command is sent at once. Under load the batches grow by themselves, up to a bound, so that one fsync serves
+many. Heartbeats, settlements and control go first and are never refused; admissions and requests wait their turn, and
+are refused, retryably, when too many wait already.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from chronos.errors import StoreUnavailable
+from chronos.store.commands import Admit, Claim, Command, Recover, SaveJobs, Trigger, Trim
+from chronos.store.merge import size
+
+R = TypeVar("R")
+MAX_ROWS = 500
+MAX_WAITING = 10_000
+_PATIENT = (Admit, Claim, Recover, SaveJobs, Trigger, Trim)
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A command that waits, and whoever waits for its answer."""
+
+    command: Command[Any]
+    answer: asyncio.Future[Any]
+    rows: int
+
+
+#: Applies a batch in one transaction; gives each command's answer, or the error that is its own alone.
+Run = Callable[[Sequence[Command[Any]]], Awaitable[list[Any]]]
+
+
+class Pump:
+    """One lane of group commit."""
+
+    def __init__(self, run: Run, *, max_rows: int = MAX_ROWS, max_waiting: int = MAX_WAITING) -> None:
+        self._run = run
+        self._max_rows = max_rows
+        self._max_waiting = max_waiting
+        self._urgent: deque[Pending] = deque()
+        self._patient: deque[Pending] = deque()
+        self._worker: asyncio.Task[None] | None = None
+
+    async def apply(self, command: Command[R]) -> R:
+        """Send a command with the next batch and wait for its answer."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        pending = Pending(command, answer, size(command))
+        if isinstance(command, _PATIENT):
+            if len(self._patient) >= self._max_waiting:
+                raise StoreUnavailable(f"{len(self._patient)} changes wait to be written already; try again soon")
+            self._patient.append(pending)
+        else:
+            self._urgent.append(pending)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        # Cancelling the waiter must not cancel a command that is on its way: the future is only looked at.
+        return await asyncio.shield(answer)
+
+    async def drain(self) -> None:
+        """Wait until everything that was sent has been answered."""
+        while self._worker is not None and not self._worker.done():
+            await asyncio.shield(self._worker)
+
+    async def _work(self) -> None:
+        while batch := self._next_batch():
+            try:
+                answers = await self._run([pending.command for pending in batch])
+            except BaseException as error:
+                for pending in batch:
+                    _refuse(pending, error)
+                if not isinstance(error, Exception):
+                    raise
+                continue
+            for pending, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, Exception):
+                    _refuse(pending, answer)
+                elif not pending.answer.done():
+                    pending.answer.set_result(answer)
+
+    def _next_batch(self) -> list[Pending]:
+        batch: list[Pending] = []
+        rows = 0
+        for waiting in (self._urgent, self._patient):
+            while waiting and (not batch or rows + waiting[0].rows <= self._max_rows):
+                batch.append(waiting.popleft())
+                rows += batch[-1].rows
+        return batch
+
+
+def _refuse(pending: Pending, error: BaseException) -> None:
+    if not pending.answer.done():
+        pending.answer.set_exception(error)
+        pending.answer.exception()  # looked at, so that a waiter that went away leaves no warning behind

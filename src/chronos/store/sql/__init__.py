@@ -1,0 +1,1 @@
+"""The store in SQL: statements once, named; two small drivers (SQLite, PostgreSQL) run them."""

@@ -1,0 +1,175 @@
+"""What differs between the two SQL dialects, in one place. Statements are written with ``$1`` placeholders.
+
+Many rows go into a statement as its last argument (``Rows``): a table the statement selects from. SQLite gets one JSON
+text, PostgreSQL one array a column. Either way a batch is one statement, whatever its size. For SQLite that matters
+more than it seems: each step of a statement hands the interpreter lock over, and a busy event loop gives it back only
+after milliseconds, so a thousand small steps are a thousand such waits.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+
+class Rows(NamedTuple):
+    """Rows for a statement: column types as in the statement's own ``rows(...)``, and the values."""
+
+    types: str  # one letter a column: i(d) 16 bytes, n(umber), t(ext)
+    values: Sequence[Sequence[Any]]
+
+
+class Query(NamedTuple):
+    """One statement to run within a transaction, as yielded by the functions that know what to write."""
+
+    sql: str
+    args: tuple[Any, ...] = ()
+    rows: Rows | None = None
+
+
+Row = tuple[Any, ...]
+
+
+class Dialect(Protocol):
+    """How one engine writes what the other writes differently."""
+
+    name: str
+
+    def types(self) -> dict[str, str]:
+        """Column types and table options, for the schema's placeholders."""
+
+    def rows(self, start: int, columns: str) -> str:
+        """A table of the ``Rows`` argument: ``rows(3, "job:i version:n")`` when two scalars come before it."""
+
+    def lock(self) -> str:
+        """What locks the selected rows until the transaction ends."""
+
+    def lock_or_skip(self) -> str:
+        """The same, but rows that somebody else has locked are left out."""
+
+    def contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
+        """A condition: the name of ``job`` (a table's alias) contains the text, whatever its case.
+
+        ``arg`` adds an argument to the statement and answers its placeholder.
+        """
+
+    def mutex(self) -> str:
+        """A statement after which only one transaction at a time goes on; empty where that is so anyway."""
+
+    def final(self, sql: str) -> str:
+        """The statement as the driver takes it."""
+
+
+class Sqlite:
+    """One writer at a time, so nothing needs locking."""
+
+    name = "sqlite"
+
+    def types(self) -> dict[str, str]:
+        whole = "strict, without rowid"
+        return {
+            "id": "blob",
+            "int": "integer",
+            "text": "text",
+            "filled": "",
+            "table": whole,
+            "history": whole,
+            "attempts": whole,
+            "job": "strict",
+        }
+
+    def rows(self, start: int, columns: str) -> str:
+        parts = []
+        for i, column in enumerate(columns.split()):
+            name, kind = column.split(":")
+            value = f"value->>{i}"
+            parts.append(f"{f'unhex({value})' if kind == 'i' else value} as {name}")
+        return f"(select {', '.join(parts)} from json_each(${start}))"
+
+    def lock(self) -> str:
+        return ""
+
+    def lock_or_skip(self) -> str:
+        return ""
+
+    def contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
+        there = f"instr(lower({job}.name), lower({arg(text)})) > 0"
+        pieces = sorted({text[i : i + _TRIGRAM] for i in range(len(text) - _TRIGRAM + 1)})
+        if not pieces:
+            return there
+        all_pieces = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
+        return f"{there} and {job}.rowid in (select rowid from job_fts where job_fts match {arg(all_pieces)})"
+
+    def mutex(self) -> str:
+        return ""
+
+    def final(self, sql: str) -> str:
+        return re.sub(r"\$(\d+)", r"?\1", sql)
+
+
+class Postgres:
+    """Concurrent writers: gates are locked in key order, before anything else."""
+
+    name = "postgres"
+
+    def types(self) -> dict[str, str]:
+        return {
+            "id": "uuid",
+            "int": "bigint",
+            "text": 'text collate "C"',
+            "filled": "with (fillfactor = 60)",
+            "table": "",
+            "history": "partition by range (id)",
+            "attempts": "partition by range (execution)",
+            "job": "",
+        }
+
+    def rows(self, start: int, columns: str) -> str:
+        names, arrays = [], []
+        for i, column in enumerate(columns.split()):
+            name, kind = column.split(":")
+            names.append(name)
+            arrays.append(f"${start + i}::{_ARRAYS[kind]}")
+        return f"(select * from unnest({', '.join(arrays)}) as t({', '.join(names)}))"
+
+    def lock(self) -> str:
+        return "for update"
+
+    def lock_or_skip(self) -> str:
+        return "for update skip locked"
+
+    def contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
+        pattern = re.sub(r"([\\%_])", r"\\\1", text)
+        return f"{job}.name ilike {arg(f'%{pattern}%')}"
+
+    def mutex(self) -> str:
+        return f"select pg_advisory_xact_lock({NUMBERS_LOCK})"
+
+    def final(self, sql: str) -> str:
+        return sql
+
+
+_TRIGRAM = 3
+NUMBERS_LOCK = 0x6368726F01  # advisory lock: whoever gives out the next number of a lane or node
+_ARRAYS = {"i": "uuid[]", "n": "bigint[]", "t": "text[]"}
+
+
+def json_rows(rows: Rows) -> str:
+    """SQLite's form of the ``Rows`` argument."""
+    ids = [i for i, kind in enumerate(rows.types) if kind == "i"]
+    table = []
+    for values in rows.values:
+        cells = list(values)
+        for i in ids:
+            if cells[i] is not None:
+                cells[i] = cells[i].hex()
+        table.append(cells)
+    return msgspec.json.encode(table).decode()
+
+
+def columns(rows: Rows) -> list[list[Any]]:
+    """PostgreSQL's form: one list a column."""
+    if not rows.values:
+        return [[] for _ in rows.types]
+    return [list(column) for column in zip(*rows.values, strict=True)]

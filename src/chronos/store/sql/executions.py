@@ -1,0 +1,313 @@
+"""Steps for executions on their way from admission to history. The same on every engine but for the hot path."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from chronos.core.execution import Cancel, Cause, Status
+from chronos.core.job import JobState
+from chronos.core.reasons import Code
+from chronos.errors import Conflict, NotFound, QueueFull
+from chronos.store.commands import (
+    Admit,
+    AdmitRow,
+    Admitted,
+    Advance,
+    CancelExecution,
+    Claim,
+    Claimed,
+    Reap,
+    Recover,
+    Release,
+    Settle,
+    Settled,
+    SettleRow,
+    Signal,
+    Suspend,
+    Trigger,
+    Triggered,
+    Wake,
+)
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows
+from chronos.store.sql.gates import Gate, Gates, Steps, move_cursor
+from chronos.store.sql.records import Records
+
+RUNNING, READY, WAITING = int(Status.RUNNING), int(Status.READY), int(Status.WAITING)
+
+
+class Hot(Protocol):
+    """What each engine writes in its own way, because speed depends on it."""
+
+    def admit(self, command: Admit, rows: Sequence[AdmitRow], *, resent: bool) -> Steps[list[Admitted]]: ...
+
+    def claim(self, command: Claim, *, resent: bool) -> Steps[list[Claimed]]: ...
+
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[tuple[list[bytes], list[bytes], list[Row]]]:
+        """Move running executions whose token holds to history, and take them off their gates.
+
+        Answers their ids, the jobs that have something queued, and (key, how many) of the concurrency keys they held.
+        """
+
+
+class Executions:
+    """Statements and steps."""
+
+    def __init__(self, d: Dialect, hot: Hot, gates: Gates, records: Records) -> None:
+        self._hot, self._gates, self._records = hot, gates, records
+        held = f"active.id = i.id and active.token = i.token and active.status = {RUNNING}"
+        self._advance = f"""
+            update active set detail = i.detail from {d.rows(1, "id:i token:n detail:t")} as i
+            where {held} returning active.id"""
+        self._suspend = f"""
+            update active set status = {WAITING}, owner = null, wake_us = i.wake_us, signal = i.signal,
+                attempt = i.attempt, worked_us = i.worked_us, detail = coalesce(i.detail, active.detail)
+            from {d.rows(1, "id:i token:n wake_us:n signal:t attempt:n worked_us:n detail:t")} as i
+            where {held} returning active.id"""
+        self._release = f"""
+            update active set status = {READY}, owner = null, worked_us = i.worked_us
+            from {d.rows(1, "id:i token:n worked_us:n")} as i where {held} returning active.id"""
+        self._wake = f"""
+            update active set status = {READY}, wake_us = null, signal = null where id in (
+                select id from active where status = {WAITING} and wake_us <= $1 order by wake_us, id
+                limit $2 {d.lock()}
+            ) returning id"""
+        self._one = f"select id, job, status, signal, detail, cancel, token, key from active where id = $1 {d.lock()}"
+        self._job_of = "select job from active where id = $1"
+        self._ended = "select status, token from history where id = $1"
+        self._signalled = f"""
+            update active set status = {READY}, wake_us = null, signal = null, detail = $2 where id = $1"""
+        self._ask = "update active set cancel = $2 where id = $1"
+        self._end_one = f"""
+            insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
+                admitted_us, started_us, attempt_us, finished_us, detail)
+            select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $2, $3, owner, token, attempt,
+                admitted_us, started_us, attempt_us, $4, detail from active where id = $1"""
+        self._drop_one = "delete from active where id = $1"
+        self._settled_before = f"""
+            select h.id from history as h join {d.rows(1, "id:i token:n status:n")} as i
+            on h.id = i.id and h.token = i.token and h.status = i.status"""
+        self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock()}"
+        self._retry_lost = f"""
+            update active set status = {READY}, owner = null, attempt = i.attempt,
+                detail = coalesce(i.detail, active.detail)
+            from {d.rows(1, "id:i token:n attempt:n detail:t")} as i where {held} returning active.id"""
+        self._bury = "update node set stopped_us = $2 where number = $1"
+        self._disown = "update outbox set owner = null where owner = $1"
+        self._idempotent = "select execution from idempotency where namespace = $1 and key = $2"
+        self._remember = """
+            insert into idempotency (namespace, key, execution, created_us) values ($1, $2, $3, $4)"""
+        self._namespace = "select namespace, name from job where id = $1"
+        self._status_of = """
+            select status from active where id = $1 union all select status from history where id = $1"""
+
+    # --- admission
+
+    def admit(self, command: Admit, *, resent: bool) -> Steps[list[Admitted]]:
+        """Plain rows by the hot statement; those marked so with care."""
+        plain = [row for row in command.rows if not row.careful]
+        answers = (yield from self._hot.admit(command, plain, resent=resent)) if plain else []
+        if len(plain) < len(command.rows):
+            answers += yield from self._gates.admit_carefully(
+                [row for row in command.rows if row.careful],
+                node=command.node,
+                now_us=command.now_us,
+                request=command.request,
+                resent=resent,
+            )
+        if ended := {row.id for row in command.rows if row.next_us is None}:
+            yield from self._records.done(sum(answer.id in ended for answer in answers) if not resent else 0)
+        return answers
+
+    def recover(self, command: Recover) -> Steps[list[Admitted]]:
+        """See ``Recover``."""
+        gates = yield from self._gates.lock([command.job])
+        gate = gates.get(command.job)
+        expected = (command.expect_us, command.version, JobState.ACTIVE)
+        if gate is None or (gate.next_us, gate.version, gate.state) != expected:
+            return []
+        admitted, refused = yield from self._gates.admit_runs(gate, command.runs, now_us=command.now_us)
+        yield from self._records.spans(gate.version, int(Cause.RECOVERY), command.spans)
+        move_cursor(gate, refused[0].scheduled_us if refused else command.next_us)
+        yield from self._records.done(int(gate.state == JobState.DONE))
+        yield from self._gates.save([gate])
+        return admitted
+
+    def trigger(self, command: Trigger) -> Steps[Triggered]:
+        """See ``Trigger``."""
+        gates = yield from self._gates.lock([command.job])
+        if command.job not in gates:
+            raise NotFound("the job does not exist any more")
+        [(namespace, name)] = yield Query(self._namespace, (command.job,))
+        if command.idempotency is not None:
+            before = yield Query(self._idempotent, (namespace, command.idempotency))
+            if before:
+                return (yield from self._again(before[0][0]))
+        admitted, refused = yield from self._gates.admit_runs(gates[command.job], [command.run], now_us=command.now_us)
+        if refused:
+            raise QueueFull(f'"{name}" has {gates[command.job].queued} executions queued, which is all it may have')
+        if not admitted:
+            return (yield from self._again(command.run.id))
+        if command.idempotency is not None:
+            yield Query(self._remember, (namespace, command.idempotency, command.run.id, command.now_us))
+        yield from self._gates.save(gates.values())
+        yield from self._records.audit(command.actor, "trigger", namespace, name, command.now_us, command.run.id.hex())
+        return Triggered(command.run.id, admitted[0].status, created=True)
+
+    def _again(self, execution: bytes) -> Steps[Triggered]:
+        rows = yield Query(self._status_of, (execution,))
+        return Triggered(execution, Status(rows[0][0]) if rows else Status.SUCCEEDED, created=False)
+
+    # --- running
+
+    def claim(self, command: Claim, *, resent: bool) -> Steps[list[Claimed]]:
+        """See ``Claim``."""
+        if command.limit <= 0 or not command.lanes:
+            return []
+        return (yield from self._hot.claim(command, resent=resent))
+
+    def settle(self, command: Settle) -> Steps[Settled]:
+        """See ``Settle``. Two steps on purpose: what was queued is looked for only after the gates were freed."""
+        settled, behind, freed = yield from self._hot.settle(command.rows)
+        done = set(settled)
+        rows = [row for row in command.rows if row.id in done]
+        yield from self._write_beside(rows, command.now_us)
+        taken, woken = yield from self._wake_behind(command, behind, freed)
+        if len(done) < len(command.rows):
+            missing = [(row.id, row.token, int(row.status)) for row in command.rows if row.id not in done]
+            before = yield Query(self._settled_before, rows=Rows("inn", missing))
+            settled += [row[0] for row in before]
+        return Settled(settled, taken, woken)
+
+    def _wake_behind(self, command: Settle, behind: list[bytes], freed: list[Row]) -> Steps[tuple[list[Claimed], int]]:
+        if not behind and not freed:
+            return [], 0
+        gates = yield from self._gates.lock(behind)
+        keys = yield from self._gates.relock_keys([row[0] for row in freed])
+        for key, count in freed:
+            keys[key].active -= count
+        yield from self._gates.save_keys(keys.values())
+        taken, woken = yield from self._gates.wake(
+            gates.values(), now_us=command.now_us, node=command.node, take=command.take, lanes=command.take_lanes
+        )
+        yield from self._gates.save(gates.values())
+        return taken, woken
+
+    def _write_beside(self, rows: Sequence[Any], now_us: int) -> Steps[None]:
+        """Attempts, what follows and dead letters of rows that ended."""
+        yield from self._records.attempts(attempt for row in rows for attempt in row.attempts)
+        yield from self._records.follow([(row.id, item) for row in rows for item in row.follow], now_us)
+        yield from self._records.dead_letters(
+            [(r.id, r.job, r.finished_us, r.code.value, r.message) for r in rows if r.dead_letter]
+        )
+
+    def advance(self, command: Advance) -> Steps[list[bytes]]:
+        """See ``Advance``."""
+        rows = yield Query(self._advance, rows=Rows("int", [(r.id, r.token, r.detail) for r in command.rows]))
+        held = {row[0] for row in rows}
+        yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
+        return list(held)
+
+    def suspend(self, command: Suspend) -> Steps[list[bytes]]:
+        """See ``Suspend``."""
+        values = [r[:7] for r in command.rows]
+        rows = yield Query(self._suspend, rows=Rows("inntnnt", values))
+        held = {row[0] for row in rows}
+        yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
+        return list(held)
+
+    def release(self, command: Release) -> Steps[list[bytes]]:
+        """See ``Release``."""
+        rows = yield Query(self._release, rows=Rows("inn", command.rows))
+        return [row[0] for row in rows]
+
+    def wake(self, command: Wake) -> Steps[int]:
+        """See ``Wake``; also what a freed concurrency key left behind."""
+        rows = yield Query(self._wake, (command.now_us, command.limit))
+        keys = yield from self._gates.free_keys(command.limit)
+        woken = (yield from self._gates.wake_behind_keys(keys, command.now_us)) if keys else 0
+        return len(rows) + woken
+
+    # --- from outside
+
+    def signal(self, command: Signal) -> Steps[bool]:
+        """See ``Signal``."""
+        rows = yield Query(self._one, (command.execution,))
+        if not rows:
+            raise NotFound("there is no such open execution")
+        _, _, status, waits_for, detail, *_ = rows[0]
+        if status != WAITING or waits_for != command.name:
+            return False
+        body: dict[str, Any] = msgspec.json.decode(detail) if detail else {}
+        body.setdefault("signals", {})[command.name] = msgspec.json.decode(command.payload)
+        yield Query(self._signalled, (command.execution, msgspec.json.encode(body, order="sorted").decode()))
+        return True
+
+    def cancel(self, command: CancelExecution) -> Steps[Status]:
+        """See ``CancelExecution``. The gate is locked before the execution, as everywhere."""
+        found = yield Query(self._job_of, (command.execution,))
+        gates = (yield from self._gates.lock([found[0][0]])) if found else {}
+        rows = yield Query(self._one, (command.execution,))
+        if not rows:
+            ended = yield Query(self._ended, (command.execution,))
+            if not ended:
+                raise NotFound("there is no such execution")
+            if ended[0][0] == Status.CANCELED:
+                return Status.CANCELED
+            raise Conflict(f"it has ended already: {Status(ended[0][0]).name.lower()}")
+        _, job, status, _, _, cancel, _, key = rows[0]
+        if status == RUNNING:
+            if cancel == Cancel.NO:
+                yield Query(self._ask, (command.execution, int(Cancel.ASKED)))
+            return Status.RUNNING
+        yield Query(self._end_one, (command.execution, Code.CANCELED.value, command.message, command.now_us))
+        yield Query(self._drop_one, (command.execution,))
+        yield from self._leave(gates.get(job), Status(status), key, command.now_us)
+        return Status.CANCELED
+
+    def _leave(self, gate: Gate | None, status: Status, key: bytes | None, now_us: int) -> Steps[None]:
+        """An execution that was not running leaves its gate, and its key's; what was queued behind it wakes."""
+        queued = status is Status.QUEUED
+        keys = yield from self._gates.relock_keys([key] if key is not None else [])
+        for one in keys.values():
+            one.queued -= queued
+            one.active -= not queued
+        yield from self._gates.save_keys(keys.values())
+        if gate is not None:
+            gate.queued -= queued
+            gate.active -= not queued
+            yield from self._gates.wake([gate], now_us=now_us)
+            yield from self._gates.save([gate])
+
+    # --- the dead
+
+    def reap(self, command: Reap) -> Steps[list[bytes]]:
+        """See ``Reap``. Final verdicts go the way of every settlement, so gates and successors are treated alike."""
+        rows = yield Query(self._node_beat, (command.node,))
+        if not rows or rows[0][0] != command.beat or rows[0][1] is not None:
+            return []
+        again = [r for r in command.rows if not r.status.final]
+        ended = [r for r in command.rows if r.status.final]
+        reaped: list[bytes] = []
+        if ended:
+            settled, behind, freed = yield from self._hot.settle(
+                [SettleRow(r.id, r.job, r.token, r.status, r.code, None, command.now_us, r.detail) for r in ended]
+            )
+            reaped += settled
+            settle = Settle(rows=(), node=command.node, now_us=command.now_us)
+            yield from self._wake_behind(settle, behind, freed)
+        if again:
+            values = [(r.id, r.token, r.attempt, r.detail) for r in again]
+            found = yield Query(self._retry_lost, rows=Rows("innt", values))
+            reaped += [row[0] for row in found]
+        done = set(reaped)
+        kept = [r for r in command.rows if r.id in done]
+        yield from self._records.attempts(r.lost for r in kept)
+        yield from self._records.follow([(r.id, item) for r in kept for item in r.follow], command.now_us)
+        yield from self._records.dead_letters(
+            [(r.id, r.job, command.now_us, r.code.value, None) for r in kept if r.dead_letter]
+        )
+        if command.last:
+            yield Query(self._bury, (command.node, command.now_us))
+            yield Query(self._disown, (command.node,))
+        return reaped

@@ -1,0 +1,368 @@
+"""Admission under locked gates: what the hot path leaves to the careful one, and how gates free what is queued.
+
+Everything here reads gates, decides with ``core.policy`` and writes back: asked-for runs, recovered gaps, ``replace``,
+concurrency keys. Order of locks, everywhere: job gates in key order, then key gates in key order, then executions.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Cancel, Cause, Status
+from chronos.core.job import JobState
+from chronos.core.policy import PRIORITY_STEP_US, Admission, admit
+from chronos.core.reasons import Code
+from chronos.store.commands import AdmitRow, Admitted, Claimed, RunRow
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows
+
+T = TypeVar("T")
+Steps = Generator[Query, list[Row], T]
+
+OVERLAPS = tuple(Overlap)
+CLAIMED = "id, job, version, cause, scheduled_us, attempt, token, admitted_us, started_us, worked_us, detail"
+_FEW = 4  # so many gates are asked one by one, with a limit that an index serves
+_UNSTARTED = (Status.READY, Status.QUEUED, Status.WAITING)
+
+
+@dataclass(slots=True)
+class Gate:
+    """A locked gate, as it will be written back."""
+
+    job: bytes
+    next_us: int | None
+    version: int
+    state: int
+    overlap: Overlap
+    lim: int
+    queue_max: int
+    priority: int
+    lane: int
+    keyed: bool
+    active: int
+    queued: int
+    seq: int
+
+
+@dataclass(slots=True)
+class KeyGate:
+    """A locked concurrency key."""
+
+    key: bytes
+    lim: int
+    active: int
+    queued: int
+
+
+def ids(values: Iterable[bytes]) -> Rows:
+    """The ``Rows`` of a list of ids."""
+    return Rows("i", [(value,) for value in values])
+
+
+class Gates:
+    """Statements and steps around gates."""
+
+    def __init__(self, d: Dialect) -> None:
+        self._lock = f"""
+            select job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed, active, queued, seq
+            from gate where job in {d.rows(1, "job:i")} order by job {d.lock()}"""
+        self._save = f"""
+            update gate as g set next_us = i.next_us, state = i.state, active = i.active, queued = i.queued, seq = i.seq
+            from {d.rows(1, "job:i next_us:n state:n active:n queued:n seq:n")} as i where g.job = i.job"""
+        self._make_keys = f"""
+            insert into key_gate (key, lim) select key, lim from {d.rows(1, "key:i lim:n")} as i order by key
+            on conflict (key) do update set lim = excluded.lim"""
+        self._lock_keys = f"""
+            select key, lim, active, queued from key_gate where key in {d.rows(1, "key:i")} order by key {d.lock()}"""
+        self._save_keys = f"""
+            update key_gate as k set active = i.active, queued = i.queued
+            from {d.rows(1, "key:i active:n queued:n")} as i where k.key = i.key"""
+        columns = (
+            "id:i job:i version:n cause:n scheduled_us:n lane:n rank:n status:n exclusive:n owner:n token:n "
+            "admitted_us:n started_us:n key:i request:i detail:t"
+        )
+        names = ", ".join(column.split(":")[0] for column in columns.split())
+        self._insert = f"""
+            insert into active ({names}, attempt_us) select {names}, started_us from {d.rows(1, columns)} as i"""
+        self._insert_skipped = f"""
+            insert into history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
+                finished_us, detail)
+            select id, job, version, cause, scheduled_us, {int(Status.SKIPPED)}, code, token, 0, now_us, now_us, detail
+            from {d.rows(1, "id:i job:i version:n cause:n scheduled_us:n code:t token:n now_us:n detail:t")} as i"""
+        self._ours = f"""
+            select id, job, status, token from active where request = $1 and id in {d.rows(2, "id:i")}"""
+        self._known = f"""
+            select id from active where id in {d.rows(1, "id:i")}
+            union all select id from history where id in {d.rows(1, "id:i")}"""
+        unstarted = ", ".join(str(int(status)) for status in _UNSTARTED)
+        self._end_unstarted = f"""
+            insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
+                admitted_us, started_us, attempt_us, finished_us, detail)
+            select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $2, $3, owner, token, attempt,
+                admitted_us, started_us, attempt_us, $4, detail
+            from active where job = $1 and status in ({unstarted})"""
+        self._drop_unstarted = f"""
+            delete from active where job = $1 and status in ({unstarted}) returning id, status, key"""
+        self._ask_running = f"""
+            update active set cancel = $2 where job = $1 and status = {int(Status.RUNNING)} and cancel = 0"""
+        queued = f"status = {int(Status.QUEUED)} and held = 0"
+        self._first_queued = f"""
+            select id, job, key, lane from active where job = $1 and {queued} order by scheduled_us, id limit $2"""
+        self._first_queued_of_many = f"""
+            select id, job, key, lane from (
+                select a.id, a.job, a.key, a.lane, i.room,
+                    row_number() over (partition by a.job order by a.scheduled_us, a.id) as place
+                from {d.rows(1, "job:i room:n")} as i join active as a on a.job = i.job where {queued}
+            ) as q where place <= room order by job, place"""
+        self._make_ready = f"""
+            update active set status = i.status, owner = i.owner, token = active.token + i.claim,
+                started_us = case i.claim when 1 then coalesce(active.started_us, i.now_us) else active.started_us end,
+                attempt_us = case i.claim when 1 then i.now_us else active.attempt_us end
+            from {d.rows(1, "id:i status:n owner:n claim:n now_us:n")} as i where active.id = i.id
+            returning {", ".join(f"active.{name}" for name in CLAIMED.split(", "))}, active.status"""
+        self._waiting_on_keys = f"""
+            select distinct job from active where key in {d.rows(1, "key:i")} and status = {int(Status.QUEUED)}"""
+        self._free_keys = "select key from key_gate where queued > 0 and active < lim order by key limit $1"
+
+    def lock(self, jobs: Iterable[bytes]) -> Steps[dict[bytes, Gate]]:
+        """The gates of some jobs, locked; those that do not exist are missing."""
+        rows = yield Query(self._lock, rows=ids(dict.fromkeys(jobs)))
+        return {row[0]: _gate(row) for row in rows}
+
+    def save(self, gates: Iterable[Gate]) -> Steps[None]:
+        """Write locked gates back."""
+        values = [(g.job, g.next_us, g.state, g.active, g.queued, g.seq) for g in gates]
+        if values:
+            yield Query(self._save, rows=Rows("innnnn", values))
+
+    def lock_keys(self, wanted: dict[bytes, int]) -> Steps[dict[bytes, KeyGate]]:
+        """The concurrency keys with these limits, made where missing, locked."""
+        if not wanted:
+            return {}
+        yield Query(self._make_keys, rows=Rows("in", sorted(wanted.items())))
+        return (yield from self.relock_keys(wanted))
+
+    def relock_keys(self, keys: Iterable[bytes]) -> Steps[dict[bytes, KeyGate]]:
+        """Concurrency keys that exist, locked."""
+        if not keys:
+            return {}
+        rows = yield Query(self._lock_keys, rows=ids(dict.fromkeys(keys)))
+        return {row[0]: KeyGate(*row) for row in rows}
+
+    def save_keys(self, keys: Iterable[KeyGate]) -> Steps[None]:
+        """Write locked concurrency keys back."""
+        values = [(k.key, k.active, k.queued) for k in keys]
+        if values:
+            yield Query(self._save_keys, rows=Rows("inn", values))
+
+    def known(self, executions: Sequence[bytes]) -> Steps[set[bytes]]:
+        """Which of these executions exist, open or ended."""
+        rows = yield Query(self._known, rows=ids(executions))
+        return {row[0] for row in rows}
+
+    def admit_runs(
+        self,
+        gate: Gate,
+        runs: Sequence[RunRow],
+        *,
+        now_us: int,
+        claim: bool = False,
+        node: int | None = None,
+        request: bytes | None = None,
+    ) -> Steps[tuple[list[Admitted], list[RunRow]]]:
+        """Admit runs under one locked gate, in order; answers what was decided and what was refused.
+
+        The gate is changed in place: its caller writes it back. A run that exists already is passed over.
+        """
+        there = yield from self.known([run.id for run in runs])
+        keys = yield from self.lock_keys({run.key: run.key_limit for run in runs if run.key is not None})
+        admitted: list[Admitted] = []
+        refused: list[RunRow] = []
+        skipped: list[Row] = []
+        inserted: list[Row] = []
+        for run in runs:
+            if run.id in there:
+                continue
+            if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
+                # What this very command admitted has to be in the table to be replaced.
+                yield from self._write(inserted, skipped)
+                inserted, skipped = [], []
+                yield from self.end_unstarted(gate, Code.REPLACED, None, now_us)
+                yield Query(self._ask_running, (gate.job, int(Cancel.REPLACED)))
+            verdict = admit(
+                overlap=gate.overlap,
+                limit=gate.lim,
+                queue_max=gate.queue_max,
+                active=gate.active,
+                queued=gate.queued,
+                asked=run.cause.asked,
+            )
+            key = keys.get(run.key) if run.key is not None else None
+            if verdict is Admission.RUN and key is not None and key.active >= key.lim > 0:
+                verdict = Admission.QUEUE if gate.queued < gate.queue_max else Admission.REFUSE
+            if verdict is Admission.REFUSE:
+                refused.append(run)
+                continue
+            gate.seq += 1
+            token = gate.seq << 16
+            if verdict in (Admission.SKIP_OVERLAP, Admission.SKIP_FULL):
+                code = Code.OVERLAP if verdict is Admission.SKIP_OVERLAP else Code.QUEUE_FULL
+                version, cause = gate.version, int(run.cause)
+                skipped.append(
+                    (run.id, gate.job, version, cause, run.scheduled_us, code.value, token, now_us, run.detail)
+                )
+                admitted.append(Admitted(run.id, gate.job, Status.SKIPPED, token))
+                continue
+            runs_now = verdict is Admission.RUN
+            status = Status.QUEUED if not runs_now else Status.RUNNING if claim else Status.READY
+            token += status is Status.RUNNING
+            if runs_now:
+                gate.active += 1
+            else:
+                gate.queued += 1
+            if key is not None:
+                key.active += runs_now
+                key.queued += not runs_now
+            owned = status is Status.RUNNING
+            inserted.append(
+                (
+                    *(run.id, gate.job, gate.version, int(run.cause), run.scheduled_us, gate.lane),
+                    run.ready_us - gate.priority * PRIORITY_STEP_US,
+                    *(int(status), int(gate.overlap is not Overlap.ALLOW), node if owned else None, token, now_us),
+                    *(now_us if owned else None, run.key, request, run.detail),
+                )
+            )
+            admitted.append(Admitted(run.id, gate.job, status, token))
+        yield from self._write(inserted, skipped)
+        yield from self.save_keys(keys.values())
+        return admitted, refused
+
+    def admit_carefully(
+        self, rows: Sequence[AdmitRow], *, node: int, now_us: int, request: bytes, resent: bool
+    ) -> Steps[list[Admitted]]:
+        """Scheduled instants that the hot statement does not take: ``replace`` and keyed jobs."""
+        if resent:  # what the first sending admitted, and whose answer was lost
+            before = yield Query(self._ours, (request,), ids(row.id for row in rows))
+            if before:
+                return [Admitted(row[0], row[1], Status(row[2]), row[3]) for row in before]
+        gates = yield from self.lock(row.job for row in rows)
+        answers: list[Admitted] = []
+        changed: list[Gate] = []
+        for row in sorted(rows, key=lambda row: row.job):
+            gate = gates.get(row.job)
+            if gate is None or (gate.next_us, gate.version, gate.state) != (
+                row.expect_us,
+                row.version,
+                JobState.ACTIVE,
+            ):
+                continue
+            run = RunRow(row.id, Cause.SCHEDULE, row.expect_us, row.ready_us, None, row.key, row.key_limit)
+            admitted, _ = yield from self.admit_runs(
+                gate, [run], now_us=now_us, claim=row.claim, node=node, request=request
+            )
+            move_cursor(gate, row.next_us)
+            changed.append(gate)
+            answers += admitted
+        yield from self.save(changed)
+        return answers
+
+    def end_unstarted(self, gate: Gate, code: Code, message: str | None, now_us: int) -> Steps[None]:
+        """Cancel everything of a locked gate that is not running."""
+        if gate.active + gate.queued == 0:
+            return
+        yield Query(self._end_unstarted, (gate.job, code.value, message, now_us))
+        gone = yield Query(self._drop_unstarted, (gate.job,))
+        gate.queued -= sum(row[1] == Status.QUEUED for row in gone)
+        gate.active -= sum(row[1] != Status.QUEUED for row in gone)
+        keys = yield from self.relock_keys([row[2] for row in gone if row[2] is not None])
+        for _, status, key in gone:
+            if key is not None:
+                keys[key].queued -= status == Status.QUEUED
+                keys[key].active -= status != Status.QUEUED
+        yield from self.save_keys(keys.values())
+
+    def ask_running(self, job: bytes, cancel: Cancel) -> Steps[None]:
+        """Ask what runs to stop."""
+        yield Query(self._ask_running, (job, int(cancel)))
+
+    def wake(
+        self, gates: Iterable[Gate], *, now_us: int, node: int | None = None, take: int = 0, lanes: Sequence[int] = ()
+    ) -> Steps[tuple[list[Claimed], int]]:
+        """Queued executions of locked gates that have room become ready, or running here while ``take`` lasts.
+
+        The gates are changed in place. Answers what was taken, and how many became ready.
+        """
+        open_gates = {g.job: g for g in gates if g.queued > 0 and (g.lim == 0 or g.active < g.lim)}
+        if not open_gates:
+            return [], 0
+        waiting = yield from self._in_line(list(open_gates.values()))
+        keys = yield from self.relock_keys(sorted({row[2] for row in waiting if row[2] is not None}))
+        chosen: list[Row] = []
+        for execution, job, key_id, lane in waiting:
+            gate = open_gates[job]
+            key = keys[key_id] if key_id is not None else None
+            if (gate.lim and gate.active >= gate.lim) or (key is not None and key.active >= key.lim > 0):
+                continue
+            gate.active += 1
+            gate.queued -= 1
+            if key is not None:
+                key.active += 1
+                key.queued -= 1
+            claim = take > 0 and lane in lanes
+            take -= claim
+            status = Status.RUNNING if claim else Status.READY
+            chosen.append((execution, int(status), node if claim else None, int(claim), now_us))
+        if not chosen:
+            return [], 0
+        rows = yield Query(self._make_ready, rows=Rows("innnn", chosen))
+        yield from self.save_keys(keys.values())
+        taken = [claimed(row[:-1]) for row in rows if row[-1] == Status.RUNNING]
+        return taken, len(rows) - len(taken)
+
+    def wake_behind_keys(self, keys: Sequence[bytes], now_us: int) -> Steps[int]:
+        """After concurrency keys were freed: wake what other jobs have queued behind them. Locks its own gates."""
+        jobs = yield Query(self._waiting_on_keys, rows=ids(keys))
+        gates = yield from self.lock(sorted(row[0] for row in jobs))
+        _, woken = yield from self.wake(gates.values(), now_us=now_us)
+        yield from self.save(gates.values())
+        return woken
+
+    def free_keys(self, limit: int) -> Steps[list[bytes]]:
+        """Concurrency keys with room and a queue: what a crash between freeing and waking may leave behind."""
+        rows = yield Query(self._free_keys, (limit,))
+        return [row[0] for row in rows]
+
+    def _in_line(self, gates: list[Gate]) -> Steps[list[Row]]:
+        """The executions that are next, as many as each gate has room for; of a keyed gate all, as some are blocked."""
+        wanted = [(g.job, g.queued if g.keyed or g.lim == 0 else g.lim - g.active) for g in gates]
+        if len(wanted) > _FEW:
+            return (yield Query(self._first_queued_of_many, rows=Rows("in", wanted)))
+        found: list[Row] = []
+        for job, room in wanted:
+            found += yield Query(self._first_queued, (job, room))
+        return found
+
+    def _write(self, inserted: list[Row], skipped: list[Row]) -> Steps[None]:
+        if inserted:
+            yield Query(self._insert, rows=Rows("iinnnnnnnnnnniit", inserted))
+        if skipped:
+            yield Query(self._insert_skipped, rows=Rows("iinnntnnt", skipped))
+
+
+def move_cursor(gate: Gate, next_us: int | None) -> None:
+    """Where a schedule ends, its job is done."""
+    gate.next_us = next_us
+    if next_us is None and gate.state == JobState.ACTIVE:
+        gate.state = JobState.DONE
+
+
+def claimed(row: Row) -> Claimed:
+    """A row of the ``CLAIMED`` columns."""
+    execution, job, version, cause, *rest = row
+    return Claimed(execution, job, version, Cause(cause), *rest)
+
+
+def _gate(row: Row) -> Gate:
+    job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed, *counters = row
+    rest = (lim, queue_max, priority, lane, bool(keyed))
+    return Gate(job, next_us, version, state, OVERLAPS[overlap], *rest, *counters)

@@ -1,0 +1,55 @@
+"""Migrations: ordered, forward only, under a lock. A release runs on its own schema and on the next one.
+
+Each entry is the statements that lead from the version before it. Its ``minimum`` says which release can still work on
+it: an expanding change (a new table, a nullable column) keeps it, a contracting one raises it to its own number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chronos.errors import StoreBroken
+from chronos.store.sql import schema
+from chronos.store.sql.dialect import Dialect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One step of the schema."""
+
+    version: int
+    minimum: int  # the oldest schema version whose release can work with this one
+    common: str
+    sqlite: str = ""
+    postgres: str = ""
+
+    def statements(self, d: Dialect) -> list[str]:
+        """What to run, one statement each."""
+        extra = self.sqlite if d.name == "sqlite" else self.postgres
+        return [d.final(s) for s in _split((self.common + extra).format(**d.types()))]
+
+
+MIGRATIONS: Sequence[Migration] = (Migration(version=1, minimum=1, common=schema.FIRST, sqlite=schema.SQLITE_ONLY),)
+VERSION = MIGRATIONS[-1].version
+META = "create table if not exists meta (name text primary key, value text not null)"
+
+
+def pending(found: int, minimum: int) -> list[Migration]:
+    """The migrations still to run on a store of schema ``found``; refuses one that is too new for this release."""
+    if minimum > VERSION:
+        raise StoreBroken(
+            f"the store has schema version {found}, this release knows {VERSION} and cannot work with it; "
+            "upgrade this node, or restore a backup made before the store was upgraded"
+        )
+    return [migration for migration in MIGRATIONS if migration.version > found]
+
+
+def _split(text: str) -> list[str]:
+    """Statements end in ``;`` at the end of a line; those of a trigger's body are indented."""
+    statements: list[str] = []
+    current: list[str] = []
+    for line in text.splitlines():
+        current.append(line)
+        if line.endswith(";") and not line.startswith(" "):
+            statements.append("\n".join(current).strip().removesuffix(";"))
+            current = []
+    return [statement for statement in statements if statement]

@@ -1,0 +1,209 @@
+"""Every read, as steps: one or two statements and the records they give. The same on both engines."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
+from chronos.core.job import Job, JobState, JobVersion
+from chronos.core.node import AuditEntry, Node
+from chronos.store.commands import OutboxItem
+from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, JobFilter, Page
+from chronos.store.sql import rows as record
+from chronos.store.sql.dialect import Dialect, Query
+from chronos.store.sql.gates import OVERLAPS, Steps, ids
+
+REPLACE = [overlap.value for overlap in OVERLAPS].index("replace")
+_SEPARATOR = "\x00"  # within a cursor of the job list: never part of a name
+_TROUBLED = 20  # and above: see ``Status``
+_DEAD = "execution, job, namespace, failed_us, code, message"
+
+
+class Reads:
+    """Statements and steps."""
+
+    def __init__(self, d: Dialect) -> None:
+        self._d = d
+        self._due = f"""
+            select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE} then 1 else 0 end from gate
+            where state = 0 and next_us is not null and next_us <= $1 order by next_us, job limit $2"""
+        self._next_due = "select min(next_us) from gate where state = 0 and next_us is not null"
+        self._next_wake = (
+            f"select min(wake_us) from active where status = {int(Status.WAITING)} and wake_us is not null"
+        )
+        self._held = f"select {record.OPEN} from active where owner = $1 and status = {int(Status.RUNNING)} order by id"
+        self._depths = "select lane, status, count(*) from active group by lane, status order by lane, status"
+        self._job_counts = "select state, jobs from tally where jobs > 0"
+        self._open_counts = "select status, count(*) from active group by status"
+        self._by_id = f"""
+            select {record.JOB} from job as j join gate as g on g.job = j.id where j.id in {d.rows(1, "id:i")}"""
+        self._by_name = f"""
+            select {record.JOB} from job as j join gate as g on g.job = j.id where j.namespace = $1 and j.name = $2"""
+        self._versions = """
+            select job, version, spec, saved_us, author from job_version where job = $1 and version < $2
+            order by version desc limit $3"""
+        self._one = f"""
+            select {record.OPEN} from active where id = $1
+            union all select {record.ENDED} from history where id = $1"""
+        self._attempts = f"""
+            select {record.ATTEMPT} from attempt where execution = $1 order by started_us, task, number"""
+        self._nodes = f"select {record.NODE} from node order by number"
+        self._lanes = "select number, key from lane order by number"
+        self._outbox = """
+            select id, kind, target, execution, body, created_us from outbox where id > $1 order by id limit $2"""
+
+    def due(self, until_us: int, limit: int) -> Steps[list[Due]]:
+        found = yield Query(self._due, (until_us, limit))
+        return [Due(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in found]
+
+    def next_due_us(self) -> Steps[int | None]:
+        [(found,)] = yield Query(self._next_due)
+        return found  # type: ignore[no-any-return]
+
+    def next_wake_us(self) -> Steps[int | None]:
+        [(found,)] = yield Query(self._next_wake)
+        return found  # type: ignore[no-any-return]
+
+    def held_by(self, node: int) -> Steps[list[Execution]]:
+        found = yield Query(self._held, (node,))
+        return [item for row in found if isinstance(item := record.execution(row), Execution)]
+
+    def lanes(self) -> Steps[dict[int, str]]:
+        return dict((yield Query(self._lanes)))
+
+    def depths(self) -> Steps[list[Depth]]:
+        found = yield Query(self._depths)
+        lanes: dict[int, dict[Status, int]] = {}
+        for lane, status, count in found:
+            lanes.setdefault(lane, {})[Status(status)] = count
+        order = (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
+        return [Depth(lane, *(counts.get(status, 0) for status in order)) for lane, counts in lanes.items()]
+
+    def counts(self) -> Steps[Counts]:
+        jobs = yield Query(self._job_counts)
+        opened = yield Query(self._open_counts)
+        return Counts({JobState(s): n for s, n in jobs}, {Status(s): n for s, n in opened})
+
+    def jobs_by_id(self, wanted: Sequence[bytes]) -> Steps[dict[bytes, Job]]:
+        found = yield Query(self._by_id, rows=ids(wanted))
+        return {row[0]: record.job(row) for row in found}
+
+    def job_named(self, namespace: str, name: str) -> Steps[Job | None]:
+        found = yield Query(self._by_name, (namespace, name))
+        return record.job(found[0]) if found else None
+
+    def list_jobs(self, where: JobFilter, limit: int, cursor: bytes | None) -> Steps[Page[Job]]:
+        sql, args = self._jobs_query(where, limit, cursor)
+        found = yield Query(sql, args)
+        more = len(found) > limit
+        items = [record.job(row) for row in found[:limit]]
+        last = f"{items[-1].namespace}{_SEPARATOR}{items[-1].name}".encode() if more else None
+        return Page(items=items, cursor=last)
+
+    def _jobs_query(self, where: JobFilter, limit: int, cursor: bytes | None) -> tuple[str, tuple[Any, ...]]:
+        args: list[Any] = []
+        tests: list[str] = []
+        source = "job as j join gate as g on g.job = j.id"
+        order = "j.namespace, j.name"
+
+        def arg(value: Any) -> str:
+            args.append(value)
+            return f"${len(args)}"
+
+        if where.tag is not None:
+            key, value = where.tag
+            source = "job_tag as t join job as j on j.id = t.job join gate as g on g.job = j.id"
+            tests.append(f"t.key = {arg(key)}")
+            if value is not None:
+                tests.append(f"t.value = {arg(value)}")
+        if where.namespace is not None:
+            tests.append(f"j.namespace = {arg(where.namespace)}")
+        if where.prefix:
+            tests.append(f"j.name >= {arg(where.prefix)}")
+            if upper := after_prefix(where.prefix):
+                tests.append(f"j.name < {arg(upper)}")
+        if where.contains:
+            tests.append(self._d.contains("j", where.contains, arg))
+        if where.state is not None:
+            tests.append(f"g.state = {arg(int(where.state))}")
+        if where.owner is not None:
+            tests.append(f"j.owner = {arg(where.owner)}")
+        if cursor is not None:
+            namespace, name = cursor.decode().split(_SEPARATOR)
+            tests.append(f"(j.namespace, j.name) > ({arg(namespace)}, {arg(name)})")
+        condition = f"where {' and '.join(tests)}" if tests else ""
+        return f"select {record.JOB} from {source} {condition} order by {order} limit {arg(limit + 1)}", tuple(args)
+
+    def versions(self, job: bytes, limit: int, before: int | None) -> Steps[list[JobVersion]]:
+        found = yield Query(self._versions, (job, 1 << 62 if before is None else before, limit))
+        return [record.version(row) for row in found]
+
+    def list_executions(
+        self, where: ExecutionFilter, limit: int, cursor: bytes | None
+    ) -> Steps[Page[Execution | Span]]:
+        args: list[Any] = []
+        tests: list[str] = []
+        for column, value in (("job", where.job), ("status", where.status)):
+            if value is not None:
+                args.append(int(value) if isinstance(value, Status) else value)
+                tests.append(f"{column} = ${len(args)}")
+        if cursor is not None:
+            args.append(cursor)
+            tests.append(f"id < ${len(args)}")
+        if where.troubled:
+            tests.append(f"status >= {_TROUBLED}")
+        condition = f"where {' and '.join(tests)}" if tests else ""
+        args.append(limit + 1)
+        part = f"{condition} order by id desc limit ${len(args)}"
+        sql = f"""
+            select * from (select * from (select {record.OPEN} from active {part}) as o
+                union all select * from (select {record.ENDED} from history {part}) as h) as both_tables
+            order by id desc limit ${len(args)}"""
+        found = yield Query(sql, tuple(args))
+        items = [record.execution(row) for row in found[:limit]]
+        return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
+
+    def execution(self, execution: bytes) -> Steps[ExecutionView | None]:
+        found = yield Query(self._one, (execution,))
+        item = record.execution(found[0]) if found else None
+        if not isinstance(item, Execution):
+            return None
+        attempts: list[Attempt] = [record.attempt(row) for row in (yield Query(self._attempts, (execution,)))]
+        return ExecutionView(execution=item, attempts=attempts)
+
+    def list_dead_letters(self, namespace: str | None, limit: int, cursor: bytes | None) -> Steps[Page[DeadLetter]]:
+        found = yield self._newest("dead_letter", _DEAD, "execution", namespace, limit, cursor)
+        items = [record.dead_letter(row) for row in found[:limit]]
+        return Page(items=items, cursor=items[-1].execution if len(found) > limit else None)
+
+    def audit(self, namespace: str | None, limit: int, cursor: bytes | None) -> Steps[Page[AuditEntry]]:
+        found = yield self._newest("audit", record.AUDIT, "id", namespace, limit, cursor)
+        items = [record.audit(row) for row in found[:limit]]
+        return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
+
+    def _newest(
+        self, table: str, columns: str, key: str, namespace: str | None, limit: int, cursor: bytes | None
+    ) -> Query:
+        args: list[Any] = [limit + 1]
+        tests = ["true"]
+        for test, value in ((f"{key} <", cursor), ("namespace =", namespace)):
+            if value is not None:
+                args.append(value)
+                tests.append(f"{test} ${len(args)}")
+        sql = f"select {columns} from {table} where {' and '.join(tests)} order by {key} desc limit $1"
+        return Query(sql, tuple(args))
+
+    def nodes(self) -> Steps[list[Node]]:
+        return [record.node(row) for row in (yield Query(self._nodes))]
+
+    def outbox(self, limit: int, after: bytes | None) -> Steps[list[OutboxItem]]:
+        found = yield Query(self._outbox, (after or bytes(16), limit))
+        return [OutboxItem(*row) for row in found]
+
+
+def after_prefix(prefix: str) -> str:
+    """The smallest text after every text with this prefix, bytewise; empty when there is none."""
+    for i in range(len(prefix) - 1, -1, -1):
+        if ord(prefix[i]) < 0x10FFFF:
+            follower = ord(prefix[i]) + 1
+            return prefix[:i] + chr(0xE000 if 0xD800 <= follower < 0xE000 else follower)
+    return ""

@@ -1,0 +1,118 @@
+"""What is written beside an execution: ended attempts, what must follow, dead letters, spans, the audit log."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from chronos.core.execution import Span
+from chronos.core.ids import id_floor
+from chronos.core.job import JobState
+from chronos.core.node import Actor
+from chronos.store.commands import EndedAttempt, Follow
+from chronos.store.sql.dialect import Dialect, Query, Rows
+from chronos.store.sql.gates import Steps
+
+
+class Records:
+    """Statements and steps for append-only records. Writing one twice is harmless."""
+
+    def __init__(self, d: Dialect) -> None:
+        attempt = "execution:i task:t number:n status:n started_us:n finished_us:n node:n error:t detail:t"
+        self._attempts = f"""
+            insert into attempt (execution, task, number, status, started_us, finished_us, node, error, detail)
+            select * from {d.rows(1, attempt)} as i where true on conflict do nothing"""
+        self._outbox = f"""
+            insert into outbox (id, kind, target, execution, body, created_us)
+            select * from {d.rows(1, "id:i kind:t target:t execution:i body:t created_us:n")} as i where true
+            on conflict do nothing"""
+        self._dead = f"""
+            insert into dead_letter (execution, job, namespace, failed_us, code, message)
+            select i.execution, i.job, coalesce(j.namespace, t.namespace, ''), i.failed_us, i.code, i.message
+            from {d.rows(1, "execution:i job:i failed_us:n code:t message:t")} as i
+            left join job as j on j.id = i.job left join tombstone as t on t.job = i.job
+            where true on conflict do nothing"""
+        span = "id:i job:i version:n cause:n scheduled_us:n status:n code:t message:t now_us:n until_us:n count:n"
+        self._spans = f"""
+            insert into history (id, job, version, cause, scheduled_us, status, code, message, token, attempt,
+                admitted_us, finished_us, until_us, count)
+            select id, job, version, cause, scheduled_us, status, code, message, 0, 0, now_us, now_us, until_us, count
+            from {d.rows(1, span)} as i where true on conflict do nothing"""
+        self._tally = f"""
+            update tally as t set jobs = t.jobs + i.count from {d.rows(1, "state:n count:n")} as i
+            where t.state = i.state"""
+        entry = "id:i at_us:n actor:t action:t namespace:t subject:t origin:t detail:t"
+        self._audit = f"""
+            insert into audit (id, at_us, actor, action, namespace, subject, origin, detail)
+            select * from {d.rows(1, entry)} as i where true on conflict do nothing"""
+
+    def tally(self, changes: Counter[int]) -> Steps[None]:
+        """Jobs that came into a state, less those that left it."""
+        values = [(state, count) for state, count in sorted(changes.items()) if count]
+        if values:
+            yield Query(self._tally, rows=Rows("nn", values))
+
+    def done(self, jobs: int) -> Steps[None]:
+        """So many active jobs came to the end of their schedule."""
+        yield from self.tally(Counter({int(JobState.ACTIVE): -jobs, int(JobState.DONE): jobs}))
+
+    def attempts(self, rows: Iterable[EndedAttempt]) -> Steps[None]:
+        """Record ended tries."""
+        values = [(*row[:3], int(row.status), *row[4:]) for row in rows]
+        if values:
+            yield Query(self._attempts, rows=Rows("itnnnnntt", values))
+
+    def follow(self, items: Sequence[tuple[bytes, Follow]], now_us: int) -> Steps[None]:
+        """Put what must follow executions into the outbox."""
+        values = [
+            (
+                stamped(now_us, b"outbox", execution, f"{item.kind}\0{item.target}".encode()),
+                *item[:2],
+                execution,
+                item.body,
+                now_us,
+            )
+            for execution, item in items
+        ]
+        if values:
+            yield Query(self._outbox, rows=Rows("ittitn", values))
+
+    def dead_letters(self, rows: Sequence[tuple[bytes, bytes, int, str, str | None]]) -> Steps[None]:
+        """List executions that failed for good: (execution, job, when, code, message)."""
+        if rows:
+            yield Query(self._dead, rows=Rows("iintt", rows))
+
+    def spans(self, version: int, cause: int, spans: Sequence[Span]) -> Steps[None]:
+        """Record runs of instants that did not run."""
+        values = [
+            (
+                *(s.id, s.job, version, cause, s.from_us, int(s.status), s.reason.code.value, s.reason.message),
+                *(s.recorded_us, s.to_us, s.count),
+            )
+            for s in spans
+        ]
+        if values:
+            yield Query(self._spans, rows=Rows("iinnnnttnnn", values))
+
+    def audit(
+        self, actor: Actor, action: str, namespace: str, subject: str, at_us: int, detail: str = ""
+    ) -> Steps[None]:
+        """One line of the audit log."""
+        yield from self.audits(actor, at_us, [(action, namespace, subject, detail)])
+
+    def audits(self, actor: Actor, at_us: int, lines: Sequence[tuple[str, str, str, str]]) -> Steps[None]:
+        """Lines of the audit log by one actor: (action, namespace, subject, detail)."""
+        values = [
+            (
+                stamped(at_us, b"audit", f"{actor.name}\0{action}\0{namespace}\0{subject}".encode()),
+                *(at_us, actor.name, action, namespace, subject, actor.origin, detail),
+            )
+            for action, namespace, subject, detail in lines
+        ]
+        yield Query(self._audit, rows=Rows("intttttt", values))
+
+
+def stamped(at_us: int, *parts: bytes) -> bytes:
+    """A deterministic id that sorts by time, to the microsecond."""
+    fraction = (at_us % 1000).to_bytes(2)
+    digest = blake2b(b"\0".join(parts) + at_us.to_bytes(8, signed=True), digest_size=8).digest()
+    return id_floor(at_us)[:6] + fraction + digest

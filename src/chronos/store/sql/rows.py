@@ -1,0 +1,138 @@
+"""From rows to records: where tuples end and values begin."""
+
+from typing import Any
+
+import msgspec
+
+from chronos.core.execution import Attempt, AttemptStatus, Cancel, Cause, DeadLetter, Execution, Span, Status
+from chronos.core.job import Job, JobSpec, JobState, JobVersion
+from chronos.core.node import AuditEntry, Node
+from chronos.core.reasons import Code, Reason
+from chronos.store.sql.dialect import Row
+
+JOB = """j.id, j.namespace, j.name, j.incarnation, j.version, g.state, j.spec, g.next_us, j.created_us, j.updated_us,
+    j.paused_us, j.note"""
+#: The same columns of an open and of an ended execution, so that both make one list.
+OPEN = """id, job, version, cause, scheduled_us, status, null as code, null as message, attempt, token, owner,
+    admitted_us, started_us, null as finished_us, wake_us, cancel, held, worked_us, detail, null as until_us,
+    1 as count"""
+ENDED = """id, job, version, cause, scheduled_us, status, code, message, attempt, token, owner,
+    admitted_us, started_us, finished_us, null as wake_us, 0 as cancel, 0 as held, 0 as worked_us, detail, until_us,
+    count"""
+ATTEMPT = "execution, task, number, status, started_us, finished_us, node, error, detail"
+NODE = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels"
+AUDIT = "id, at_us, actor, action, namespace, subject, origin, detail"
+
+_SPEC = msgspec.json.Decoder(JobSpec)
+_JSON = msgspec.json.Decoder()
+
+
+def job(row: Row) -> Job:
+    """Of the ``JOB`` columns."""
+    spec = _SPEC.decode(row[6])
+    return Job(
+        id=row[0],
+        namespace=row[1],
+        name=row[2],
+        incarnation=row[3],
+        version=row[4],
+        state=JobState(row[5]),
+        spec=spec,
+        next_us=row[7],
+        created_us=row[8],
+        updated_us=row[9],
+        paused_us=row[10],
+        note=row[11],
+    )
+
+
+def version(row: Row) -> JobVersion:
+    """Of job, version, spec, saved_us, author."""
+    return JobVersion(job=row[0], version=row[1], spec=_SPEC.decode(row[2]), saved_us=row[3], author=row[4])
+
+
+def execution(row: Row) -> Execution | Span:
+    """Of the ``OPEN`` or ``ENDED`` columns."""
+    reason = _reason(row[6], row[7])
+    status = Status(row[5])
+    if row[19] is not None and reason is not None:
+        return Span(
+            id=row[0],
+            job=row[1],
+            status=status,
+            from_us=row[4],
+            to_us=row[19],
+            count=row[20],
+            reason=reason,
+            recorded_us=row[13],
+        )
+    return Execution(
+        id=row[0],
+        job=row[1],
+        job_version=row[2],
+        cause=Cause(row[3]),
+        scheduled_us=row[4],
+        status=status,
+        reason=reason,
+        attempt=row[8],
+        token=row[9],
+        node=row[10],
+        admitted_us=row[11],
+        started_us=row[12],
+        finished_us=row[13],
+        wake_us=row[14],
+        cancel=Cancel(row[15]),
+        held=bool(row[16]),
+        worked_us=row[17],
+        detail=_detail(row[18]),
+    )
+
+
+def attempt(row: Row) -> Attempt:
+    """Of the ``ATTEMPT`` columns."""
+    return Attempt(
+        execution=row[0],
+        task=row[1],
+        number=row[2],
+        status=AttemptStatus(row[3]),
+        started_us=row[4],
+        finished_us=row[5],
+        node=row[6],
+        error=row[7],
+        detail=_detail(row[8]),
+    )
+
+
+def dead_letter(row: Row) -> DeadLetter:
+    """Of execution, job, namespace, failed_us, code, message."""
+    reason = Reason.of(Code(row[4]), row[5])
+    return DeadLetter(execution=row[0], job=row[1], namespace=row[2], failed_us=row[3], reason=reason)
+
+
+def node(row: Row) -> Node:
+    """Of the ``NODE`` columns."""
+    return Node(
+        number=row[0],
+        name=row[1],
+        incarnation=row[2],
+        beat=row[3],
+        started_us=row[4],
+        beat_us=row[5],
+        stopped_us=row[6],
+        slots=row[7],
+        labels=_JSON.decode(row[8]),
+    )
+
+
+def audit(row: Row) -> AuditEntry:
+    """Of the ``AUDIT`` columns."""
+    names = ("id", "at_us", "actor", "action", "namespace", "subject", "origin", "detail")
+    return AuditEntry(**dict(zip(names, row, strict=True)))
+
+
+def _reason(code: str | None, message: str | None) -> Reason | None:
+    return None if code is None else Reason.of(Code(code), message)
+
+
+def _detail(text: str | None) -> dict[str, Any] | None:
+    return None if text is None else _JSON.decode(text)

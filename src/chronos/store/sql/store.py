@@ -1,0 +1,95 @@
+"""What both drivers share: reads as steps, hints, and that is all. A driver opens, reads, applies and looks after."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from chronos.core.execution import DeadLetter, Execution, Span
+from chronos.core.job import Job, JobVersion
+from chronos.core.node import AuditEntry, Node
+from chronos.store.commands import OutboxItem
+from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, JobFilter, Page
+from chronos.store.sql.dialect import Dialect
+from chronos.store.sql.gates import Steps
+from chronos.store.sql.reads import Reads
+from chronos.store.sql.verify import Verify
+
+T = TypeVar("T")
+
+
+class SqlStore(ABC):
+    """The reading half of the contract; see ``contract.Store`` for what each method promises."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._reads = Reads(dialect)
+        self._verify = Verify()
+        self._hints: list[Callable[[], None]] = []
+
+    @abstractmethod
+    async def _read(self, steps: Steps[T]) -> T:
+        """Run reading steps on a connection of their own."""
+
+    def on_hint(self, callback: Callable[[], None]) -> None:
+        self._hints.append(callback)
+
+    def _hint(self) -> None:
+        for callback in self._hints:
+            callback()
+
+    async def due(self, until_us: int, limit: int) -> list[Due]:
+        return await self._read(self._reads.due(until_us, limit))
+
+    async def next_due_us(self) -> int | None:
+        return await self._read(self._reads.next_due_us())
+
+    async def next_wake_us(self) -> int | None:
+        return await self._read(self._reads.next_wake_us())
+
+    async def held_by(self, node: int) -> list[Execution]:
+        return await self._read(self._reads.held_by(node))
+
+    async def lanes(self) -> dict[int, str]:
+        return await self._read(self._reads.lanes())
+
+    async def depths(self) -> list[Depth]:
+        return await self._read(self._reads.depths())
+
+    async def counts(self) -> Counts:
+        return await self._read(self._reads.counts())
+
+    async def jobs_by_id(self, ids: Sequence[bytes]) -> dict[bytes, Job]:
+        return await self._read(self._reads.jobs_by_id(ids))
+
+    async def job_named(self, namespace: str, name: str) -> Job | None:
+        return await self._read(self._reads.job_named(namespace, name))
+
+    async def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Page[Job]:
+        return await self._read(self._reads.list_jobs(where, limit, cursor))
+
+    async def versions(self, job: bytes, *, limit: int, before: int | None = None) -> list[JobVersion]:
+        return await self._read(self._reads.versions(job, limit, before))
+
+    async def list_executions(
+        self, where: ExecutionFilter, *, limit: int, cursor: bytes | None = None
+    ) -> Page[Execution | Span]:
+        return await self._read(self._reads.list_executions(where, limit, cursor))
+
+    async def execution(self, execution: bytes) -> ExecutionView | None:
+        return await self._read(self._reads.execution(execution))
+
+    async def list_dead_letters(
+        self, *, namespace: str | None, limit: int, cursor: bytes | None = None
+    ) -> Page[DeadLetter]:
+        return await self._read(self._reads.list_dead_letters(namespace, limit, cursor))
+
+    async def nodes(self) -> list[Node]:
+        return await self._read(self._reads.nodes())
+
+    async def outbox(self, *, limit: int, after: bytes | None = None) -> list[OutboxItem]:
+        return await self._read(self._reads.outbox(limit, after))
+
+    async def audit(self, *, namespace: str | None, limit: int, cursor: bytes | None = None) -> Page[AuditEntry]:
+        return await self._read(self._reads.audit(namespace, limit, cursor))
+
+    async def verify(self) -> list[str]:
+        return await self._read(self._verify.steps())

@@ -1,0 +1,122 @@
+"""Steps for nodes, the outbox, dead letters and retention. The same on every engine."""
+
+import msgspec
+
+from chronos.core.execution import Cancel, Status
+from chronos.core.ids import id_floor
+from chronos.store.commands import (
+    AckOutbox,
+    Beat,
+    Beaten,
+    DropDeadLetters,
+    Held,
+    OutboxItem,
+    RegisterNode,
+    StopNode,
+    TakeOutbox,
+    Trim,
+)
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows
+from chronos.store.sql.gates import Steps, ids
+from chronos.store.sql.records import Records
+
+IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
+
+
+class Upkeep:
+    """Statements and steps."""
+
+    def __init__(self, d: Dialect, records: Records) -> None:
+        self._records = records
+        self._mutex = d.mutex()
+        self._same_node = "select number from node where incarnation = $1"
+        self._register = """
+            insert into node (number, name, incarnation, started_us, beat_us, slots, labels)
+            select coalesce(max(number), 0) + 1, $1, $2, $3, $3, $4, $5 from node returning number"""
+        self._beat = """
+            update node set beat = $2, beat_us = $3 where number = $1 and stopped_us is null and beat < $2
+            returning number"""
+        self._alive = "select 1 from node where number = $1 and stopped_us is null and beat = $2"
+        self._held = f"""
+            select id, token, cancel from active where owner = $1 and status = {int(Status.RUNNING)} order by id"""
+        self._stop = "update node set stopped_us = $2 where number = $1 and stopped_us is null"
+        self._disown = "update outbox set owner = null where owner = $1"
+        self._take = f"""
+            update outbox set owner = $1 where id in (
+                select id from outbox where owner is null or owner = $1 order by id limit $2 {d.lock_or_skip()}
+            ) returning id, kind, target, execution, body, created_us"""
+        self._ack = f"delete from outbox where id in {d.rows(1, 'id:i')}"
+        self._drop_dead = f"delete from dead_letter where execution in {d.rows(1, 'id:i')} returning namespace"
+        # Served by an index of its own: jobs that ran 64 times since their history was looked at last.
+        self._too_long = """
+            select job, keep_count, keep_age_us, seq from gate where seq - trimmed >= 64 order by job limit $1"""
+        self._cut = "select id from history where job = $1 order by id desc limit 1 offset $2"
+        self._drop_old = """
+            delete from history where id in (
+                select id from history where job = $1 and id <= $2 order by id limit $3
+            ) returning id"""
+        self._drop_attempts = f"delete from attempt where execution in {d.rows(1, 'id:i')}"
+        self._trimmed = "update gate set trimmed = $2 where job = $1"
+        self._drop_keys = """
+            delete from idempotency where (namespace, key) in (
+                select namespace, key from idempotency where created_us < $1 order by created_us limit $2
+            )"""
+
+    def register(self, command: RegisterNode) -> Steps[int]:
+        """See ``RegisterNode``."""
+        if self._mutex:
+            yield Query(self._mutex)
+        rows = yield Query(self._same_node, (command.incarnation,))
+        if not rows:
+            labels = msgspec.json.encode(command.labels, order="sorted").decode()
+            args = (command.name, command.incarnation, command.now_us, command.slots, labels)
+            rows = yield Query(self._register, args)
+        return int(rows[0][0])
+
+    def beat(self, command: Beat) -> Steps[Beaten]:
+        """See ``Beat``."""
+        moved = yield Query(self._beat, (command.node, command.beat, command.now_us))
+        if not moved and not (yield Query(self._alive, (command.node, command.beat))):
+            return Beaten(alive=False, held=[])
+        rows = yield Query(self._held, (command.node,))
+        return Beaten(alive=True, held=[Held(row[0], row[1], Cancel(row[2])) for row in rows])
+
+    def stop(self, command: StopNode) -> Steps[None]:
+        """See ``StopNode``."""
+        yield Query(self._stop, (command.node, command.now_us))
+        yield Query(self._disown, (command.node,))
+
+    def take_outbox(self, command: TakeOutbox) -> Steps[list[OutboxItem]]:
+        """See ``TakeOutbox``."""
+        rows = yield Query(self._take, (command.node, command.limit))
+        return sorted(OutboxItem(*row) for row in rows)
+
+    def ack_outbox(self, command: AckOutbox) -> Steps[None]:
+        """See ``AckOutbox``."""
+        yield Query(self._ack, rows=ids(command.ids))
+
+    def drop_dead_letters(self, command: DropDeadLetters) -> Steps[int]:
+        """See ``DropDeadLetters``."""
+        rows = yield Query(self._drop_dead, rows=ids(command.executions))
+        for namespace in sorted({row[0] for row in rows}):
+            count = sum(row[0] == namespace for row in rows)
+            yield from self._records.audit(command.actor, "drop dead letters", namespace, str(count), command.now_us)
+        return len(rows)
+
+    def trim(self, command: Trim) -> Steps[int]:
+        """See ``Trim``."""
+        yield Query(self._drop_keys, (command.now_us - IDEMPOTENCY_KEPT_US, command.limit))
+        left = command.limit
+        gates: list[Row] = yield Query(self._too_long, (min(left, 100),))
+        for job, keep_count, keep_age_us, seq in gates:
+            cut = yield Query(self._cut, (job, keep_count))
+            by_age = id_floor(command.now_us - keep_age_us)
+            upto = max(cut[0][0], by_age) if cut else by_age
+            gone = yield Query(self._drop_old, (job, upto, left))
+            if gone:
+                yield Query(self._drop_attempts, rows=Rows("i", [row[:1] for row in gone]))
+            left -= len(gone)
+            if left <= 0:
+                break
+            yield Query(self._trimmed, (job, seq))
+        return command.limit - left

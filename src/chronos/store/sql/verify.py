@@ -1,0 +1,65 @@
+"""Cross-checks of a whole store: what must always be true of its tables, each as a query that finds the exceptions."""
+
+from chronos.core.execution import Status
+from chronos.store.sql.dialect import Query
+from chronos.store.sql.gates import Steps
+
+_READY, _QUEUED, _RUNNING, _WAITING = (
+    int(status) for status in (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
+)
+_WORST = 20  # exceptions named for each check
+
+CHECKS = {
+    "gate {0} counts {1} active and {2} queued, but {3} and {4} are there": f"""
+        select g.job, g.active, g.queued, coalesce(n.active, 0), coalesce(n.queued, 0) from gate as g left join (
+            select job, sum(case when status = {_QUEUED} then 0 else 1 end) as active,
+                sum(case when status = {_QUEUED} then 1 else 0 end) as queued from active group by job
+        ) as n on n.job = g.job where g.active <> coalesce(n.active, 0) or g.queued <> coalesce(n.queued, 0)""",
+    "key {0} counts {1} active and {2} queued, but {3} and {4} are there": f"""
+        select g.key, g.active, g.queued, coalesce(n.active, 0), coalesce(n.queued, 0) from key_gate as g left join (
+            select key, sum(case when status = {_QUEUED} then 0 else 1 end) as active,
+                sum(case when status = {_QUEUED} then 1 else 0 end) as queued from active where key is not null
+            group by key
+        ) as n on n.key = g.key where g.active <> coalesce(n.active, 0) or g.queued <> coalesce(n.queued, 0)""",
+    "gate {0} has {1} executions at once, its limit is {2}": """
+        select g.job, g.active, g.lim from gate as g
+        where g.lim > 0 and g.active > g.lim and not exists (
+            select 1 from active as a where a.job = g.job and a.exclusive = 0)""",
+    "gate {0} has room for {1}, yet {2} wait behind it": f"""
+        select g.job, g.lim - g.active, g.queued from gate as g
+        where g.queued > 0 and (g.lim = 0 or g.active < g.lim) and exists (
+            select 1 from active as a where a.job = g.job and a.status = {_QUEUED} and a.held = 0 and a.key is null)""",
+    "job {0} has {1} exclusive executions running": f"""
+        select job, count(*) from active where status = {_RUNNING} and exclusive = 1
+        group by job having count(*) > 1""",
+    "execution {0} is open and in history": "select a.id from active as a join history as h on h.id = a.id",
+    "execution {0} is running without an owner, a start or a claim": f"""
+        select id from active
+        where status = {_RUNNING} and (owner is null or started_us is null or attempt_us is null)""",
+    "execution {0} has an owner though it does not run": f"""
+        select id from active where status <> {_RUNNING} and owner is not null""",
+    "execution {0} is open though its job is gone, and nobody asked it to stop": """
+        select a.id from active as a left join gate as g on g.job = a.job where g.job is null and a.cancel = 0""",
+    "job {0} has no gate": "select j.id from job as j left join gate as g on g.job = j.id where g.job is null",
+    "gate {0} has no job": "select g.job from gate as g left join job as j on j.id = g.job where j.id is null",
+    "gate {0} is at version {1}, its job at {2}": """
+        select g.job, g.version, j.version from gate as g join job as j on j.id = g.job where g.version <> j.version""",
+    "{1} jobs are tallied as state {0}, {2} are there": """
+        select t.state, t.jobs, coalesce(n.jobs, 0) from tally as t left join (
+            select state, count(*) as jobs from gate group by state
+        ) as n on n.state = t.state where t.jobs <> coalesce(n.jobs, 0)""",
+}
+
+
+class Verify:
+    """The checks as steps."""
+
+    def steps(self) -> Steps[list[str]]:
+        """One sentence for each exception."""
+        found: list[str] = []
+        for sentence, sql in CHECKS.items():
+            rows = yield Query(f"{sql} limit {_WORST}")
+            found += [
+                sentence.format(*(value.hex() if isinstance(value, bytes) else value for value in row)) for row in rows
+            ]
+        return found

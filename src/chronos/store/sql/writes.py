@@ -1,0 +1,82 @@
+"""Every command and the steps that apply it: the one table both drivers go by, and which commands merge into one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from chronos.store.commands import (
+    AckOutbox,
+    Admit,
+    Advance,
+    Beat,
+    CancelExecution,
+    Claim,
+    Command,
+    DeleteJob,
+    DropDeadLetters,
+    Reap,
+    Recover,
+    RegisterNode,
+    Release,
+    SaveJobs,
+    SetJobState,
+    Settle,
+    Signal,
+    StopNode,
+    Suspend,
+    TakeOutbox,
+    Trigger,
+    Trim,
+    Wake,
+)
+from chronos.store.sql.dialect import Dialect
+from chronos.store.sql.executions import Executions, Hot
+from chronos.store.sql.gates import Gates, Steps
+from chronos.store.sql.jobs import Jobs
+from chronos.store.sql.records import Records
+from chronos.store.sql.upkeep import Upkeep
+
+
+class Writes:
+    """How each command is applied."""
+
+    def __init__(self, d: Dialect, hot: Hot) -> None:
+        gates, records = Gates(d), Records(d)
+        executions = Executions(d, hot, gates, records)
+        jobs = Jobs(d, gates, records)
+        upkeep = Upkeep(d, records)
+        self._once: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
+            Recover: executions.recover,
+            Trigger: executions.trigger,
+            Settle: executions.settle,
+            Advance: executions.advance,
+            Suspend: executions.suspend,
+            Release: executions.release,
+            Wake: executions.wake,
+            Signal: executions.signal,
+            CancelExecution: executions.cancel,
+            Reap: executions.reap,
+            SaveJobs: jobs.save,
+            DeleteJob: jobs.delete,
+            SetJobState: jobs.set_state,
+            RegisterNode: upkeep.register,
+            Beat: upkeep.beat,
+            StopNode: upkeep.stop,
+            TakeOutbox: upkeep.take_outbox,
+            AckOutbox: upkeep.ack_outbox,
+            DropDeadLetters: upkeep.drop_dead_letters,
+            Trim: upkeep.trim,
+        }
+        self._admit, self._claim = executions.admit, executions.claim
+
+    def steps(self, command: Command[Any], *, resent: bool = False) -> Steps[Any]:
+        """What to run within a transaction to apply the command; the steps' return value is its answer."""
+        if isinstance(command, Admit):
+            return self._admit(command, resent=resent)
+        if isinstance(command, Claim):
+            return self._claim(command, resent=resent)
+        return self._once[type(command)](command)
+
+    @property
+    def commands(self) -> Sequence[type[Command[Any]]]:
+        """Every command there is."""
+        return (*self._once, Admit, Claim)

@@ -1,0 +1,15 @@
+"""The conformance suite of the store's contract: coroutines that take an open, empty store and check one promise each.
+
+Run it on an engine with any test runner::
+
+    @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+    def test_contract(case):
+        asyncio.run(with_my_store(case))
+
+After each case the store must still ``verify()``. No case knows which engine it runs on.
+"""
+
+from chronos.testing.conformance.suite import CASES, Case, run
+from chronos.testing.conformance.world import World
+
+__all__ = ["CASES", "Case", "World", "run"]

@@ -1,0 +1,235 @@
+"""Admission of scheduled instants: the race, the cursor, and what the gates decide."""
+
+import asyncio
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Cancel, Cause, Status
+from chronos.core.ids import key_gate_id, scheduled_execution_id
+from chronos.core.job import JobState
+from chronos.core.policy import Admission, admit
+from chronos.core.reasons import Code
+from chronos.store.commands import Admit
+from chronos.testing.conformance.world import SECOND, T0, World, admit_row
+
+
+async def case_an_instant_is_admitted_once(w: World) -> None:
+    saved = await w.save()
+    job = await w.job()
+    row = admit_row(job, T0 + SECOND, T0 + 2 * SECOND)
+    first = await w.store.apply(Admit(rows=(row,), node=w.node, now_us=w.now, request=w.request()))
+    assert [(a.id, a.job, a.status) for a in first] == [
+        (scheduled_execution_id(saved.id, T0 + SECOND), saved.id, Status.RUNNING)
+    ]
+    again = await w.store.apply(Admit(rows=(row,), node=w.node, now_us=w.now, request=w.request()))
+    assert again == []
+    execution = await w.execution(first[0].id)
+    assert (execution.cause, execution.scheduled_us, execution.job_version) == (Cause.SCHEDULE, T0 + SECOND, 1)
+    assert (execution.node, execution.started_us, execution.attempt) == (w.node, w.now, 1)
+    assert execution.token == first[0].token
+    assert (await w.job()).next_us == T0 + 2 * SECOND
+
+
+async def case_the_cursor_moves_only_from_where_it_stood(w: World) -> None:
+    await w.save()
+    job = await w.job()
+    late = admit_row(job, T0 + 5 * SECOND, T0 + 6 * SECOND)
+    assert await w.store.apply(Admit(rows=(late,), node=w.node, now_us=w.now, request=w.request())) == []
+    await w.save(description="changed", next_us=T0 + SECOND)
+    stale = admit_row(job, T0 + SECOND, T0 + 2 * SECOND)
+    assert await w.store.apply(Admit(rows=(stale,), node=w.node, now_us=w.now, request=w.request())) == []
+    assert (await w.job()).next_us == T0 + SECOND
+
+
+async def case_without_a_slot_it_waits_ready(w: World) -> None:
+    await w.save()
+    [ready] = await w.instant("job", claim=False)
+    assert ready.status is Status.READY
+    execution = await w.execution(ready.id)
+    assert (execution.node, execution.started_us) == (None, None)
+    [claimed] = await w.claim()
+    assert (claimed.id, claimed.attempt, claimed.scheduled_us) == (ready.id, 1, T0 + SECOND)
+    assert claimed.token > ready.token
+
+
+async def case_many_at_once(w: World) -> None:
+    for i in range(30):
+        await w.save(f"job-{i:02}")
+    admitted = await w.instant(*(f"job-{i:02}" for i in range(30)))
+    assert len({a.id for a in admitted}) == 30
+    assert {a.status for a in admitted} == {Status.RUNNING}
+    settled = await w.settle(*admitted)
+    assert set(settled.settled) == {a.id for a in admitted}
+
+
+async def case_the_end_of_a_schedule_makes_the_job_done(w: World) -> None:
+    await w.save("once")
+    [admitted] = await w.instant("once", last=True)
+    assert admitted.status is Status.RUNNING
+    job = await w.job("once")
+    assert (job.state, job.next_us) == (JobState.DONE, None)
+    assert await w.store.due(T0 + 100 * SECOND, 10) == []
+    assert (await w.store.counts()).jobs == {JobState.DONE: 1}
+    await w.settle(admitted)
+
+
+async def case_skip_lets_only_one_be_under_way(w: World) -> None:
+    await w.save(overlap=Overlap.SKIP)
+    first = await w.one()
+    second = await w.one()
+    assert second.status is Status.SKIPPED
+    skipped = await w.execution(second.id)
+    assert skipped.reason is not None
+    assert (skipped.reason.code, skipped.scheduled_us) == (Code.OVERLAP, T0 + 2 * SECOND)
+    await w.settle(first)
+    third = await w.one()
+    assert third.status is Status.RUNNING
+
+
+async def case_ready_and_waiting_count_as_under_way(w: World) -> None:
+    await w.save(overlap=Overlap.SKIP)
+    first = await w.one(claim=False)
+    assert first.status is Status.READY
+    assert (await w.one()).status is Status.SKIPPED
+
+
+async def case_allow_without_a_limit_runs_everything(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    runs = [await w.one() for _ in range(5)]
+    assert {run.status for run in runs} == {Status.RUNNING}
+    assert len({run.token for run in runs}) == 5
+
+
+async def case_a_limit_queues_the_excess(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW, limit=2, queue_max=2)
+    runs = [await w.one() for _ in range(5)]
+    assert [run.status for run in runs] == [
+        *(Status.RUNNING, Status.RUNNING, Status.QUEUED, Status.QUEUED, Status.SKIPPED)
+    ]
+    full = await w.execution(runs[4].id)
+    assert full.reason is not None
+    assert full.reason.code is Code.QUEUE_FULL
+    assert (await w.settle(runs[0])).woken == 1
+    assert [await w.status(run.id) for run in runs[2:4]] == [Status.READY, Status.QUEUED]
+
+
+async def case_queue_runs_in_the_order_of_instants(w: World) -> None:
+    await w.save(overlap=Overlap.QUEUE)
+    runs = [await w.one() for _ in range(4)]
+    order = [runs[0].id]
+    current = await w.settle(runs[0])
+    assert current.woken == 1
+    for _ in range(3):
+        [claimed] = await w.claim()
+        order.append(claimed.id)
+        await w.settle(claimed)
+    assert order == [run.id for run in runs]
+
+
+async def case_settling_hands_over_to_the_same_node(w: World) -> None:
+    await w.save(overlap=Overlap.QUEUE)
+    first, second, third = [await w.one() for _ in range(3)]
+    [lane] = await w.store.lanes()
+    settled = await w.settle(first, take=1, take_lanes=(lane,))
+    [taken] = settled.taken
+    assert (taken.id, settled.woken) == (second.id, 0)
+    execution = await w.execution(second.id)
+    assert (execution.status, execution.node, execution.token) == (Status.RUNNING, w.node, taken.token)
+    elsewhere = await w.settle(taken, take=1, take_lanes=(lane + 1,))
+    assert (elsewhere.taken, elsewhere.woken) == ([], 1)
+    assert await w.status(third.id) is Status.READY
+
+
+async def case_replace_cancels_the_running_one_then_starts(w: World) -> None:
+    await w.save(overlap=Overlap.REPLACE)
+    [first] = await w.instant("job", careful=True)
+    [second] = await w.instant("job", careful=True)
+    [third] = await w.instant("job", careful=True)
+    assert (first.status, second.status, third.status) == (Status.RUNNING, Status.QUEUED, Status.QUEUED)
+    assert (await w.execution(first.id)).cancel is Cancel.REPLACED
+    replaced = await w.execution(second.id)
+    assert replaced.reason is not None
+    assert (replaced.status, replaced.reason.code) == (Status.CANCELED, Code.REPLACED)
+    await w.settle(first, status=Status.CANCELED)
+    [claimed] = await w.claim()
+    assert claimed.id == third.id
+
+
+async def case_replace_takes_the_place_of_one_that_has_not_started(w: World) -> None:
+    await w.save(overlap=Overlap.REPLACE)
+    [first] = await w.instant("job", careful=True, claim=False)
+    [second] = await w.instant("job", careful=True, claim=False)
+    assert await w.status(first.id) is Status.CANCELED
+    assert second.status is Status.READY
+
+
+async def case_the_hot_statement_leaves_careful_gates_alone(w: World) -> None:
+    await w.save("replacing", overlap=Overlap.REPLACE)
+    await w.save("keyed", overlap=Overlap.ALLOW, keyed=True)
+    assert await w.instant("replacing") == []
+    assert await w.instant("keyed") == []
+    due = await w.store.due(w.now + SECOND, 10)
+    assert [d.careful for d in due] == [True, True]
+
+
+async def case_keys_share_a_limit_across_jobs(w: World) -> None:
+    key = key_gate_id("default", "tenant-1")
+    for name in ("a", "b"):
+        await w.save(name, overlap=Overlap.ALLOW, keyed=True)
+    runs = []
+    for name in ("a", "b", "a"):
+        job = await w.job(name)
+        assert job.next_us is not None
+        row = admit_row(job, job.next_us, job.next_us + SECOND, careful=True)._replace(key=key, key_limit=1)
+        [run] = await w.store.apply(Admit(rows=(row,), node=w.node, now_us=w.tick(), request=w.request()))
+        runs.append(run)
+    assert [run.status for run in runs] == [Status.RUNNING, Status.QUEUED, Status.QUEUED]
+    await w.settle(runs[0])
+    started = [run.id for run in await w.claim()]
+    if not started:  # another job's turn may come a moment later, with the next wake
+        await w.wake()
+        started = [run.id for run in await w.claim()]
+    assert len(started) == 1
+    assert started[0] in {runs[1].id, runs[2].id}
+
+
+async def case_the_statement_decides_as_the_policy_does(w: World) -> None:
+    settings = [
+        (overlap, limit, queue_max)
+        for overlap in (Overlap.SKIP, Overlap.QUEUE, Overlap.ALLOW)
+        for limit in ((0, 1, 2) if overlap is Overlap.ALLOW else (1,))
+        for queue_max in (0, 1, 2)
+    ]
+    expected = {
+        Admission.RUN: Status.RUNNING,
+        Admission.QUEUE: Status.QUEUED,
+        Admission.SKIP_OVERLAP: Status.SKIPPED,
+        Admission.SKIP_FULL: Status.SKIPPED,
+    }
+    names = []
+    for i, (overlap, limit, queue_max) in enumerate(settings):
+        names.append(f"job-{i}")
+        await w.save(names[-1], overlap=overlap, limit=limit, queue_max=queue_max)
+    counts = {name: [0, 0] for name in names}
+    for _ in range(5):
+        admitted = {run.job: run for run in await w.instant(*names)}
+        for name, (overlap, limit, queue_max) in zip(names, settings, strict=True):
+            active, queued = counts[name]
+            verdict = admit(
+                overlap=overlap, limit=limit, queue_max=queue_max, active=active, queued=queued, asked=False
+            )
+            run = admitted[(await w.job(name)).id]
+            assert run.status is expected[verdict], (name, overlap, limit, queue_max, active, queued)
+            counts[name][0] += verdict is Admission.RUN
+            counts[name][1] += verdict is Admission.QUEUE
+
+
+async def case_racing_admissions_have_one_winner(w: World) -> None:
+    for i in range(10):
+        await w.save(f"job-{i}", overlap=Overlap.ALLOW)
+    jobs = [await w.job(f"job-{i}") for i in range(10)]
+    rows = tuple(admit_row(job, T0 + SECOND, T0 + 2 * SECOND) for job in jobs)
+    answers = await asyncio.gather(
+        *(w.store.apply(Admit(rows=rows, node=w.node, now_us=w.now, request=w.request())) for _ in range(8))
+    )
+    won = [run.id for answer in answers for run in answer]
+    assert sorted(won) == sorted(row.id for row in rows)

@@ -1,0 +1,187 @@
+"""What is asked for: triggers, recovered gaps, cancellation, signals."""
+
+from dataclasses import replace
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Cancel, Cause, Execution, Span, Status
+from chronos.core.ids import scheduled_execution_id, span_id
+from chronos.core.job import JobState
+from chronos.core.reasons import Code, Reason
+from chronos.errors import Conflict, NotFound, QueueFull
+from chronos.store.commands import CancelExecution, Recover, RunRow, Signal, Suspend, SuspendRow
+from chronos.store.contract import ExecutionFilter
+from chronos.testing.conformance.raises import raises
+from chronos.testing.conformance.world import SECOND, T0, World
+
+
+async def case_a_trigger_runs_now_and_leaves_the_cursor_alone(w: World) -> None:
+    saved = await w.save()
+    asked = await w.trigger(saved.id, detail='{"payload":{"x":1}}')
+    assert (asked.status, asked.created) == (Status.READY, True)
+    execution = await w.execution(asked.id)
+    assert (execution.cause, execution.detail) == (Cause.MANUAL, {"payload": {"x": 1}})
+    assert (await w.job()).next_us == T0 + SECOND
+
+
+async def case_the_same_key_is_the_same_execution(w: World) -> None:
+    saved = await w.save(overlap=Overlap.ALLOW)
+    first = await w.trigger(saved.id, idempotency="order-17")
+    w.tick()
+    again = await w.trigger(saved.id, idempotency="order-17")
+    assert (again.id, again.created) == (first.id, False)
+    [claimed] = await w.claim()
+    await w.settle(claimed)
+    ended = await w.trigger(saved.id, idempotency="order-17")
+    assert (ended.id, ended.status) == (first.id, Status.SUCCEEDED)
+    assert (await w.trigger(saved.id, idempotency="order-18")).id != first.id
+
+
+async def case_what_is_asked_for_is_never_skipped(w: World) -> None:
+    saved = await w.save(overlap=Overlap.SKIP, queue_max=2)
+    running = await w.one()
+    asked = [await w.trigger(saved.id) for _ in range(2)]
+    assert [a.status for a in asked] == [Status.QUEUED, Status.QUEUED]
+    with raises(QueueFull, '"job"'):
+        await w.trigger(saved.id)
+    assert (await w.settle(running)).woken == 1
+    assert await w.status(asked[0].id) is Status.READY
+    assert (await w.trigger(saved.id)).status is Status.QUEUED
+
+
+async def case_a_trigger_of_nothing_is_refused(w: World) -> None:
+    await w.start_node()
+    with raises(NotFound):
+        await w.trigger(bytes(16))
+
+
+def _runs(job: bytes, *seconds: int) -> tuple[RunRow, ...]:
+    return tuple(
+        RunRow(scheduled_execution_id(job, T0 + s * SECOND), Cause.RECOVERY, T0 + s * SECOND, T0 + s * SECOND)
+        for s in seconds
+    )
+
+
+def _missed(job: bytes, first: int, last: int, now_us: int) -> Span:
+    return Span(
+        id=span_id(job, T0 + first * SECOND, int(Status.MISSED)),
+        job=job,
+        status=Status.MISSED,
+        from_us=T0 + first * SECOND,
+        to_us=T0 + last * SECOND,
+        count=last - first + 1,
+        reason=Reason.of(Code.OUTSIDE_RECOVERY),
+        recorded_us=now_us,
+    )
+
+
+async def case_a_gap_is_recovered_in_one_step(w: World) -> None:
+    saved = await w.save(overlap=Overlap.SKIP)
+    w.now = T0 + 10 * SECOND
+    span = _missed(saved.id, 1, 8, w.now)
+    command = Recover(
+        job=saved.id,
+        version=1,
+        expect_us=T0 + SECOND,
+        next_us=T0 + 11 * SECOND,
+        runs=_runs(saved.id, 9, 10),
+        spans=(span,),
+        now_us=w.now,
+    )
+    admitted = await w.store.apply(command)
+    assert [a.status for a in admitted] == [Status.READY, Status.QUEUED]
+    assert await w.store.apply(command) == []
+    page = await w.store.list_executions(ExecutionFilter(job=saved.id), limit=10)
+    assert [type(item) for item in page.items] == [Execution, Execution, Span]
+    assert page.items[2] == span
+    assert (await w.execution(admitted[0].id)).recovered
+    assert (await w.job()).next_us == T0 + 11 * SECOND
+
+
+async def case_recovery_admits_as_the_queue_empties(w: World) -> None:
+    saved = await w.save(overlap=Overlap.QUEUE, queue_max=2)
+    w.now = T0 + 10 * SECOND
+    runs = _runs(saved.id, 1, 2, 3, 4, 5)
+    gap = Recover(
+        job=saved.id,
+        version=1,
+        expect_us=T0 + SECOND,
+        next_us=T0 + 6 * SECOND,
+        runs=runs,
+        spans=(),
+        now_us=w.now,
+    )
+    admitted = await w.store.apply(gap)
+    assert [a.status for a in admitted] == [Status.READY, Status.QUEUED, Status.QUEUED]
+    assert (await w.job()).next_us == T0 + 4 * SECOND
+    [claimed] = await w.claim()
+    await w.settle(claimed)
+    more = await w.store.apply(replace(gap, expect_us=T0 + 4 * SECOND, runs=runs[3:]))
+    assert [a.id for a in more] == [runs[3].id]
+    assert (await w.job()).next_us == T0 + 5 * SECOND
+
+
+async def case_a_one_time_job_that_was_recovered_is_done(w: World) -> None:
+    saved = await w.save()
+    [admitted] = await w.store.apply(
+        Recover(
+            job=saved.id,
+            version=1,
+            expect_us=T0 + SECOND,
+            next_us=None,
+            runs=_runs(saved.id, 1),
+            spans=(),
+            now_us=w.now,
+        )
+    )
+    assert admitted.status is Status.READY
+    assert (await w.job()).state is JobState.DONE
+
+
+async def case_cancelling_what_has_not_started_ends_it(w: World) -> None:
+    await w.save(overlap=Overlap.QUEUE)
+    running, queued, next_one = [await w.one() for _ in range(3)]
+    assert (
+        await w.store.apply(CancelExecution(execution=queued.id, now_us=w.tick(), message="by ana")) is Status.CANCELED
+    )
+    ended = await w.execution(queued.id)
+    assert ended.reason == Reason(Code.CANCELED, "by ana")
+    assert await w.store.apply(CancelExecution(execution=queued.id, now_us=w.tick())) is Status.CANCELED
+    await w.settle(running)
+    [claimed] = await w.claim()
+    assert claimed.id == next_one.id
+
+
+async def case_cancelling_the_ready_one_wakes_the_next(w: World) -> None:
+    await w.save(overlap=Overlap.QUEUE)
+    ready, queued = [await w.one(claim=False) for _ in range(2)]
+    await w.store.apply(CancelExecution(execution=ready.id, now_us=w.tick()))
+    assert await w.status(queued.id) is Status.READY
+
+
+async def case_a_running_one_is_asked_to_stop(w: World) -> None:
+    await w.save()
+    running = await w.one()
+    assert await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick())) is Status.RUNNING
+    assert (await w.execution(running.id)).cancel is Cancel.ASKED
+    await w.settle(running)
+    with raises(Conflict, "succeeded"):
+        await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick()))
+    with raises(NotFound):
+        await w.store.apply(CancelExecution(execution=bytes(16), now_us=w.tick()))
+
+
+async def case_a_signal_ends_a_wait(w: World) -> None:
+    await w.save()
+    run = await w.one()
+    row = SuspendRow(run.id, run.token, None, "approved", 1, 0, '{"tasks":[]}')
+    assert await w.store.apply(Suspend(rows=(row,))) == [run.id]
+    assert not await w.store.apply(Signal(execution=run.id, name="other", payload="1", now_us=w.tick()))
+    assert await w.claim() == []
+    assert await w.store.apply(Signal(execution=run.id, name="approved", payload='{"by":"ana"}', now_us=w.tick()))
+    assert not await w.store.apply(Signal(execution=run.id, name="approved", payload="2", now_us=w.tick()))
+    [claimed] = await w.claim()
+    assert claimed.detail is not None
+    execution = await w.execution(run.id)
+    assert execution.detail == {"signals": {"approved": {"by": "ana"}}, "tasks": []}
+    with raises(NotFound):
+        await w.store.apply(Signal(execution=bytes(16), name="approved", payload="1", now_us=w.tick()))

@@ -1,0 +1,120 @@
+"""Nodes: registration, heartbeats, and what becomes of the work of the dead."""
+
+from chronos.core.config import Overlap
+from chronos.core.execution import AttemptStatus, Cancel, Status
+from chronos.core.reasons import Code
+from chronos.store.commands import (
+    Beat,
+    CancelExecution,
+    Follow,
+    Reap,
+    ReapRow,
+    RegisterNode,
+    StopNode,
+    TakeOutbox,
+)
+from chronos.testing.conformance.world import SECOND, Run, World, ended
+
+
+async def case_an_incarnation_has_one_number(w: World) -> None:
+    one = RegisterNode(name="alpha", incarnation=b"a" * 16, now_us=w.now, slots=4, labels={"zone": "eu"})
+    first = await w.store.apply(one)
+    assert await w.store.apply(one) == first
+    second = await w.store.apply(RegisterNode(name="alpha", incarnation=b"b" * 16, now_us=w.now))
+    assert second != first
+    nodes = await w.store.nodes()
+    assert [(n.number, n.name, n.labels, n.slots) for n in nodes] == [
+        (first, "alpha", {"zone": "eu"}, 4),
+        (second, "alpha", {}, 0),
+    ]
+
+
+async def case_a_beat_says_what_the_node_holds(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    a, b = await w.one(), await w.one()
+    await w.store.apply(CancelExecution(execution=b.id, now_us=w.tick()))
+    beaten = await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))
+    assert beaten.alive
+    assert {(h.id, h.token, h.cancel) for h in beaten.held} == {
+        (a.id, a.token, Cancel.NO),
+        (b.id, b.token, Cancel.ASKED),
+    }
+    assert {e.id for e in await w.store.held_by(w.node)} == {a.id, b.id}
+    [node] = await w.store.nodes()
+    assert (node.beat, node.beat_us) == (1, w.now)
+    assert (await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))).alive
+    assert not (await w.store.apply(Beat(node=99, beat=1, now_us=w.tick()))).alive
+
+
+def _again(run: Run) -> ReapRow:
+    lost = ended(run, 1, AttemptStatus.LOST)
+    return ReapRow(run.id, run.job, run.token, Status.READY, Code.WORKER_LOST, 2, lost)
+
+
+def _stale(run: Run, **options: object) -> ReapRow:
+    lost = ended(run, 1, AttemptStatus.LOST)
+    row = ReapRow(run.id, run.job, run.token, Status.STALE, Code.WORKER_LOST, 1, lost, dead_letter=True)
+    return row._replace(**options)  # type: ignore[arg-type]
+
+
+async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: World) -> None:
+    for name in ("a", "b"):
+        await w.save(name, overlap=Overlap.QUEUE)
+    a, b = await w.instant("a", "b")
+    if a.job != (await w.job("a")).id:
+        a, b = b, a
+    behind = await w.one("b")
+    dead = w.node
+    await w.store.apply(Beat(node=dead, beat=3, now_us=w.now))
+    await w.start_node("other")
+    follow = (Follow("hook", "on_complete", "{}"),)
+    reap = Reap(node=dead, beat=3, rows=(_again(a), _stale(b, follow=follow)), now_us=w.tick())
+    reaped = await w.store.apply(reap)
+    assert set(reaped) == {a.id, b.id}
+    assert await w.store.apply(reap) == []
+    stale = await w.store.execution(b.id)
+    assert stale is not None
+    assert stale.execution.status is Status.STALE
+    assert [x.status for x in stale.attempts] == [AttemptStatus.LOST]
+    assert len((await w.store.list_dead_letters(namespace=None, limit=5)).items) == 1
+    assert len(await w.store.outbox(limit=5)) == 1
+    claimed = {c.id: c for c in await w.claim()}
+    assert set(claimed) == {a.id, behind.id}
+    assert claimed[a.id].attempt == 2
+    assert (await w.settle(a)).settled == []
+    assert (await w.settle(claimed[a.id])).settled == [a.id]
+    assert not (await w.store.apply(Beat(node=dead, beat=4, now_us=w.tick()))).alive
+
+
+async def case_a_node_that_beats_again_keeps_its_work(w: World) -> None:
+    await w.save()
+    run = await w.one()
+    await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))
+    await w.store.apply(Beat(node=w.node, beat=2, now_us=w.tick()))
+    assert await w.store.apply(Reap(node=w.node, beat=1, rows=(_again(run),), now_us=w.tick())) == []
+    assert await w.status(run.id) is Status.RUNNING
+    assert (await w.store.apply(Beat(node=w.node, beat=3, now_us=w.tick()))).alive
+
+
+async def case_reaping_in_parts_buries_only_with_the_last(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    a, b = await w.one(), await w.one()
+    first = Reap(node=w.node, beat=0, rows=(_again(a),), now_us=w.tick(), last=False)
+    assert await w.store.apply(first) == [a.id]
+    assert (await w.store.nodes())[0].stopped_us is None
+    assert await w.store.apply(Reap(node=w.node, beat=0, rows=(_again(b),), now_us=w.tick())) == [b.id]
+    assert (await w.store.nodes())[0].stopped_us == w.now
+
+
+async def case_a_stopped_node_gives_its_outbox_back(w: World) -> None:
+    await w.save()
+    run = await w.one()
+    await w.settle(run, follow=(Follow("hook", "x", "{}"),))
+    first = w.node
+    taken = await w.store.apply(TakeOutbox(node=first, limit=5))
+    assert len(taken) == 1
+    other = await w.start_node("other")
+    assert await w.store.apply(TakeOutbox(node=other, limit=5)) == []
+    await w.store.apply(StopNode(node=first, now_us=w.tick(SECOND)))
+    assert await w.store.apply(TakeOutbox(node=other, limit=5)) == taken
+    assert not (await w.store.apply(Beat(node=first, beat=9, now_us=w.tick()))).alive

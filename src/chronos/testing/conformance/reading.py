@@ -1,0 +1,155 @@
+"""Reads: what is due, lists and their pages, counts, retention."""
+
+from chronos.core.config import Overlap
+from chronos.core.execution import AttemptStatus, Status
+from chronos.core.job import JobState
+from chronos.store.commands import SaveJobs, Trim
+from chronos.store.contract import ExecutionFilter, JobFilter
+from chronos.testing.conformance.world import SECOND, T0, World, ended
+
+DAY = 86_400 * SECOND
+
+
+async def case_due_gates_earliest_first(w: World) -> None:
+    ids = {}
+    for name, seconds in (("c", 30), ("a", 10), ("b", 20)):
+        ids[name] = (await w.save(name, next_us=T0 + seconds * SECOND)).id
+    await w.save("never", next_us=None)
+    due = await w.store.due(T0 + 20 * SECOND, 10)
+    assert [(d.job, d.next_us, d.version) for d in due] == [
+        (ids["a"], T0 + 10 * SECOND, 1),
+        (ids["b"], T0 + 20 * SECOND, 1),
+    ]
+    assert [d.job for d in await w.store.due(T0 + 60 * SECOND, 1)] == [ids["a"]]
+    assert await w.store.next_due_us() == T0 + 10 * SECOND
+
+
+async def _many(w: World, count: int) -> list[str]:
+    await w.start_node()
+    names = [f"job-{i:03}" for i in range(count)]
+    rows = tuple(w.row(name, tags={"n": str(i % 3)}, owner="x" if i % 2 else None) for i, name in enumerate(names))
+    await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
+    return names
+
+
+async def case_job_pages_are_complete_and_in_order(w: World) -> None:
+    names = await _many(w, 25)
+    await w.save("zzz", namespace="another")
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await w.store.list_jobs(JobFilter(namespace="default"), limit=10, cursor=cursor)
+        seen += [job.name for job in page.items]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert seen == names
+    everything = await w.store.list_jobs(JobFilter(), limit=100)
+    assert [job.name for job in everything.items] == ["zzz", *names]
+
+
+async def case_job_filters(w: World) -> None:
+    names = await _many(w, 12)
+    await w.save("Other_One", description="x")
+    await w.set_state((await w.job("job-004")).id, JobState.PAUSED)
+
+    async def listed(**where: object) -> list[str]:
+        page = await w.store.list_jobs(JobFilter(namespace="default", **where), limit=50)  # type: ignore[arg-type]
+        return [job.name for job in page.items]
+
+    assert await listed(prefix="job-01") == ["job-010", "job-011"]
+    assert await listed(prefix="Other") == ["Other_One"]
+    assert await listed(contains="b-00") == names[:10]
+    assert await listed(contains="ther_o") == ["Other_One"]
+    assert await listed(contains="_") == ["Other_One"]
+    assert await listed(contains="%") == []
+    assert await listed(contains='"') == []
+    assert await listed(contains="1") == ["job-001", "job-010", "job-011"]
+    assert await listed(tag=("n", "2")) == [name for i, name in enumerate(names) if i % 3 == 2]
+    assert await listed(tag=("n", None)) == names
+    assert await listed(tag=("m", None)) == []
+    assert await listed(state=JobState.PAUSED) == ["job-004"]
+    assert await listed(owner="x", prefix="job-00") == ["job-001", "job-003", "job-005", "job-007", "job-009"]
+
+
+async def case_tags_follow_the_version(w: World) -> None:
+    await w.save("job", tags={"team": "a", "env": "prod"})
+    await w.save("job", tags={"team": "b"})
+    assert (await w.store.list_jobs(JobFilter(tag=("team", "a")), limit=5)).items == []
+    assert (await w.store.list_jobs(JobFilter(tag=("env", None)), limit=5)).items == []
+    [job] = (await w.store.list_jobs(JobFilter(tag=("team", "b")), limit=5)).items
+    assert job.version == 2
+
+
+async def case_executions_newest_first_across_open_and_ended(w: World) -> None:
+    saved = await w.save(overlap=Overlap.ALLOW)
+    await w.save("other", overlap=Overlap.ALLOW)
+    runs = [await w.one() for _ in range(6)]
+    await w.one("other")
+    await w.settle(runs[0], runs[2], runs[4])
+    await w.settle(runs[3], status=Status.FAILED)
+    seen: list[bytes] = []
+    cursor = None
+    while True:
+        page = await w.store.list_executions(ExecutionFilter(job=saved.id), limit=4, cursor=cursor)
+        seen += [item.id for item in page.items]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert seen == [run.id for run in reversed(runs)]
+    troubled = await w.store.list_executions(ExecutionFilter(troubled=True), limit=9)
+    assert [item.id for item in troubled.items] == [runs[3].id]
+    running = await w.store.list_executions(ExecutionFilter(job=saved.id, status=Status.RUNNING), limit=9)
+    assert [item.id for item in running.items] == [runs[5].id, runs[1].id]
+    assert len((await w.store.list_executions(ExecutionFilter(), limit=99)).items) == 7
+    assert await w.store.execution(bytes(16)) is None
+
+
+async def case_depths_and_counts(w: World) -> None:
+    saved = await w.save("a", overlap=Overlap.ALLOW, limit=1)
+    await w.one("a")
+    await w.one("a")
+    await w.save("b", lane="elsewhere")
+    await w.instant("b", claim=False)
+    lanes = {key: number for number, key in (await w.store.lanes()).items()}
+    depths = {depth.lane: depth for depth in await w.store.depths()}
+    assert depths[lanes["default"]][1:] == (0, 1, 1, 0)
+    assert depths[lanes["elsewhere"]][1:] == (1, 0, 0, 0)
+    await w.set_state(saved.id, JobState.DISABLED)
+    counts = await w.store.counts()
+    assert counts.jobs == {JobState.ACTIVE: 1, JobState.DISABLED: 1}
+    assert counts.open == {Status.READY: 1, Status.QUEUED: 1, Status.RUNNING: 1}
+
+
+async def case_history_is_trimmed_to_what_jobs_keep(w: World) -> None:
+    saved = await w.save("busy", overlap=Overlap.ALLOW, keep_count=10)
+    kept = await w.save("quiet", overlap=Overlap.ALLOW, keep_count=10)
+    for i in range(80):
+        run = await w.one("busy")
+        row = ended(run, 1, AttemptStatus.SUCCEEDED)
+        await w.settle(run, attempts=(row,) if i == 0 else ())
+        if i == 0:
+            first = run
+    quiet = await w.one("quiet")
+    await w.settle(quiet)
+    assert await w.store.apply(Trim(now_us=w.now, limit=50)) == 50
+    assert await w.store.apply(Trim(now_us=w.now, limit=50)) == 20
+    assert await w.store.apply(Trim(now_us=w.now, limit=50)) == 0
+    page = await w.store.list_executions(ExecutionFilter(job=saved.id), limit=99)
+    assert len(page.items) == 10
+    assert await w.store.execution(first.id) is None
+    assert len((await w.store.list_executions(ExecutionFilter(job=kept.id), limit=99)).items) == 1
+
+
+async def case_history_is_trimmed_by_age(w: World) -> None:
+    saved = await w.save("busy", overlap=Overlap.ALLOW, keep_age_us=2 * DAY, keep_count=1000)
+    for _ in range(70):
+        await w.settle(await w.one("busy"))
+    assert await w.store.apply(Trim(now_us=w.now, limit=500)) == 0
+    await w.save(
+        "busy", overlap=Overlap.ALLOW, keep_age_us=2 * DAY, keep_count=1000, next_us=w.now + 3 * DAY, description="x"
+    )
+    for _ in range(70):
+        await w.settle(await w.one("busy"))
+    assert await w.store.apply(Trim(now_us=w.now, limit=500)) == 70
+    assert len((await w.store.list_executions(ExecutionFilter(job=saved.id), limit=200)).items) == 70

@@ -1,0 +1,204 @@
+"""Claim, run, sleep, settle: tokens, ranks, attempts, what follows."""
+
+import asyncio
+
+from chronos.core.config import Overlap
+from chronos.core.execution import AttemptStatus, Status
+from chronos.core.reasons import Code
+from chronos.store.commands import (
+    AckOutbox,
+    Advance,
+    AdvanceRow,
+    Claim,
+    DropDeadLetters,
+    Follow,
+    Release,
+    ReleaseRow,
+    Settle,
+    SettleRow,
+    Suspend,
+    SuspendRow,
+    TakeOutbox,
+)
+from chronos.testing.conformance.world import SECOND, World, ended
+
+
+async def case_the_best_ranked_go_first(w: World) -> None:
+    await w.save("low", overlap=Overlap.ALLOW, priority=1)
+    await w.save("high", overlap=Overlap.ALLOW, priority=10)
+    low = (await w.instant("low", claim=False))[0]
+    high = (await w.instant("high", claim=False))[0]
+    later = (await w.instant("high", claim=False))[0]
+    assert [c.id for c in await w.claim(2)] == [high.id, later.id]
+    assert [c.id for c in await w.claim()] == [low.id]
+
+
+async def case_waiting_outweighs_priority_in_the_end(w: World) -> None:
+    await w.save("low", overlap=Overlap.ALLOW, priority=5)
+    await w.save("high", overlap=Overlap.ALLOW, priority=6, next_us=w.now + 62 * SECOND)
+    low = (await w.instant("low", claim=False))[0]
+    high = (await w.instant("high", claim=False))[0]
+    assert [c.id for c in await w.claim()] == [low.id, high.id]
+
+
+async def case_a_lane_is_claimed_only_by_who_asks_for_it(w: World) -> None:
+    await w.save("gpu", lane="gpu")
+    await w.save("cpu", lane="cpu")
+    gpu, cpu = await w.instant("gpu", claim=False), await w.instant("cpu", claim=False)
+    lanes = {key: number for number, key in (await w.store.lanes()).items()}
+    assert [c.id for c in await w.claim(lanes=(lanes["cpu"],))] == [cpu[0].id]
+    assert await w.claim(lanes=()) == []
+    assert [c.id for c in await w.claim(lanes=(lanes["gpu"], lanes["cpu"]))] == [gpu[0].id]
+
+
+async def case_claims_are_disjoint(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    ready = {(await w.one(claim=False)).id for _ in range(20)}
+    lanes = tuple(await w.store.lanes())
+    claims = await asyncio.gather(
+        *(w.store.apply(Claim(lanes=lanes, limit=3, node=w.node, now_us=w.now, request=w.request())) for _ in range(8))
+    )
+    taken = [c.id for claim in claims for c in claim]
+    assert len(taken) == len(set(taken))
+    assert set(taken) <= ready
+    assert len(taken) == 20 or len(await w.claim()) + len(taken) == 20
+
+
+async def case_an_old_token_changes_nothing(w: World) -> None:
+    await w.save()
+    run = await w.one()
+    stale = run._replace(token=run.token - 1)
+    assert (await w.settle(stale)).settled == []
+    assert await w.store.apply(Advance(rows=(AdvanceRow(run.id, stale.token, "{}"),))) == []
+    assert await w.store.apply(Suspend(rows=(SuspendRow(run.id, stale.token, None, None, 2, 0),))) == []
+    assert await w.store.apply(Release(rows=(ReleaseRow(run.id, stale.token),), now_us=w.now)) == []
+    assert await w.status(run.id) is Status.RUNNING
+    assert (await w.settle(run)).settled == [run.id]
+    assert (await w.execution(run.id)).token == run.token
+
+
+async def case_settling_twice_is_a_success_only_with_the_same_outcome(w: World) -> None:
+    await w.save()
+    run = await w.one()
+    assert (await w.settle(run)).settled == [run.id]
+    assert (await w.settle(run)).settled == [run.id]
+    assert (await w.settle(run, status=Status.FAILED)).settled == []
+    assert await w.status(run.id) is Status.SUCCEEDED
+
+
+async def case_one_stale_row_does_not_hold_up_the_others(w: World) -> None:
+    await w.save("a")
+    await w.save("b")
+    a, b = await w.instant("a", "b")
+    mixed = await w.settle(a._replace(token=5), b)
+    assert mixed.settled == [b.id]
+    assert await w.status(a.id) is Status.RUNNING
+
+
+async def case_the_outcome_is_all_in_history(w: World) -> None:
+    saved = await w.save()
+    run = await w.one()
+    w.tick()
+    row = SettleRow(
+        run.id, saved.id, run.token, Status.FAILED, Code.EXECUTION_TIMEOUT, "too slow", w.now, '{"error":"boom"}'
+    )
+    await w.store.apply(Settle(rows=(row,), node=w.node, now_us=w.now))
+    execution = await w.execution(run.id)
+    assert execution.reason is not None
+    assert (execution.reason.code, execution.reason.message) == (Code.EXECUTION_TIMEOUT, "too slow")
+    assert (execution.finished_us, execution.detail) == (w.now, {"error": "boom"})
+    assert (execution.node, execution.attempt) == (w.node, 1)
+
+
+async def case_a_retry_sleeps_and_is_counted(w: World) -> None:
+    await w.save(overlap=Overlap.SKIP)
+    run = await w.one()
+    wake = w.now + 10 * SECOND
+    row = SuspendRow(run.id, run.token, wake, None, 2, 500, None, (ended(run, 1),))
+    assert await w.store.apply(Suspend(rows=(row,))) == [run.id]
+    asleep = await w.execution(run.id)
+    assert (asleep.status, asleep.node, asleep.wake_us, asleep.attempt) == (Status.WAITING, None, wake, 2)
+    assert await w.store.next_wake_us() == wake
+    assert (await w.one()).status is Status.SKIPPED
+    assert await w.claim() == []
+    assert await w.wake() == 0
+    w.now = wake
+    assert await w.wake() == 1
+    assert await w.store.next_wake_us() is None
+    [claimed] = await w.claim()
+    assert (claimed.id, claimed.attempt, claimed.worked_us) == (run.id, 2, 500)
+    assert claimed.token > run.token
+    assert claimed.started_us < w.now
+    await w.settle(claimed)
+    view = await w.store.execution(run.id)
+    assert view is not None
+    assert [(a.number, a.status, a.error) for a in view.attempts] == [(1, AttemptStatus.FAILED, "boom")]
+    assert view.execution.attempt == 2
+
+
+async def case_waking_is_bounded_and_earliest_first(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    runs = [await w.one() for _ in range(4)]
+    at = w.now + SECOND
+    rows = tuple(SuspendRow(r.id, r.token, at - i, None, 2, 0) for i, r in enumerate(runs))
+    await w.store.apply(Suspend(rows=rows))
+    w.now = at
+    assert await w.wake(2) == 2
+    assert [await w.status(r.id) for r in runs] == [Status.WAITING, Status.WAITING, Status.READY, Status.READY]
+
+
+async def case_tasks_advance_within_a_running_execution(w: World) -> None:
+    await w.save()
+    run = await w.one()
+    done = ended(run, 1, AttemptStatus.SUCCEEDED, task="extract")
+    row = AdvanceRow(run.id, run.token, '{"tasks":[{"name":"extract"}]}', (done,))
+    assert await w.store.apply(Advance(rows=(row,))) == [run.id]
+    assert await w.store.apply(Advance(rows=(row,))) == [run.id]
+    view = await w.store.execution(run.id)
+    assert view is not None
+    assert view.execution.detail == {"tasks": [{"name": "extract"}]}
+    assert [(a.task, a.status) for a in view.attempts] == [("extract", AttemptStatus.SUCCEEDED)]
+
+
+async def case_released_work_is_ready_again_with_its_attempt_unspent(w: World) -> None:
+    await w.save()
+    run = await w.one()
+    assert await w.store.apply(Release(rows=(ReleaseRow(run.id, run.token, 300),), now_us=w.tick())) == [run.id]
+    [claimed] = await w.claim()
+    assert (claimed.id, claimed.attempt, claimed.worked_us) == (run.id, 1, 300)
+    assert (await w.settle(run)).settled == []
+    assert (await w.settle(claimed)).settled == [run.id]
+
+
+async def case_what_must_follow_is_in_the_outbox(w: World) -> None:
+    await w.save()
+    run = await w.one()
+    follow = (Follow("hook", "on_complete", "{}"), Follow("job", "next", '{"a":1}'))
+    await w.settle(run, follow=follow)
+    seen = await w.store.outbox(limit=10)
+    assert {(item.kind, item.target, item.body) for item in seen} == set(follow)
+    assert await w.store.outbox(limit=10, after=seen[0].id) == seen[1:]
+    other = await w.start_node("other")
+    taken = await w.store.apply(TakeOutbox(node=other, limit=10))
+    assert taken == seen
+    assert await w.store.apply(TakeOutbox(node=1, limit=10)) == []
+    assert await w.store.apply(TakeOutbox(node=other, limit=10)) == seen
+    await w.store.apply(AckOutbox(ids=(seen[0].id,)))
+    assert await w.store.outbox(limit=10) == seen[1:]
+
+
+async def case_dead_letters_are_listed_until_dropped(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    runs = [await w.one() for _ in range(3)]
+    await w.settle(*runs, status=Status.FAILED, dead_letter=True)
+    page = await w.store.list_dead_letters(namespace="default", limit=2)
+    assert [letter.execution for letter in page.items] == [runs[2].id, runs[1].id]
+    assert page.items[0].reason.code is Code.TASK_FAILED
+    rest = await w.store.list_dead_letters(namespace="default", limit=2, cursor=page.cursor)
+    assert [letter.execution for letter in rest.items] == [runs[0].id]
+    assert (await w.store.list_dead_letters(namespace="other", limit=5)).items == []
+    drop = DropDeadLetters(executions=(runs[0].id, runs[1].id, bytes(16)), now_us=w.tick())
+    assert await w.store.apply(drop) == 2
+    left = await w.store.list_dead_letters(namespace=None, limit=5)
+    assert [letter.execution for letter in left.items] == [runs[2].id]
+    assert await w.status(runs[0].id) is Status.FAILED

@@ -1,0 +1,19 @@
+"""Gathers the cases of every room into one list, and runs one."""
+
+from collections.abc import Awaitable, Callable
+
+from chronos.store.contract import Store
+from chronos.testing.conformance import admission, asking, jobs, nodes, reading, running
+from chronos.testing.conformance.world import World
+
+Case = Callable[[World], Awaitable[None]]
+_ROOMS = (jobs, admission, asking, running, nodes, reading)
+CASES: list[Case] = [
+    case for room in _ROOMS for name, case in vars(room).items() if callable(case) and name.startswith("case_")
+]
+
+
+async def run(case: Case, store: Store) -> None:
+    """Check one promise on an open, empty store, and that the store is sound afterwards."""
+    await case(World(store))
+    assert await store.verify() == []

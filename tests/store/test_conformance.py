@@ -1,0 +1,34 @@
+"""The conformance suite on every engine that ships."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chronos.store.contract import Store
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance import CASES, Case, run
+
+
+@pytest.fixture(params=["file", "memory"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    """A new store, empty and not yet open, of each engine in turn."""
+    match request.param:
+        case "file":
+            return lambda: SqliteStore(tmp_path / "chronos.db")
+        case _:
+            return SqliteStore
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.removeprefix("case_"))
+def test_contract(make_store: Callable[[], Store], case: Case) -> None:
+    async def check() -> None:
+        store = make_store()
+        await store.open()
+        try:
+            await run(case, store)
+        finally:
+            await store.close()
+
+    asyncio.run(check())
