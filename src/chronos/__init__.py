@@ -4,7 +4,9 @@ How the package is laid out, from the inside out; each layer imports only what s
 
 * ``errors``: the one error tree.
 * ``core``: pure decisions. No I/O, no clock, no dice: time, ids and randomness are arguments.
-* ``cli``: the ``chronos`` and ``chronosctl`` commands.
+* ``store``: the source of truth. Commands in, results out; SQLite and PostgreSQL behind one contract.
+* ``assembly``: the only place that composes the parts.
+* ``cli``: the ``chronos`` and ``chronosctl`` commands; ``testing``: what Chronos gives to tests.
 
 The names below are the whole public surface; everything else may move. They are imported when first used, so that
 ``chronosctl --help`` does not load the engine.

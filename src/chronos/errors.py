@@ -35,7 +35,7 @@ class StoreBroken(ChronosError):
     """The store must not be used as it is: corrupt, of a newer or foreign schema, not durable. Needs a person."""
 
 
-class InvalidSchedule(ChronosError, ValueError):
+class InvalidSchedule(Invalid):
     """A schedule that cannot be understood, or that could never fire.
 
     ``expression`` is the text as given, ``field`` the part at fault (``"hour"``) or None, ``reason`` what is

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronos import InvalidSchedule, parse_schedule
+from chronos.errors import Invalid
 from tests.core import brute
 
 # One change of offset each: ordinary, half an hour, quarter-hour zone, two hours, at midnight, negative, a lost day.
@@ -168,7 +169,13 @@ def test_a_zone_in_the_text_goes_before_the_argument() -> None:
     schedule = parse_schedule("CRON_TZ=Asia/Tokyo 0 9 * * *", timezone="UTC")
     assert schedule == parse_schedule("0 9 * * *", timezone="Asia/Tokyo")
     assert parse_schedule("CRON_TZ=Asia/Tokyo @daily") == parse_schedule("@daily", timezone="Asia/Tokyo")
-    for bad in ("CRON_TZ=", "CRON_TZ=Mars/Base 0 9 * * *", "CRON_TZ=Asia/Tokyo", "CRON_TZ=../UTC 0 9 * * *"):
+    for bad in (
+        "CRON_TZ=",
+        "CRON_TZ= 0 9 * * *",
+        "CRON_TZ=Mars/Base 0 9 * * *",
+        "CRON_TZ=Asia/Tokyo",
+        "CRON_TZ=../UTC 0 9 * * *",
+    ):
         with pytest.raises(InvalidSchedule):
             parse_schedule(bad)
 
@@ -202,6 +209,7 @@ def test_errors_say_where_and_what(text: str, field: str, position: int, message
     with pytest.raises(InvalidSchedule) as caught:
         parse_schedule(text, dialect="standard")
     error = caught.value
+    assert isinstance(error, Invalid)
     assert isinstance(error, ValueError)
     assert (error.expression, error.field, error.position) == (text, field, position)
     assert error.reason
@@ -252,6 +260,16 @@ def test_the_search_is_bounded(text: str) -> None:
     for year in (1900, 2026, 2096, 2399, 9990):
         start = datetime(year, 3, 1, tzinfo=UTC)
         assert _shortest_ms(lambda start=start: schedule.next_after(start)) < 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("text", ["30 2 * * *", "*/20 * * * *", "0 0 29 2 *", "0 9 * * 1-5"])
+def test_the_far_future_repeats_what_the_calendar_repeats(text: str) -> None:
+    schedule = parse_schedule(text, timezone="America/New_York")
+    cycle = timedelta(days=146_097)
+    for start in (datetime(2450, 3, 1, tzinfo=UTC), datetime(2499, 12, 31, 23, 59, tzinfo=UTC)):
+        near = list(islice(schedule.between(start, start + timedelta(days=9_000)), 2_000))
+        far = list(islice(schedule.between(start + cycle, start + cycle + timedelta(days=9_000)), 2_000))
+        assert [t + cycle for t in near] == far
 
 
 def test_the_end_of_the_calendar_is_the_end() -> None:

@@ -135,7 +135,7 @@ def test_long_lists_are_said_as_cron() -> None:
 def test_what_cannot_be_read_back_is_described_all_the_same() -> None:
     never = parse_schedule("0 0 30 2 *", dialect="posix")
     assert never.describe() == "at 00:00, on the 30th of February, UTC"
-    many = parse_schedule("@daily", exclude=[f"2027-01-{day:02d}" for day in range(1, 32)])
+    many = parse_schedule("@daily", exclude=[f"{year}-01-01" for year in range(2027, 2058)])
     assert len(many.describe()) > 256
 
 

@@ -70,6 +70,8 @@ CASES = [
     ("R/2011-12-01T02:30:00/P1D", "Pacific/Apia", "robust", ["moved 2011-12-30T12:30:00Z"]),
     ("2027-03-14T02:30:00", "America/New_York", "robust", ["moved 2027-03-14T07:30:00Z"]),
     ("2027-11-07T01:30:00", "America/New_York", "robust", ["once 2027-11-07T05:30:00Z"]),
+    ("on 2027-11-07 at 1:30am in New York", "America/New_York", "robust", ["once 2027-11-07T05:30:00Z"]),
+    ("on 14 March 2027 at 2:30am", "America/New_York", "robust", ["moved 2027-03-14T07:30:00Z"]),
     ("2027-03-14T02:30:00Z", "America/New_York", "robust", []),
     ("2027-11-07T01:30:00-05:00", "America/New_York", "robust", []),
 ]  # fmt: skip

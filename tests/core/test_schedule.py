@@ -1,8 +1,11 @@
 """Schedules other than cron, what surrounds a rule (window, exclusions, jitter), and telling dialects apart."""
 
 import pickle
-from datetime import UTC, date, datetime, timedelta
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import islice
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -12,8 +15,9 @@ from chronos import InvalidSchedule, parse_schedule
 from chronos.core.calendar import from_us, to_us
 from chronos.core.cron import CronRule
 from chronos.core.every import EveryRule
-from chronos.core.iso8601 import PeriodRule
+from chronos.core.iso8601 import Period, PeriodRule
 from chronos.core.once import LaterRule, OnceRule
+from chronos.core.zones import get_zone
 
 T0 = datetime(2026, 11, 15, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -134,6 +138,97 @@ def test_instants_outside_the_calendar_are_refused(text: str) -> None:
         parse_schedule(text)
     with pytest.raises(InvalidSchedule):
         parse_schedule("@daily", start=text)
+
+
+EAST, WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
+BEFORE_YEAR_1, AFTER_YEAR_9999 = datetime.min.replace(tzinfo=EAST), datetime.max.replace(tzinfo=WEST)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "* * * * *",
+            "0 9 * * 1-5",
+            "0 0 1 * *",
+            "@every 1us",
+            "@every 100h",
+            "tomorrow at noon",
+            "0001-01-01T12:00Z",
+        ),
+        *("P1D", "P1M", "P999999999Y", "R/0001-01-01T00:00:00Z/P1D", "R/0001-01-01T00:00:00Z/P1M"),
+        *("R/9999-12-31T23:00:00Z/P1D", "R/2026-01-01T00:00:00Z/PT0.000001S", "9999-12-31T12:00Z"),
+    ],
+)
+def test_the_calendar_has_two_ends(text: str, zone: str) -> None:
+    schedule = parse_schedule(text, timezone=zone)
+    for instant in (BEFORE_YEAR_1, datetime.min.replace(tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)):
+        found = schedule.next_after(instant)
+        assert found is None or found > instant
+        assert next(schedule.between(instant, AFTER_YEAR_9999), None) == found
+    assert schedule.next_after(AFTER_YEAR_9999) is None
+    assert schedule.next_after(datetime.max.replace(tzinfo=UTC)) is None
+
+
+def test_a_period_from_the_first_instant_goes_on_where_it_is_still_the_year_before() -> None:
+    schedule = parse_schedule("R/0001-01-01T00:00:00Z/P1D", timezone="America/New_York")
+    assert schedule.next_after(T0) == datetime(2026, 11, 16, 0, 3, 58, tzinfo=UTC)  # 19:03:58, as by the first clocks
+    monthly = parse_schedule("R/0001-01-01T00:00:00Z/P1M", timezone="America/New_York")
+    assert monthly.next_after(T0) == datetime(2026, 12, 1, 0, 3, 58, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("option", ["start", "end"])
+def test_a_window_lies_within_the_calendar(option: str) -> None:
+    for instant in (BEFORE_YEAR_1, AFTER_YEAR_9999):
+        with pytest.raises(InvalidSchedule, match="no date and time"):
+            parse_schedule("@daily", **{option: instant})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timezone": 5}, "timezone must be the name of a time zone, got int"),
+        ({"timezone": ZoneInfo("UTC")}, "got ZoneInfo"),
+        ({"timezone": ""}, "unknown time zone ''"),
+        ({"start": date(2026, 1, 1)}, "start must be a datetime with a time zone, or text, got date"),
+        ({"end": 5}, "end must be"),
+        ({"jitter": 30}, "jitter must be a timedelta or a duration"),
+        ({"jitter": "9" * 5_000 + "s"}, "jitter has 5001 characters, allowed 256"),
+        ({"start": "9" * 5_000}, "start has 5000 characters"),
+        ({"timezone": "9" * 5_000}, "timezone has 5000 characters"),
+        ({"jitter": timedelta(seconds=-1)}, "jitter is"),
+        ({"jitter": timedelta.max}, "allowed 0 to 100 years"),
+        ({"exclude": "2026-12-25"}, "exclude must be a list of texts, got str"),
+        ({"exclude": None}, "exclude must be"),
+        ({"exclude": [5]}, "exclusion is no date"),
+        ({"exclude": ["2026-12-25"] * 1_001}, "allowed 1000"),
+        ({"key": None}, "key must be text, got NoneType"),
+        ({"dialect": None}, "dialect is None"),
+        ({"dst": "off"}, "dst policy is 'off'"),
+    ],
+)
+def test_an_argument_of_the_wrong_kind_is_told_by_its_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSchedule, match=re.escape(message)):
+        parse_schedule("@hourly", **options)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"@daily", ["@daily"]])
+def test_an_expression_is_text(wrong: Any) -> None:
+    with pytest.raises(InvalidSchedule, match="must be text"):
+        parse_schedule(wrong)
+
+
+@pytest.mark.parametrize("offset", ["+01:60", "-00:75", "+24:00", "+1:00"])
+def test_offsets_that_no_clock_has(offset: str) -> None:
+    for text in (f"2026-01-31T09:00:00{offset}", f"R5/2026-01-31T09:00:00{offset}/P1M", "2026-01-31T24:00:00Z"):
+        with pytest.raises(InvalidSchedule):
+            parse_schedule(text)
+
+
+@pytest.mark.parametrize(("text", "us"), [("PT0.0000001S", 1), ("PT1.0000006S", 1_000_001), ("PT0.000000001H", 4)])
+def test_periods_are_rounded_like_durations(text: str, us: int) -> None:
+    assert parse_schedule(text).rule == PeriodRule(Period(us=us), get_zone("UTC"))
 
 
 def test_exclusions() -> None:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chronos.core import zones
 from chronos.core.calendar import DAY_S
-from chronos.core.zones import get_zone, zone_names
+from chronos.core.zones import Zone, get_zone, zone_names
 from tests.core import brute
 
 NAMES = sorted(zone_names())
@@ -51,6 +52,20 @@ def test_at_a_transition_the_offset_changes(name: str, begin: int) -> None:
         assert zone.offset_at(at) == after
 
 
+def test_the_far_future_is_as_zoneinfo_says() -> None:
+    for name in ("America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Tokyo"):
+        zone, info = get_zone(name), brute.zone(name)
+        for year in range(2480, 9_900, 371):
+            for month in range(1, 13):
+                moment = datetime(year, month, 9, 1, 30, tzinfo=UTC)
+                offset = moment.astimezone(info).utcoffset()
+                assert offset is not None
+                second = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+                assert zone.offset_at(second) == offset.total_seconds()
+                assert zone.to_utc(second + zone.offset_at(second)) == second
+        assert len(zone.table[0]) < 2_500
+
+
 def test_walls_around_every_recent_transition() -> None:
     for name in NAMES[::7]:
         zone, info = get_zone(name), brute.zone(name)
@@ -70,3 +85,26 @@ def test_a_zone_is_shared_even_across_processes() -> None:
     zone = get_zone("Europe/Paris")
     assert get_zone("Europe/Paris") is zone
     assert pickle.loads(pickle.dumps(zone)) is zone
+
+
+def test_two_threads_that_ask_first_get_the_same_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = zones._decode
+    overtaken: list[Zone] = []
+
+    def slow(name: str, data: bytes) -> Zone:
+        monkeypatch.setattr(zones, "_decode", decode)
+        overtaken.append(get_zone(name))
+        return decode(name, data)
+
+    monkeypatch.setattr(zones, "_ZONES", {})
+    monkeypatch.setattr(zones, "_decode", slow)
+    assert get_zone("Europe/Paris") is overtaken[0]
+
+
+@given(name=st.sampled_from(NAMES), second=SECONDS)
+def test_a_span_has_one_offset_and_the_next_another(name: str, second: int) -> None:
+    zone = get_zone(name)
+    offset, until = zone.span_at(second)
+    assert offset == zone.offset_at(second)
+    if until < zones.FOREVER:
+        assert zone.offset_at(until - 1) == offset != zone.offset_at(until)

@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from chronos.core.calendar import DAY_S, EPOCH_ORDINAL, FIRST_DAY, LAST_DAY, LAST_US, SECOND_US, month_length
-from chronos.core.zones import Zone
+from chronos.core.zones import Zone, far_cycles_s
 
 SEARCH_YEARS = 400  # the Gregorian calendar repeats after this
+ALL_SIXTY = (1 << 60) - 1
+ALL_HOURS = (1 << 24) - 1
 ALL_DAYS = (1 << 32) - 2
 ALL_MONTHS = (1 << 13) - 2
 ALL_WEEKDAYS = 0x7F
@@ -31,7 +33,7 @@ _MARGIN_S = 2 * DAY_S  # more than any two offsets differ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cron:
-    """The wall-clock readings an expression matches. Two expressions that match alike are equal.
+    """The wall-clock readings an expression matches. Two spellings of the same fields are equal (``mon``, ``1``).
 
     ``weekdays`` counts from Sunday. ``last`` has bit k for "k days before the month's last day"; ``nearest`` bit d
     for "the weekday nearest to day d", bit 0 for "the month's last weekday"; ``nth`` bit 7·i + w for "weekday w for
@@ -57,11 +59,11 @@ class Cron:
     _shape: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        in_minute = _low_bit(self.seconds)
-        in_hour = _low_bit(self.minutes) * 60 + in_minute
+        in_minute = low_bit(self.seconds)
+        in_hour = low_bit(self.minutes) * 60 + in_minute
         object.__setattr__(self, "_first_in_minute", in_minute)
         object.__setattr__(self, "_first_in_hour", in_hour)
-        object.__setattr__(self, "_first_s", _low_bit(self.hours) * 3600 + in_hour)
+        object.__setattr__(self, "_first_s", low_bit(self.hours) * 3600 + in_hour)
         last_h, last_m, last_s = (mask.bit_length() - 1 for mask in (self.hours, self.minutes, self.seconds))
         object.__setattr__(self, "_last_s", last_h * 3600 + last_m * 60 + last_s)
         special = self.last or self.nearest or self.nth or self.either
@@ -99,6 +101,17 @@ class Cron:
     def matches_wall(self, wall: int) -> bool:
         """Whether this very wall second matches."""
         return self.next_wall(wall) == wall
+
+    def stretch_end(self, wall: int) -> int:
+        """A second after ``wall``, which matches, up to which all do: as far as one field of the clock tells."""
+        if self.seconds != ALL_SIXTY:
+            mask, unit, size = self.seconds, 1, 60
+        elif self.minutes != ALL_SIXTY:
+            mask, unit, size = self.minutes, 60, 60
+        else:
+            mask, unit, size = self.hours, 3600, 24
+        at = wall // unit
+        return (at + low_bit(~(mask >> at % size))) * unit
 
     def month_days(self, year: int, month: int, first: int) -> int:
         """The matching days of a month as a mask (bit 1 is the 1st); ``first`` is the weekday of the 1st."""
@@ -147,7 +160,7 @@ class Cron:
             if rest:
                 month += (rest & -rest).bit_length()
             else:
-                month = _low_bit(months)
+                month = low_bit(months)
                 year += 1
                 if year > last_year:
                     return LAST_DAY + 1
@@ -190,6 +203,8 @@ class CronRule:
         instant = after_us // SECOND_US + 1
         starts, offsets, horizon = self.zone.table
         if instant >= horizon:
+            if far_s := far_cycles_s(instant):
+                return self._far_off(after_us, far_s)
             starts, offsets, horizon = self.zone.table_until(instant)
         i = bisect_right(starts, instant) - 1
         offset = offsets[i]
@@ -207,6 +222,11 @@ class CronRule:
         elif wall - offset < instant:
             found = instant  # the gap before this span skipped it: right after the gap
         return found * SECOND_US if found is not None and found <= LAST_US // SECOND_US else None
+
+    def _far_off(self, after_us: int, far_s: int) -> int | None:
+        """The answer from whole 400-year cycles earlier, which the calendar repeats."""
+        found = self.next_us(after_us - far_s * SECOND_US)
+        return None if found is None or found + far_s * SECOND_US > LAST_US else found + far_s * SECOND_US
 
     def nominal_wall(self, us: int) -> int:
         """The wall second an answer stands for: inside a gap for a run that the gap moved, else its own reading."""
@@ -253,7 +273,8 @@ class CronRule:
 _DAILY, _BY_WEEKDAY, _BY_MONTH = range(3)
 
 
-def _low_bit(mask: int) -> int:
+def low_bit(mask: int) -> int:
+    """The place of the lowest set bit."""
     return (mask & -mask).bit_length() - 1
 
 

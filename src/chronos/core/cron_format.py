@@ -7,9 +7,6 @@ the ``Cron`` asks for one, and ``0-59`` is not ``*``.
 
 from chronos.core.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, LAST_NTH, Cron
 
-ALL_SIXTY = (1 << 60) - 1
-ALL_HOURS = (1 << 24) - 1
-
 _SHORTEST_RUN = 3  # 1,2 but 1-3
 _SHORTEST_STEPS = 5  # 9,12,15,18 but 0-20/5
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, assert_never
 
 from chronos.core.amounts import in_words, say_later
 from chronos.core.calendar import EPOCH_ORDINAL, rfc3339
-from chronos.core.cron import CronRule
-from chronos.core.cron_format import ALL_SIXTY, format_cron, format_fields
+from chronos.core.cron import ALL_SIXTY, Cron, CronRule
+from chronos.core.cron_format import format_cron, format_fields
 from chronos.core.describe_cron import describe_cron, join
 from chronos.core.every import EveryRule
-from chronos.core.exclude import Dates, Exclusion
+from chronos.core.exclude import Dates
 from chronos.core.iso8601 import Period, PeriodRule
 from chronos.core.once import LaterRule, OnceRule
 from chronos.core.words.as_cron import clock_step
@@ -93,13 +93,16 @@ def _window(schedule: "Schedule") -> list[str]:
     if schedule.jitter_us:
         parts.append(f"with jitter up to {in_words(Period(us=schedule.jitter_us))}")
     if schedule.exclude:
-        parts.append(f"except {join([_exclusion(exclusion) for exclusion in schedule.exclude])}")
+        excluded = [*map(_dates, schedule.exclude.dates), *map(_matching, schedule.exclude.crons)]
+        parts.append(f"except {join(excluded)}")
     return parts
 
 
-def _exclusion(exclusion: Exclusion) -> str:
-    if isinstance(exclusion, Dates):
-        first, last = (date.fromordinal(n + EPOCH_ORDINAL) for n in (exclusion.first_day, exclusion.last_day))
-        return f"{first}" if first == last else f"{first} to {last}"
-    fields = format_fields(exclusion.cron)
-    return f'"{" ".join(fields[1:] if exclusion.cron.seconds == ALL_SIXTY else fields)}"'
+def _dates(dates: Dates) -> str:
+    first, last = (date.fromordinal(n + EPOCH_ORDINAL) for n in (dates.first_day, dates.last_day))
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _matching(cron: Cron) -> str:
+    fields = format_fields(cron)
+    return f'"{" ".join(fields[1:] if cron.seconds == ALL_SIXTY else fields)}"'

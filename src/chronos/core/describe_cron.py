@@ -7,8 +7,8 @@ handy one fits, a systematic one always does: "at minutes 3, 7 and 20 to 27 of h
 from dataclasses import dataclass
 
 from chronos.core.amounts import say_time
-from chronos.core.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, Cron
-from chronos.core.cron_format import ALL_HOURS, ALL_SIXTY, runs, step_of, values
+from chronos.core.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, Cron
+from chronos.core.cron_format import runs, step_of, values
 
 _MOST_TIMES = 6  # listed one by one
 _MOST_ORDINALS = 6  # beyond that, days are numbered

@@ -1,18 +1,39 @@
-"""Exclusions: dates, date ranges and cron expressions that a schedule passes over."""
+"""Exclusions: dates, date ranges and cron expressions that a schedule passes over.
+
+They have one normal form, however they were written: dates in order, those that touch as one range, and expressions
+that differ in a single field as one. An excluded reading is left by a long step, to the end of what covers it, so that
+a thousand exclusions cost little more than one, and a year that is left out little more than an hour.
+"""
 
 import re
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
 
-from chronos.core.calendar import DAY_S, day_number
-from chronos.core.cron import Cron
+from chronos.core.calendar import DAY_S, FIRST_DAY, LAST_DAY, civil, day_number, month_length, weekday
+from chronos.core.cron import (
+    ALL_DAYS,
+    ALL_HOURS,
+    ALL_MONTHS,
+    ALL_SIXTY,
+    ALL_WEEKDAYS,
+    SEARCH_YEARS,
+    Cron,
+    low_bit,
+)
 from chronos.core.cron_text import parse_cron
 from chronos.errors import InvalidSchedule
 
 _DATE = r"(\d{4})-(\d\d)-(\d\d)"
 _DATES = re.compile(rf"{_DATE}(?:(?:/|\.\.){_DATE})?", re.ASCII)
-_EVERY_SECOND = (1 << 60) - 1
-_EVERY_MINUTE = (1 << 60) - 1
-_EVERY_HOUR = (1 << 24) - 1
+_MASKS = ("seconds", "minutes", "hours", "days", "months", "weekdays", "last", "nearest", "nth")
+_COLUMNS = (*_MASKS, "either", "wildcard")
+_first_day = attrgetter("first_day")
+_EVERY_SECOND = Cron(
+    seconds=ALL_SIXTY, minutes=ALL_SIXTY, hours=ALL_HOURS, days=ALL_DAYS, months=ALL_MONTHS, weekdays=ALL_WEEKDAYS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,41 +43,56 @@ class Dates:
     first_day: int
     last_day: int
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusions:
+    """All that a schedule leaves out: dates, and every reading that one of the expressions matches."""
+
+    dates: tuple[Dates, ...] = ()
+    crons: tuple[Cron, ...] = ()
+    _of_days: tuple[Cron, ...] = field(init=False, repr=False, compare=False)
+    _of_times: tuple[Cron, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_of_days", tuple(cron for cron in self.crons if _covers(cron, _EVERY_SECOND)))
+        object.__setattr__(self, "_of_times", tuple(cron for cron in self.crons if not _covers(cron, _EVERY_SECOND)))
+
+    def __bool__(self) -> bool:
+        return bool(self.dates or self.crons)
+
     def resume_wall(self, wall: int) -> int | None:
         """The wall second at which an excluded reading may be tried again; None: it is not excluded."""
-        if self.first_day <= wall // DAY_S <= self.last_day:
-            return (self.last_day + 1) * DAY_S
-        return None
+        day = wall // DAY_S
+        free = max(self._after_dates(day), _first_free_day(self._of_days, day))
+        if free > day:
+            return free * DAY_S
+        return max((cron.stretch_end(wall) for cron in self._of_times if cron.matches_wall(wall)), default=None)
+
+    def seen_from(self, cron: Cron) -> "Exclusions":
+        """The same, to the readings of ``cron``: whatever covers all its times of the day covers whole days."""
+        return replace(self, crons=tuple(_all_day(each) if _covers(each, cron) else each for each in self.crons))
+
+    def _after_dates(self, day: int) -> int:
+        at = bisect_right(self.dates, day, key=_first_day)
+        return self.dates[at - 1].last_day + 1 if at and day <= self.dates[at - 1].last_day else day
 
 
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """Every reading a cron expression matches; five fields exclude whole minutes."""
-
-    cron: Cron
-
-    def resume_wall(self, wall: int) -> int | None:
-        """As for ``Dates``; the block passed over is the largest the expression surely covers."""
-        cron = self.cron
-        if not cron.matches_wall(wall):
-            return None
-        block = 1
-        if cron.seconds == _EVERY_SECOND:
-            block = 60
-            if cron.minutes == _EVERY_MINUTE:
-                block = DAY_S if cron.hours == _EVERY_HOUR else 3600
-        return (wall // block + 1) * block
+NOTHING = Exclusions()
 
 
-Exclusion = Dates | Matching
+def parse_exclusions(texts: Iterable[str], *, key: str = "") -> Exclusions:
+    """Each text is ``2026-12-25``, ``2026-12-24/2027-01-02`` or five or six cron fields (``H`` hashes ``key``)."""
+    dates: list[Dates] = []
+    crons: list[Cron] = []
+    for text in texts:
+        if match := _DATES.fullmatch(text):
+            dates.append(_parse_dates(text, [int(group) for group in match.groups() if group]))
+        else:
+            crons.append(_parse_matching(text, key))
+    return Exclusions(dates=_merged(dates), crons=_joined(crons))
 
 
-def parse_exclusion(text: str, *, key: str = "") -> Exclusion:
-    """``2026-12-25``, ``2026-12-24/2027-01-02`` or a cron expression of five or six fields (``H`` hashes ``key``)."""
-    match = _DATES.fullmatch(text)
-    if match is None:
-        return _parse_matching(text, key)
-    numbers = [int(group) for group in match.groups() if group]
+def _parse_dates(text: str, numbers: list[int]) -> Dates:
     try:
         first = day_number(*numbers[:3])
         last = day_number(*numbers[3:]) if numbers[3:] else first
@@ -67,10 +103,80 @@ def parse_exclusion(text: str, *, key: str = "") -> Exclusion:
     return Dates(first, last)
 
 
-def _parse_matching(text: str, key: str) -> Matching:
+def _parse_matching(text: str, key: str) -> Cron:
+    """Five fields exclude whole minutes."""
     with_seconds = len(text.split()) == 6
     try:
         cron = parse_cron(text, dialect="seconds" if with_seconds else "standard", key=key)
     except InvalidSchedule as error:
         raise error.named(f"exclusion: {error.subject}") from None
-    return Matching(cron if with_seconds else replace(cron, seconds=_EVERY_SECOND))
+    return cron if with_seconds else replace(cron, seconds=ALL_SIXTY)
+
+
+def _merged(dates: list[Dates]) -> tuple[Dates, ...]:
+    """In order, without overlaps."""
+    merged: list[Dates] = []
+    for each in sorted(dates, key=_first_day):
+        if merged and each.first_day <= merged[-1].last_day + 1:
+            merged[-1] = Dates(merged[-1].first_day, max(merged[-1].last_day, each.last_day))
+        else:
+            merged.append(each)
+    return tuple(merged)
+
+
+def _joined(crons: list[Cron]) -> tuple[Cron, ...]:
+    """Those that differ in a single field as one: what either of two fields allows, beside the same others."""
+    rows = [attrgetter(*_COLUMNS)(cron) for cron in crons]
+    before = len(rows) + 1
+    while 1 < len(rows) < before:
+        before = len(rows)
+        for column in range(len(_MASKS)):
+            masks: dict[tuple[Any, ...], int] = {}
+            for row in rows:
+                others = (*row[:column], *row[column + 1 :])
+                masks[others] = masks.get(others, 0) | row[column]
+            rows = [(*others[:column], mask, *others[column:]) for others, mask in masks.items()]
+    return tuple(Cron(**dict(zip(_COLUMNS, row, strict=True))) for row in rows)
+
+
+def _first_free_day(crons: tuple[Cron, ...], day: int) -> int:
+    """The first day from ``day`` on that none of the expressions matches; one past every date when there is none."""
+    if not crons or day < FIRST_DAY:
+        return day
+    for months_passed in range(12 * SEARCH_YEARS):
+        if day > LAST_DAY or (months_passed == 12 and _leave_no_day(crons)):
+            return LAST_DAY + 1
+        year, month, day_of_month = civil(day)
+        excluded = _excluded_days(crons, year, month, weekday(day - day_of_month + 1))
+        in_a_row = low_bit(~(excluded >> day_of_month))
+        day += in_a_row
+        if day_of_month + in_a_row <= month_length(year, month):
+            break
+    return day
+
+
+def _leave_no_day(crons: tuple[Cron, ...]) -> bool:
+    """Whether between them they match all days of every kind of month there is."""
+    return all(
+        _excluded_days(crons, year, month, first) == (2 << month_length(year, month)) - 2
+        for month in range(1, 13)
+        for year in (2000, 2001)
+        for first in range(7)
+    )
+
+
+def _excluded_days(crons: tuple[Cron, ...], year: int, month: int, first: int) -> int:
+    days = 0
+    for cron in crons:
+        if cron.months >> month & 1:
+            days |= cron.month_days(year, month, first)
+    return days
+
+
+def _covers(exclusion: Cron, cron: Cron) -> bool:
+    """Whether it has every time of the day that ``cron`` has."""
+    return not (cron.seconds & ~exclusion.seconds or cron.minutes & ~exclusion.minutes or cron.hours & ~exclusion.hours)
+
+
+def _all_day(cron: Cron) -> Cron:
+    return replace(cron, seconds=ALL_SIXTY, minutes=ALL_SIXTY, hours=ALL_HOURS)

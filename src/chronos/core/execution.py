@@ -84,7 +84,7 @@ class Cancel(IntEnum):
 #: The one transition table. ``None`` is "not there yet".
 TRANSITIONS: dict[Status | None, frozenset[Status]] = {
     None: frozenset({Status.READY, Status.QUEUED, Status.RUNNING, Status.SKIPPED, Status.MISSED}),
-    Status.READY: frozenset({Status.RUNNING, Status.CANCELED}),
+    Status.READY: frozenset({Status.RUNNING, Status.QUEUED, Status.CANCELED}),  # queued again: the limit shrank
     Status.QUEUED: frozenset({Status.READY, Status.RUNNING, Status.CANCELED}),
     Status.RUNNING: frozenset(
         {

@@ -7,12 +7,11 @@ by time and name the partition of history they belong to::
      4 bits  version 8,  then 12 + 62 bits of a hash of job, instant and cause,  around 2 bits of variant
 """
 
-from hashlib import blake2b
-from uuid import UUID, uuid5
+from hashlib import blake2b, sha1
 
 from chronos.core.execution import Cause
 
-_NAMESPACE = UUID("6d1f1f38-6a0e-5c8e-9c0b-0f6b6c5f2a11")
+_NAMESPACE = bytes.fromhex("6d1f1f386a0e5c8e9c0b0f6b6c5f2a11")
 _MS_MAX = (1 << 48) - 1
 
 #: Scheduled and recovered runs of one instant are the same run, so they share one id.
@@ -21,12 +20,12 @@ _SCHEDULE = Cause.SCHEDULE.value
 
 def job_id(namespace: str, name: str, incarnation: int) -> bytes:
     """A job; ``incarnation`` grows when a deleted name is created anew, so a deleted job never comes back."""
-    return uuid5(_NAMESPACE, f"job\0{namespace}\0{name}\0{incarnation}").bytes
+    return _uuid5(_NAMESPACE, f"job\0{namespace}\0{name}\0{incarnation}")
 
 
 def task_id(job: bytes, name: str) -> bytes:
     """A task of a job."""
-    return uuid5(UUID(bytes=job), f"task\0{name}").bytes
+    return _uuid5(job, f"task\0{name}")
 
 
 def scheduled_execution_id(job: bytes, scheduled_us: int) -> bytes:
@@ -66,6 +65,14 @@ def id_floor(at_us: int) -> bytes:
 def key_gate_id(namespace: str, key: str) -> bytes:
     """The gate that executions of a namespace with this concurrency key share."""
     return blake2b(f"{namespace}\0{key}".encode(), digest_size=16).digest()
+
+
+def _uuid5(namespace: bytes, name: str) -> bytes:
+    """RFC 9562's version 5; ``uuid.uuid5`` gives the same, five times slower."""
+    digest = bytearray(sha1(namespace + name.encode(), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    return bytes(digest)
 
 
 def _execution_id(ms: int, job: bytes, scheduled_us: int, cause: int, request: bytes) -> bytes:

@@ -33,6 +33,7 @@ _PERIOD = re.compile(
     re.ASCII,
 )
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:[Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
+_LENIENT = re.compile(r"T24|[+-]\d\d:[6-9]\d$", re.ASCII)  # what fromisoformat lets pass, in one Python or another
 _REPEAT = re.compile(r"R(\d{1,9})?", re.ASCII)
 
 
@@ -62,6 +63,7 @@ class PeriodRule:
         """The first occurrence strictly after ``after_us``; without a start, one period after it."""
         if self.start_us is None:
             return None if self.count == 0 else self._occurrence(after_us, 1)
+        after_us = min(after_us, LAST_US)  # beyond it there is nothing, and the estimate would be far off
         n = max(0, (after_us - self.start_us) // self.period.about_us())
         while n > 0 and _after(self._occurrence(self.start_us, n), after_us):
             n -= 1
@@ -78,10 +80,11 @@ class PeriodRule:
         if months or days:
             second, micro = divmod(start_us, SECOND_US)
             day, of_day = divmod(second + self.zone.offset_at(second), DAY_S)
-            if not FIRST_DAY <= day <= LAST_DAY:
+            if day > LAST_DAY:
                 return None
             if months:
-                year, month, dom = civil(day)
+                # In the west the calendar's first hours still read as the last day of the year before it.
+                year, month, dom = civil(day) if day >= FIRST_DAY else (0, 12, 31)
                 years, month0 = divmod(month - 1 + months, 12)
                 year, month = year + years, month0 + 1
                 if year > 9999:
@@ -100,7 +103,10 @@ def _after(found: int | None, after_us: int) -> bool:
 
 
 def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Period:
-    """``P1Y2M10DT2H30M``, ``P3W``, ``PT1.5H``: upper case, in order, a fraction only in the last, time part."""
+    """``P1Y2M10DT2H30M``, ``P3W``, ``PT1.5H``: upper case, in order, a fraction only in the last, time part.
+
+    What is finer than a microsecond is rounded, never to zero.
+    """
     whole = text if expression is None else expression
     match = _PERIOD.fullmatch(text)
     groups = match.groups() if match else ()
@@ -123,7 +129,7 @@ def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Pe
             position=at,
             length=len(text),
         )
-    us = sum(
+    exact_us = sum(
         Fraction(part.replace(",", ".")) * scale * SECOND_US
         for part, scale in zip(clock, (3600, 60, 1), strict=True)
         if part
@@ -131,7 +137,7 @@ def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Pe
     return Period(
         months=int(years or 0) * 12 + int(months or 0),
         days=int(weeks or 0) * 7 + int(days or 0),
-        us=int(us),
+        us=max(1, int(exact_us + Fraction(1, 2))) if exact_us else 0,
     )
 
 
@@ -142,17 +148,34 @@ def is_instant(text: str) -> bool:
 
 def parse_instant(text: str, zone: Zone) -> int | None:
     """Microseconds of an RFC 3339 instant; without an offset it is the zone's wall time. None: it is none."""
+    moment = _moment(text)
+    if moment is None:
+        return None
+    if moment.tzinfo is not None:
+        return _in_calendar(to_us(moment))
+    return _in_calendar(zone.to_utc(_wall_s(moment)) * SECOND_US + moment.microsecond)
+
+
+def parse_wall(text: str) -> int | None:
+    """The second of the wall clock that an instant without an offset names; None for any other text."""
+    moment = _moment(text)
+    return None if moment is None or moment.tzinfo is not None else _wall_s(moment)
+
+
+def _moment(text: str) -> datetime | None:
     if not is_instant(text):
         return None
-    try:
-        moment = datetime.fromisoformat(text.replace(",", ".").upper())
-        if moment.tzinfo is not None:
-            return _in_calendar(to_us(moment))
-    except (ValueError, OverflowError):
+    text = text.replace(",", ".").upper()
+    if _LENIENT.search(text):
         return None
-    wall = moment - datetime(1970, 1, 1)  # noqa: DTZ001 - a wall reading has no zone on purpose
-    seconds = wall // timedelta(seconds=1)
-    return _in_calendar(zone.to_utc(seconds) * SECOND_US + wall.microseconds)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _wall_s(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1)) // timedelta(seconds=1)  # noqa: DTZ001 - a wall reading has no zone
 
 
 def _in_calendar(us: int) -> int | None:

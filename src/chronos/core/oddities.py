@@ -15,15 +15,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chronos.core.calendar import DAY_S, SECOND_US, civil
-from chronos.core.cron import Cron, CronRule
-from chronos.core.iso8601 import PeriodRule, is_instant, parse_instant
+from chronos.core.cron import ALL_HOURS, Cron, CronRule
+from chronos.core.iso8601 import PeriodRule
 from chronos.core.once import LaterRule, OnceRule
 from chronos.core.schedule import Schedule
 from chronos.core.zones import Zone, get_zone
 
 _MAX_READINGS = 10_000  # of one change that are looked at, counted and compared
 _LISTED = 3  # readings that a sentence names one by one
-_EVERY_HOUR = (1 << 24) - 1
 _FAR_S = 3 * 3600  # the longest change that is compared in full; a move over the date line is longer
 
 _NextWall = Callable[[int], int | None]
@@ -111,11 +110,9 @@ def _readings(schedule: Schedule) -> _NextWall | None:
     utc = get_zone("UTC")
     on_wall: PeriodRule | LaterRule | OnceRule
     if isinstance(rule, OnceRule):
-        text = schedule.text.rpartition(" ")[2]
-        wall_us = parse_instant(text, utc) if _is_local(text) else None
-        if wall_us is None:
+        if rule.wall is None:
             return None
-        on_wall = OnceRule(wall_us)
+        on_wall = OnceRule(rule.wall * SECOND_US)
     elif isinstance(rule, PeriodRule | LaterRule) and rule.start_us is not None:
         exact_us = rule.period.us if isinstance(rule, PeriodRule) else rule.later.us
         if exact_us:
@@ -129,10 +126,6 @@ def _readings(schedule: Schedule) -> _NextWall | None:
         return None if found is None else found // SECOND_US
 
     return next_wall
-
-
-def _is_local(text: str) -> bool:
-    return is_instant(text) and text[-1] not in "Zz" and "+" not in text and "-" not in text[10:]
 
 
 def _wall_us(zone: Zone, us: int) -> int:
@@ -215,7 +208,7 @@ def _keeps_its_pace(cron: Cron, change: _Change) -> bool:
 
     The readings that follow are compared with those that would have followed had the clock not changed.
     """
-    if cron.hours != _EVERY_HOUR:
+    if cron.hours != ALL_HOURS:
         return False
     old_from, new_from = change.at + change.before, change.at + change.after
     far = 2 * min(change.length, _FAR_S)
@@ -239,7 +232,7 @@ def _is_left_out(schedule: Schedule, wall: int, at: int) -> bool:
         return True
     if schedule.end_us is not None and us > schedule.end_us:
         return True
-    return any(exclusion.resume_wall(wall) is not None for exclusion in schedule.exclude)
+    return schedule.exclude.resume_wall(wall) is not None
 
 
 def _run_in(schedule: Schedule, instant: int) -> int | None:

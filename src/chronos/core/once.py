@@ -1,6 +1,6 @@
 """Rules that fire one time: at an instant, or a while after the schedule's start."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chronos.core.calendar import DAY_S, LAST_US, SECOND_US
 from chronos.core.zones import Zone
@@ -8,9 +8,10 @@ from chronos.core.zones import Zone
 
 @dataclass(frozen=True, slots=True)
 class OnceRule:
-    """One instant."""
+    """One instant; ``wall`` is the second of the zone's own clock, for one that was written without an offset."""
 
     at_us: int
+    wall: int | None = field(default=None, compare=False)
 
     def next_us(self, after_us: int) -> int | None:
         """The instant, as long as it is still to come."""

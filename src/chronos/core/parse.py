@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
+from types import UnionType
 
-from chronos.core.calendar import to_us
+from chronos.core.calendar import FIRST_US, LAST_US, to_us
 from chronos.core.cron import CronRule
 from chronos.core.cron_text import parse_cron
 from chronos.core.every import EveryRule, parse_go_duration
-from chronos.core.exclude import Exclusion, parse_exclusion
-from chronos.core.iso8601 import is_instant, parse_instant, parse_interval
+from chronos.core.exclude import NOTHING, parse_exclusions
+from chronos.core.iso8601 import is_instant, parse_instant, parse_interval, parse_wall
 from chronos.core.once import LaterRule, OnceRule
 from chronos.core.schedule import Rule, Schedule
 from chronos.core.words import Reading, read_words
@@ -20,6 +22,8 @@ DIALECTS = ("auto", "standard", "seconds", "posix", "iso8601", "words")
 DST_POLICIES = ("robust", "literal")
 MAX_LENGTH = 256
 MAX_EXCLUSIONS = 1_000
+_LONGEST_JITTER = timedelta(days=36_525)
+_TEXT_OR_NONE = str | None
 
 _ZONE_PREFIX = "CRON_TZ="
 _EVERY = "@every "
@@ -45,9 +49,12 @@ def parse_schedule(
     ``timezone`` is an IANA name, UTC by default; what the text itself says goes before the arguments. ``start`` and
     ``end`` bound the instants, both included; ``start`` anchors intervals. ``key`` is what ``H`` and ``jitter`` hash.
     """
-    _check_text(expression)
+    _check_type("schedule", expression, str, "text")
+    _check_length("schedule", expression)
     _check_choice("dialect", dialect, DIALECTS)
     _check_choice("dst policy", dst, DST_POLICIES)
+    _check_type("timezone", timezone, _TEXT_OR_NONE, "the name of a time zone")
+    _check_type("key", key, str, "text")
 
     text, timezone = _split_zone(expression, dialect, timezone)
     try:
@@ -59,12 +66,12 @@ def parse_schedule(
             expression,
             reading,
             kind,
-            zone=_zone(reading.timezone or timezone or "UTC"),
+            zone=_zone(timezone if reading.timezone is None else reading.timezone),
             literal=reading.literal or dst == "literal",
             start=reading.start or start,
             end=reading.end or end,
             jitter=reading.jitter or jitter,
-            exclude=[*exclude, *reading.exclude],
+            exclude=_texts(exclude, reading.exclude),
             key=key,
         )
     except InvalidSchedule as error:
@@ -102,11 +109,11 @@ def _schedule(
         start_us=start_us,
         end_us=end_us,
         jitter_us=jitter_us,
-        exclude=_exclusions(exclude, key),
+        exclude=parse_exclusions(exclude, key=key) if exclude else NOTHING,
         key=key if jitter_us else "",
         text=expression,
     )
-    if schedule.exclude and rule.next_us(_probe_us(schedule)) and schedule.next_us(_probe_us(schedule)) is None:
+    if exclude and _leaves_nothing_over(schedule):
         raise InvalidSchedule(expression, "never runs: its exclusions leave nothing over")
     return schedule
 
@@ -116,7 +123,7 @@ def _rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: int | No
         at_us = parse_instant(text, zone)
         if at_us is None:
             raise InvalidSchedule(text, "is no date and time of the calendar", subject="instant", position=0)
-        return OnceRule(at_us)
+        return OnceRule(at_us, parse_wall(text))
     if kind == "iso8601":
         return parse_interval(text, zone=zone, start_us=start_us)
     if kind != "posix" and text.startswith(_EVERY):
@@ -147,7 +154,10 @@ def _split_zone(expression: str, dialect: str, timezone: str | None) -> tuple[st
     return text.lstrip(" \t"), name
 
 
-def _zone(name: str) -> Zone:
+def _zone(name: str | None) -> Zone:
+    if name is None:
+        return get_zone("UTC")
+    _check_length("timezone", name)
     try:
         return get_zone(name)
     except LookupError as error:
@@ -158,12 +168,16 @@ def _zone(name: str) -> Zone:
 def _instant(what: str, value: datetime | str | None, zone: Zone) -> int | None:
     if value is None:
         return None
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise InvalidSchedule(str(value), "needs a time zone; add tzinfo=UTC", subject=what)
-        return to_us(value)
-    found = parse_instant(value, zone) if isinstance(value, str) else None
-    if found is None:
+    _check_type(what, value, datetime | str, "a datetime with a time zone, or text")
+    found: int | None
+    if isinstance(value, str):
+        _check_length(what, value)
+        found = parse_instant(value, zone)
+    elif value.utcoffset() is None:
+        raise InvalidSchedule(str(value), "needs a time zone; add tzinfo=UTC", subject=what)
+    else:
+        found = to_us(value)
+    if found is None or not FIRST_US <= found <= LAST_US:
         hint = "write it like 2027-01-01T09:00:00Z"
         raise InvalidSchedule(str(value), f'is "{value}", which is no date and time', subject=what, hint=hint)
     return found
@@ -172,14 +186,21 @@ def _instant(what: str, value: datetime | str | None, zone: Zone) -> int | None:
 def _jitter_us(value: timedelta | str | None) -> int:
     if value is None:
         return 0
-    if isinstance(value, timedelta):
-        if value < timedelta(0):
-            raise InvalidSchedule(str(value), "is negative", subject="jitter")
-        return value // timedelta(microseconds=1)
-    return parse_go_duration(value)
+    _check_type("jitter", value, timedelta | str, 'a timedelta or a duration like "30s"')
+    if isinstance(value, str):
+        _check_length("jitter", value)
+        return parse_go_duration(value)
+    if not timedelta(0) <= value <= _LONGEST_JITTER:
+        raise InvalidSchedule(str(value), f"is {value}, allowed 0 to 100 years", subject="jitter")
+    return value // timedelta(microseconds=1)
 
 
-def _exclusions(texts: list[str], key: str) -> tuple[Exclusion, ...]:
+def _texts(exclude: Iterable[str], said: tuple[str, ...]) -> list[str]:
+    if exclude == () == said:
+        return []
+    if isinstance(exclude, str) or not isinstance(exclude, Iterable):
+        raise InvalidSchedule(str(exclude), f"must be a list of texts, got {type(exclude).__name__}", subject="exclude")
+    texts = [*exclude, *said]
     if len(texts) > MAX_EXCLUSIONS:
         raise InvalidSchedule("", f"has {len(texts)} entries, allowed {MAX_EXCLUSIONS}", subject="exclude")
     for text in texts:
@@ -187,19 +208,27 @@ def _exclusions(texts: list[str], key: str) -> tuple[Exclusion, ...]:
             raise InvalidSchedule(
                 str(text)[:MAX_LENGTH], "is no date, date range or cron expression", subject="exclusion"
             )
-    return tuple(parse_exclusion(text, key=key) for text in texts)
+    return texts
 
 
-def _probe_us(schedule: Schedule) -> int:
-    """Any instant from which a schedule with exclusions must have an answer."""
-    return (schedule.start_us or 0) - 1
+def _leaves_nothing_over(schedule: Schedule) -> bool:
+    """Whether there is no run that would be there without the exclusions."""
+    if isinstance(schedule.rule, LaterRule) and not schedule.anchored:
+        return False  # "in 2 hours" depends on when one asks
+    before_us = (schedule.start_us or 0) - 1
+    unrestricted = replace(schedule, exclude=NOTHING)
+    return schedule.next_us(before_us) is None and unrestricted.next_us(before_us) is not None
 
 
-def _check_text(expression: str) -> None:
-    if not isinstance(expression, str):
-        raise InvalidSchedule(repr(expression)[:MAX_LENGTH], f"must be text, got {type(expression).__name__}")
-    if len(expression) > MAX_LENGTH:
-        raise InvalidSchedule(expression, f"has {len(expression)} characters, allowed {MAX_LENGTH}")
+def _check_type(what: str, value: object, allowed: type | UnionType, named: str) -> None:
+    """What a type checker would find, as an error that helps those who do not run one."""
+    if not isinstance(value, allowed):
+        raise InvalidSchedule(repr(value)[:MAX_LENGTH], f"must be {named}, got {type(value).__name__}", subject=what)
+
+
+def _check_length(what: str, text: str) -> None:
+    if len(text) > MAX_LENGTH:
+        raise InvalidSchedule(text, f"has {len(text)} characters, allowed {MAX_LENGTH}", subject=what)
 
 
 def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:

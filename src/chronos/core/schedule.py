@@ -5,23 +5,26 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import blake2b
 
-from chronos.core.calendar import SECOND_US, from_us, to_us
+from chronos.core.calendar import DAY_S, FIRST_US, LAST_DAY, LAST_US, SECOND_US, from_us, to_us
 from chronos.core.cron import CronRule
 from chronos.core.describe import describe
 from chronos.core.every import EveryRule
-from chronos.core.exclude import Exclusion
+from chronos.core.exclude import NOTHING, Exclusions
 from chronos.core.iso8601 import PeriodRule
 from chronos.core.once import LaterRule, OnceRule
 from chronos.core.zones import Zone
 
-_MAX_PASSED_OVER = 10_000  # candidates an answer may pass over before the schedule counts as ended
+_MAX_PASSED_OVER = 10_000  # excluded stretches an answer may pass over before the schedule counts as ended
+
+_NEAR_S = 2 * DAY_S  # more than any clock goes back
+_END_OF_DAYS_S = (LAST_DAY + 1) * DAY_S
 
 Rule = CronRule | EveryRule | PeriodRule | OnceRule | LaterRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When something is due. Immutable, hashable; equal when every answer is.
+    """When something is due. Immutable and hashable; two of the same rule, zone, window and exclusions are equal.
 
     Its own methods take and give aware datetimes; those ending in ``_us`` whole microseconds since 1970 UTC.
     """
@@ -31,23 +34,31 @@ class Schedule:
     start_us: int | None = None
     end_us: int | None = None
     jitter_us: int = 0
-    exclude: tuple[Exclusion, ...] = ()
+    exclude: Exclusions = NOTHING
     key: str = ""
     text: str = field(default="", compare=False)
     _plain: bool = field(init=False, repr=False, compare=False)
+    _excluded: Exclusions = field(init=False, repr=False, compare=False)  # as the search sees them
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_plain", self.start_us is None and self.end_us is None and not self.exclude)
+        excluded = self.exclude or NOTHING
+        object.__setattr__(self, "_plain", excluded is NOTHING and self.start_us is None and self.end_us is None)
+        if excluded is not NOTHING and isinstance(self.rule, CronRule):
+            excluded = excluded.seen_from(self.rule.cron)
+        object.__setattr__(self, "_excluded", excluded)
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first instant strictly after ``instant``, in UTC; None when there is none."""
-        found = (self.rule if self._plain else self).next_us(to_us(instant))
+        after_us = to_us(instant)
+        if not FIRST_US <= after_us <= LAST_US:
+            after_us = _within_calendar(after_us)
+        found = (self.rule if self._plain else self).next_us(after_us)
         return None if found is None else from_us(found)
 
     def between(self, a: datetime, b: datetime) -> Iterator[datetime]:
         """Every instant t with a < t <= b, in order."""
         last_us = to_us(b)
-        found = self.next_us(to_us(a))
+        found = self.next_us(_within_calendar(to_us(a)))
         while found is not None and found <= last_us:
             yield from_us(found)
             found = self.next_us(found)
@@ -62,14 +73,18 @@ class Schedule:
             return self.rule.next_us(after_us)
         if self.start_us is not None and after_us < self.start_us:
             after_us = self.start_us - 1
+        rule, asked_us = self.rule, after_us
         for _ in range(_MAX_PASSED_OVER):
-            found = self.rule.next_us(after_us)
+            found = rule.next_us(after_us)
             if found is None or (self.end_us is not None and found > self.end_us):
                 return None
             resume_us = self._resume_us(found)
             if resume_us is None:
                 return found
+            if resume_us > LAST_US:
+                return None
             after_us = max(found, resume_us - 1)
+            rule = self.anchor(asked_us).rule  # an interval without a start goes on counting from the instant asked
         return None
 
     def due_us(self, scheduled_us: int) -> int:
@@ -91,12 +106,26 @@ class Schedule:
         return replace(self, rule=replace(self.rule, start_us=start_us), start_us=start_us)
 
     def _resume_us(self, found_us: int) -> int | None:
-        if not self.exclude:
+        """From when to look on if ``found_us`` is excluded, else None."""
+        if not self._excluded:
             return None
         second = found_us // SECOND_US
-        wall = second + self.zone.offset_at(second)
-        for exclusion in self.exclude:
-            resume = exclusion.resume_wall(wall)
-            if resume is not None:
-                return self.zone.to_utc(resume) * SECOND_US
-        return None
+        offset, until = self.zone.span_at(second)
+        resume = self._excluded.resume_wall(self._reading(found_us, offset))
+        if resume is None:
+            return None
+        if until - second < _NEAR_S:  # a clock that goes back may show what lies before the excluded stretch
+            return min(resume - offset, until) * SECOND_US
+        return (self.zone.to_utc(resume) if resume < _END_OF_DAYS_S else resume) * SECOND_US
+
+    def _reading(self, found_us: int, offset: int) -> int:
+        """The wall second a run stands for: the one that a gap left out, for a run which it moved."""
+        wall = found_us // SECOND_US + offset
+        if isinstance(self.rule, CronRule) and not self.rule.cron.matches_wall(wall):
+            return self.rule.nominal_wall(found_us)
+        return wall
+
+
+def _within_calendar(us: int) -> int:
+    """An instant to ask from: some that a datetime can hold, in a zone, lie outside the years of UTC."""
+    return min(max(us, FIRST_US - 1), LAST_US)

@@ -10,7 +10,7 @@ hides its transitions, which the search for the next instant needs. So the compi
 import re
 from bisect import bisect_right
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from struct import unpack_from
 from typing import Final
@@ -20,7 +20,18 @@ from chronos.core.calendar import DAY_S, day_number, is_leap, month_length, week
 FOREVER: Final = 1 << 62
 _KNOWN_UNTIL_YEAR: Final = 2060  # recurring rules are expanded this far at first, and further when asked
 _EXTEND_YEARS: Final = 60
+_RULE_PERIOD_S: Final = 367 * DAY_S  # within it a recurring rule comes up at least once
+_FAR_S: Final = day_number(2500, 1, 1) * DAY_S  # long after the last listed transition of any zone
+_CYCLE_S: Final = 146_097 * DAY_S
 _HEADER = 44
+
+
+def far_cycles_s(instant: int) -> int:
+    """Seconds of whole 400-year cycles that lead back from the far future, 0 before it.
+
+    The calendar and every zone's rule repeat after 400 years, so tables need not reach beyond.
+    """
+    return 0 if instant < _FAR_S else ((instant - _FAR_S) // _CYCLE_S + 1) * _CYCLE_S
 
 
 class Zone:
@@ -46,11 +57,22 @@ class Zone:
 
     def offset_at(self, instant: int) -> int:
         """Seconds east of UTC at a UTC second."""
+        instant -= far_cycles_s(instant)
         starts, offsets, _ = self.table_until(instant)
         return offsets[bisect_right(starts, instant) - 1]
 
+    def span_at(self, instant: int) -> tuple[int, int]:
+        """The offset at a UTC second, and the second from which another one counts."""
+        far_s = far_cycles_s(instant)
+        instant -= far_s
+        starts, offsets, _ = self.table_until(instant + _RULE_PERIOD_S)
+        i = bisect_right(starts, instant)
+        return offsets[i - 1], starts[i] + far_s
+
     def to_utc(self, wall: int) -> int:
         """UTC second of a wall reading; in a gap the offset before it counts, in a fold the first pass."""
+        far_s = far_cycles_s(wall)
+        wall -= far_s
         starts, offsets, _ = self.table_until(wall)
         # Offsets are under 26 h, so the right span starts no earlier than the one in force two days before.
         i = bisect_right(starts, wall - 2 * DAY_S) - 1
@@ -58,7 +80,7 @@ class Zone:
             if wall - offsets[i + 1] < starts[i + 1]:  # the reading falls into the gap before the next span
                 break
             i += 1
-        return wall - offsets[i]
+        return wall - offsets[i] + far_s
 
     def transitions(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """(instant, offset before, offset after) of every change with begin < instant <= end."""
@@ -175,13 +197,21 @@ def zone_names() -> frozenset[str]:
     return frozenset(files("tzdata").joinpath("zones").read_text("ascii").split())
 
 
-@lru_cache(maxsize=1024)
+_ZONES: dict[str, Zone] = {}
+
+
 def get_zone(name: str) -> Zone:
-    """The zone of an IANA name, exactly spelt. Raises LookupError with a sentence that helps."""
-    if name not in zone_names():
-        raise LookupError(f"unknown time zone {name!r}{_suggestion(name)}")
-    resource = files("tzdata").joinpath("zoneinfo", *name.split("/"))
-    return _decode(name, resource.read_bytes())
+    """The zone of an IANA name, exactly spelt. Raises LookupError with a sentence that helps.
+
+    There is one object for each name, whichever threads ask first: schedules compare their zones by identity.
+    """
+    zone = _ZONES.get(name)
+    if zone is None:
+        if name not in zone_names():
+            raise LookupError(f"unknown time zone {name!r}{_suggestion(name)}")
+        resource = files("tzdata").joinpath("zoneinfo", *name.split("/"))
+        zone = _ZONES.setdefault(name, _decode(name, resource.read_bytes()))
+    return zone
 
 
 def _suggestion(name: str) -> str:

@@ -5,8 +5,8 @@ Cron holds a product of fields, so times and dates must be one: 9:00 and 17:00 a
 
 from chronos.core.amounts import HOUR_US, MINUTE_US, in_words, say_time
 from chronos.core.calendar import SECOND_US
-from chronos.core.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, Cron
-from chronos.core.cron_format import ALL_HOURS, ALL_SIXTY, format_list, step_of
+from chronos.core.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, Cron
+from chronos.core.cron_format import format_list, step_of
 from chronos.core.iso8601 import Period
 from chronos.core.words.said import Days, Field, Said
 

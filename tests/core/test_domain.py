@@ -1,0 +1,193 @@
+"""Records, ids, settings and decisions: the parts of the core that are not about time."""
+
+from itertools import product
+from uuid import UUID, uuid5
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chronos.core import ids
+from chronos.core.config import (
+    DEFAULTS,
+    UNLIMITED,
+    Concurrency,
+    Mode,
+    OnFailure,
+    Overlap,
+    Recovery,
+    RecoveryStrategy,
+    Retry,
+    Settings,
+    cascade,
+    merge,
+)
+from chronos.core.execution import TASK_TRANSITIONS, TRANSITIONS, Cause, Status, TaskStatus, may_become
+from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
+from chronos.core.policy import Admission, admit, gate_spec, may_try_again, rank, retry_delay_us
+from chronos.core.reasons import Code, Reason
+
+JOB = ids.job_id("default", "report", 1)
+T0 = 1_800_000_000_000_000
+INSTANTS = st.integers(0, 4_000_000_000_000_000)
+
+
+# --- ids
+
+
+def test_job_and_task_ids_are_uuids_of_version_5() -> None:
+    assert UUID(bytes=JOB).version == 5
+    space = UUID("6d1f1f38-6a0e-5c8e-9c0b-0f6b6c5f2a11")
+    assert UUID(bytes=JOB) == uuid5(space, "job\0default\0report\x001")
+    assert UUID(bytes=ids.task_id(JOB, "extract")) == uuid5(UUID(bytes=JOB), "task\0extract")
+
+
+def test_a_name_created_anew_is_another_job() -> None:
+    others = {ids.job_id("default", "report", 2), ids.job_id("other", "report", 1), ids.job_id("default", "reports", 1)}
+    assert len(others | {JOB}) == 4
+
+
+@given(INSTANTS, INSTANTS)
+def test_execution_ids_sort_by_time(a: int, b: int) -> None:
+    one, two = ids.scheduled_execution_id(JOB, a), ids.scheduled_execution_id(JOB, b)
+    assert UUID(bytes=one).version == 8
+    assert UUID(bytes=one).variant == "specified in RFC 4122"
+    assert ids.execution_ms(one) == a // 1000
+    assert (one == two) == (a == b)
+    if a // 1000 < b // 1000:
+        assert one < two
+    assert ids.id_floor(a) <= one
+    assert one < ids.id_floor(a + 1_000_000)
+
+
+def test_causes_have_ids_of_their_own() -> None:
+    request = bytes(16)
+    found = {
+        ids.scheduled_execution_id(JOB, T0),
+        ids.asked_execution_id(JOB, Cause.MANUAL, T0, request),
+        ids.asked_execution_id(JOB, Cause.REPLAY, T0, request),
+        ids.asked_execution_id(JOB, Cause.MANUAL, T0, b"other"),
+        ids.asked_execution_id(JOB, Cause.BACKFILL, T0, request, T0 - 1),
+        ids.asked_execution_id(JOB, Cause.BACKFILL, T0, request, T0 - 2),
+        ids.span_id(JOB, T0, int(Status.MISSED)),
+        ids.span_id(JOB, T0, int(Status.SKIPPED)),
+    }
+    assert len(found) == 8
+    assert len({ids.attempt_id(JOB, task, number) for task, number in product("ab", (1, 2))}) == 4
+
+
+# --- statuses
+
+
+def test_the_transition_table_is_complete_and_final_means_final() -> None:
+    assert set(TRANSITIONS) == {None, *Status}
+    assert set(TASK_TRANSITIONS) == {None, *TaskStatus}
+    for old, new in product((None, *Status), Status):
+        assert may_become(old, new) == (new in TRANSITIONS[old])
+        if old is not None and old.final:
+            assert not may_become(old, new)
+    reached = {status for targets in TRANSITIONS.values() for status in targets}
+    assert reached == set(Status)
+    tasks_reached = {status for targets in TASK_TRANSITIONS.values() for status in targets}
+    assert tasks_reached == set(TaskStatus)
+
+
+def test_every_open_status_leads_to_an_end() -> None:
+    def ends(status: Status, seen: frozenset[Status] = frozenset()) -> bool:
+        return status.final or any(ends(s, seen | {status}) for s in TRANSITIONS[status] if s not in seen)
+
+    assert all(ends(status) for status in Status)
+
+
+def test_every_reason_has_a_sentence() -> None:
+    for code in Code:
+        assert Reason.of(code).message.endswith(".")
+    assert Reason.of(Code.OVERLAP, "because").message == "because"
+
+
+# --- settings
+
+
+def test_settings_fall_like_css() -> None:
+    server = Settings(retry=Retry(max_attempts=5), priority=7)
+    job = Settings(retry=Retry(initial_us=9), overlap=Overlap.QUEUE, recovery=Recovery(strategy=RecoveryStrategy.ALL))
+    task = Settings(on_failure=OnFailure.CONTINUE, retry=Retry(max_attempts=1))
+    found = cascade(server, job, task)
+    assert (found.max_attempts, found.retry_initial_us, found.retry_multiplier) == (1, 9, 2.0)
+    assert (found.priority, found.overlap, found.on_failure) == (7, Overlap.QUEUE, OnFailure.CONTINUE)
+    assert (found.recovery, found.recovery_max_count, found.mode) == (RecoveryStrategy.ALL, 100, Mode.SEQUENTIAL)
+    assert cascade() == cascade(DEFAULTS)
+
+
+def test_a_level_keeps_only_what_it_sets() -> None:
+    spec = JobSpec(
+        schedule=ScheduleSpec(text="0 9 * * *"),
+        tasks=(Task(name="a", target=Target(kind="http", options={"url": "x"})),),
+        settings=Settings(overlap=Overlap.QUEUE),
+    )
+    text = msgspec.json.encode(spec)
+    assert b"retry" not in text
+    assert b"null" not in text
+    assert msgspec.json.decode(text, type=JobSpec) == spec
+
+
+SOME = st.builds(
+    Settings,
+    priority=st.none() | st.integers(1, 10),
+    overlap=st.none() | st.sampled_from(Overlap),
+    retry=st.none() | st.builds(Retry, max_attempts=st.none() | st.integers(0, 5), jitter=st.none() | st.just(0.5)),
+    concurrency=st.none() | st.builds(Concurrency, limit=st.none() | st.integers(0, 3), key=st.none() | st.just("k")),
+)
+
+
+@given(SOME, SOME, SOME)
+def test_merging_is_associative(a: Settings, b: Settings, c: Settings) -> None:
+    assert merge(merge(a, b), c) == merge(a, merge(b, c))
+    assert cascade(a, b, c) == cascade(merge(a, b), c)
+
+
+# --- decisions
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("overlap", list(Overlap))
+def test_admission(overlap: Overlap, asked: bool) -> None:
+    for limit, queue_max, active, queued in product((0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)):
+        verdict = admit(overlap=overlap, limit=limit, queue_max=queue_max, active=active, queued=queued, asked=asked)
+        if limit == UNLIMITED or active < limit:
+            assert verdict is Admission.RUN
+        elif asked:
+            assert verdict is (Admission.QUEUE if queued < queue_max else Admission.REFUSE)
+        elif overlap is Overlap.SKIP:
+            assert verdict is Admission.SKIP_OVERLAP
+        else:
+            assert verdict is (Admission.QUEUE if queued < queue_max else Admission.SKIP_FULL)
+
+
+def test_a_limit_counts_only_under_allow() -> None:
+    limited = Settings(concurrency=Concurrency(limit=4, key="{{ payload.tenant }}"))
+    allowed = gate_spec(cascade(limited, Settings(overlap=Overlap.ALLOW)), "lane")
+    assert (allowed.limit, allowed.keyed, allowed.lane) == (4, True, "lane")
+    assert gate_spec(cascade(limited), "lane").limit == 1
+
+
+def test_a_step_of_priority_is_a_minute_of_waiting() -> None:
+    assert rank(T0, 6) == rank(T0 - 60_000_000, 5)
+
+
+def test_backoff_grows_to_its_cap_with_a_little_jitter() -> None:
+    effective = cascade(Settings(retry=Retry(initial_us=1_000_000, multiplier=2.0, max_us=60_000_000, jitter=0.1)))
+    delays = [retry_delay_us(effective, n, ids.attempt_id(JOB, "t", n)) for n in range(1, 2000)]
+    for n, delay in enumerate(delays, 1):
+        base = min(2 ** min(n - 1, 40), 60) * 1_000_000
+        assert base <= delay <= base * 1.1
+    assert len(set(delays[10:])) > 1_000
+    exact = cascade(Settings(retry=Retry(jitter=0.0)))
+    assert [retry_delay_us(exact, n, JOB) for n in (1, 2, 3)] == [1_000_000, 2_000_000, 4_000_000]
+
+
+def test_how_often_to_try() -> None:
+    assert [may_try_again(cascade(), n) for n in (1, 2, 3)] == [True, True, False]
+    assert may_try_again(cascade(Settings(retry=Retry(max_attempts=UNLIMITED))), 10**6)
+    assert not may_try_again(cascade(Settings(retry=Retry(max_attempts=1))), 1)
