@@ -2,23 +2,27 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from chronos.store.contract import Store
+from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.testing.conformance import CASES, Case, run
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "memory", "postgres"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     """A new store, empty and not yet open, of each engine in turn."""
     match request.param:
         case "file":
             return lambda: SqliteStore(tmp_path / "chronos.db")
-        case _:
+        case "memory":
             return SqliteStore
+        case _:
+            return partial(PostgresStore, request.getfixturevalue("postgres_url"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.removeprefix("case_"))

@@ -237,9 +237,13 @@ class SuspendRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspend(Command[list[bytes]]):
-    """Running to waiting: no slot, no owner, still counted by its gate. Answers the ids that went to sleep."""
+    """Running to waiting: no slot, no owner, still counted by its gate. Answers the ids that went to sleep.
+
+    One that was asked to cancel ends canceled instead.
+    """
 
     rows: tuple[SuspendRow, ...]
+    now_us: int
 
 
 class ReleaseRow(NamedTuple):
@@ -250,7 +254,10 @@ class ReleaseRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Command[list[bytes]]):
-    """Running back to ready without spending an attempt: the node shuts down. Answers the ids given back."""
+    """Running back to ready without spending an attempt: the node shuts down. Answers the ids given back.
+
+    One that was asked to cancel ends canceled instead.
+    """
 
     rows: tuple[ReleaseRow, ...]
     now_us: int
@@ -346,7 +353,8 @@ class ReapRow(NamedTuple):
 class Reap(Command[list[bytes]]):
     """Take work from a node whose beat still is ``beat``; otherwise nothing happens. Marks it dead when ``last``.
 
-    Answers the ids reaped. Gates are freed and successors woken (to ready) as by ``Settle``.
+    Answers the ids reaped. Gates are freed and successors woken (to ready) as by ``Settle``. What would be tried again
+    ends canceled when it was asked to cancel.
     """
 
     node: int
@@ -479,3 +487,7 @@ class Trim(Command[int]):
 
     now_us: int
     limit: int
+
+
+#: Commands that answer row by row and never refuse as a whole.
+HOT = (Admit, Claim, Settle, Advance, Suspend, Release, Wake, Beat)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from chronos.errors import StoreUnavailable
+from chronos.errors import ChronosError, StoreUnavailable
 from chronos.store.commands import Admit, Claim, Command, Recover, SaveJobs, Trigger, Trim
 from chronos.store.merge import size
 
@@ -47,6 +47,11 @@ class Pump:
 
     async def apply(self, command: Command[R]) -> R:
         """Send a command with the next batch and wait for its answer."""
+        # Cancelling the waiter must not cancel a command that is on its way: the future is only looked at.
+        return await asyncio.shield(self.submit(command))
+
+    def submit(self, command: Command[R]) -> asyncio.Future[R]:
+        """Put a command in line; gives what its answer will be."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         pending = Pending(command, answer, size(command))
         if isinstance(command, _PATIENT):
@@ -57,8 +62,7 @@ class Pump:
             self._urgent.append(pending)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
-        # Cancelling the waiter must not cancel a command that is on its way: the future is only looked at.
-        return await asyncio.shield(answer)
+        return answer
 
     async def drain(self) -> None:
         """Wait until everything that was sent has been answered."""
@@ -67,19 +71,26 @@ class Pump:
 
     async def _work(self) -> None:
         while batch := self._next_batch():
-            try:
-                answers = await self._run([pending.command for pending in batch])
-            except BaseException as error:
+            await self._send(batch)
+
+    async def _send(self, batch: list[Pending]) -> None:
+        try:
+            answers = await self._run([pending.command for pending in batch])
+        except ChronosError as error:  # the store's own trouble, the same for all
+            answers = [error] * len(batch)
+        except Exception as error:  # noqa: BLE001 - it goes to whoever waits
+            # Something that should not happen, in one of them: alone, each gets what it deserves.
+            if len(batch) > 1:
                 for pending in batch:
-                    _refuse(pending, error)
-                if not isinstance(error, Exception):
-                    raise
-                continue
-            for pending, answer in zip(batch, answers, strict=True):
-                if isinstance(answer, Exception):
-                    _refuse(pending, answer)
-                elif not pending.answer.done():
-                    pending.answer.set_result(answer)
+                    await self._send([pending])
+                return
+            answers = [error]
+        except BaseException:
+            for pending in batch:
+                _answer(pending, StoreUnavailable("the store is being closed; whether this was written is unknown"))
+            raise
+        for pending, answer in zip(batch, answers, strict=True):
+            _answer(pending, answer)
 
     def _next_batch(self) -> list[Pending]:
         batch: list[Pending] = []
@@ -91,7 +102,11 @@ class Pump:
         return batch
 
 
-def _refuse(pending: Pending, error: BaseException) -> None:
-    if not pending.answer.done():
-        pending.answer.set_exception(error)
+def _answer(pending: Pending, answer: Any) -> None:
+    if pending.answer.done():
+        return
+    if isinstance(answer, Exception):
+        pending.answer.set_exception(answer)
         pending.answer.exception()  # looked at, so that a waiter that went away leaves no warning behind
+    else:
+        pending.answer.set_result(answer)

@@ -26,6 +26,7 @@ class Query(NamedTuple):
     sql: str
     args: tuple[Any, ...] = ()
     rows: Rows | None = None
+    alone: bool = False  # the only statement of its command or read: it needs no transaction around it
 
 
 Row = tuple[Any, ...]
@@ -42,6 +43,19 @@ class Dialect(Protocol):
     def rows(self, start: int, columns: str) -> str:
         """A table of the ``Rows`` argument: ``rows(3, "job:i version:n")`` when two scalars come before it."""
 
+    def one_of(self, column: str, number: int, kind: str = "i") -> str:
+        """A condition: the column is one of the values of a ``Rows`` argument with one column, at this number."""
+
+    def within(self, column: str, number: int) -> str:
+        """What a join with a ``Rows`` argument implies, said once more: the column is one of those at this number.
+
+        PostgreSQL keeps its plans, and they must hold for a table that was empty when they were made: rows are found
+        by these keys, never by reading a whole table (see ``postgres_link``). SQLite finds them by the join.
+        """
+
+    def among(self, column: str, query: str) -> str:
+        """A condition: the column is one of what the query gives; it is run once, and first."""
+
     def lock(self) -> str:
         """What locks the selected rows until the transaction ends."""
 
@@ -52,6 +66,12 @@ class Dialect(Protocol):
         """A condition: the name of ``job`` (a table's alias) contains the text, whatever its case.
 
         ``arg`` adds an argument to the statement and answers its placeholder.
+        """
+
+    def plan_anew(self) -> str:
+        """A statement that has the next ones planned for their arguments; empty where no plan is kept.
+
+        How to search best depends on how often the text occurs, which a plan made once cannot know.
         """
 
     def mutex(self) -> str:
@@ -85,7 +105,16 @@ class Sqlite:
             name, kind = column.split(":")
             value = f"value->>{i}"
             parts.append(f"{f'unhex({value})' if kind == 'i' else value} as {name}")
-        return f"(select {', '.join(parts)} from json_each(${start}))"
+        return f"(select {', '.join(parts)} from jsonb_each(${start}))"
+
+    def one_of(self, column: str, number: int, kind: str = "i") -> str:
+        return f"{column} in {self.rows(number, f'value:{kind}')}"
+
+    def within(self, column: str, number: int) -> str:
+        return "true"
+
+    def among(self, column: str, query: str) -> str:
+        return f"{column} in ({query})"
 
     def lock(self) -> str:
         return ""
@@ -100,6 +129,9 @@ class Sqlite:
             return there
         all_pieces = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
         return f"{there} and {job}.rowid in (select rowid from job_fts where job_fts match {arg(all_pieces)})"
+
+    def plan_anew(self) -> str:
+        return ""
 
     def mutex(self) -> str:
         return ""
@@ -133,6 +165,15 @@ class Postgres:
             arrays.append(f"${start + i}::{_ARRAYS[kind]}")
         return f"(select * from unnest({', '.join(arrays)}) as t({', '.join(names)}))"
 
+    def one_of(self, column: str, number: int, kind: str = "i") -> str:
+        return f"{column} = any(${number}::{_ARRAYS[kind]})"
+
+    def within(self, column: str, number: int) -> str:
+        return f"{column} = any(${number})"
+
+    def among(self, column: str, query: str) -> str:
+        return f"{column} = any(array({query}))"
+
     def lock(self) -> str:
         return "for update"
 
@@ -142,6 +183,9 @@ class Postgres:
     def contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
         pattern = re.sub(r"([\\%_])", r"\\\1", text)
         return f"{job}.name ilike {arg(f'%{pattern}%')}"
+
+    def plan_anew(self) -> str:
+        return "set local plan_cache_mode = force_custom_plan"
 
     def mutex(self) -> str:
         return f"select pg_advisory_xact_lock({NUMBERS_LOCK})"
@@ -157,15 +201,10 @@ _ARRAYS = {"i": "uuid[]", "n": "bigint[]", "t": "text[]"}
 
 def json_rows(rows: Rows) -> str:
     """SQLite's form of the ``Rows`` argument."""
-    ids = [i for i, kind in enumerate(rows.types) if kind == "i"]
-    table = []
-    for values in rows.values:
-        cells = list(values)
-        for i in ids:
-            if cells[i] is not None:
-                cells[i] = cells[i].hex()
-        table.append(cells)
-    return msgspec.json.encode(table).decode()
+    values = rows.values
+    for i in [i for i, kind in enumerate(rows.types) if kind == "i"]:
+        values = [(*row[:i], None if row[i] is None else row[i].hex(), *row[i + 1 :]) for row in values]
+    return msgspec.json.encode(values).decode()
 
 
 def columns(rows: Rows) -> list[list[Any]]:

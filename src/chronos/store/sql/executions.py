@@ -30,18 +30,22 @@ from chronos.store.commands import (
     Wake,
 )
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows
-from chronos.store.sql.gates import Gate, Gates, Steps, move_cursor
+from chronos.store.sql.gates import CLAIMED, Gate, Gates, Raced, Steps, claimed, move_cursor
 from chronos.store.sql.records import Records
 
 RUNNING, READY, WAITING = int(Status.RUNNING), int(Status.READY), int(Status.WAITING)
+
+_STOPPED = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
 
 
 class Hot(Protocol):
     """What each engine writes in its own way, because speed depends on it."""
 
-    def admit(self, command: Admit, rows: Sequence[AdmitRow], *, resent: bool) -> Steps[list[Admitted]]: ...
+    def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
+        """Admit some rows of the command: those that are neither keyed nor ``replace``."""
 
-    def claim(self, command: Claim, *, resent: bool) -> Steps[list[Claimed]]: ...
+    def claim(self, command: Claim) -> Steps[list[Claimed]]:
+        """See ``Claim``."""
 
     def settle(self, rows: Sequence[SettleRow]) -> Steps[tuple[list[bytes], list[bytes], list[Row]]]:
         """Move running executions whose token holds to history, and take them off their gates.
@@ -55,7 +59,10 @@ class Executions:
 
     def __init__(self, d: Dialect, hot: Hot, gates: Gates, records: Records) -> None:
         self._hot, self._gates, self._records = hot, gates, records
-        held = f"active.id = i.id and active.token = i.token and active.status = {RUNNING}"
+        held = (
+            f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
+        )
+        unasked = f"{held} and active.cancel = 0"
         self._advance = f"""
             update active set detail = i.detail from {d.rows(1, "id:i token:n detail:t")} as i
             where {held} returning active.id"""
@@ -63,15 +70,17 @@ class Executions:
             update active set status = {WAITING}, owner = null, wake_us = i.wake_us, signal = i.signal,
                 attempt = i.attempt, worked_us = i.worked_us, detail = coalesce(i.detail, active.detail)
             from {d.rows(1, "id:i token:n wake_us:n signal:t attempt:n worked_us:n detail:t")} as i
-            where {held} returning active.id"""
+            where {unasked} returning active.id"""
         self._release = f"""
             update active set status = {READY}, owner = null, worked_us = i.worked_us
-            from {d.rows(1, "id:i token:n worked_us:n")} as i where {held} returning active.id"""
+            from {d.rows(1, "id:i token:n worked_us:n")} as i where {unasked} returning active.id"""
         self._wake = f"""
-            update active set status = {READY}, wake_us = null, signal = null where id in (
+            with woken as materialized (
                 select id from active where status = {WAITING} and wake_us <= $1 order by wake_us, id
-                limit $2 {d.lock()}
-            ) returning id"""
+                limit $2 {d.lock_or_skip()}
+            )
+            update active set status = {READY}, wake_us = null, signal = null
+            where {d.among("id", "select id from woken")} returning id"""
         self._one = f"select id, job, status, signal, detail, cancel, token, key from active where id = $1 {d.lock()}"
         self._job_of = "select job from active where id = $1"
         self._ended = "select status, token from history where id = $1"
@@ -86,12 +95,17 @@ class Executions:
         self._drop_one = "delete from active where id = $1"
         self._settled_before = f"""
             select h.id from history as h join {d.rows(1, "id:i token:n status:n")} as i
-            on h.id = i.id and h.token = i.token and h.status = i.status"""
+            on h.id = i.id and h.token = i.token and h.status = i.status where {d.within("h.id", 1)}"""
         self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock()}"
+        self._claimed_before = f"""
+            select {CLAIMED} from active where owner = $1 and request = $2 and status = {RUNNING} order by rank, id"""
+        self._asked_to_stop = f"""
+            select active.id, active.job, active.token, active.cancel from active
+            join {d.rows(1, "id:i token:n")} as i on {held} where active.cancel <> 0"""
         self._retry_lost = f"""
             update active set status = {READY}, owner = null, attempt = i.attempt,
                 detail = coalesce(i.detail, active.detail)
-            from {d.rows(1, "id:i token:n attempt:n detail:t")} as i where {held} returning active.id"""
+            from {d.rows(1, "id:i token:n attempt:n detail:t")} as i where {unasked} returning active.id"""
         self._bury = "update node set stopped_us = $2 where number = $1"
         self._disown = "update outbox set owner = null where owner = $1"
         self._idempotent = "select execution from idempotency where namespace = $1 and key = $2"
@@ -104,20 +118,20 @@ class Executions:
     # --- admission
 
     def admit(self, command: Admit, *, resent: bool) -> Steps[list[Admitted]]:
-        """Plain rows by the hot statement; those marked so with care."""
-        plain = [row for row in command.rows if not row.careful]
-        answers = (yield from self._hot.admit(command, plain, resent=resent)) if plain else []
-        if len(plain) < len(command.rows):
+        """Plain rows by the hot statement; those marked so with care. Answers lost before are given again."""
+        before = (yield from self._gates.admitted_before(command.request, command.rows)) if resent else []
+        known = {answer.id for answer in before}
+        rows = [row for row in command.rows if row.id not in known]
+        plain = [row for row in rows if not row.careful]
+        careful = [row for row in rows if row.careful]
+        answers = (yield from self._hot.admit(command, plain)) if plain else []
+        if careful:
             answers += yield from self._gates.admit_carefully(
-                [row for row in command.rows if row.careful],
-                node=command.node,
-                now_us=command.now_us,
-                request=command.request,
-                resent=resent,
+                careful, node=command.node, now_us=command.now_us, request=command.request
             )
-        if ended := {row.id for row in command.rows if row.next_us is None}:
-            yield from self._records.done(sum(answer.id in ended for answer in answers) if not resent else 0)
-        return answers
+        if ended := {row.id for row in rows if row.next_us is None}:
+            yield from self._records.done(sum(answer.id in ended for answer in answers))
+        return before + answers
 
     def recover(self, command: Recover) -> Steps[list[Admitted]]:
         """See ``Recover``."""
@@ -128,6 +142,7 @@ class Executions:
             return []
         admitted, refused = yield from self._gates.admit_runs(gate, command.runs, now_us=command.now_us)
         yield from self._records.spans(gate.version, int(Cause.RECOVERY), command.spans)
+        gate.done_us = max([gate.done_us, *(span.to_us for span in command.spans)])
         move_cursor(gate, refused[0].scheduled_us if refused else command.next_us)
         yield from self._records.done(int(gate.state == JobState.DONE))
         yield from self._gates.save([gate])
@@ -161,10 +176,11 @@ class Executions:
     # --- running
 
     def claim(self, command: Claim, *, resent: bool) -> Steps[list[Claimed]]:
-        """See ``Claim``."""
+        """See ``Claim``; an answer lost before is given again."""
         if command.limit <= 0 or not command.lanes:
             return []
-        return (yield from self._hot.claim(command, resent=resent))
+        before = (yield Query(self._claimed_before, (command.node, command.request))) if resent else []
+        return [claimed(row) for row in before] or (yield from self._hot.claim(command))
 
     def settle(self, command: Settle) -> Steps[Settled]:
         """See ``Settle``. Two steps on purpose: what was queued is looked for only after the gates were freed."""
@@ -210,22 +226,42 @@ class Executions:
 
     def suspend(self, command: Suspend) -> Steps[list[bytes]]:
         """See ``Suspend``."""
-        values = [r[:7] for r in command.rows]
-        rows = yield Query(self._suspend, rows=Rows("inntnnt", values))
-        held = {row[0] for row in rows}
+        query = Query(self._suspend, rows=Rows("inntnnt", [r[:7] for r in command.rows]))
+        held = yield from self._give_up(query, command.rows, command.now_us)
         yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
         return list(held)
 
     def release(self, command: Release) -> Steps[list[bytes]]:
         """See ``Release``."""
-        rows = yield Query(self._release, rows=Rows("inn", command.rows))
-        return [row[0] for row in rows]
+        query = Query(self._release, rows=Rows("inn", command.rows))
+        return list((yield from self._give_up(query, command.rows, command.now_us)))
+
+    def _give_up(self, query: Query, rows: Sequence[Any], now_us: int) -> Steps[set[bytes]]:
+        """Running executions are put down by the query; those that were asked to stop end instead."""
+        yield from self._stop_instead(rows, now_us)
+        given_up = {row[0] for row in (yield query)}
+        left = [(row.id, row.token) for row in rows if row.id not in given_up]
+        if left and (yield Query(self._asked_to_stop, rows=Rows("in", left))):
+            raise Raced  # asked to stop just now
+        return given_up
+
+    def _stop_instead(self, rows: Sequence[Any], now_us: int) -> Steps[None]:
+        """What was asked to cancel must not start again: giving it up ends it."""
+        asked = yield Query(self._asked_to_stop, rows=Rows("in", [(row.id, row.token) for row in rows]))
+        if asked:
+            _, behind, freed = yield from self._hot.settle(
+                [
+                    SettleRow(execution, job, token, Status.CANCELED, _STOPPED[Cancel(cancel)], None, now_us)
+                    for execution, job, token, cancel in asked
+                ]
+            )
+            yield from self._wake_behind(Settle(rows=(), node=0, now_us=now_us), behind, freed)
 
     def wake(self, command: Wake) -> Steps[int]:
-        """See ``Wake``; also what a freed concurrency key left behind."""
-        rows = yield Query(self._wake, (command.now_us, command.limit))
+        """See ``Wake``; also what a freed concurrency key left behind, first: no gate is locked after an execution."""
         keys = yield from self._gates.free_keys(command.limit)
         woken = (yield from self._gates.wake_behind_keys(keys, command.now_us)) if keys else 0
+        rows = yield Query(self._wake, (command.now_us, command.limit))
         return len(rows) + woken
 
     # --- from outside
@@ -298,8 +334,8 @@ class Executions:
             yield from self._wake_behind(settle, behind, freed)
         if again:
             values = [(r.id, r.token, r.attempt, r.detail) for r in again]
-            found = yield Query(self._retry_lost, rows=Rows("innt", values))
-            reaped += [row[0] for row in found]
+            query = Query(self._retry_lost, rows=Rows("innt", values))
+            reaped += yield from self._give_up(query, again, command.now_us)
         done = set(reaped)
         kept = [r for r in command.rows if r.id in done]
         yield from self._records.attempts(r.lost for r in kept)

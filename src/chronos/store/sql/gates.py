@@ -42,6 +42,7 @@ class Gate:
     active: int
     queued: int
     seq: int
+    done_us: int  # the latest instant that is on record: none of its schedule up to here is admitted again
 
 
 @dataclass(slots=True)
@@ -54,6 +55,10 @@ class KeyGate:
     queued: int
 
 
+class Raced(Exception):
+    """What was read changed before it was locked: the command must be applied again. Never on a serial engine."""
+
+
 def ids(values: Iterable[bytes]) -> Rows:
     """The ``Rows`` of a list of ids."""
     return Rows("i", [(value,) for value in values])
@@ -64,19 +69,22 @@ class Gates:
 
     def __init__(self, d: Dialect) -> None:
         self._lock = f"""
-            select job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed, active, queued, seq
-            from gate where job in {d.rows(1, "job:i")} order by job {d.lock()}"""
+            select job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed, active, queued, seq,
+                done_us
+            from gate where {d.one_of("job", 1)} order by job {d.lock()}"""
         self._save = f"""
-            update gate as g set next_us = i.next_us, state = i.state, active = i.active, queued = i.queued, seq = i.seq
-            from {d.rows(1, "job:i next_us:n state:n active:n queued:n seq:n")} as i where g.job = i.job"""
+            update gate as g set next_us = i.next_us, state = i.state, active = i.active, queued = i.queued,
+                seq = i.seq, done_us = i.done_us
+            from {d.rows(1, "job:i next_us:n state:n active:n queued:n seq:n done_us:n")} as i
+            where {d.within("g.job", 1)} and g.job = i.job"""
         self._make_keys = f"""
             insert into key_gate (key, lim) select key, lim from {d.rows(1, "key:i lim:n")} as i order by key
             on conflict (key) do update set lim = excluded.lim"""
         self._lock_keys = f"""
-            select key, lim, active, queued from key_gate where key in {d.rows(1, "key:i")} order by key {d.lock()}"""
+            select key, lim, active, queued from key_gate where {d.one_of("key", 1)} order by key {d.lock()}"""
         self._save_keys = f"""
             update key_gate as k set active = i.active, queued = i.queued
-            from {d.rows(1, "key:i active:n queued:n")} as i where k.key = i.key"""
+            from {d.rows(1, "key:i active:n queued:n")} as i where {d.within("k.key", 1)} and k.key = i.key"""
         columns = (
             "id:i job:i version:n cause:n scheduled_us:n lane:n rank:n status:n exclusive:n owner:n token:n "
             "admitted_us:n started_us:n key:i request:i detail:t"
@@ -90,19 +98,19 @@ class Gates:
             select id, job, version, cause, scheduled_us, {int(Status.SKIPPED)}, code, token, 0, now_us, now_us, detail
             from {d.rows(1, "id:i job:i version:n cause:n scheduled_us:n code:t token:n now_us:n detail:t")} as i"""
         self._ours = f"""
-            select id, job, status, token from active where request = $1 and id in {d.rows(2, "id:i")}"""
+            select id, job, status, token from active where request = $1 and {d.one_of("id", 2)}"""
         self._known = f"""
-            select id from active where id in {d.rows(1, "id:i")}
-            union all select id from history where id in {d.rows(1, "id:i")}"""
-        unstarted = ", ".join(str(int(status)) for status in _UNSTARTED)
-        self._end_unstarted = f"""
+            select id from active where {d.one_of("id", 1)}
+            union all select id from history where {d.one_of("id", 1)}"""
+        self._lock_executions = f"""
+            select id, status, key from active where job = $1 order by scheduled_us, id {d.lock()}"""
+        self._end = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
                 admitted_us, started_us, attempt_us, finished_us, detail)
-            select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $2, $3, owner, token, attempt,
-                admitted_us, started_us, attempt_us, $4, detail
-            from active where job = $1 and status in ({unstarted})"""
-        self._drop_unstarted = f"""
-            delete from active where job = $1 and status in ({unstarted}) returning id, status, key"""
+            select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $1, $2, owner, token, attempt,
+                admitted_us, started_us, attempt_us, $3, detail
+            from active where {d.one_of("id", 4)}"""
+        self._drop = f"delete from active where {d.one_of('id', 1)}"
         self._ask_running = f"""
             update active set cancel = $2 where job = $1 and status = {int(Status.RUNNING)} and cancel = 0"""
         queued = f"status = {int(Status.QUEUED)} and held = 0"
@@ -112,16 +120,22 @@ class Gates:
             select id, job, key, lane from (
                 select a.id, a.job, a.key, a.lane, i.room,
                     row_number() over (partition by a.job order by a.scheduled_us, a.id) as place
-                from {d.rows(1, "job:i room:n")} as i join active as a on a.job = i.job where {queued}
+                from {d.rows(1, "job:i room:n")} as i join active as a on a.job = i.job
+                where {d.within("a.job", 1)} and {queued}
             ) as q where place <= room order by job, place"""
         self._make_ready = f"""
             update active set status = i.status, owner = i.owner, token = active.token + i.claim,
                 started_us = case i.claim when 1 then coalesce(active.started_us, i.now_us) else active.started_us end,
                 attempt_us = case i.claim when 1 then i.now_us else active.attempt_us end
-            from {d.rows(1, "id:i status:n owner:n claim:n now_us:n")} as i where active.id = i.id
+            from {d.rows(1, "id:i status:n owner:n claim:n now_us:n")} as i
+            where {d.within("active.id", 1)} and active.id = i.id
             returning {", ".join(f"active.{name}" for name in CLAIMED.split(", "))}, active.status"""
+        self._last_ready = f"""
+            select id, key from active where job = $1 and status = {int(Status.READY)}
+            order by scheduled_us desc, id desc limit $2 {d.lock()}"""
+        self._back_in_line = f"update active set status = {int(Status.QUEUED)} where {d.one_of('id', 1)}"
         self._waiting_on_keys = f"""
-            select distinct job from active where key in {d.rows(1, "key:i")} and status = {int(Status.QUEUED)}"""
+            select job from active where {d.one_of("key", 1)} and status = {int(Status.QUEUED)}"""
         self._free_keys = "select key from key_gate where queued > 0 and active < lim order by key limit $1"
 
     def lock(self, jobs: Iterable[bytes]) -> Steps[dict[bytes, Gate]]:
@@ -131,9 +145,9 @@ class Gates:
 
     def save(self, gates: Iterable[Gate]) -> Steps[None]:
         """Write locked gates back."""
-        values = [(g.job, g.next_us, g.state, g.active, g.queued, g.seq) for g in gates]
+        values = [(g.job, g.next_us, g.state, g.active, g.queued, g.seq, g.done_us) for g in gates]
         if values:
-            yield Query(self._save, rows=Rows("innnnn", values))
+            yield Query(self._save, rows=Rows("innnnnn", values))
 
     def lock_keys(self, wanted: dict[bytes, int]) -> Steps[dict[bytes, KeyGate]]:
         """The concurrency keys with these limits, made where missing, locked."""
@@ -181,13 +195,16 @@ class Gates:
         skipped: list[Row] = []
         inserted: list[Row] = []
         for run in runs:
-            if run.id in there:
+            scheduled = run.cause in (Cause.SCHEDULE, Cause.RECOVERY)
+            if run.id in there or (scheduled and run.scheduled_us <= gate.done_us):
                 continue
             if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
                 # What this very command admitted has to be in the table to be replaced.
                 yield from self._write(inserted, skipped)
+                yield from self.save_keys(keys.values())
                 inserted, skipped = [], []
                 yield from self.end_unstarted(gate, Code.REPLACED, None, now_us)
+                keys = yield from self.relock_keys(list(keys))
                 yield Query(self._ask_running, (gate.job, int(Cancel.REPLACED)))
             verdict = admit(
                 overlap=gate.overlap,
@@ -203,6 +220,8 @@ class Gates:
             if verdict is Admission.REFUSE:
                 refused.append(run)
                 continue
+            if scheduled:
+                gate.done_us = run.scheduled_us
             gate.seq += 1
             token = gate.seq << 16
             if verdict in (Admission.SKIP_OVERLAP, Admission.SKIP_FULL):
@@ -237,15 +256,18 @@ class Gates:
         yield from self.save_keys(keys.values())
         return admitted, refused
 
+    def admitted_before(self, request: bytes, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
+        """What an earlier sending of the same request admitted."""
+        found = yield Query(self._ours, (request,), ids(row.id for row in rows))
+        return [Admitted(execution, job, Status(status), token) for execution, job, status, token in found]
+
     def admit_carefully(
-        self, rows: Sequence[AdmitRow], *, node: int, now_us: int, request: bytes, resent: bool
+        self, rows: Sequence[AdmitRow], *, node: int, now_us: int, request: bytes
     ) -> Steps[list[Admitted]]:
         """Scheduled instants that the hot statement does not take: ``replace`` and keyed jobs."""
-        if resent:  # what the first sending admitted, and whose answer was lost
-            before = yield Query(self._ours, (request,), ids(row.id for row in rows))
-            if before:
-                return [Admitted(row[0], row[1], Status(row[2]), row[3]) for row in before]
         gates = yield from self.lock(row.job for row in rows)
+        if len(rows) > 1:  # all keys at once, so that they too are locked in order
+            yield from self.lock_keys({row.key: row.key_limit for row in rows if row.key is not None})
         answers: list[Admitted] = []
         changed: list[Gate] = []
         for row in sorted(rows, key=lambda row: row.job):
@@ -260,18 +282,28 @@ class Gates:
             admitted, _ = yield from self.admit_runs(
                 gate, [run], now_us=now_us, claim=row.claim, node=node, request=request
             )
-            move_cursor(gate, row.next_us)
+            if admitted:
+                move_cursor(gate, row.next_us)
+            else:  # on record already: only the cursor takes notice
+                gate.next_us = row.next_us
             changed.append(gate)
             answers += admitted
         yield from self.save(changed)
         return answers
 
     def end_unstarted(self, gate: Gate, code: Code, message: str | None, now_us: int) -> Steps[None]:
-        """Cancel everything of a locked gate that is not running."""
+        """Cancel everything of a locked gate that is not running.
+
+        What runs is locked too: it cannot be released between being passed over here and being asked to stop.
+        """
         if gate.active + gate.queued == 0:
             return
-        yield Query(self._end_unstarted, (gate.job, code.value, message, now_us))
-        gone = yield Query(self._drop_unstarted, (gate.job,))
+        rows = yield Query(self._lock_executions, (gate.job,))
+        gone = [row for row in rows if row[1] in _UNSTARTED]
+        if not gone:
+            return
+        yield Query(self._end, (code.value, message, now_us), ids(row[0] for row in gone))
+        yield Query(self._drop, rows=ids(row[0] for row in gone))
         gate.queued -= sum(row[1] == Status.QUEUED for row in gone)
         gate.active -= sum(row[1] != Status.QUEUED for row in gone)
         keys = yield from self.relock_keys([row[2] for row in gone if row[2] is not None])
@@ -284,6 +316,23 @@ class Gates:
     def ask_running(self, job: bytes, cancel: Cancel) -> Steps[None]:
         """Ask what runs to stop."""
         yield Query(self._ask_running, (job, int(cancel)))
+
+    def shrink(self, gate: Gate) -> Steps[None]:
+        """After a locked gate's limit became smaller: what is ready beyond it goes back in line, the latest first."""
+        if gate.lim == 0 or gate.active <= gate.lim:
+            return
+        rows = yield Query(self._last_ready, (gate.job, gate.active - gate.lim))
+        if not rows:
+            return
+        yield Query(self._back_in_line, rows=ids(row[0] for row in rows))
+        gate.active -= len(rows)
+        gate.queued += len(rows)
+        keys = yield from self.relock_keys([row[1] for row in rows if row[1] is not None])
+        for _, key in rows:
+            if key is not None:
+                keys[key].active -= 1
+                keys[key].queued += 1
+        yield from self.save_keys(keys.values())
 
     def wake(
         self, gates: Iterable[Gate], *, now_us: int, node: int | None = None, take: int = 0, lanes: Sequence[int] = ()
@@ -322,7 +371,7 @@ class Gates:
     def wake_behind_keys(self, keys: Sequence[bytes], now_us: int) -> Steps[int]:
         """After concurrency keys were freed: wake what other jobs have queued behind them. Locks its own gates."""
         jobs = yield Query(self._waiting_on_keys, rows=ids(keys))
-        gates = yield from self.lock(sorted(row[0] for row in jobs))
+        gates = yield from self.lock(sorted({row[0] for row in jobs}))
         _, woken = yield from self.wake(gates.values(), now_us=now_us)
         yield from self.save(gates.values())
         return woken

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from chronos.core.config import Overlap
 from chronos.core.execution import Cancel, Cause, Status
 from chronos.core.ids import job_id
 from chronos.core.job import JobState
@@ -13,7 +14,7 @@ from chronos.core.reasons import Code
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.store.commands import NEW, DeleteJob, JobRow, Saved, SaveJobs, SetJobState
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows
-from chronos.store.sql.gates import OVERLAPS, Gate, Gates, Steps
+from chronos.store.sql.gates import OVERLAPS, Gate, Gates, Raced, Steps
 from chronos.store.sql.records import Records
 
 _GATE = (
@@ -31,34 +32,41 @@ class Jobs:
         names = d.rows(1, "namespace:t name:t")
         self._existing = f"""
             select j.namespace, j.name, j.id, j.version, j.spec from job as j join {names} as i
-            on j.namespace = i.namespace and j.name = i.name"""
+            on j.namespace = i.namespace and j.name = i.name
+            where {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
         self._buried = f"""
             select t.namespace, t.name, t.incarnation from tombstone as t join {names} as i
-            on t.namespace = i.namespace and t.name = i.name"""
-        self._lanes = f"select key, number from lane where key in {d.rows(1, 'key:t')}"
+            on t.namespace = i.namespace and t.name = i.name
+            where {d.within("t.namespace", 1)} and {d.within("t.name", 2)}"""
+        self._lanes = f"select key, number from lane where {d.one_of('key', 1, 't')}"
         self._highest_lane = "select coalesce(max(number), 0) from lane"
         self._add_lanes = f"insert into lane (number, key) select * from {d.rows(1, 'number:n key:t')} as i"
-        job = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t now_us:n"
+        job = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t now_us:n"
         self._create = f"""
-            insert into job (id, namespace, name, incarnation, version, spec, owner, created_us, updated_us)
-            select id, namespace, name, incarnation, version, spec, owner, now_us, now_us from {d.rows(1, job)} as i"""
+            insert into job (id, namespace, name, incarnation, version, spec, owner, author, created_us, saved_us,
+                updated_us)
+            select id, namespace, name, incarnation, version, spec, owner, author, now_us, now_us, now_us
+            from {d.rows(1, job)} as i"""
         self._replace = f"""
-            update job as j set version = i.version, spec = i.spec, owner = i.owner, updated_us = i.now_us,
-                paused_us = null, note = ''
-            from {d.rows(1, "id:i version:n spec:t owner:t now_us:n")} as i where j.id = i.id"""
+            update job as j set version = i.version, spec = i.spec, owner = i.owner, author = i.author,
+                saved_us = i.now_us, updated_us = i.now_us, paused_us = null, note = ''
+            from {d.rows(1, "id:i version:n spec:t owner:t author:t now_us:n")} as i
+            where {d.within("j.id", 1)} and j.id = i.id"""
         self._keep_version = f"""
             insert into job_version (job, version, spec, saved_us, author)
-            select * from {d.rows(1, "job:i version:n spec:t saved_us:n author:t")} as i"""
+            select id, version, spec, saved_us, author from job where {d.one_of("id", 1)}"""
         self._add_gates = f"insert into gate ({_GATE_NAMES}) select {_GATE_NAMES} from {d.rows(1, _GATE)} as i"
         settings = [name for name in _GATE_NAMES.split(", ") if name not in ("job", "next_us", "state")]
         self._set_gates = f"""
             update gate as g set {", ".join(f"{name} = i.{name}" for name in settings)}
-            from {d.rows(1, _GATE)} as i where g.job = i.job"""
+            from {d.rows(1, _GATE)} as i where {d.within("g.job", 1)} and g.job = i.job"""
         self._reconfigure = f"""
-            update active as a set version = i.version, lane = i.lane, rank = a.rank + i.shift_us
-            from {d.rows(1, "job:i version:n lane:n shift_us:n")} as i
-            where a.job = i.job and a.status in ({int(Status.READY)}, {int(Status.QUEUED)})"""
-        self._drop_tags = f"delete from job_tag where job in {d.rows(1, 'job:i')}"
+            update active as a set version = i.version, lane = i.lane, rank = a.rank + i.shift_us,
+                exclusive = i.exclusive
+            from {d.rows(1, "job:i version:n lane:n shift_us:n exclusive:n")} as i
+            where {d.within("a.job", 1)} and a.job = i.job
+                and a.status in ({int(Status.READY)}, {int(Status.QUEUED)})"""
+        self._drop_tags = f"delete from job_tag where {d.one_of('job', 1)}"
         self._add_tags = f"""
             insert into job_tag (key, value, namespace, name, job)
             select * from {d.rows(1, "key:t value:t namespace:t name:t job:i")} as i"""
@@ -118,10 +126,11 @@ class Jobs:
         if not new:
             return
         now_us = command.now_us
-        jobs = [(s.id, r.namespace, r.name, n, 1, spec, r.spec.owner, now_us) for r, spec, s, n in new]
-        yield Query(self._create, rows=Rows("ittnnttn", jobs))
+        author = command.actor.name
+        jobs = [(s.id, r.namespace, r.name, n, 1, spec, r.spec.owner, author, now_us) for r, spec, s, n in new]
+        yield Query(self._create, rows=Rows("ittnntttn", jobs))
         yield Query(self._add_gates, rows=Rows("i" + "n" * 11, [_gate_row(r, s, lanes) for r, _, s, _ in new]))
-        yield from self._versions_and_tags([(r, spec, s) for r, spec, s, _ in new], command)
+        yield from self._tag_and_audit([(r, s) for r, _, s, _ in new], command)
         yield from self._records.tally(Counter(int(r.state) for r, _, _, _ in new))
 
     def _update(
@@ -130,36 +139,40 @@ class Jobs:
         if not changed:
             return
         gates = yield from self._gates.lock(saved.id for _, _, saved in changed)
+        if any(s.id not in gates or gates[s.id].version != s.version - 1 for _, _, s in changed):
+            raise Raced
         now_us = command.now_us
-        jobs = [(s.id, s.version, spec, r.spec.owner, now_us) for r, spec, s in changed]
-        yield Query(self._replace, rows=Rows("inttn", jobs))
+        jobs = [(s.id, s.version, spec, r.spec.owner, command.actor.name, now_us) for r, spec, s in changed]
+        yield Query(self._keep_version, rows=Rows("i", [(s.id,) for _, _, s in changed]))
+        yield Query(self._replace, rows=Rows("intttn", jobs))
         yield Query(self._set_gates, rows=Rows("i" + "n" * 11, [_gate_row(r, s, lanes) for r, _, s in changed]))
         shifts = [
-            (s.id, s.version, lanes[r.gate.lane], (gates[s.id].priority - r.gate.priority) * PRIORITY_STEP_US)
+            (
+                *(s.id, s.version, lanes[r.gate.lane], (gates[s.id].priority - r.gate.priority) * PRIORITY_STEP_US),
+                int(r.gate.overlap is not Overlap.ALLOW),
+            )
             for r, _, s in changed
         ]
-        yield Query(self._reconfigure, rows=Rows("innn", shifts))
+        yield Query(self._reconfigure, rows=Rows("innnn", shifts))
         yield Query(self._drop_tags, rows=Rows("i", [(s.id,) for _, _, s in changed]))
-        yield from self._versions_and_tags(changed, command)
+        yield from self._tag_and_audit([(r, s) for r, _, s in changed], command)
         for row, _, saved in changed:
             gate = gates[saved.id]
             gate.overlap, gate.lim, gate.keyed = row.gate.overlap, row.gate.limit, row.gate.keyed
             yield from self._enter(gate, row.state)
             gate.next_us = row.next_us
+            yield from self._gates.shrink(gate)
         yield from self._gates.wake(gates.values(), now_us=now_us)
         yield from self._gates.save(gates.values())
 
-    def _versions_and_tags(self, saved: list[tuple[JobRow, str, Saved]], command: SaveJobs) -> Steps[None]:
-        author = command.actor.name
-        versions = [(s.id, s.version, spec, command.now_us, author) for _, spec, s in saved]
-        yield Query(self._keep_version, rows=Rows("intnt", versions))
-        tags = [(k, v, r.namespace, r.name, s.id) for r, _, s in saved for k, v in r.spec.tags.items()]
+    def _tag_and_audit(self, saved: list[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
+        tags = [(k, v, r.namespace, r.name, s.id) for r, s in saved for k, v in r.spec.tags.items()]
         if tags:
             yield Query(self._add_tags, rows=Rows("tttti", tags))
         yield from self._records.audits(
             command.actor,
             command.now_us,
-            [("create" if s.created else "update", r.namespace, r.name, f"version {s.version}") for r, _, s in saved],
+            [("create" if s.created else "update", r.namespace, r.name, f"version {s.version}") for r, s in saved],
         )
 
     def _intern(self, keys: list[str]) -> Steps[dict[str, int]]:
@@ -186,6 +199,7 @@ class Jobs:
         yield from self._gates.end_unstarted(gate, Code.JOB_DELETED, None, command.now_us)
         yield from self._records.tally(Counter({gate.state: -1}))
         yield from self._gates.ask_running(command.job, Cancel.DELETED)
+        yield Query(self._keep_version, rows=Rows("i", [(command.job,)]))
         yield Query(self._drop_gate, (command.job,))
         yield Query(self._drop, (command.job,))
         yield Query(self._drop_tags, rows=Rows("i", [(command.job,)]))
@@ -201,6 +215,7 @@ class Jobs:
         if not command.keep_cursor:
             gate.next_us = command.next_us
         yield from self._records.spans(gate.version, int(Cause.SCHEDULE), command.spans)
+        gate.done_us = max([gate.done_us, *(span.to_us for span in command.spans)])
         yield from self._gates.wake([gate], now_us=command.now_us)
         yield from self._gates.save([gate])
         paused_us = command.now_us if command.state is JobState.PAUSED else None

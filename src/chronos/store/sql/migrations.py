@@ -28,7 +28,9 @@ class Migration:
         return [d.final(s) for s in _split((self.common + extra).format(**d.types()))]
 
 
-MIGRATIONS: Sequence[Migration] = (Migration(version=1, minimum=1, common=schema.FIRST, sqlite=schema.SQLITE_ONLY),)
+MIGRATIONS: Sequence[Migration] = (
+    Migration(version=1, minimum=1, common=schema.FIRST, sqlite=schema.SQLITE_ONLY, postgres=schema.POSTGRES_ONLY),
+)
 VERSION = MIGRATIONS[-1].version
 META = "create table if not exists meta (name text primary key, value text not null)"
 

@@ -35,11 +35,12 @@ class Reads:
         self._job_counts = "select state, jobs from tally where jobs > 0"
         self._open_counts = "select status, count(*) from active group by status"
         self._by_id = f"""
-            select {record.JOB} from job as j join gate as g on g.job = j.id where j.id in {d.rows(1, "id:i")}"""
+            select {record.JOB} from job as j join gate as g on g.job = j.id where {d.one_of("j.id", 1)}"""
         self._by_name = f"""
             select {record.JOB} from job as j join gate as g on g.job = j.id where j.namespace = $1 and j.name = $2"""
         self._versions = """
-            select job, version, spec, saved_us, author from job_version where job = $1 and version < $2
+            select id as job, version, spec, saved_us, author from job where id = $1 and version < $2
+            union all select job, version, spec, saved_us, author from job_version where job = $1 and version < $2
             order by version desc limit $3"""
         self._one = f"""
             select {record.OPEN} from active where id = $1
@@ -52,26 +53,26 @@ class Reads:
             select id, kind, target, execution, body, created_us from outbox where id > $1 order by id limit $2"""
 
     def due(self, until_us: int, limit: int) -> Steps[list[Due]]:
-        found = yield Query(self._due, (until_us, limit))
+        found = yield Query(self._due, (until_us, limit), alone=True)
         return [Due(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in found]
 
     def next_due_us(self) -> Steps[int | None]:
-        [(found,)] = yield Query(self._next_due)
+        [(found,)] = yield Query(self._next_due, alone=True)
         return found  # type: ignore[no-any-return]
 
     def next_wake_us(self) -> Steps[int | None]:
-        [(found,)] = yield Query(self._next_wake)
+        [(found,)] = yield Query(self._next_wake, alone=True)
         return found  # type: ignore[no-any-return]
 
     def held_by(self, node: int) -> Steps[list[Execution]]:
-        found = yield Query(self._held, (node,))
+        found = yield Query(self._held, (node,), alone=True)
         return [item for row in found if isinstance(item := record.execution(row), Execution)]
 
     def lanes(self) -> Steps[dict[int, str]]:
-        return dict((yield Query(self._lanes)))
+        return dict((yield Query(self._lanes, alone=True)))
 
     def depths(self) -> Steps[list[Depth]]:
-        found = yield Query(self._depths)
+        found = yield Query(self._depths, alone=True)
         lanes: dict[int, dict[Status, int]] = {}
         for lane, status, count in found:
             lanes.setdefault(lane, {})[Status(status)] = count
@@ -84,16 +85,19 @@ class Reads:
         return Counts({JobState(s): n for s, n in jobs}, {Status(s): n for s, n in opened})
 
     def jobs_by_id(self, wanted: Sequence[bytes]) -> Steps[dict[bytes, Job]]:
-        found = yield Query(self._by_id, rows=ids(wanted))
+        found = yield Query(self._by_id, rows=ids(wanted), alone=True)
         return {row[0]: record.job(row) for row in found}
 
     def job_named(self, namespace: str, name: str) -> Steps[Job | None]:
-        found = yield Query(self._by_name, (namespace, name))
+        found = yield Query(self._by_name, (namespace, name), alone=True)
         return record.job(found[0]) if found else None
 
     def list_jobs(self, where: JobFilter, limit: int, cursor: bytes | None) -> Steps[Page[Job]]:
         sql, args = self._jobs_query(where, limit, cursor)
-        found = yield Query(sql, args)
+        prelude = self._d.plan_anew() if where.contains else ""
+        if prelude:
+            yield Query(prelude)
+        found = yield Query(sql, args, alone=not prelude)
         more = len(found) > limit
         items = [record.job(row) for row in found[:limit]]
         last = f"{items[-1].namespace}{_SEPARATOR}{items[-1].name}".encode() if more else None
@@ -129,12 +133,16 @@ class Reads:
             tests.append(f"j.owner = {arg(where.owner)}")
         if cursor is not None:
             namespace, name = cursor.decode().split(_SEPARATOR)
-            tests.append(f"(j.namespace, j.name) > ({arg(namespace)}, {arg(name)})")
+            if where.namespace is None:
+                tests.append(f"(j.namespace, j.name) > ({arg(namespace)}, {arg(name)})")
+            else:
+                tests.append(f"j.name > {arg(name)}")
         condition = f"where {' and '.join(tests)}" if tests else ""
         return f"select {record.JOB} from {source} {condition} order by {order} limit {arg(limit + 1)}", tuple(args)
 
     def versions(self, job: bytes, limit: int, before: int | None) -> Steps[list[JobVersion]]:
-        found = yield Query(self._versions, (job, 1 << 62 if before is None else before, limit))
+        args = (job, 1 << 62 if before is None else before, limit)
+        found = yield Query(self._versions, args, alone=True)
         return [record.version(row) for row in found]
 
     def list_executions(
@@ -158,7 +166,7 @@ class Reads:
             select * from (select * from (select {record.OPEN} from active {part}) as o
                 union all select * from (select {record.ENDED} from history {part}) as h) as both_tables
             order by id desc limit ${len(args)}"""
-        found = yield Query(sql, tuple(args))
+        found = yield Query(sql, tuple(args), alone=True)
         items = [record.execution(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
 
@@ -190,13 +198,13 @@ class Reads:
                 args.append(value)
                 tests.append(f"{test} ${len(args)}")
         sql = f"select {columns} from {table} where {' and '.join(tests)} order by {key} desc limit $1"
-        return Query(sql, tuple(args))
+        return Query(sql, tuple(args), alone=True)
 
     def nodes(self) -> Steps[list[Node]]:
-        return [record.node(row) for row in (yield Query(self._nodes))]
+        return [record.node(row) for row in (yield Query(self._nodes, alone=True))]
 
     def outbox(self, limit: int, after: bytes | None) -> Steps[list[OutboxItem]]:
-        found = yield Query(self._outbox, (after or bytes(16), limit))
+        found = yield Query(self._outbox, (after or bytes(16), limit), alone=True)
         return [OutboxItem(*row) for row in found]
 
 

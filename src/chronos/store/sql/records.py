@@ -27,9 +27,9 @@ class Records:
             on conflict do nothing"""
         self._dead = f"""
             insert into dead_letter (execution, job, namespace, failed_us, code, message)
-            select i.execution, i.job, coalesce(j.namespace, t.namespace, ''), i.failed_us, i.code, i.message
+            select i.execution, i.job, coalesce((select j.namespace from job as j where j.id = i.job),
+                (select t.namespace from tombstone as t where t.job = i.job), ''), i.failed_us, i.code, i.message
             from {d.rows(1, "execution:i job:i failed_us:n code:t message:t")} as i
-            left join job as j on j.id = i.job left join tombstone as t on t.job = i.job
             where true on conflict do nothing"""
         span = "id:i job:i version:n cause:n scheduled_us:n status:n code:t message:t now_us:n until_us:n count:n"
         self._spans = f"""

@@ -14,11 +14,11 @@ JOB = """j.id, j.namespace, j.name, j.incarnation, j.version, g.state, j.spec, g
     j.paused_us, j.note"""
 #: The same columns of an open and of an ended execution, so that both make one list.
 OPEN = """id, job, version, cause, scheduled_us, status, null as code, null as message, attempt, token, owner,
-    admitted_us, started_us, null as finished_us, wake_us, cancel, held, worked_us, detail, null as until_us,
-    1 as count"""
+    admitted_us, started_us, cast(null as bigint) as finished_us, wake_us, cancel, held, worked_us, detail,
+    cast(null as bigint) as until_us, 1 as count"""
 ENDED = """id, job, version, cause, scheduled_us, status, code, message, attempt, token, owner,
-    admitted_us, started_us, finished_us, null as wake_us, 0 as cancel, 0 as held, 0 as worked_us, detail, until_us,
-    count"""
+    admitted_us, started_us, finished_us, cast(null as bigint) as wake_us, 0 as cancel, 0 as held, 0 as worked_us,
+    detail, until_us, count"""
 ATTEMPT = "execution, task, number, status, started_us, finished_us, node, error, detail"
 NODE = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels"
 AUDIT = "id, at_us, actor, action, namespace, subject, origin, detail"

@@ -1,6 +1,6 @@
 """The tables. ``gate``, ``active`` and ``history`` carry the hot path; the rest is looked at by people.
 
-    job ─ job_version, job_tag        definitions: large, cold
+    job ─ job_version, job_tag        definitions: large, cold; versions before the one in force
      └─ gate                          one small row a job: cursor, lock and counter
          └─ active ─► history         open executions; settling moves the row. Ended tries go to ``attempt``
                       outbox          what must follow an outcome
@@ -23,6 +23,7 @@ create table gate (
     active {int} not null default 0,
     queued {int} not null default 0,
     seq {int} not null default 0,
+    done_us {int} not null default -4611686018427387904,
     keep_count {int} not null,
     keep_age_us {int} not null,
     trimmed {int} not null default 0
@@ -67,6 +68,7 @@ create table active (
 create index active_ready on active (lane, rank, id) where status = 1 and held = 0;
 create index active_job on active (job, scheduled_us);
 create index active_wake on active (wake_us, id) where status = 4 and wake_us is not null;
+create index active_key on active (key) where status = 2 and key is not null;
 create unique index active_one on active (job) where status = 3 and exclusive = 1;
 """
 
@@ -141,7 +143,9 @@ create table job (
     version {int} not null,
     spec {text} not null,
     owner {text},
+    author {text} not null,
     created_us {int} not null,
+    saved_us {int} not null,
     updated_us {int} not null,
     paused_us {int},
     note {text} not null default ''
@@ -160,6 +164,7 @@ create table tombstone (
     deleted_us {int} not null,
     primary key (namespace, name)
 ) {table};
+create index tombstone_job on tombstone (job);
 create table job_version (
     job {id} not null,
     version {int} not null,
@@ -217,4 +222,20 @@ end;
 create trigger job_unnamed after delete on job begin
     insert into job_fts (job_fts, rowid, name) values ('delete', old.rowid, old.name);
 end;
+"""
+
+# Weeks of history are partitions of their own (see ``partitions``). Small and busy tables are vacuumed early and often:
+# the space of what was settled is used again at once. ``sent`` tells which transactions were committed.
+POSTGRES_ONLY = """
+create table history_default partition of history default;
+create table attempt_default partition of attempt default;
+create table sent (
+    id uuid not null primary key,
+    sent timestamptz not null default now()
+);
+alter table gate set (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+alter table active set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, \
+autovacuum_vacuum_cost_delay = 0);
+alter table outbox set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+alter table sent set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 """

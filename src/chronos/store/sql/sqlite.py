@@ -8,15 +8,15 @@ which also makes it deterministic. Two processes may share a file: their transac
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
-from chronos.errors import ChronosError, Invalid, StoreBroken, StoreUnavailable
-from chronos.store.commands import Command
+from chronos.errors import ChronosError, Invalid, NotFound, StoreBroken, StoreUnavailable
+from chronos.store.commands import HOT, Command
 from chronos.store.merge import merge, split
 from chronos.store.pump import Pump
 from chronos.store.sql import migrations
@@ -30,6 +30,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 READERS = 3
 _BUSY_MS = 10_000
+_LOG_PAGES = 1_000  # of the write-ahead log, after which it is copied into the file, beside the writer
+_LOG_PAGES_MAX = 64_000  # after which the writer itself has to do it
 _CHECK_STEPS = 2_000_000  # of the virtual machine: a look at a small file whole, at a large one in part
 _DIALECT = Sqlite()
 
@@ -42,7 +44,7 @@ class SqliteStore(SqlStore):
 
     def __init__(self, path: str | Path | None = None, *, journal: Journal | None = None) -> None:
         super().__init__(_DIALECT)
-        self._path = None if path is None else Path(path)
+        self.path = None if path is None else Path(path)
         self._journal = journal
         self._writes = Writes(_DIALECT, HotSqlite(_DIALECT))
         self._sql: dict[str, str] = {}
@@ -50,6 +52,8 @@ class SqliteStore(SqlStore):
         self._writer: apsw.Connection | None = None
         self._write_thread: ThreadPoolExecutor | None = None
         self._read_threads: ThreadPoolExecutor | None = None
+        self._checkpoint_thread: ThreadPoolExecutor | None = None
+        self._checkpoint: Future[None] | None = None
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
 
@@ -57,11 +61,12 @@ class SqliteStore(SqlStore):
 
     async def open(self) -> None:
         """See ``Store.open``."""
-        if self._path is None:
+        if self.path is None:
             self._writer = self._connect_writer()
             return
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="chronos-sqlite-writer")
         self._read_threads = ThreadPoolExecutor(READERS, thread_name_prefix="chronos-sqlite-reader")
+        self._checkpoint_thread = ThreadPoolExecutor(1, thread_name_prefix="chronos-sqlite-checkpoint")
         try:
             self._writer = await self._in_writer(self._connect_writer)
         except BaseException:
@@ -71,13 +76,13 @@ class SqliteStore(SqlStore):
     async def close(self) -> None:
         """See ``Store.close``."""
         await self._pump.drain()
-        for threads in (self._read_threads, self._write_thread):
+        for threads in (self._read_threads, self._checkpoint_thread, self._write_thread):
             if threads is not None:
                 threads.shutdown(wait=True)
         for connection in (*self._readers, *([self._writer] if self._writer else [])):
             connection.close()
         self._readers.clear()
-        self._writer = self._write_thread = self._read_threads = None
+        self._writer = self._write_thread = self._read_threads = self._checkpoint_thread = None
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
@@ -88,8 +93,7 @@ class SqliteStore(SqlStore):
         return None
 
     async def maintain(self, now_us: int) -> None:
-        """Keep the write-ahead log short. History needs no partitions here: its oldest rows lie together."""
-        await self._in_writer(lambda: self._open_writer().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE))
+        """Nothing to do: history needs no partitions here, as its oldest rows lie together (see ``Trim``)."""
 
     async def backup(self, path: str) -> None:
         """See ``Store.backup``: SQLite's own online backup, a few pages at a time."""
@@ -110,16 +114,12 @@ class SqliteStore(SqlStore):
         try:
             writer.execute("begin immediate")
             for command, positions in merge(commands):
-                writer.execute("savepoint one")
-                try:
-                    answer = self._step_through(writer, self._writes.steps(command))
-                except ChronosError as error:
-                    writer.execute("rollback to one")
-                    parts: list[Any] = [error] * len(positions)
+                answer = self._one(writer, command)
+                if isinstance(answer, ChronosError):
+                    parts: list[Any] = [answer] * len(positions)
                 else:
                     parts = split(command, [commands[i] for i in positions], answer)
                     applied.append(command)
-                writer.execute("release one")
                 for position, part in zip(positions, parts, strict=True):
                     answers[position] = part
             writer.execute("commit")
@@ -135,6 +135,20 @@ class SqliteStore(SqlStore):
             for command in applied:
                 self._journal(command)
         return answers
+
+    def _one(self, writer: apsw.Connection, command: Command[Any]) -> Any:
+        """The command's answer, or the error that is its own alone. Hot commands have none, so need no savepoint."""
+        if isinstance(command, HOT):
+            return self._step_through(writer, self._writes.steps(command))
+        writer.execute("savepoint one")
+        answer: Any
+        try:
+            answer = self._step_through(writer, self._writes.steps(command))
+        except ChronosError as error:
+            writer.execute("rollback to one")
+            answer = error
+        writer.execute("release one")
+        return answer
 
     # --- reading
 
@@ -180,17 +194,30 @@ class SqliteStore(SqlStore):
             connection.execute("pragma synchronous = full")
             self._migrate(connection)
             connection.execute(TEMPORARY)
+            connection.set_wal_hook(self._log_grew)
         except apsw.Error as error:
             raise self._explain(error) from error
         return connection
 
     def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(":memory:" if self._path is None else str(self._path))
+        connection = apsw.Connection(":memory:" if self.path is None else str(self.path))
         connection.set_busy_timeout(_BUSY_MS)
         connection.execute("pragma cache_size = -65536")
         connection.execute("pragma temp_store = memory")
         connection.execute("pragma mmap_size = 268435456")
         return connection
+
+    def _log_grew(self, connection: apsw.Connection, _: str, pages: int) -> int:
+        """Called after each commit: the log is copied into the file beside the writer, not on its time."""
+        if pages >= _LOG_PAGES_MAX:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        elif pages >= _LOG_PAGES and self._checkpoint_thread and (self._checkpoint is None or self._checkpoint.done()):
+            self._checkpoint = self._checkpoint_thread.submit(self._copy_log)
+        return apsw.SQLITE_OK
+
+    def _copy_log(self) -> None:
+        with suppress(apsw.BusyError):  # the next commit asks again
+            self._reader().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _check(self, connection: apsw.Connection) -> None:
         """A quick look at the file: whole when it is small, as far as a moment allows when it is large."""
@@ -202,7 +229,7 @@ class SqliteStore(SqlStore):
         finally:
             connection.set_progress_handler(None)
         if found != [("ok",)]:
-            raise StoreBroken(f"{self._path} is damaged ({found[0][0]}); restore a backup")
+            raise StoreBroken(f"{self.path} is damaged ({found[0][0]}); restore a backup")
 
     def _migrate(self, connection: apsw.Connection) -> None:
         connection.execute("begin immediate")
@@ -215,7 +242,7 @@ class SqliteStore(SqlStore):
                 found == 0
                 and connection.execute("select 1 from sqlite_schema where type = 'table' and name <> 'meta'").fetchall()
             ):
-                raise StoreBroken(f"{self._path} holds something else than a Chronos store; give another file")
+                raise StoreBroken(f"{self.path} holds something else than a Chronos store; give another file")
             for migration in migrations.pending(found, minimum):
                 for statement in migration.statements(_DIALECT):
                     connection.execute(statement)
@@ -253,13 +280,34 @@ class SqliteStore(SqlStore):
         """What went wrong in a sentence, and what to do."""
         for kinds, build, sentence in _SENTENCES:
             if isinstance(error, kinds):
-                return build(sentence.format(path=self._path or "memory", error=error))
+                return build(sentence.format(path=self.path or "memory", error=error))
         return StoreBroken(f"SQLite: {error}")
+
+
+def restore(copy: Path, target: Path) -> None:
+    """Make a backup the store again, under a name that is free; what it holds is checked first.
+
+    Stop whatever uses the store before: a running server would go on writing into the file it has open.
+    """
+    if not copy.exists():
+        raise NotFound(f"{copy} does not exist; name the file that a backup wrote")
+    store = SqliteStore(copy)
+    try:
+        connection = store._connect()
+        try:
+            store._check(connection)
+            if not connection.execute("select 1 from sqlite_schema where name = 'gate'").fetchall():
+                raise StoreBroken(f"{copy} is no backup of a Chronos store")
+            _copy(connection, target)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise store._explain(error) from error
 
 
 def _copy(connection: apsw.Connection, target: Path) -> None:
     if target.exists():
-        raise Invalid(f"{target} exists already; give the copy a new name")
+        raise Invalid(f"{target} exists already; move it away or give another name")
     partial = target.with_name(target.name + ".partial")
     copy = apsw.Connection(str(partial))
     try:

@@ -42,25 +42,24 @@ class Upkeep:
         self._stop = "update node set stopped_us = $2 where number = $1 and stopped_us is null"
         self._disown = "update outbox set owner = null where owner = $1"
         self._take = f"""
-            update outbox set owner = $1 where id in (
+            with taken as materialized (
                 select id from outbox where owner is null or owner = $1 order by id limit $2 {d.lock_or_skip()}
-            ) returning id, kind, target, execution, body, created_us"""
-        self._ack = f"delete from outbox where id in {d.rows(1, 'id:i')}"
-        self._drop_dead = f"delete from dead_letter where execution in {d.rows(1, 'id:i')} returning namespace"
+            )
+            update outbox set owner = $1 where {d.among("id", "select id from taken")}
+            returning id, kind, target, execution, body, created_us"""
+        self._ack = f"delete from outbox where {d.one_of('id', 1)}"
+        self._drop_dead = f"delete from dead_letter where {d.one_of('execution', 1)} returning namespace"
         # Served by an index of its own: jobs that ran 64 times since their history was looked at last.
         self._too_long = """
             select job, keep_count, keep_age_us, seq from gate where seq - trimmed >= 64 order by job limit $1"""
         self._cut = "select id from history where job = $1 order by id desc limit 1 offset $2"
-        self._drop_old = """
-            delete from history where id in (
-                select id from history where job = $1 and id <= $2 order by id limit $3
-            ) returning id"""
-        self._drop_attempts = f"delete from attempt where execution in {d.rows(1, 'id:i')}"
+        oldest = "select id from history where job = $1 and id <= $2 order by id limit $3"
+        self._drop_old = f"delete from history where {d.among('id', oldest)} returning id"
+        self._drop_attempts = f"delete from attempt where {d.one_of('execution', 1)}"
         self._trimmed = "update gate set trimmed = $2 where job = $1"
         self._drop_keys = """
-            delete from idempotency where (namespace, key) in (
-                select namespace, key from idempotency where created_us < $1 order by created_us limit $2
-            )"""
+            delete from idempotency where created_us < $1 and created_us <= coalesce(
+                (select created_us from idempotency where created_us < $1 order by created_us limit 1 offset $2), $1)"""
 
     def register(self, command: RegisterNode) -> Steps[int]:
         """See ``RegisterNode``."""

@@ -40,6 +40,20 @@ async def case_the_cursor_moves_only_from_where_it_stood(w: World) -> None:
     assert (await w.job()).next_us == T0 + SECOND
 
 
+async def case_an_instant_on_record_is_not_admitted_again(w: World) -> None:
+    for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
+        careful = overlap is Overlap.REPLACE
+        await w.save(name, overlap=overlap)
+        [first] = await w.instant(name, careful=careful)
+        await w.settle(first)
+        moved_back = await w.save(name, overlap=overlap, description="the clock went back", next_us=T0 + SECOND)
+        assert await w.instant(name, careful=careful) == []
+        job = await w.job(name)
+        assert (job.id, job.next_us, job.state) == (moved_back.id, T0 + 2 * SECOND, JobState.ACTIVE)
+        [second] = await w.instant(name, careful=careful)
+        assert (await w.execution(second.id)).scheduled_us == T0 + 2 * SECOND
+
+
 async def case_without_a_slot_it_waits_ready(w: World) -> None:
     await w.save()
     [ready] = await w.instant("job", claim=False)

@@ -174,7 +174,7 @@ async def case_a_signal_ends_a_wait(w: World) -> None:
     await w.save()
     run = await w.one()
     row = SuspendRow(run.id, run.token, None, "approved", 1, 0, '{"tasks":[]}')
-    assert await w.store.apply(Suspend(rows=(row,))) == [run.id]
+    assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
     assert not await w.store.apply(Signal(execution=run.id, name="other", payload="1", now_us=w.tick()))
     assert await w.claim() == []
     assert await w.store.apply(Signal(execution=run.id, name="approved", payload='{"by":"ana"}', now_us=w.tick()))

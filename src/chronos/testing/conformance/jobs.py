@@ -118,6 +118,28 @@ async def case_a_larger_limit_wakes_what_was_queued(w: World) -> None:
     assert statuses == [Status.READY, Status.READY, Status.QUEUED]
 
 
+async def case_a_smaller_limit_sends_what_has_not_started_back_in_line(w: World) -> None:
+    await w.save("job", overlap=Overlap.ALLOW)
+    running = await w.one()
+    ready = [await w.one(claim=False) for _ in range(2)]
+    await w.save("job", overlap=Overlap.SKIP, description="one at a time", next_us=w.now + SECOND)
+    assert [await w.status(run.id) for run in (running, *ready)] == [Status.RUNNING, Status.QUEUED, Status.QUEUED]
+    assert await w.claim() == []
+    await w.settle(running)
+    [first] = await w.claim()
+    assert first.id == ready[0].id
+    assert await w.claim() == []
+    await w.settle(first)
+    assert [run.id for run in await w.claim()] == [ready[1].id]
+
+
+async def case_one_at_a_time_no_more(w: World) -> None:
+    await w.save("job", overlap=Overlap.QUEUE)
+    runs = [await w.one() for _ in range(3)]
+    await w.save("job", overlap=Overlap.ALLOW, description="all at once", next_us=w.now + SECOND)
+    assert {run.id for run in await w.claim()} == {run.id for run in runs[1:]}
+
+
 async def case_priority_changes_the_rank_of_what_waits(w: World) -> None:
     await w.save("low", overlap=Overlap.ALLOW, priority=5)
     await w.save("high", overlap=Overlap.ALLOW, priority=5)

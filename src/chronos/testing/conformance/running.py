@@ -9,6 +9,7 @@ from chronos.store.commands import (
     AckOutbox,
     Advance,
     AdvanceRow,
+    CancelExecution,
     Claim,
     DropDeadLetters,
     Follow,
@@ -70,7 +71,7 @@ async def case_an_old_token_changes_nothing(w: World) -> None:
     stale = run._replace(token=run.token - 1)
     assert (await w.settle(stale)).settled == []
     assert await w.store.apply(Advance(rows=(AdvanceRow(run.id, stale.token, "{}"),))) == []
-    assert await w.store.apply(Suspend(rows=(SuspendRow(run.id, stale.token, None, None, 2, 0),))) == []
+    assert await w.store.apply(Suspend(rows=(SuspendRow(run.id, stale.token, None, None, 2, 0),), now_us=w.now)) == []
     assert await w.store.apply(Release(rows=(ReleaseRow(run.id, stale.token),), now_us=w.now)) == []
     assert await w.status(run.id) is Status.RUNNING
     assert (await w.settle(run)).settled == [run.id]
@@ -115,7 +116,7 @@ async def case_a_retry_sleeps_and_is_counted(w: World) -> None:
     run = await w.one()
     wake = w.now + 10 * SECOND
     row = SuspendRow(run.id, run.token, wake, None, 2, 500, None, (ended(run, 1),))
-    assert await w.store.apply(Suspend(rows=(row,))) == [run.id]
+    assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
     asleep = await w.execution(run.id)
     assert (asleep.status, asleep.node, asleep.wake_us, asleep.attempt) == (Status.WAITING, None, wake, 2)
     assert await w.store.next_wake_us() == wake
@@ -141,7 +142,7 @@ async def case_waking_is_bounded_and_earliest_first(w: World) -> None:
     runs = [await w.one() for _ in range(4)]
     at = w.now + SECOND
     rows = tuple(SuspendRow(r.id, r.token, at - i, None, 2, 0) for i, r in enumerate(runs))
-    await w.store.apply(Suspend(rows=rows))
+    await w.store.apply(Suspend(rows=rows, now_us=w.now))
     w.now = at
     assert await w.wake(2) == 2
     assert [await w.status(r.id) for r in runs] == [Status.WAITING, Status.WAITING, Status.READY, Status.READY]
@@ -168,6 +169,23 @@ async def case_released_work_is_ready_again_with_its_attempt_unspent(w: World) -
     assert (claimed.id, claimed.attempt, claimed.worked_us) == (run.id, 1, 300)
     assert (await w.settle(run)).settled == []
     assert (await w.settle(claimed)).settled == [run.id]
+
+
+async def case_what_was_asked_to_stop_does_not_start_again(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    sleeper, leaver, behind = [await w.one() for _ in range(3)]
+    for run in (sleeper, leaver):
+        await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick()))
+    row = SuspendRow(sleeper.id, sleeper.token, w.now, None, 2, 0)
+    assert await w.store.apply(Suspend(rows=(row,), now_us=w.tick())) == []
+    assert await w.store.apply(Release(rows=(ReleaseRow(leaver.id, leaver.token),), now_us=w.tick())) == []
+    for run in (sleeper, leaver):
+        execution = await w.execution(run.id)
+        assert execution.reason is not None
+        assert (execution.status, execution.reason.code) == (Status.CANCELED, Code.CANCELED)
+    assert await w.status(behind.id) is Status.RUNNING
+    assert await w.wake() == 0
+    assert await w.claim() == []
 
 
 async def case_what_must_follow_is_in_the_outbox(w: World) -> None:

@@ -1,0 +1,230 @@
+"""The store on each engine: its hot commands beside the bare statements; creation of jobs, what is due, pages, history.
+
+``BENCH_JOBS`` says how many jobs are stored (1,000,000), ``BENCH_EXECUTIONS`` how many executions history holds in the
+last rows (200,000; 10,000,000 for the full measure). Rates are per second; due and pages are milliseconds.
+"""
+
+import asyncio
+import os
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import Row
+from bench.bare import Bare
+from bench.bare_postgres import BarePostgres
+from bench.bare_sqlite import BareSqlite
+from bench.servers import postgres_server
+from chronos.assembly import make_store
+from chronos.core.config import Overlap
+from chronos.core.execution import Status
+from chronos.core.ids import scheduled_execution_id
+from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
+from chronos.core.policy import GateSpec
+from chronos.core.reasons import Code
+from chronos.store.commands import (
+    Admit,
+    AdmitRow,
+    Admitted,
+    Claim,
+    Claimed,
+    JobRow,
+    RegisterNode,
+    SaveJobs,
+    Settle,
+    SettleRow,
+)
+from chronos.store.contract import JobFilter, Store
+
+JOBS = int(os.environ.get("BENCH_JOBS", "1000000"))
+EXECUTIONS = int(os.environ.get("BENCH_EXECUTIONS", "200000"))
+FEW_JOBS = 10_000
+DUE = 1_000
+BULK = 5_000
+ROUNDS = {1: 200, 100: 40, 1000: 12}  # batch size: how often
+T0 = 1_800_000_000_000_000
+SECOND = 1_000_000
+
+
+@dataclass
+class Subject:
+    """A store under measurement: its jobs, where their cursors stand, and whose turn is next."""
+
+    store: Store
+    node: int = 0
+    jobs: list[bytes] = field(default_factory=list)
+    cursor: list[int] = field(default_factory=list)
+    turn: int = 0
+
+    async def create(self, upto: int) -> float:
+        """Save jobs until there are so many; answers jobs a second."""
+        begun, first = time.perf_counter(), len(self.jobs)
+        for start in range(first, upto, BULK):
+            rows = tuple(_job(i) for i in range(start, min(start + BULK, upto)))
+            saved = await self.store.apply(SaveJobs(rows=rows, now_us=T0 + start))
+            self.jobs += [one.id for one in saved]
+            self.cursor += [T0 + i for i in range(start, start + len(saved))]
+        return (upto - first) / (time.perf_counter() - begun)
+
+    def next_rows(self, size: int, *, claim: bool) -> tuple[AdmitRow, ...]:
+        """The next instants of the jobs whose turn it is; their ids are hashes, so they lie all over the tables."""
+        rows = []
+        for _ in range(size):
+            self.turn = (self.turn + 1) % len(self.jobs)
+            job, at = self.jobs[self.turn], self.cursor[self.turn]
+            self.cursor[self.turn] = at + 3600 * SECOND
+            rows.append(AdmitRow(job, 1, at, at + 3600 * SECOND, scheduled_execution_id(job, at), at, claim))
+        return tuple(rows)
+
+    async def admit(self, size: int, *, claim: bool = True) -> list[Admitted]:
+        rows = self.next_rows(size, claim=claim)
+        command = Admit(rows=rows, node=self.node, now_us=T0, request=os.urandom(16))
+        admitted = await self.store.apply(command)
+        assert len(admitted) == size, f"{len(admitted)} of {size} were admitted"
+        return admitted
+
+    async def settle(self, runs: list[Admitted] | list[Claimed]) -> None:
+        rows = tuple(SettleRow(r.id, r.job, r.token, Status.SUCCEEDED, Code.SUCCEEDED, None, T0) for r in runs)
+        settled = await self.store.apply(Settle(rows=rows, node=self.node, now_us=T0))
+        assert len(settled.settled) == len(runs)
+
+
+def run() -> list[Row]:
+    """All engines, one after the other."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = asyncio.run(_engine("sqlite", f"sqlite:///{folder}/chronos.db", BareSqlite(folder / "bare.db")))
+        with postgres_server(folder) as url:
+            rows += asyncio.run(_engine("postgresql", url, BarePostgres(url)))
+    return rows
+
+
+async def _engine(name: str, url: str, bare: Bare) -> list[Row]:
+    store = make_store(url)
+    await store.open()
+    subject = Subject(store)
+    subject.node = await store.apply(RegisterNode(name="bench", incarnation=os.urandom(16), now_us=T0))
+    await subject.create(FEW_JOBS)
+    due_few = await _due_ms(subject)
+    rate = await subject.create(JOBS)
+    rows = [
+        Row(case=f"{name}: create {JOBS:,} jobs, {BULK:,} at a time", unit="/s", ours=rate, higher_is_better=True),
+        Row(
+            case=f"{name}: {DUE:,} due of {JOBS:,} jobs",
+            unit="ms",
+            ours=await _due_ms(subject),
+            others={f"of {FEW_JOBS:,}": due_few},
+        ),
+    ]
+    await bare.open(subject.jobs)
+    rows += await _hot(name, subject, bare)
+    await bare.close()
+    rows += await _pages(name, subject)
+    rows += await _history(name, subject)
+    await store.close()
+    return rows
+
+
+async def _hot(name: str, subject: Subject, bare: Bare) -> list[Row]:
+    rows = []
+    lanes = tuple(await subject.store.lanes())
+    for size, rounds in ROUNDS.items():
+        took = {"admit + claim": 0.0, "claim": 0.0, "settle": 0.0}
+        floor = dict.fromkeys(took, 0.0)
+        for _ in range(rounds):
+            began = time.perf_counter()
+            runs: list[Admitted] | list[Claimed] = await subject.admit(size)
+            admitted = time.perf_counter()
+            await subject.settle(runs)
+            took["admit + claim"] += admitted - began
+            took["settle"] += time.perf_counter() - admitted
+            await subject.admit(size, claim=False)
+            began = time.perf_counter()
+            runs = await subject.store.apply(
+                Claim(lanes=lanes, limit=size, node=subject.node, now_us=T0, request=os.urandom(16))
+            )
+            took["claim"] += time.perf_counter() - began
+            await subject.settle(runs)
+
+            batch = [(row.job, row.id) for row in subject.next_rows(size, claim=True)]
+            ready = [(job, os.urandom(16)) for job, _ in batch]
+            began = time.perf_counter()
+            await bare.admit(batch, 0)
+            admitted = time.perf_counter()
+            await bare.settle(batch)
+            floor["admit + claim"] += admitted - began
+            floor["settle"] += time.perf_counter() - admitted
+            await bare.admit(ready, 1, claim=False)
+            began = time.perf_counter()
+            await bare.claim(size)
+            floor["claim"] += time.perf_counter() - began
+            await bare.settle(ready)
+        rows += [
+            Row(
+                case=f"{name}: {what}, batches of {size:,}",
+                unit="/s",
+                ours=size * rounds / took[what],
+                others={"bare": size * rounds / floor[what]},
+                higher_is_better=True,
+            )
+            for what in took
+        ]
+    return rows
+
+
+async def _due_ms(subject: Subject) -> float:
+    best = float("inf")
+    for _ in range(20):
+        began = time.perf_counter()
+        found = await subject.store.due(T0 + DUE - 1, 2 * DUE)
+        best = min(best, time.perf_counter() - began)
+        assert len(found) == DUE
+    return best * 1000
+
+
+async def _pages(name: str, subject: Subject) -> list[Row]:
+    """The first page of 100 jobs, and one from the middle."""
+    times = []
+    for cursor in (None, f"default\0job-{JOBS // 2:07}".encode()):
+        best = float("inf")
+        for _ in range(20):
+            began = time.perf_counter()
+            page = await subject.store.list_jobs(JobFilter(namespace="default"), limit=100, cursor=cursor)
+            best = min(best, time.perf_counter() - began)
+            assert len(page.items) == 100
+        times.append(best * 1000)
+    return [Row(case=f"{name}: page {JOBS // 200:,} of jobs", unit="ms", ours=times[1], others={"page 1": times[0]})]
+
+
+async def _history(name: str, subject: Subject) -> list[Row]:
+    """Admit and settle while history grows: the rate at its end, against that at its beginning."""
+    size = 500
+
+    async def rate(count: int) -> float:
+        began = time.perf_counter()
+        for _ in range(count // size):
+            await subject.settle(await subject.admit(size))
+        return count / (time.perf_counter() - began)
+
+    before = await rate(10_000)
+    await rate(EXECUTIONS)
+    after = await rate(10_000)
+    return [
+        Row(
+            case=f"{name}: admit + settle after {EXECUTIONS:,} executions",
+            unit="/s",
+            ours=after,
+            others={"at first": before},
+            higher_is_better=True,
+        )
+    ]
+
+
+def _job(i: int) -> JobRow:
+    spec = JobSpec(
+        schedule=ScheduleSpec(text="@hourly"),
+        tasks=(Task(name="task", target=Target(kind="python", options={"name": "work"})),),
+    )
+    gate = GateSpec(overlap=Overlap.SKIP)
+    return JobRow(namespace="default", name=f"job-{i:07}", spec=spec, gate=gate, next_us=T0 + i)

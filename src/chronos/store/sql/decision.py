@@ -1,0 +1,78 @@
+"""The admission of scheduled instants as SQL: what ``core.policy.admit`` decides, written once for both hot paths.
+
+The conformance suite holds the statement against the policy. ``i`` is the batch, ``g`` the gates, ``d`` the decisions.
+"""
+
+from collections.abc import Sequence
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Cause, Status
+from chronos.core.job import JobState
+from chronos.core.policy import PRIORITY_STEP_US
+from chronos.core.reasons import Code
+from chronos.store.commands import AdmitRow
+from chronos.store.sql.dialect import Rows
+from chronos.store.sql.gates import OVERLAPS
+
+RUNNING, READY, QUEUED, SKIPPED = (
+    int(status) for status in (Status.RUNNING, Status.READY, Status.QUEUED, Status.SKIPPED)
+)
+REPEATED = 0  # no status: an instant that was recorded before, of which only the cursor takes notice
+_SKIP, _ALLOW, _REPLACE = (OVERLAPS.index(overlap) for overlap in (Overlap.SKIP, Overlap.ALLOW, Overlap.REPLACE))
+
+#: The columns of an ``AdmitRow`` that the statement needs.
+ADMIT_ROW = "job:i version:n expect_us:n next_us:n id:i ready_us:n claim:n"
+
+_FATE = f"""case when i.expect_us <= g.done_us then {REPEATED}
+    when g.lim = 0 or g.active < g.lim then case when i.claim = 1 then {RUNNING} else {READY} end
+    when g.overlap <> {_SKIP} and g.queued < g.queue_max then {QUEUED} else {SKIPPED} end"""
+
+
+def decide(rows: str) -> str:
+    """A query that decides those rows of a batch whose gates are as expected."""
+    return f"""
+        select i.id, i.job, i.expect_us as scheduled_us, i.next_us,
+            i.ready_us - g.priority * {PRIORITY_STEP_US} as rank, {_FATE} as status,
+            (g.seq + 1) << 16 as token, g.version, g.lane,
+            case when g.overlap = {_ALLOW} then 0 else 1 end as exclusive,
+            case when g.overlap = {_SKIP} then '{Code.OVERLAP}' else '{Code.QUEUE_FULL}' end as code
+        from {rows} as i join gate as g on g.job = i.job
+        where g.next_us = i.expect_us and g.version = i.version and g.state = {int(JobState.ACTIVE)}
+            and g.keyed = 0 and g.overlap <> {_REPLACE}"""
+
+
+#: How an admitted instant changes its gate.
+MOVE = f"""next_us = d.next_us, seq = g.seq + case when d.status = {REPEATED} then 0 else 1 end,
+    done_us = case when d.scheduled_us > g.done_us then d.scheduled_us else g.done_us end,
+    state = case when d.next_us is null and d.status <> {REPEATED} then {int(JobState.DONE)} else g.state end,
+    active = g.active + case when d.status in ({READY}, {RUNNING}) then 1 else 0 end,
+    queued = g.queued + case when d.status = {QUEUED} then 1 else 0 end"""
+
+#: The token that goes with a decision: one more where it is claimed at once.
+TOKEN = f"d.token + case when d.status = {RUNNING} then 1 else 0 end"
+
+
+def open_those(source: str, *, node: str, now_us: str, request: str) -> str:
+    """Insert what runs, is ready or queued; the arguments are placeholders."""
+    claimed = f"case when d.status = {RUNNING} then {{}} end".format
+    return f"""
+        insert into active (id, job, version, cause, scheduled_us, lane, rank, status, exclusive, owner, token,
+            admitted_us, started_us, attempt_us, request)
+        select d.id, d.job, d.version, {int(Cause.SCHEDULE)}, d.scheduled_us, d.lane, d.rank, d.status, d.exclusive,
+            {claimed(node)}, {TOKEN}, {now_us}, {claimed(now_us)}, {claimed(now_us)}, {request}
+        from {source} as d where d.status in ({RUNNING}, {READY}, {QUEUED})"""
+
+
+def record_skipped(source: str, *, now_us: str) -> str:
+    """Insert what is skipped into history."""
+    return f"""
+        insert into history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
+            finished_us)
+        select d.id, d.job, d.version, {int(Cause.SCHEDULE)}, d.scheduled_us, d.status, d.code, d.token, 0, {now_us},
+            {now_us}
+        from {source} as d where d.status = {SKIPPED}"""
+
+
+def admit_rows(rows: Sequence[AdmitRow]) -> Rows:
+    """The batch as the ``ADMIT_ROW`` columns."""
+    return Rows("innninn", [(r.job, r.version, r.expect_us, r.next_us, r.id, r.ready_us, int(r.claim)) for r in rows])

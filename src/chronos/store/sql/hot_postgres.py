@@ -1,0 +1,111 @@
+"""The hot path on PostgreSQL: admit, claim, settle as one data-modifying statement each.
+
+All parts of such a statement see the state at its beginning; only a row that it has locked is seen as it is now. So
+nothing here looks for rows that another transaction may just have written: what waits behind a freed gate is looked
+for by a later statement (see ``executions``). The plans are made once and for small batches, in which each row finds
+its gate and its execution by key; joining two of the intermediate results would be quadratic, so none are joined.
+"""
+
+from collections.abc import Sequence
+
+from chronos.core.execution import Status
+from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, SettleRow
+from chronos.store.sql.decision import (
+    ADMIT_ROW,
+    MOVE,
+    READY,
+    REPEATED,
+    RUNNING,
+    TOKEN,
+    admit_rows,
+    decide,
+    open_those,
+    record_skipped,
+)
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows
+from chronos.store.sql.gates import CLAIMED, Steps, claimed
+
+_ENDED = """id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt, admitted_us,
+    started_us, attempt_us, finished_us, detail"""
+
+
+class HotPostgres:
+    """Statements and steps of the hot path."""
+
+    def __init__(self, d: Dialect) -> None:
+        self._admit = f"""
+            with d as materialized (
+                {decide(d.rows(4, ADMIT_ROW))} and g.job = any($4) order by g.job for update of g skip locked
+            ),
+            moved as (update gate as g set {MOVE} from d where g.job = any($4) and g.job = d.job),
+            opened as ({open_those("d", node="$1::bigint", now_us="$2::bigint", request="$3")}),
+            skipped as ({record_skipped("d", now_us="$2")})
+            select d.id, d.job, d.status, {TOKEN} from d where d.status <> {REPEATED}"""
+        # Each lane's best are locked before the best of all are chosen: so a lane is read only as far as needed, and
+        # what another node is just taking does not make this claim come back short.
+        self._claim = f"""
+            with best as materialized (
+                select x.id from {d.rows(5, "lane:n")} as i cross join lateral (
+                    select a.id, a.rank from active as a
+                    where a.lane = i.lane and a.status = {READY} and a.held = 0
+                    order by a.rank, a.id limit $1 for update skip locked
+                ) as x order by x.rank, x.id limit $1
+            ), taken as (
+                update active as a set status = {RUNNING}, owner = $2, token = a.token + 1,
+                    started_us = coalesce(a.started_us, $3), attempt_us = $3, request = $4
+                where a.id = any(array(select id from best)) returning a.*
+            )
+            select {CLAIMED} from taken order by rank, id"""
+        outcome = "id:i job:i token:n status:n code:t message:t finished_us:n detail:t"
+        self._settle = f"""
+            with locked as materialized (
+                select g.job from gate as g where g.job = any($2) order by g.job for update
+            ), ended as (
+                delete from active as a using {d.rows(1, outcome)} as i
+                where (select count(*) from locked) >= 0 and a.id = any($1) and a.id = i.id and a.token = i.token
+                    and a.status = {RUNNING}
+                returning a.id, a.job, a.version, a.cause, a.scheduled_us, i.status, i.code, i.message, a.owner,
+                    a.token, a.attempt, a.admitted_us, a.started_us, a.attempt_us, i.finished_us,
+                    coalesce(i.detail, a.detail) as detail, a.key
+            ), kept as (
+                insert into history ({_ENDED}) select {_ENDED} from ended
+            ), freed as (
+                update gate as g set active = g.active - n.ended
+                from (select job, count(*) as ended from ended group by job) as n
+                where g.job = any($2) and g.job = n.job
+                returning g.job, g.queued
+            )
+            select id, key, 0 from ended union all select job, null, 1 from freed where queued > 0"""
+
+    def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
+        """The plain rows of the command: not keyed, not ``replace``."""
+        args = (command.node, command.now_us, command.request)
+        alone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
+        found = yield Query(self._admit, args, admit_rows(rows), alone=alone)
+        return [Admitted(execution, job, _STATUS[status], token) for execution, job, status, token in found]
+
+    def claim(self, command: Claim) -> Steps[list[Claimed]]:
+        """See ``Claim``."""
+        args = (command.limit, command.node, command.now_us, command.request)
+        lanes = Rows("n", [(lane,) for lane in dict.fromkeys(command.lanes)])
+        found = yield Query(self._claim, args, lanes, alone=True)
+        return [claimed(row) for row in found]
+
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[tuple[list[bytes], list[bytes], list[Row]]]:
+        """Move rows to history and free their gates. Answers the ids, the jobs with a queue, the freed keys."""
+        values = [(r.id, r.job, r.token, int(r.status), r.code.value, r.message, r.finished_us, r.detail) for r in rows]
+        found = yield Query(self._settle, rows=Rows("iinnttnt", values))
+        settled: list[bytes] = []
+        behind: list[bytes] = []
+        freed: dict[bytes, int] = {}
+        for key_or_job, key, queue in found:
+            if queue:
+                behind.append(key_or_job)
+                continue
+            settled.append(key_or_job)
+            if key is not None:
+                freed[key] = freed.get(key, 0) + 1
+        return settled, sorted(behind), sorted(freed.items())
+
+
+_STATUS = {int(status): status for status in Status}

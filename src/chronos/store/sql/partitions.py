@@ -1,0 +1,130 @@
+"""Partitions of history on PostgreSQL: a week each, made ahead, dropped whole when everybody's retention has passed.
+
+Ids begin with their time, so a week of ids is a range of them. What fits no week (an old gap that was recovered, say)
+goes to the default partition. Everything here is a short step that gives up rather than make the engine wait.
+"""
+
+from datetime import UTC, datetime
+
+import asyncpg
+
+from chronos.core.ids import id_floor
+from chronos.store.sql.postgres_link import SCHEMA, Connection
+
+WEEK_US = 7 * 86_400 * 1_000_000
+_MONDAY_US = 4 * 86_400 * 1_000_000  # the first one: time is counted from a Thursday
+AHEAD = 2
+_MOST_MOVED = 10_000
+_TRIMMED_AT_ONCE = 1_000
+_LOCK_TIMEOUT = "200ms"
+_UPKEEP_LOCK = 0x6368726F03  # advisory lock: whoever looks after partitions just now
+TABLES = {"history": "id", "attempt": "execution"}  # and the column they are partitioned by
+
+#: What stands in the way now may not do so next time.
+_NOT_NOW = (
+    asyncpg.LockNotAvailableError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.CheckViolationError,
+    asyncpg.DuplicateTableError,
+)
+
+
+async def look_after(connection: Connection, now_us: int) -> None:
+    """Make partitions ahead of ``now_us`` and drop those that nobody keeps any more, unless another node is at it."""
+    if not await connection.fetchval(f"select pg_try_advisory_lock({_UPKEEP_LOCK})"):
+        return
+    try:
+        kept_us = int(await connection.fetchval(_KEPT_LONGEST) or now_us)
+        first_open: bytes | None = await connection.fetchval("select id from active order by id limit 1")
+        cut = min(id_floor(now_us - kept_us), first_open or b"\xff" * 16)
+        for table, column in TABLES.items():
+            there = await _weeks(connection, table)
+            for start_us in _coming(now_us):
+                if start_us not in there:
+                    await _create(connection, table, column, start_us)
+            for start_us, attached in there.items():
+                if attached and id_floor(start_us + WEEK_US) <= cut:
+                    await _detach(connection, table, start_us)
+            for name, _ in await connection.fetch(_NAMED, SCHEMA, f"^{table}_gone_[0-9]{{8}}$"):
+                await connection.execute(f"drop table {name}")
+            await connection.execute(_trim_strays(table, column), cut, _TRIMMED_AT_ONCE)
+        await connection.execute("delete from sent where sent < now() - interval '1 hour'")
+    finally:
+        if not connection.is_closed():
+            await connection.execute(f"select pg_advisory_unlock({_UPKEEP_LOCK})")
+
+
+async def remember_longest(connection: Connection, keep_age_us: int) -> None:
+    """No partition younger than this is dropped from now on."""
+    await connection.execute(_KEEP_AT_LEAST, str(keep_age_us))
+
+
+def week_of(at_us: int) -> int:
+    """When the week of an instant began."""
+    return (at_us - _MONDAY_US) // WEEK_US * WEEK_US + _MONDAY_US
+
+
+def _coming(now_us: int) -> list[int]:
+    start_us = week_of(now_us)
+    return [start_us + i * WEEK_US for i in range(AHEAD + 1)]
+
+
+def _name(table: str, start_us: int) -> str:
+    return f"{table}_{datetime.fromtimestamp(start_us // 1_000_000, UTC):%Y%m%d}"
+
+
+async def _weeks(connection: Connection, table: str) -> dict[int, bool]:
+    """When the weeks that have a table begin, and whether it still is a partition: a person may have detached it."""
+    weeks = {}
+    for name, attached in await connection.fetch(_NAMED, SCHEMA, f"^{table}_[0-9]{{8}}$"):
+        date = datetime.strptime(name.removeprefix(f"{table}_"), "%Y%m%d").replace(tzinfo=UTC)
+        weeks[int(date.timestamp()) * 1_000_000] = attached
+    return weeks
+
+
+async def _create(connection: Connection, table: str, column: str, start_us: int) -> None:
+    """Make one partition. Rows of its week that went to the default partition are moved, if they are not too many."""
+    name = _name(table, start_us)
+    bounds = [id_floor(start_us), id_floor(start_us + WEEK_US)]
+    strays = f"from {table}_default where {column} >= $1 and {column} < $2"
+    if await connection.fetchval(f"select count(*) from (select 1 {strays} limit {_MOST_MOVED + 1}) as s", *bounds) > (
+        _MOST_MOVED
+    ):
+        return
+    try:
+        async with connection.transaction():
+            await connection.execute(f"set local lock_timeout = '{_LOCK_TIMEOUT}'")
+            await connection.execute(f"create table {name} (like {table} including defaults including constraints)")
+            await connection.execute(
+                f"with moved as (delete {strays} returning *) insert into {name} select * from moved", *bounds
+            )
+            low, high = (f"'{bound.hex()}'" for bound in bounds)
+            await connection.execute(f"alter table {table} attach partition {name} for values from ({low}) to ({high})")
+    except _NOT_NOW:
+        return
+
+
+async def _detach(connection: Connection, table: str, start_us: int) -> None:
+    """Take a partition out, which needs a moment's lock; under its new name it is dropped when nobody waits for it."""
+    name = _name(table, start_us)
+    try:
+        async with connection.transaction():
+            await connection.execute(f"set local lock_timeout = '{_LOCK_TIMEOUT}'")
+            await connection.execute(f"alter table {table} detach partition {name}")
+            await connection.execute(f"alter table {name} rename to {name.replace('_', '_gone_')}")
+    except _NOT_NOW:
+        return
+
+
+def _trim_strays(table: str, column: str) -> str:
+    old = f"select {column} from {table}_default where {column} < $1 order by {column} limit $2"
+    return f"delete from {table}_default where {column} = any(array({old}))"
+
+
+_KEPT_LONGEST = "select value from meta where name = 'keep_age_us'"
+_KEEP_AT_LEAST = """
+    insert into meta as m (name, value) values ('keep_age_us', $1)
+    on conflict (name) do update set value = excluded.value where m.value::bigint < excluded.value::bigint"""
+_NAMED = """
+    select c.relname, c.relispartition from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
+    where n.nspname = $1 and c.relkind = 'r' and c.relname ~ $2 order by c.relname"""

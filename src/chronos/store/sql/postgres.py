@@ -1,0 +1,214 @@
+"""The PostgreSQL driver: a few writing connections, some for reading, one that listens for hints.
+
+Many nodes share one database; gates and tokens keep them apart, no leader is needed. Within a node the commands about
+one job go through one connection, in order (``postgres_routes``), and commands that wait go together in one
+transaction (``pump``).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+
+from chronos.errors import ChronosError, Invalid, StoreUnavailable
+from chronos.store.commands import Command, SaveJobs
+from chronos.store.pump import Pump
+from chronos.store.sql import partitions
+from chronos.store.sql.dialect import Postgres
+from chronos.store.sql.gates import Steps
+from chronos.store.sql.hot_postgres import HotPostgres
+from chronos.store.sql.postgres_errors import ERRORS, Place, explain, is_lost
+from chronos.store.sql.postgres_hints import Hints
+from chronos.store.sql.postgres_lane import Doubts, Lane, Walk
+from chronos.store.sql.postgres_link import (
+    LISTENING,
+    READING,
+    WRITING,
+    Connection,
+    Link,
+    Patience,
+    connect,
+    options,
+    prepare,
+)
+from chronos.store.sql.postgres_open import check, migrate
+from chronos.store.sql.postgres_routes import CONTROL, join, route
+from chronos.store.sql.store import SqlStore
+from chronos.store.sql.writes import Writes
+
+R = TypeVar("R")
+T = TypeVar("T")
+WORK_LANES = 2
+READERS = 3
+PATIENCE_S = 20.0
+_DIALECT = Postgres()
+_CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
+
+
+class PostgresStore(SqlStore):
+    """The contract on one PostgreSQL database; it takes at most ``lanes + readers + 2`` connections.
+
+    ``patience_s`` is how long a command waits for a server that is away. ``allow_unsafe`` opens a server that may lose
+    what it acknowledged; ``trigrams`` False keeps a new store from indexing names for substring search.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        allow_unsafe: bool = False,
+        lanes: int = WORK_LANES,
+        readers: int = READERS,
+        patience_s: float = PATIENCE_S,
+        trigrams: bool = True,
+    ) -> None:
+        super().__init__(_DIALECT)
+        self._url, self._place = url, Place.of(url)
+        self._allow_unsafe, self._trigrams = allow_unsafe, trigrams
+        self._work_lanes, self._readers = lanes, readers
+        self._patience = Patience(self._place, patience_s)
+        self._doubts = Doubts()
+        self._links: list[Link] = []
+        self._pumps: list[Pump] = []
+        self._pool: Any = None
+        self._listener: Hints | None = None
+        self._kept_longest_us = 0
+
+    # --- life
+
+    async def open(self) -> None:
+        """See ``Store.open``."""
+        try:
+            connection = await connect(self._url, LISTENING)
+            try:
+                await check(connection, self._place, allow_unsafe=self._allow_unsafe)
+                await migrate(connection, self._place, trigrams=self._trigrams)
+                await partitions.look_after(connection, await connection.fetchval(_CLOCK))
+            finally:
+                await connection.close()
+            self._pool = await asyncpg.create_pool(
+                self._url, min_size=0, max_size=self._readers, init=prepare, reset=_leave, **options(READING)
+            )
+            self._listener = Hints(lambda: connect(self._url, LISTENING), self._hint)
+            await self._listener.start()
+        except (ValueError, *ERRORS) as error:
+            await self.close()
+            raise explain(error, self._place) from error
+        except BaseException:
+            await self.close()
+            raise
+        writes = Writes(_DIALECT, HotPostgres(_DIALECT))
+        for _ in range(CONTROL + 1 + self._work_lanes):
+            link = Link(lambda: connect(self._url, WRITING), self._patience)
+            lane = Lane(link, writes, self._place, self._patience, self._doubts, self._tell)
+            self._links.append(link)
+            self._pumps.append(Pump(lane.run))
+
+    async def close(self) -> None:
+        """See ``Store.close``."""
+        pumps, self._pumps = self._pumps, []
+        await asyncio.gather(*(pump.drain() for pump in pumps))
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.stop()
+        await asyncio.gather(*(link.close() for link in self._links))
+        self._links = []
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                async with asyncio.timeout(10):
+                    await pool.close()
+            except ERRORS:
+                pool.terminate()
+
+    async def clock_us(self) -> int | None:
+        """The server's clock, which all nodes share."""
+        return int(await self._on_reader(lambda connection: connection.fetchval(_CLOCK)))
+
+    async def backup(self, path: str) -> None:
+        """PostgreSQL brings its own tools."""
+        raise Invalid(f"back up {self._place} with pg_dump, or with whatever copies your server")
+
+    async def maintain(self, now_us: int) -> None:
+        """See ``Store.maintain``: weeks of history to come, and those that nobody keeps any more."""
+        await self._on_reader(lambda connection: partitions.look_after(connection, now_us))
+
+    # --- writing
+
+    async def apply(self, command: Command[R]) -> R:
+        """See ``Store.apply``. Rows of ``Admit`` and ``Settle`` that go through different lanes are independent."""
+        if isinstance(command, SaveJobs):
+            await self._keep_as_long_as(command)
+        if not self._pumps:
+            raise StoreUnavailable("the store is not open")
+        (lane, part), *others = route(command, self._work_lanes)
+        if not others:
+            return await self._pumps[lane].apply(part)
+        try:
+            sent = [self._pumps[lane].submit(part) for lane, part in ((lane, part), *others)]
+            return join(command, await _all_of(sent))  # type: ignore[no-any-return]
+        except ChronosError:
+            self._doubts.add(command)  # a part of it may have been applied
+            raise
+
+    async def _keep_as_long_as(self, command: SaveJobs) -> None:
+        """Before a job wants its history for longer than any before it, see to it that it is kept so long."""
+        longest_us = max((row.gate.keep_age_us for row in command.rows), default=0)
+        if longest_us > self._kept_longest_us:
+            await self._on_reader(lambda connection: partitions.remember_longest(connection, longest_us))
+            self._kept_longest_us = max(self._kept_longest_us, longest_us)
+
+    def _tell(self) -> None:
+        self._hint()
+        if self._listener is not None:
+            self._listener.send()
+
+    # --- reading
+
+    async def _read(self, steps: Steps[T]) -> T:
+        """All of a read's statements see the same commit. One that is cut off at its beginning begins again."""
+        walk = Walk(steps)
+        first = walk.query
+
+        async def run(connection: Connection) -> None:
+            if walk.query is None or walk.query.alone:
+                await walk.finish(connection)
+                return
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                await walk.finish(connection)
+
+        if first is not None:
+            await self._on_reader(run, again=lambda: walk.query is first)
+        return walk.answer  # type: ignore[no-any-return]
+
+    async def _on_reader(
+        self, call: Callable[[Connection], Awaitable[T]], *, again: Callable[[], bool] = lambda: True
+    ) -> T:
+        """Call with a connection of the pool; on another one when the connection is lost, as long as it may."""
+        while True:
+            if self._pool is None:
+                raise StoreUnavailable("the store is not open")
+            try:
+                async with self._pool.acquire() as connection:
+                    found = await call(connection)
+            except ERRORS as error:
+                if not is_lost(error) or not again():
+                    raise explain(error, self._place) from error
+                await self._patience.after(error)
+            else:
+                self._patience.well()
+                return found
+
+
+async def _leave(connection: Connection) -> None:
+    """Nothing to reset: what a read set ended with its transaction."""
+
+
+async def _all_of(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
+    """All answers, when all are there; or the first error among them."""
+    answers = await asyncio.gather(*map(asyncio.shield, sent), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers

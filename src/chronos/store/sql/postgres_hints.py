@@ -1,0 +1,86 @@
+"""Telling other nodes that there may be something to do: LISTEN and NOTIFY, and nothing that must arrive.
+
+One connection listens, and sends as well: hints are sent outside every transaction, and all of a moment as one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from chronos.store.sql.postgres_errors import ERRORS
+from chronos.store.sql.postgres_link import Connect, Connection
+
+CHANNEL = "chronos"
+EVERY_S = 0.05
+_LONGEST_PAUSE_S = 5.0
+
+
+class Hints:
+    """Calls back when another node has sent a hint, and sends hints to the others."""
+
+    def __init__(self, connect: Connect, receive: Callable[[], None]) -> None:
+        self._connect, self._receive = connect, receive
+        self._connection: Connection | None = None
+        self._due = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin to listen; a connection that is lost later is made again in the background."""
+        lost = await self._listen()
+        self._tasks = [asyncio.create_task(self._stay(lost)), asyncio.create_task(self._send())]
+
+    async def stop(self) -> None:
+        """Let go."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                await connection.close(timeout=_LONGEST_PAUSE_S)
+            except ERRORS:
+                connection.terminate()
+
+    def send(self) -> None:
+        """Tell the others, within a moment."""
+        self._due.set()
+
+    async def _listen(self) -> asyncio.Event:
+        """Connect; the event is set when the connection is lost."""
+        lost = asyncio.Event()
+        connection = await self._connect()
+        try:
+            connection.add_termination_listener(lambda _: lost.set())
+            await connection.add_listener(CHANNEL, self._received)
+        except BaseException:
+            connection.terminate()
+            raise
+        self._connection = connection
+        return lost
+
+    def _received(self, connection: Connection, sender: int, *_: Any) -> None:
+        if sender != connection.get_server_pid():
+            self._receive()
+
+    async def _stay(self, lost: asyncio.Event) -> None:
+        while True:
+            await lost.wait()
+            pause_s = 0.1
+            while True:
+                await asyncio.sleep(pause_s)
+                with suppress(*ERRORS):
+                    lost = await self._listen()
+                    break
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            self._receive()  # for what was missed meanwhile
+
+    async def _send(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if self._connection is not None:
+                with suppress(*ERRORS):
+                    await self._connection.execute(f"notify {CHANNEL}")
+            await asyncio.sleep(EVERY_S)

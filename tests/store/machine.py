@@ -1,0 +1,446 @@
+"""A state machine that sends the same random commands to several stores, one after the other, and compares everything.
+
+What it knows of the truth is little on purpose: which runs it was given, which jobs it paused or deleted. The stores
+check each other (answers, lists, counts) and themselves (``verify``); the promises G1, G2, G5, G6 and G13 are checked
+against what the machine remembers.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from chronos.core.config import Overlap
+from chronos.core.execution import AttemptStatus, Cause, Span, Status, may_become
+from chronos.core.ids import asked_execution_id, key_gate_id, scheduled_execution_id, span_id
+from chronos.core.job import JobSpec, JobState, ScheduleSpec
+from chronos.core.policy import GateSpec
+from chronos.core.reasons import Code, Reason
+from chronos.errors import ChronosError
+from chronos.store.commands import (
+    AckOutbox,
+    Admit,
+    AdmitRow,
+    Advance,
+    AdvanceRow,
+    Beat,
+    CancelExecution,
+    Claim,
+    Command,
+    DeleteJob,
+    EndedAttempt,
+    Follow,
+    JobRow,
+    Reap,
+    ReapRow,
+    Recover,
+    RegisterNode,
+    Release,
+    ReleaseRow,
+    RunRow,
+    Saved,
+    SaveJobs,
+    SetJobState,
+    Settle,
+    Settled,
+    SettleRow,
+    Signal,
+    Suspend,
+    SuspendRow,
+    TakeOutbox,
+    Trigger,
+    Trim,
+    Wake,
+)
+from chronos.store.contract import Due, ExecutionFilter, JobFilter, Store
+
+T0 = 1_800_000_000_000_000
+SECOND = 1_000_000
+NAMES = st.sampled_from(["a", "b", "c"])
+KEYS = [key_gate_id("default", "k1"), key_gate_id("default", "k2")]
+OUTCOMES = st.sampled_from([Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.COMPLETED_WITH_ERRORS])
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Random commands on stores that must agree."""
+
+    runs = Bundle("runs")  # (id, job, token) as they were given out; some are long stale
+
+    def __init__(self, make_stores: Callable[[], Sequence[Store]]) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.stores = list(make_stores())
+        for store in self.stores:
+            self.runner.run(store.open())
+        self.now = T0
+        self.requests = 0
+        self.nodes: list[int] = []
+        self.jobs: dict[str, Saved] = {}
+        self.paused: set[bytes] = set()
+        self.deleted: set[bytes] = set()
+        self.admitted: set[bytes] = set()
+        self.started: set[bytes] = set()
+        self.statuses: dict[bytes, Status] = {}
+        self.recorded: dict[bytes, int] = {}  # the latest instant of each job that may be on record
+        self.by_hand: set[bytes] = set()
+        self._extra: list[tuple[bytes, bytes, int]] = []  # given out together with one that is in the bundle
+        self.current: dict[bytes, int] = {}  # token under which each execution was given out last
+
+    def teardown(self) -> None:
+        for store in self.stores:
+            self.runner.run(store.close())
+        self.runner.close()
+
+    # --- helpers
+
+    def apply(self, command: Command[Any]) -> Any:
+        """Send a command to every store; all must answer alike."""
+        answers = []
+        for store in self.stores:
+            try:
+                answers.append(_plain(self.runner.run(store.apply(command))))
+            except ChronosError as error:
+                answers.append((type(error), str(error)))
+        for other in answers[1:]:
+            assert other == answers[0], command
+        return self._kept(answers[0])
+
+    def ask(self, read: Callable[[Store], Any]) -> Any:
+        """Ask every store; all must answer alike."""
+        answers = [self.runner.run(read(store)) for store in self.stores]
+        for other in answers[1:]:
+            assert other == answers[0]
+        return answers[0]
+
+    def _kept(self, answer: Any) -> Any:
+        return None if isinstance(answer, tuple) and answer and isinstance(answer[0], type) else answer
+
+    def request(self) -> bytes:
+        self.requests += 1
+        return self.requests.to_bytes(16)
+
+    def given(self, rows: Sequence[Any]) -> list[tuple[bytes, bytes, int]]:
+        """Remember runs that this command started."""
+        taken = []
+        for row in rows:
+            assert row.job not in self.deleted, "a deleted job's execution started"
+            fresh = row.id not in self.started
+            assert not (fresh and row.job in self.paused and row.id not in self.by_hand), "a paused job's run started"
+            assert row.token > self.current.get(row.id, 0), "a token was given out twice"
+            self.current[row.id] = row.token
+            self.started.add(row.id)
+            taken.append((row.id, row.job, row.token))
+        return taken
+
+    # --- rules
+
+    @initialize()
+    def start(self) -> None:
+        self.nodes.append(self.apply(RegisterNode(name="one", incarnation=self.request(), now_us=self.now, slots=3)))
+
+    @rule(
+        name=NAMES,
+        overlap=st.sampled_from(Overlap),
+        limit=st.integers(0, 2),
+        queue_max=st.integers(0, 3),
+        keyed=st.booleans(),
+        priority=st.integers(1, 10),
+        lane=st.sampled_from(["x", "y"]),
+        note=st.integers(0, 3),
+        tag=st.sampled_from(["p", "q"]),
+    )
+    def save(self, name: str, note: int, tag: str, overlap: Overlap, limit: int, keyed: bool, **gate: Any) -> None:
+        spec = JobSpec(schedule=ScheduleSpec(text="@every 1s"), description=str(note), tags={tag: str(note)})
+        spec_gate = GateSpec(
+            overlap=overlap, limit=limit if overlap is Overlap.ALLOW else 1, keyed=keyed, keep_count=5, **gate
+        )
+        row = JobRow(namespace="default", name=name, spec=spec, gate=spec_gate, next_us=self.now + SECOND)
+        saved = self.apply(SaveJobs(rows=(row,), now_us=self.now))
+        if saved:
+            self.jobs[name] = saved[0]
+            if saved[0].changed:
+                self.paused.discard(saved[0].id)
+
+    @rule(seconds=st.integers(0, 3))
+    def pass_time(self, seconds: int) -> None:
+        self.now += seconds * SECOND + 1
+
+    @precondition(lambda self: self.jobs)
+    @rule(target=runs, claim=st.booleans(), key=st.sampled_from([None, *KEYS]), last=st.booleans(), data=st.data())
+    def admit(self, claim: bool, key: bytes | None, last: bool, data: st.DataObject) -> Any:
+        due: list[Due] = self.ask(lambda store: store.due(self.now + 2 * SECOND, 10))
+        rows = []
+        for gate in due:
+            if not data.draw(st.booleans()):
+                continue
+            self.now = max(self.now, gate.next_us)
+            rows.append(
+                AdmitRow(
+                    gate.job,
+                    gate.version,
+                    gate.next_us,
+                    None if last and data.draw(st.booleans()) else gate.next_us + SECOND,
+                    scheduled_execution_id(gate.job, gate.next_us),
+                    gate.next_us,
+                    claim,
+                    gate.careful,
+                    key if gate.careful else None,
+                    1,
+                )
+            )
+        if not rows:
+            return ()
+        command = Admit(rows=tuple(rows), node=self.nodes[-1], now_us=self.now, request=self.request())
+        admitted = self.apply(command)
+        repeated = {row.id for row in rows} - {a.id for a in admitted}
+        assert all(row.expect_us <= self.recorded.get(row.job, 0) for row in rows if row.id in repeated)
+        for row in rows:
+            self.recorded[row.job] = max(row.expect_us, self.recorded.get(row.job, 0))
+        assert self.admitted.isdisjoint(a.id for a in admitted), "an instant was admitted twice"
+        self.admitted.update(a.id for a in admitted)
+        assert self.apply(command) == [], "the same instants were admitted again"
+        return self._pick(self.given([a for a in admitted if a.status is Status.RUNNING]))
+
+    @rule(target=runs, limit=st.integers(1, 4), lanes=st.sampled_from([(1,), (2,), (1, 2)]))
+    def claim(self, limit: int, lanes: tuple[int, ...]) -> Any:
+        command = Claim(lanes=lanes, limit=limit, node=self.nodes[-1], now_us=self.now, request=self.request())
+        return self._pick(self.given(self.apply(command)))
+
+    def _pick(self, taken: list[tuple[bytes, bytes, int]]) -> Any:
+        for one in taken[1:]:
+            self._extra.append(one)
+        return taken[0] if taken else ()
+
+    @precondition(lambda self: self._extra)
+    @rule(target=runs)
+    def another(self) -> Any:
+        return self._extra.pop()
+
+    @rule(target=runs, run=runs, status=OUTCOMES, take=st.integers(0, 2), dead=st.booleans(), follow=st.booleans())
+    def settle(self, run: Any, status: Status, take: int, dead: bool, follow: bool) -> Any:
+        if not run:
+            return ()
+        execution, job, token = run
+        items = (Follow("hook", "done", "{}"),) if follow else ()
+        row = SettleRow(
+            execution, job, token, status, Code.TASK_FAILED, None, self.now, None, (), items, dead_letter=dead
+        )
+        settled: Settled = self.apply(
+            Settle(rows=(row,), node=self.nodes[-1], now_us=self.now, take=take, take_lanes=(1, 2))
+        )
+        if settled.settled:
+            assert self.current[execution] == token, "an old token settled an execution"
+        return self._pick(self.given(settled.taken))
+
+    @rule(run=runs, delay=st.integers(0, 3), signal=st.sampled_from([None, "go"]))
+    def suspend(self, run: Any, delay: int, signal: str | None) -> None:
+        if run:
+            execution, _, token = run
+            tried = EndedAttempt(execution, "t", token, AttemptStatus.FAILED, self.now, self.now, 1, "e")
+            wake = None if signal and not delay else self.now + delay * SECOND
+            row = SuspendRow(execution, token, wake, signal, 2, 7, None, (tried,))
+            held = self.apply(Suspend(rows=(row,), now_us=self.now))
+            assert not held or self.current[execution] == token
+
+    @rule(run=runs)
+    def advance(self, run: Any) -> None:
+        if run:
+            self.apply(Advance(rows=(AdvanceRow(run[0], run[2], '{"tasks":[1]}'),)))
+
+    @rule(run=runs)
+    def release(self, run: Any) -> None:
+        if run:
+            self.apply(Release(rows=(ReleaseRow(run[0], run[2], 3),), now_us=self.now))
+
+    @rule(limit=st.integers(1, 3))
+    def wake(self, limit: int) -> None:
+        self.apply(Wake(now_us=self.now, limit=limit))
+
+    @rule(run=runs)
+    def signal(self, run: Any) -> None:
+        if run:
+            self.apply(Signal(execution=run[0], name="go", payload="1", now_us=self.now))
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), idempotency=st.sampled_from([None, "k"]), key=st.sampled_from([None, *KEYS]))
+    def trigger(self, data: st.DataObject, idempotency: str | None, key: bytes | None) -> None:
+        saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+        request = idempotency.encode() if idempotency else self.request()
+        execution = asked_execution_id(saved.id, Cause.MANUAL, self.now, request)
+        run = RunRow(execution, Cause.MANUAL, self.now, self.now, None, key, 1)
+        answer = self.apply(Trigger(job=saved.id, run=run, now_us=self.now, idempotency=idempotency))
+        if answer is not None and answer.created:
+            self.admitted.add(execution)
+            self.by_hand.add(execution)
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), count=st.integers(0, 3), missed=st.integers(0, 4))
+    def recover(self, data: st.DataObject, count: int, missed: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.jobs)))
+        job = self.ask(lambda store: store.job_named("default", name))
+        if job is None or job.next_us is None:
+            return
+        begin = job.next_us
+        spans: tuple[Span, ...] = ()
+        if missed:
+            spans = (
+                Span(
+                    id=span_id(job.id, begin, int(Status.MISSED)),
+                    job=job.id,
+                    status=Status.MISSED,
+                    from_us=begin,
+                    to_us=begin + (missed - 1) * SECOND,
+                    count=missed,
+                    reason=Reason.of(Code.MISSED),
+                    recorded_us=self.now,
+                ),
+            )
+        first = begin + missed * SECOND
+        instants = [first + i * SECOND for i in range(count)]
+        runs = tuple(RunRow(scheduled_execution_id(job.id, t), Cause.RECOVERY, t, t) for t in instants)
+        admitted = self.apply(
+            Recover(
+                job=job.id,
+                version=job.version,
+                expect_us=begin,
+                next_us=first + count * SECOND,
+                runs=runs,
+                spans=spans,
+                now_us=self.now,
+            )
+        )
+        self.admitted.update(a.id for a in admitted or ())
+        if admitted is not None:
+            self.recorded[job.id] = max([self.recorded.get(job.id, 0), *instants, *(span.to_us for span in spans)])
+
+    @rule(run=runs)
+    def cancel(self, run: Any) -> None:
+        if run:
+            self.apply(CancelExecution(execution=run[0], now_us=self.now))
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), state=st.sampled_from([JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]))
+    def set_state(self, data: st.DataObject, state: JobState) -> None:
+        saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+        self.apply(
+            SetJobState(job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, keep_cursor=False)
+        )
+        (self.paused.add if state is JobState.PAUSED else self.paused.discard)(saved.id)
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.jobs)))
+        saved = self.jobs.pop(name)
+        self.apply(DeleteJob(job=saved.id, now_us=self.now))
+        self.deleted.add(saved.id)
+        self.paused.discard(saved.id)
+
+    @rule(final=st.booleans())
+    def node_dies(self, final: bool) -> None:
+        dead = self.nodes[-1]
+        held = self.ask(lambda store: store.held_by(dead))
+        rows = tuple(
+            ReapRow(
+                run.id,
+                run.job,
+                run.token,
+                Status.STALE if final else Status.READY,
+                Code.WORKER_LOST,
+                run.attempt + 1,
+                EndedAttempt(run.id, "t", run.token, AttemptStatus.LOST, self.now, self.now, dead),
+            )
+            for run in held
+        )
+        [node] = [node for node in self.ask(lambda store: store.nodes()) if node.number == dead]
+        reaped = self.apply(Reap(node=dead, beat=node.beat, rows=rows, now_us=self.now))
+        assert set(reaped) <= {row.id for row in rows}
+        assert self.ask(lambda store: store.held_by(dead)) == []
+        self.nodes.append(self.apply(RegisterNode(name="next", incarnation=self.request(), now_us=self.now)))
+
+    @rule()
+    def beat(self) -> None:
+        node = self.nodes[-1]
+        [known] = [n for n in self.ask(lambda store: store.nodes()) if n.number == node]
+        beaten = self.apply(Beat(node=node, beat=known.beat + 1, now_us=self.now))
+        assert beaten.alive
+
+    @rule(limit=st.integers(1, 3))
+    def empty_outbox(self, limit: int) -> None:
+        items = self.apply(TakeOutbox(node=self.nodes[-1], limit=limit))
+        self.apply(AckOutbox(ids=tuple(item.id for item in items)))
+
+    @rule(limit=st.integers(1, 50))
+    def trim(self, limit: int) -> None:
+        self.apply(Trim(now_us=self.now, limit=limit))
+
+    # --- what must hold after every step
+
+    @invariant()
+    def stores_are_sound(self) -> None:
+        for store in self.stores:
+            unsound = self.runner.run(store.verify())
+            assert unsound == [], unsound
+
+    @invariant()
+    def stores_agree(self) -> None:
+        self.ask(lambda store: store.counts())
+        self.ask(lambda store: store.list_jobs(JobFilter(), limit=50))
+        self.ask(lambda store: store.depths())
+        self.ask(lambda store: store.next_due_us())
+        self.ask(lambda store: store.next_wake_us())
+
+    @invariant()
+    def nothing_is_lost_and_statuses_change_as_documented(self) -> None:
+        page = self.ask(lambda store: store.list_executions(ExecutionFilter(), limit=5_000))
+        assert self.admitted <= {item.id for item in page.items}
+        for item in page.items:
+            before = self.statuses.get(item.id)
+            if before is not None:  # one command may create an execution and replace it at once
+                assert before is item.status or may_become(before, item.status), (before, item.status)
+            self.statuses[item.id] = item.status
+
+
+def run_machine(make_stores: Callable[[], Sequence[Store]], *, examples: int, steps: int) -> None:
+    """Look for a sequence of commands on which the stores differ or break a promise."""
+
+    class Machine(StoreMachine):
+        def __init__(self) -> None:
+            super().__init__(make_stores)
+
+    # A failure is reported as it was found: to shrink one takes minutes, which is for whoever looks into it.
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            phases=(Phase.generate,),
+            report_multiple_bugs=False,
+        ),
+    )
+
+
+def _plain(answer: Any) -> Any:
+    """An answer without what engines may order differently."""
+    if isinstance(answer, Settled):
+        return Settled(sorted(answer.settled), sorted(answer.taken), answer.woken)
+    if (
+        isinstance(answer, list)
+        and answer
+        and isinstance(answer[0], bytes | tuple)
+        and not isinstance(answer[0], Saved)
+    ):
+        return sorted(answer)
+    return answer

@@ -1,0 +1,112 @@
+"""One contender of a race over a store: ``python -m tests.store.racer URL SEED WHAT``; prints what it started.
+
+It waits for a line on its standard input, so that all of them begin together.
+"""
+
+import asyncio
+import random
+import sys
+from collections.abc import Callable, Iterable
+
+from chronos.assembly import make_store
+from chronos.core.execution import Status
+from chronos.core.ids import scheduled_execution_id
+from chronos.core.reasons import Code
+from chronos.store.commands import Admit, AdmitRow, Claim, RegisterNode, Settle, SettleRow
+from chronos.store.contract import Due, Store
+
+T0 = 1_800_000_000_000_000
+SECOND = 1_000_000
+
+Say = Callable[[str], None]
+
+
+class Racer:
+    """A node that does as much as it can."""
+
+    def __init__(self, store: Store, node: int, seed: int, say: Say) -> None:
+        self._store, self._node, self._say = store, node, say
+        self._random = random.Random(seed)
+
+    async def start_all(self, until_us: int) -> None:
+        """Admit every instant up to a time, together with the others, and claim what was left ready."""
+        while due := await self._store.due(until_us, 2_000):
+            self._random.shuffle(due)
+            for first in range(0, len(due), 50):
+                claim = self._random.random() < 0.5
+                await self._admit(due[first : first + 50], claim=claim, gap_us=1_000 * SECOND)
+        lanes = tuple(await self._store.lanes())
+        while True:
+            claimed = await self._store.apply(
+                Claim(lanes=lanes, limit=20, node=self._node, now_us=T0, request=self._random.randbytes(16))
+            )
+            if not claimed:
+                return
+            self._started(run.id for run in claimed)
+
+    async def churn(self, until_us: int) -> None:
+        """Admit, run and settle until every cursor is past a time and nothing of ours is under way."""
+        lanes = tuple(await self._store.lanes())
+        mine: list[tuple[bytes, bytes, int]] = []
+        while True:
+            due = await self._store.due(until_us, 2_000)
+            if due:
+                self._random.shuffle(due)
+                mine += await self._admit(due, claim=True, gap_us=SECOND)
+            claimed = await self._store.apply(
+                Claim(lanes=lanes, limit=5, node=self._node, now_us=T0, request=self._random.randbytes(16))
+            )
+            mine += [(run.id, run.job, run.token) for run in claimed]
+            self._random.shuffle(mine)
+            batch, mine = mine[:7], mine[7:]
+            rows = tuple(SettleRow(*run, Status.SUCCEEDED, Code.SUCCEEDED, None, T0) for run in batch)
+            settled = await self._store.apply(Settle(rows=rows, node=self._node, now_us=T0, take=2, take_lanes=lanes))
+            mine += [(run.id, run.job, run.token) for run in settled.taken]
+            if not due and not mine and not claimed:
+                return
+
+    async def _admit(self, due: list[Due], *, claim: bool, gap_us: int) -> list[tuple[bytes, bytes, int]]:
+        rows = tuple(
+            AdmitRow(
+                *(d.job, d.version, d.next_us, d.next_us + gap_us, scheduled_execution_id(d.job, d.next_us), d.next_us),
+                claim,
+                d.careful,
+            )
+            for d in due
+        )
+        admitted = await self._store.apply(
+            Admit(rows=rows, node=self._node, now_us=T0, request=self._random.randbytes(16))
+        )
+        running = [run for run in admitted if run.status is Status.RUNNING]
+        self._started(run.id for run in running)
+        return [(run.id, run.job, run.token) for run in running]
+
+    def _started(self, ids: Iterable[bytes]) -> None:
+        for execution in ids:
+            self._say(execution.hex())
+
+
+async def race(url: str, seed: int, what: str, *, ready: Callable[[], None], say: Say) -> None:
+    """Open the store, wait for the others, race."""
+    store = make_store(url)
+    await store.open()
+    incarnation = random.Random(seed).randbytes(16)
+    node = await store.apply(RegisterNode(name=f"racer-{seed}", incarnation=incarnation, now_us=T0))
+    await asyncio.to_thread(ready)
+    racer = Racer(store, node, seed, say)
+    await (racer.churn(T0 + 40 * SECOND) if what == "churn" else racer.start_all(T0 + SECOND))
+    await store.close()
+
+
+def _wait() -> None:
+    _say("ready")
+    sys.stdin.readline()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(race(sys.argv[1], int(sys.argv[2]), sys.argv[3], ready=_wait, say=_say))

@@ -1,0 +1,92 @@
+"""kill -9 in the middle of group commits: whatever was acknowledged is there afterwards, on every engine."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chronos.assembly import make_store
+from chronos.store.contract import JobFilter
+from tests.store.conftest import Server
+
+ROUNDS = 4
+ACKNOWLEDGER = """
+import asyncio, sys
+from chronos.assembly import make_store
+from chronos.errors import Unavailable
+from chronos.testing.conformance import World
+
+async def main() -> None:
+    store = make_store(sys.argv[1])
+    await store.open()
+    world = World(store)
+    await world.start_node()
+
+    async def one(i: int) -> None:
+        name = f"{sys.argv[2]}-{i}"
+        try:
+            await world.save(name)
+        except Unavailable:
+            return
+        sys.stdout.write(name + "\\n")
+        sys.stdout.flush()
+
+    for first in range(0, 1_000_000, 50):
+        await asyncio.gather(*(one(first + i) for i in range(50)))
+
+asyncio.run(main())
+"""
+
+
+def acknowledge(url: str, number: int, upto: int, interrupt: Callable[[], None] | None = None) -> set[str]:
+    """Names that a process was told are saved; after ``upto`` of them it, or something else, is killed."""
+    acknowledged: set[str] = set()
+    child = subprocess.Popen([sys.executable, "-c", ACKNOWLEDGER, url, str(number)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    with child.stdout as lines:
+        for line in lines:
+            acknowledged.add(line.strip())
+            if len(acknowledged) == upto:
+                if interrupt is not None:
+                    interrupt()
+                child.kill()
+        child.wait()
+    return acknowledged
+
+
+async def saved(url: str) -> set[str]:
+    store = make_store(url)
+    await store.open()
+    names: set[str] = set()
+    cursor = None
+    while True:
+        page = await store.list_jobs(JobFilter(), limit=1000, cursor=cursor)
+        names.update(job.name for job in page.items)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert await store.verify() == []
+    await store.close()
+    return names
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_what_was_acknowledged_survives_kill_9(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    url = f"sqlite:///{tmp_path}/chronos.db" if engine == "sqlite" else request.getfixturevalue("postgres_url")
+    acknowledged: set[str] = set()
+    for number in range(ROUNDS):
+        acknowledged |= acknowledge(url, number, 300 + 170 * number)
+    assert len(acknowledged) > 300 * ROUNDS
+    assert acknowledged <= asyncio.run(saved(url))
+
+
+def test_what_was_acknowledged_survives_a_crash_of_the_server(own_server: Server) -> None:
+    acknowledged: set[str] = set()
+    for number in range(2):
+        acknowledged |= acknowledge(own_server.url, number, 400, own_server.stop)
+        own_server.start()
+    assert len(acknowledged) >= 800
+    assert acknowledged <= asyncio.run(saved(own_server.url))

@@ -1,0 +1,197 @@
+"""Weeks of history on PostgreSQL: made ahead, dropped when nobody keeps them, and never in the way."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import asyncpg
+
+from chronos.core.config import Overlap
+from chronos.core.execution import AttemptStatus
+from chronos.store.contract import ExecutionFilter
+from chronos.store.sql.partitions import AHEAD, WEEK_US, week_of
+from chronos.testing.conformance import World
+from chronos.testing.conformance.world import SECOND, ended
+from tests.store.conftest import on_server, opened
+
+PARTITIONS = """
+    select c.relname from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
+    where i.inhparent = 'chronos.history'::regclass order by 1"""
+MONDAY = int(datetime(2027, 3, 1, tzinfo=UTC).timestamp()) * SECOND
+
+
+async def weeks(url: str) -> list[str]:
+    """The partitions of history by their dates."""
+    return [row[0].removeprefix("history_") for row in await on_server(url, PARTITIONS)]
+
+
+async def count(url: str, table: str) -> int:
+    """How many rows a table has."""
+    [(rows,)] = await on_server(url, f"select count(*) from chronos.{table}")
+    return int(rows)
+
+
+async def run_at(w: World, at_us: int, **options: int) -> bytes:
+    """One execution of a job at an instant, ended, with a recorded attempt."""
+    w.now = at_us
+    await w.save("job", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
+    run = await w.one("job")
+    await w.settle(run, attempts=(ended(run, 1, AttemptStatus.SUCCEEDED),))
+    return run.id
+
+
+def test_weeks_begin_on_monday() -> None:
+    assert week_of(MONDAY) == MONDAY
+    assert week_of(MONDAY - 1) == MONDAY - WEEK_US
+    assert week_of(MONDAY + WEEK_US - 1) == MONDAY
+
+
+def test_a_new_store_has_room_from_now_on(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            now_us = await store.clock_us()
+            assert now_us is not None
+            dates = [datetime.fromtimestamp(week_of(now_us + i * WEEK_US) / 1e6, UTC) for i in range(AHEAD + 1)]
+            assert await weeks(postgres_url) == [*(f"{date:%Y%m%d}" for date in dates), "default"]
+            await store.maintain(now_us)
+            assert len(await weeks(postgres_url)) == AHEAD + 2
+
+    asyncio.run(check())
+
+
+def test_weeks_are_made_ahead_and_dropped_when_nobody_keeps_them(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            w = World(store)
+            keep = {"keep_age_us": 2 * WEEK_US}
+            await store.maintain(MONDAY)
+            old = await run_at(w, MONDAY + SECOND, **keep)
+            assert await count(postgres_url, "history_20270301") == 1
+            assert await count(postgres_url, "attempt_20270301") == 1
+            later = MONDAY + 3 * WEEK_US
+            await store.maintain(later - SECOND)
+            assert "20270301" in await weeks(postgres_url), "its last instant is not two weeks old"
+            assert "20270329" in await weeks(postgres_url)
+            young = await run_at(w, later + SECOND, **keep)
+            await store.maintain(later)
+            assert "20270301" not in await weeks(postgres_url)
+            assert await store.execution(old) is None
+            view = await store.execution(young)
+            assert view is not None
+            assert len(view.attempts) == 1
+            [(left,)] = await on_server(postgres_url, "select to_regclass('chronos.attempt_20270301')::text")
+            assert left is None
+            assert await store.verify() == []
+
+    asyncio.run(check())
+
+
+def test_the_longest_retention_counts_even_from_another_node(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as one, opened(postgres_url) as other:
+            await one.maintain(MONDAY)
+            run = await run_at(World(one), MONDAY + SECOND, keep_age_us=WEEK_US)
+            await World(other).save("careful", keep_age_us=50 * WEEK_US)
+            await World(one).save("careless", keep_age_us=WEEK_US)
+            await one.maintain(MONDAY + 40 * WEEK_US)
+            assert await one.execution(run) is not None
+            await one.maintain(MONDAY + 51 * WEEK_US)
+            assert await one.execution(run) is None
+
+    asyncio.run(check())
+
+
+def test_what_belongs_to_an_open_execution_stays(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            w = World(store)
+            await store.maintain(MONDAY)
+            await w.save("job", next_us=MONDAY + SECOND, keep_age_us=WEEK_US)
+            run = await w.one("job")
+            await store.maintain(MONDAY + 10 * WEEK_US)
+            assert "20270301" in await weeks(postgres_url)
+            await w.settle(run)
+            await store.maintain(MONDAY + 10 * WEEK_US)
+            assert "20270301" not in await weeks(postgres_url)
+
+    asyncio.run(check())
+
+
+def test_strays_move_to_their_week_when_it_is_made(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            run = await run_at(World(store), MONDAY + SECOND)
+            assert await count(postgres_url, "history_default") == 1
+            await store.maintain(MONDAY)
+            assert await count(postgres_url, "history_default") == 0
+            assert await count(postgres_url, "history_20270301") == 1
+            view = await store.execution(run)
+            assert view is not None
+            assert len(view.attempts) == 1
+            page = await store.list_executions(ExecutionFilter(), limit=5)
+            assert [item.id for item in page.items] == [run]
+
+    asyncio.run(check())
+
+
+def test_too_many_strays_stay_until_they_are_too_old(postgres_url: str) -> None:
+    many = f"""
+        insert into chronos.history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
+            finished_us)
+        select ('{(MONDAY // 1000).to_bytes(6).hex()}' || lpad(to_hex(i), 20, '0'))::uuid, gen_random_uuid(), 1, 1, 0,
+            10, 'succeeded', 1, 1, 0, 0 from generate_series(1, 10500) as i"""
+
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            await World(store).save("job", keep_age_us=WEEK_US)
+            await on_server(postgres_url, many)
+            await store.maintain(MONDAY)
+            assert "20270301" not in await weeks(postgres_url)
+            assert "20270308" in await weeks(postgres_url)
+            for _ in range(12):
+                await store.maintain(MONDAY + 3 * WEEK_US)
+            assert await count(postgres_url, "history_default") == 0
+
+    asyncio.run(check())
+
+
+def test_a_table_in_use_is_left_for_later(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            w = World(store)
+            await store.maintain(MONDAY)
+            await run_at(w, MONDAY + SECOND, keep_age_us=WEEK_US)
+            reader = await asyncpg.connect(postgres_url)
+            try:
+                async with reader.transaction():
+                    await reader.fetch("select count(*) from chronos.history")
+                    await asyncio.wait_for(store.maintain(MONDAY + 5 * WEEK_US), 10)
+                    assert "20270301" in await weeks(postgres_url)
+                    await run_at(w, MONDAY + 2 * SECOND, keep_age_us=WEEK_US)
+            finally:
+                await reader.close()
+            await store.maintain(MONDAY + 5 * WEEK_US)
+            assert "20270301" not in await weeks(postgres_url)
+
+    asyncio.run(check())
+
+
+def test_what_a_crash_left_half_dropped_goes_and_what_a_person_detached_stays(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            await store.maintain(MONDAY)
+            await on_server(
+                postgres_url,
+                "alter table chronos.history detach partition chronos.history_20270301",
+                "alter table chronos.history detach partition chronos.history_20270308",
+                "alter table chronos.history_20270308 rename to history_gone_20270308",
+            )
+            await World(store).save("job", keep_age_us=WEEK_US)
+            await store.maintain(MONDAY + 3 * WEEK_US)
+            [(gone, kept)] = await on_server(
+                postgres_url,
+                "select to_regclass('chronos.history_gone_20270308'), to_regclass('chronos.history_20270301')",
+            )
+            assert gone is None
+            assert kept is not None
+
+    asyncio.run(check())

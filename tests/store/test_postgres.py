@@ -1,0 +1,290 @@
+"""The PostgreSQL driver: opening, bad news, migration, hints, search, errors among neighbours."""
+
+import asyncio
+
+import pytest
+
+from chronos.core.config import Overlap
+from chronos.errors import ChronosError, Invalid, NotFound, QueueFull, StoreBroken, StoreUnavailable
+from chronos.store.commands import SaveJobs
+from chronos.store.contract import JobFilter
+from chronos.store.sql import migrations
+from chronos.store.sql.postgres import PostgresStore
+from chronos.store.sql.postgres_errors import Place
+from chronos.store.sql.postgres_open import judge
+from chronos.testing.conformance import World
+from tests.store.conftest import Server, database_url, on_server, opened
+
+SECRET = "canary-password"
+SOUND = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "encoding": "UTF8",
+    "standby": "false",
+}
+PLACE = Place("db.example:5432", "jobs", "ana")
+
+
+def refusal(url: str, **options: bool) -> ChronosError:
+    """The error with which a store refuses to open."""
+
+    async def open_it() -> None:
+        async with opened(url, patience_s=0.1, **options):
+            pass
+
+    with pytest.raises(ChronosError) as caught:
+        asyncio.run(open_it())
+    assert SECRET not in str(caught.value)
+    return caught.value
+
+
+def test_the_place_is_named_without_the_password() -> None:
+    assert str(Place.of(f"postgresql://ana:{SECRET}@db.example:5433/jobs")) == (
+        'PostgreSQL at db.example:5433, database "jobs"'
+    )
+    assert Place.of("postgresql:///jobs?host=/run/pg&user=bo") == Place("/run/pg", "jobs", "bo")
+    assert Place.of(f"postgresql://ana:{SECRET}@a:1,b:2/").database == "ana"
+
+
+def test_an_unreachable_server_is_named() -> None:
+    error = refusal(f"postgresql://ana:{SECRET}@127.0.0.1:1/jobs")
+    assert isinstance(error, StoreUnavailable)
+    assert 'PostgreSQL at 127.0.0.1:1, database "jobs" cannot be reached' in str(error)
+
+
+@pytest.mark.parametrize("url", [f"postgresql://ana:{SECRET}@host:port/jobs", f"ana:{SECRET}@host/jobs"])
+def test_a_malformed_url_is_not_repeated(url: str) -> None:
+    error = refusal(url)
+    assert isinstance(error, Invalid)
+    assert "postgresql://user:password@host" in str(error)
+
+
+def test_a_missing_database_says_how_to_create_it(postgres_server: str) -> None:
+    error = refusal(database_url(postgres_server, "nowhere"))
+    assert isinstance(error, StoreUnavailable)
+    assert 'database "nowhere" does not exist; create it (createdb "nowhere")' in str(error)
+
+
+def test_no_connection_left(postgres_url: str) -> None:
+    name = Place.of(postgres_url).database
+    asyncio.run(on_server(postgres_url, f'alter database "{name}" connection limit 0', f"create role {name} login"))
+    try:
+        error = refusal(postgres_url.replace("postgres:@", f"{name}:{SECRET}@"))
+    finally:
+        asyncio.run(on_server(postgres_url, f"drop role {name}"))
+    assert isinstance(error, StoreUnavailable)
+    assert "no connection left" in str(error)
+
+
+def test_a_wrong_password(own_server: Server) -> None:
+    asyncio.run(on_server(own_server.url, "create role ana login password 'right'"))
+    own_server.ask_for_passwords()
+    error = refusal(own_server.url.replace("postgres:@", f"ana:{SECRET}@"))
+    assert isinstance(error, StoreUnavailable)
+    assert 'refuses the user "ana"' in str(error)
+
+
+def test_a_user_who_may_not_create_the_schema(postgres_url: str) -> None:
+    name = Place.of(postgres_url).database
+    asyncio.run(on_server(postgres_url, f"create role {name} login"))
+    try:
+        error = refusal(postgres_url.replace("postgres:@", f"{name}:{SECRET}@"))
+    finally:
+        asyncio.run(on_server(postgres_url, f"drop role {name}"))
+    assert isinstance(error, StoreBroken)
+    assert f'the user "{name}" may not do what is needed' in str(error)
+
+
+@pytest.mark.parametrize("setting", ["fsync", "synchronous_commit", "full_page_writes"])
+def test_a_server_that_may_lose_data_is_refused_unless_told(setting: str) -> None:
+    judge(14, SOUND, PLACE, allow_unsafe=False)
+    with pytest.raises(StoreBroken, match=f"{setting} = off.*turn it on"):
+        judge(14, SOUND | {setting: "off"}, PLACE, allow_unsafe=False)
+    judge(14, SOUND | {setting: "off"}, PLACE, allow_unsafe=True)
+
+
+def test_old_servers_standbys_and_other_encodings_are_refused() -> None:
+    with pytest.raises(StoreBroken, match="is version 13; upgrade it to PostgreSQL 14"):
+        judge(13, SOUND, PLACE, allow_unsafe=True)
+    with pytest.raises(StoreUnavailable, match="standby"):
+        judge(18, SOUND | {"standby": "true"}, PLACE, allow_unsafe=True)
+    with pytest.raises(StoreBroken, match="LATIN1"):
+        judge(18, SOUND | {"encoding": "LATIN1"}, PLACE, allow_unsafe=True)
+
+
+def test_settings_of_the_database_count(postgres_url: str) -> None:
+    name = Place.of(postgres_url).database
+    asyncio.run(on_server(postgres_url, f'alter database "{name}" set synchronous_commit = off'))
+    assert isinstance(refusal(postgres_url), StoreBroken)
+
+    async def unsafe() -> None:
+        async with opened(postgres_url, allow_unsafe=True):
+            pass
+
+    asyncio.run(unsafe())
+
+
+def test_a_read_only_database(postgres_url: str) -> None:
+    name = Place.of(postgres_url).database
+    asyncio.run(on_server(postgres_url, f'alter database "{name}" set default_transaction_read_only = on'))
+    assert "is read-only" in str(refusal(postgres_url))
+
+
+def test_a_foreign_schema_is_left_alone(postgres_url: str) -> None:
+    asyncio.run(on_server(postgres_url, "create schema chronos", "create table chronos.theirs (id int)"))
+    error = refusal(postgres_url)
+    assert isinstance(error, StoreBroken)
+    assert "holds something else" in str(error)
+
+
+def test_other_tables_of_the_database_do_not_matter(postgres_url: str) -> None:
+    asyncio.run(on_server(postgres_url, "create table job (id int)", "insert into job values (1)"))
+
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            await World(store).save("job")
+        assert await on_server(postgres_url, "select id from public.job") == [(1,)]
+
+    asyncio.run(check())
+
+
+def test_three_servers_migrate_once(postgres_url: str) -> None:
+    async def check() -> None:
+        stores = [PostgresStore(postgres_url) for _ in range(3)]
+        await asyncio.gather(*(store.open() for store in stores))
+        try:
+            await World(stores[0]).save("job")
+            assert await stores[2].job_named("default", "job") is not None
+            assert await stores[1].verify() == []
+        finally:
+            await asyncio.gather(*(store.close() for store in stores))
+        found = await on_server(
+            postgres_url, "select name, value from chronos.meta where name like 'schema%' order by 1"
+        )
+        assert [tuple(row) for row in found] == [
+            ("schema", str(migrations.VERSION)),
+            ("schema_minimum", str(migrations.MIGRATIONS[-1].minimum)),
+        ]
+
+    asyncio.run(check())
+
+
+def test_a_newer_schema_is_refused_when_it_cannot_be_worked_with(postgres_url: str) -> None:
+    async def prepare(minimum: int) -> None:
+        async with opened(postgres_url):
+            pass
+        await on_server(
+            postgres_url,
+            "update chronos.meta set value = '99' where name = 'schema'",
+            f"update chronos.meta set value = '{minimum}' where name = 'schema_minimum'",
+        )
+
+    asyncio.run(prepare(99))
+    error = refusal(postgres_url)
+    assert isinstance(error, StoreBroken)
+    assert "upgrade this node" in str(error)
+    asyncio.run(on_server(postgres_url, "update chronos.meta set value = '1' where name = 'schema_minimum'"))
+    asyncio.run(prepare(1))
+
+
+def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as one, opened(postgres_url) as other:
+            hinted = asyncio.Event()
+            other.on_hint(hinted.set)
+            w = World(one)
+            await w.start_node()
+            await asyncio.sleep(0.2)
+            assert not hinted.is_set(), "a node that registers leaves nothing to do"
+            await w.save("job")
+            await asyncio.wait_for(hinted.wait(), 5)
+            # The listening connection is cut; once it is back, hints are, too.
+            hinted.clear()
+            await on_server(
+                postgres_url,
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'chronos listener' "
+                "and datname = current_database()",
+            )
+            await asyncio.wait_for(hinted.wait(), 5)
+            hinted.clear()
+            await w.save("job", description="changed")
+            await asyncio.wait_for(hinted.wait(), 5)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("trigrams", [True, False])
+def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: bool) -> None:
+    async def check() -> None:
+        async with opened(postgres_url, trigrams=trigrams) as store:
+            w = World(store)
+            rows = tuple(w.row(f"job-{i:04}-{'odd' if i % 2 else 'Even'}") for i in range(400))
+            await store.apply(SaveJobs(rows=rows, now_us=w.now))
+            for text, count in (("-017", 10), ("even", 200), ("_", 0), ("%", 0), ("\\", 0), ("9-o", 40)):
+                page = await store.list_jobs(JobFilter(contains=text), limit=500)
+                assert len(page.items) == count, text
+        [(indexed,)] = await on_server(postgres_url, "select to_regclass('chronos.job_name_trigrams') is not null")
+        [(to_be_had,)] = await on_server(
+            postgres_url, "select exists (select from pg_available_extensions where name = 'pg_trgm')"
+        )
+        assert indexed == (trigrams and to_be_had)
+
+    asyncio.run(check())
+
+
+def test_one_bad_command_does_not_fail_its_neighbours(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url, lanes=1) as store:
+            w = World(store)
+            full = (await w.save("full", overlap=Overlap.QUEUE, queue_max=1)).id
+            free = (await w.save("free", overlap=Overlap.ALLOW)).id
+            jobs = [full, bytes(16), free] * 20
+            answers = await asyncio.gather(*(w.trigger(job) for job in jobs), return_exceptions=True)
+            kinds = [type(answer) for answer in answers]
+            assert kinds[1::3] == [NotFound] * 20
+            assert kinds[0::3].count(QueueFull) == 18
+            assert not [answer for answer in answers[2::3] if isinstance(answer, Exception)]
+            assert await store.verify() == []
+
+    asyncio.run(check())
+
+
+def test_what_the_database_refuses_is_the_commands_own_error(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            w = World(store)
+            await w.start_node()
+            rows = [w.row("good"), w.row("bad", description="x", owner="nul \0 byte"), w.row("better")]
+            answers = await asyncio.gather(
+                *(store.apply(SaveJobs(rows=(row,), now_us=w.now)) for row in rows), return_exceptions=True
+            )
+            assert [type(answer) for answer in answers] == [list, Invalid, list]
+
+    asyncio.run(check())
+
+
+def test_stores_that_change_the_same_things_take_turns(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as one, opened(postgres_url) as other:
+            worlds = [World(one), World(other)]
+            worlds[1].now += 1
+            for i in range(4):
+                saved = await asyncio.gather(
+                    *(
+                        w.save(f"job-{k}", overlap=Overlap.ALLOW, lane=f"lane-{i}", description=str(i))
+                        for w in worlds
+                        for k in range(5)
+                    )
+                )
+                assert {s.version for s in saved} == {i + 1}
+                assert sum(s.changed for s in saved) == 5
+                # Gates are locked in order even when the commands of a batch name them in another.
+                jobs = sorted({s.id for s in saved})
+                await asyncio.gather(
+                    *(worlds[0].trigger(job) for job in jobs * 3), *(worlds[1].trigger(job) for job in jobs[::-1] * 3)
+                )
+            assert sum(depth.ready for depth in await one.depths()) == 4 * 5 * 6
+            assert await one.verify() == []
+
+    asyncio.run(check())

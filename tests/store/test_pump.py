@@ -1,0 +1,159 @@
+"""Group commit: what goes together, in which order, and what one bad command does to its neighbours."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from chronos.core.execution import Status
+from chronos.core.reasons import Code
+from chronos.errors import Conflict, StoreUnavailable
+from chronos.store.commands import Beat, Command, Settle, Settled, SettleRow, Trim, Wake
+from chronos.store.merge import merge, split
+from chronos.store.pump import Pump
+
+
+class Recorder:
+    """Answers each command with its own repr, one batch at a time, when let go."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Command[Any]]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.fault: Exception | None = None
+
+    async def __call__(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        self.batches.append(list(commands))
+        await self.gate.wait()
+        if self.fault is not None and any(isinstance(command, Trim) for command in commands):
+            raise self.fault
+        return [Conflict("no") if isinstance(c, Wake) and c.limit == 0 else repr(c) for c in commands]
+
+
+def trim(n: int) -> Trim:
+    return Trim(now_us=n, limit=1)
+
+
+def test_idle_at_once_and_together_under_load() -> None:
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(run, max_rows=3)
+        alone: Any = await pump.apply(trim(0))
+        assert alone == repr(trim(0))
+        run.gate.clear()
+        waiting = [asyncio.create_task(pump.apply(trim(n))) for n in range(1, 9)]
+        await asyncio.sleep(0.01)
+        run.gate.set()
+        assert [str(answer) for answer in await asyncio.gather(*waiting)] == [repr(trim(n)) for n in range(1, 9)]
+        sizes = [len(batch) for batch in run.batches]
+        assert sizes[0] == 1
+        assert max(sizes) == 3
+        assert [command for batch in run.batches for command in batch] == [trim(n) for n in range(9)]
+
+    asyncio.run(main())
+
+
+def test_what_is_urgent_goes_first() -> None:
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(run, max_rows=2)
+        run.gate.clear()
+        first = asyncio.create_task(pump.apply(trim(0)))
+        await asyncio.sleep(0.01)
+        beat = Beat(node=1, beat=1, now_us=1)
+        rest = [asyncio.create_task(pump.apply(trim(n))) for n in (1, 2)]
+        urgent = asyncio.create_task(pump.apply(beat))
+        await asyncio.sleep(0.01)
+        run.gate.set()
+        await asyncio.gather(first, urgent, *rest)
+        assert run.batches[1] == [beat, trim(1)]
+
+    asyncio.run(main())
+
+
+def test_an_error_is_the_commands_own() -> None:
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(run)
+        good, bad = Wake(now_us=1, limit=1), Wake(now_us=1, limit=0)
+        answers = await asyncio.gather(pump.apply(good), pump.apply(bad), pump.apply(good), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [str, Conflict, str]
+
+    asyncio.run(main())
+
+
+def test_a_mistake_of_ours_spares_the_neighbours() -> None:
+    async def main() -> None:
+        run = Recorder()
+        run.fault = ZeroDivisionError()
+        pump = Pump(run)
+        good = Wake(now_us=1, limit=1)
+        answers = await asyncio.gather(pump.apply(good), pump.apply(trim(1)), pump.apply(good), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [str, ZeroDivisionError, str]
+        run.fault = StoreUnavailable("down")
+        both = await asyncio.gather(pump.apply(good), pump.apply(trim(1)), return_exceptions=True)
+        assert [type(answer) for answer in both] == [StoreUnavailable, StoreUnavailable]
+
+    asyncio.run(main())
+
+
+def test_cancelling_the_waiter_does_not_cancel_the_command() -> None:
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(run)
+        run.gate.clear()
+        waiter = asyncio.create_task(pump.apply(trim(1)))
+        await asyncio.sleep(0.01)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        run.gate.set()
+        await pump.drain()
+        assert run.batches == [[trim(1)]]
+
+    asyncio.run(main())
+
+
+def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(run, max_waiting=2)
+        run.gate.clear()
+        waiting = [asyncio.create_task(pump.apply(trim(0)))]
+        await asyncio.sleep(0.01)
+        waiting += [asyncio.create_task(pump.apply(trim(n))) for n in (1, 2)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(StoreUnavailable, match="2 changes wait"):
+            await pump.apply(trim(3))
+        urgent = [asyncio.create_task(pump.apply(Beat(node=1, beat=n, now_us=1))) for n in range(50)]
+        run.gate.set()
+        assert len(await asyncio.gather(*urgent)) == 50
+        assert len(await asyncio.gather(*waiting)) == 3
+
+    asyncio.run(main())
+
+
+def settle(*ids: int, node: int = 1) -> Settle:
+    rows = tuple(SettleRow(bytes([i]) * 16, bytes(16), i, Status.SUCCEEDED, Code.SUCCEEDED, None, 1) for i in ids)
+    return Settle(rows=rows, node=node, now_us=1)
+
+
+def test_settlements_merge_and_each_gets_its_own_answer() -> None:
+    commands: list[Command[Any]] = [
+        settle(1),
+        settle(2, 3),
+        trim(1),
+        settle(4),
+        settle(5, node=2),
+        settle(6, node=2),
+        settle(6, node=2),
+    ]
+    merged = merge(commands)
+    assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4, 5], [6]]
+    whole, positions = merged[0]
+    assert isinstance(whole, Settle)
+    assert [row.token for row in whole.rows] == [1, 2, 3]
+    answer = Settled([bytes([1]) * 16, bytes([3]) * 16], [], 4)
+    parts = split(whole, [commands[i] for i in positions], answer)
+    assert parts == [Settled([bytes([1]) * 16], [], 4), Settled([bytes([3]) * 16], [], 0)]

@@ -1,0 +1,207 @@
+"""Real races: several processes (PostgreSQL) or threads (SQLite) over the same instants and the same hot gates."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+from chronos.assembly import make_store
+from chronos.core.config import Overlap
+from chronos.core.execution import AttemptStatus, Execution, Status
+from chronos.core.reasons import Code
+from chronos.store.commands import EndedAttempt, Reap, ReapRow, SaveJobs
+from chronos.store.contract import ExecutionFilter, Store
+from chronos.testing.conformance import World
+from tests.store.racer import SECOND, T0, race
+
+ROOT = Path(__file__).parents[2]
+INSTANTS = 1_000
+
+
+class Process:
+    """A racer in a process of its own, whose lines are read as they come."""
+
+    def __init__(self, url: str, seed: int, what: str) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "tests.store.racer", url, str(seed), what],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._in, self._out = self._child.stdin, self._child.stdout
+        assert self._out.readline() == "ready\n"
+        self.started: list[str] = []
+
+    def go(self, *, kill_after: int | None = None) -> None:
+        """Begin; ``kill_after`` so many started executions it is killed."""
+        self._in.write("go\n")
+        self._in.flush()
+        self._reader = threading.Thread(target=self._read, args=(kill_after,))
+        self._reader.start()
+
+    def _read(self, kill_after: int | None) -> None:
+        for line in self._out:
+            self.started.append(line.strip())
+            if len(self.started) == kill_after:
+                self._child.kill()
+
+    def join(self) -> int:
+        """Its exit code, when it has ended."""
+        self._reader.join()
+        self._in.close()
+        self._out.close()
+        return self._child.wait()
+
+
+def run_threads(url: str, what: str, count: int) -> list[list[str]]:
+    """Race in threads, each with its own event loop and its own store on the same file."""
+    started: list[list[str]] = [[] for _ in range(count)]
+    barrier = threading.Barrier(count)
+    errors: list[BaseException] = []
+
+    def ready() -> None:
+        barrier.wait()
+
+    def one(i: int) -> None:
+        try:
+            asyncio.run(race(url, i, what, ready=ready, say=started[i].append))
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    return started
+
+
+async def all_executions(store: Store) -> list[Execution]:
+    found: list[Execution] = []
+    cursor = None
+    while True:
+        page = await store.list_executions(ExecutionFilter(), limit=1_000, cursor=cursor)
+        found += [item for item in page.items if isinstance(item, Execution)]
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+async def prepare(url: str, rows: dict[str, dict[str, object]]) -> None:
+    store = make_store(url)
+    await store.open()
+    world = World(store)
+    await world.start_node("starter")
+    await store.apply(SaveJobs(rows=tuple(world.row(name, **options) for name, options in rows.items()), now_us=T0))
+    await store.close()
+
+
+def many_jobs() -> dict[str, dict[str, object]]:
+    return {f"job-{i:04}": {"overlap": Overlap.ALLOW, "next_us": T0 + SECOND} for i in range(INSTANTS)}
+
+
+def hot_jobs() -> dict[str, dict[str, object]]:
+    kinds: dict[str, dict[str, object]] = {
+        "skip": {"overlap": Overlap.SKIP},
+        "queue": {"overlap": Overlap.QUEUE, "queue_max": 5},
+        "limit": {"overlap": Overlap.ALLOW, "limit": 2, "queue_max": 5},
+        "allow": {"overlap": Overlap.ALLOW},
+        "replace": {"overlap": Overlap.REPLACE},
+    }
+    return {f"{kind}-{i}": options for kind, options in kinds.items() for i in range(2)}
+
+
+async def check_started_once(url: str, started: list[str], *, killed: int = 0) -> None:
+    store = make_store(url)
+    await store.open()
+    executions = await all_executions(store)
+    assert len({e.id for e in executions}) == len(executions) == INSTANTS
+    times = Counter(started)
+    assert max(times.values()) == 1, "an execution was given out twice"
+    if killed == 0:
+        assert len(started) == INSTANTS
+        assert {e.status for e in executions} == {Status.RUNNING}
+    assert await store.verify() == []
+    # What a killed one held goes to whoever comes next: nothing is lost.
+    for node in await store.nodes():
+        held = await store.held_by(node.number)
+        rows = tuple(
+            ReapRow(
+                *(e.id, e.job, e.token, Status.READY, Code.WORKER_LOST, 2),
+                EndedAttempt(e.id, "task", 1, AttemptStatus.LOST, T0, T0, node.number),
+            )
+            for e in held
+        )
+        reaped = await store.apply(Reap(node=node.number, beat=node.beat, rows=rows, now_us=T0))
+        assert len(reaped) == len(held)
+    counts = await store.counts()
+    assert counts.open == {Status.READY: INSTANTS}
+    assert await store.verify() == []
+    await store.close()
+
+
+async def check_churned(url: str) -> None:
+    store = make_store(url)
+    await store.open()
+    assert await store.verify() == []
+    counts = await store.counts()
+    assert counts.open == {}, "something was left behind: a lost wake-up"
+    executions = await all_executions(store)
+    by_job = Counter(e.job for e in executions)
+    assert set(by_job.values()) == {40}, "an instant has no record, or two"
+    assert len({(e.job, e.scheduled_us) for e in executions}) == len(executions)
+    statuses = Counter(e.status for e in executions)
+    assert statuses[Status.SUCCEEDED] > 100
+    await store.close()
+
+
+def test_processes_over_the_same_instants(postgres_url: str) -> None:
+    asyncio.run(prepare(postgres_url, many_jobs()))
+    racers = [Process(postgres_url, seed, "start") for seed in range(8)]
+    for racer in racers:
+        racer.go()
+    assert [racer.join() for racer in racers] == [0] * 8
+    started = [line for racer in racers for line in racer.started]
+    asyncio.run(check_started_once(postgres_url, started))
+
+
+def test_killing_some_of_them_changes_nothing(postgres_url: str) -> None:
+    asyncio.run(prepare(postgres_url, many_jobs()))
+    racers = [Process(postgres_url, seed, "start") for seed in range(8)]
+    for i, racer in enumerate(racers):
+        racer.go(kill_after=15 if i < 3 else None)
+    codes = [racer.join() for racer in racers]
+    assert codes[3:] == [0] * 5
+    assert any(code == -9 for code in codes[:3])
+    started = [line for racer in racers for line in racer.started]
+    asyncio.run(check_started_once(postgres_url, started, killed=3))
+
+
+def test_threads_over_the_same_instants(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/chronos.db"
+    asyncio.run(prepare(url, many_jobs()))
+    started = run_threads(url, "start", 8)
+    asyncio.run(check_started_once(url, [line for each in started for line in each]))
+
+
+def test_processes_over_hot_gates(postgres_url: str) -> None:
+    asyncio.run(prepare(postgres_url, hot_jobs()))
+    racers = [Process(postgres_url, seed, "churn") for seed in range(4)]
+    for racer in racers:
+        racer.go()
+    assert [racer.join() for racer in racers] == [0] * 4
+    asyncio.run(check_churned(postgres_url))
+
+
+def test_threads_over_hot_gates(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/chronos.db"
+    asyncio.run(prepare(url, hot_jobs()))
+    run_threads(url, "churn", 4)
+    asyncio.run(check_churned(url))

@@ -1,0 +1,248 @@
+"""What is particular to SQLite: bad news told well, files shared and killed, upgrades, backups, determinism."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from chronos.errors import ChronosError, Invalid, NotFound, StoreBroken, StoreUnavailable
+from chronos.store.commands import Command, RegisterNode
+from chronos.store.contract import JobFilter
+from chronos.store.sql import migrations
+from chronos.store.sql.sqlite import SqliteStore, restore
+from chronos.testing.conformance import World
+from tests.store.machine import run_machine
+from tests.store.recorder import digest
+
+
+def run(path: Path, what: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
+    async def opened() -> Any:
+        store = SqliteStore(path)
+        await store.open()
+        try:
+            return await what(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(opened())
+
+
+async def save_one(store: SqliteStore) -> None:
+    await World(store).save("job")
+
+
+async def nothing(_: SqliteStore) -> None:
+    return None
+
+
+def refused(path: Path, what: Callable[[SqliteStore], Awaitable[Any]] = nothing) -> ChronosError:
+    with pytest.raises(ChronosError) as caught:
+        run(path, what)
+    assert str(path.name) in str(caught.value) or "schema" in str(caught.value)
+    return caught.value
+
+
+# --- bad news
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("buy milk\n" * 1000)
+    error = refused(path)
+    assert isinstance(error, StoreBroken)
+    assert "no SQLite database" in str(error)
+    assert path.read_text().startswith("buy milk")
+
+
+def test_somebody_elses_database(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("create table customers (name text)")
+    connection.close()
+    error = refused(path)
+    assert "something else than a Chronos store" in str(error)
+
+
+def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
+    path = tmp_path / "chronos.db"
+    run(path, save_one)
+    data = bytearray(path.read_bytes())
+    for page in range(4096, len(data), 4096):
+        data[page : page + 64] = os.urandom(64)
+    path.write_bytes(data)
+    error = refused(path)
+    assert isinstance(error, StoreBroken)
+    assert "restore a backup" in str(error)
+
+
+def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    error = refused(tmp_path / "missing" / "chronos.db")
+    assert isinstance(error, StoreUnavailable)
+    assert "folder exists" in str(error)
+
+
+def test_a_full_disk_loses_nothing_and_can_be_retried(tmp_path: Path) -> None:
+    path = tmp_path / "chronos.db"
+
+    async def fill(store: SqliteStore) -> int:
+        world = World(store)
+        await world.start_node()
+        writer = store._open_writer()
+        pages = writer.execute("pragma page_count").get
+        writer.execute(f"pragma max_page_count = {int(pages) + 40}")
+        saved = 0
+        try:
+            while saved < 10_000:
+                await world.save(f"job-{saved}")
+                saved += 1
+        except StoreUnavailable as error:
+            assert "full; free some space" in str(error)
+        assert 0 < saved < 10_000
+        writer.execute("pragma max_page_count = 1000000")
+        await world.save(f"job-{saved}")
+        return saved + 1
+
+    saved = run(path, fill)
+    names = run(path, lambda store: store.list_jobs(JobFilter(), limit=10_000))
+    assert len(names.items) == saved
+
+
+def test_a_newer_schema_is_refused_but_the_next_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "chronos.db"
+    run(path, save_one)
+
+    def pretend(version: int, minimum: int) -> None:
+        connection = apsw.Connection(str(path))
+        for name, value in (("schema", version), ("schema_minimum", minimum)):
+            connection.execute("insert or replace into meta values (?, ?)", (name, str(value)))
+        connection.close()
+
+    pretend(migrations.VERSION + 1, migrations.VERSION)
+    run(path, save_one)
+    pretend(migrations.VERSION + 9, migrations.VERSION + 2)
+    error = refused(path)
+    assert f"schema version {migrations.VERSION + 9}" in str(error)
+    assert "upgrade this node" in str(error)
+
+
+def test_an_old_store_is_upgraded_with_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "chronos.db"
+    run(path, save_one)
+    following = migrations.Migration(
+        version=migrations.VERSION + 1,
+        minimum=migrations.VERSION,
+        common="alter table job add column colour {text};\nupdate job set colour = 'blue';\n",
+    )
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, following))
+    monkeypatch.setattr(migrations, "VERSION", following.version)
+    job = run(path, lambda store: store.job_named("default", "job"))
+    assert job is not None
+    connection = apsw.Connection(str(path))
+    assert connection.execute("select colour from job").fetchall() == [("blue",)]
+    connection.close()
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "chronos.db"
+    run(path, save_one)
+    before = digest(path)
+    broken = migrations.Migration(
+        version=migrations.VERSION + 1, minimum=1, common="alter table job add column colour {text};\nnonsense;\n"
+    )
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, broken))
+    with pytest.raises(ChronosError):
+        run(path, nothing)
+    monkeypatch.undo()
+    assert digest(path) == before
+
+
+def test_several_stores_may_open_a_new_file_at_once(tmp_path: Path) -> None:
+    async def together() -> list[int]:
+        stores = [SqliteStore(tmp_path / "chronos.db") for _ in range(3)]
+        await asyncio.gather(*(store.open() for store in stores))
+        numbers = await asyncio.gather(
+            *(
+                store.apply(RegisterNode(name="n", incarnation=bytes([i]) * 16, now_us=1))
+                for i, store in enumerate(stores)
+            )
+        )
+        for store in stores:
+            await store.close()
+        return sorted(numbers)
+
+    assert asyncio.run(together()) == [1, 2, 3]
+
+
+# --- backup
+
+
+def test_a_backup_is_a_whole_store_of_its_own(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+
+    async def back_up(store: SqliteStore) -> None:
+        world = World(store)
+        for i in range(20):
+            await world.save(f"job-{i}")
+        saving = asyncio.gather(*(world.save(f"later-{i}") for i in range(20)))
+        await store.backup(str(copy))
+        await saving
+        with pytest.raises(Invalid, match="exists already"):
+            await store.backup(str(copy))
+
+    run(tmp_path / "chronos.db", back_up)
+    jobs = run(copy, lambda store: store.list_jobs(JobFilter(prefix="job-"), limit=100))
+    assert len(jobs.items) == 20
+    assert run(copy, lambda store: store.verify()) == []
+
+
+def test_a_backup_is_restored_under_a_free_name(tmp_path: Path) -> None:
+    path, copy, again = tmp_path / "chronos.db", tmp_path / "copy.db", tmp_path / "again.db"
+
+    async def back_up(store: SqliteStore) -> None:
+        await save_one(store)
+        await store.backup(str(copy))
+
+    run(path, back_up)
+    with pytest.raises(Invalid, match="exists already"):
+        restore(copy, path)
+    restore(copy, again)
+    assert run(again, lambda store: store.job_named("default", "job")) is not None
+    with pytest.raises(NotFound):
+        restore(tmp_path / "missing.db", tmp_path / "new.db")
+    (tmp_path / "notes.txt").write_text("buy milk\n" * 1000)
+    with pytest.raises(StoreBroken, match="no SQLite database"):
+        restore(tmp_path / "notes.txt", tmp_path / "new.db")
+    connection = apsw.Connection(str(tmp_path / "other.db"))
+    connection.execute("create table customers (name text)")
+    connection.close()
+    with pytest.raises(StoreBroken, match="no backup of a Chronos store"):
+        restore(tmp_path / "other.db", tmp_path / "new.db")
+    assert not (tmp_path / "new.db").exists()
+
+
+# --- determinism
+
+
+def test_the_same_commands_give_the_same_rows(tmp_path: Path) -> None:
+    recorded: list[list[Command[Any]]] = []
+
+    def record() -> list[SqliteStore]:
+        recorded.append([])
+        return [SqliteStore(journal=recorded[-1].append)]
+
+    run_machine(record, examples=15, steps=40)
+    longest = max(recorded, key=len)
+    assert len(longest) > 20
+
+    async def replay(store: SqliteStore) -> None:
+        for command in longest:
+            await store.apply(command)
+
+    paths = [tmp_path / "one.db", tmp_path / "two.db"]
+    for path in paths:
+        run(path, replay)
+    assert digest(paths[0]) == digest(paths[1])
