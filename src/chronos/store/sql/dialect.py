@@ -26,7 +26,7 @@ class Query(NamedTuple):
     sql: str
     args: tuple[Any, ...] = ()
     rows: Rows | None = None
-    alone: bool = False  # the only statement of its command or read: it needs no transaction around it
+    alone: bool = False  # stands by itself: as the first of its command or read it needs no transaction around it
 
 
 Row = tuple[Any, ...]

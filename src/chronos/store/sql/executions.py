@@ -35,6 +35,7 @@ from chronos.store.sql.records import Records
 
 RUNNING, READY, WAITING = int(Status.RUNNING), int(Status.READY), int(Status.WAITING)
 
+_FEW = 8  # rows, for which a transaction costs more than what is in it
 _STOPPED = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
 
 
@@ -51,6 +52,12 @@ class Hot(Protocol):
         """Move running executions whose token holds to history, and take them off their gates.
 
         Answers their ids, the jobs that have something queued, and (key, how many) of the concurrency keys they held.
+        """
+
+    def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
+        """One statement that does the same and gives the ids, if nothing is to be done after it; else it does nothing.
+
+        None where an engine has no use for it.
         """
 
 
@@ -124,11 +131,13 @@ class Executions:
         rows = [row for row in command.rows if row.id not in known]
         plain = [row for row in rows if not row.careful]
         careful = [row for row in rows if row.careful]
-        answers = (yield from self._hot.admit(command, plain)) if plain else []
-        if careful:
+        answers: list[Admitted] = []
+        if careful:  # these wait for their gates, so they come first: nobody waits while holding some
             answers += yield from self._gates.admit_carefully(
                 careful, node=command.node, now_us=command.now_us, request=command.request
             )
+        if plain:
+            answers += yield from self._hot.admit(command, plain)
         if ended := {row.id for row in rows if row.next_us is None}:
             yield from self._records.done(sum(answer.id in ended for answer in answers))
         return before + answers
@@ -183,28 +192,39 @@ class Executions:
         return [claimed(row) for row in before] or (yield from self._hot.claim(command))
 
     def settle(self, command: Settle) -> Steps[Settled]:
-        """See ``Settle``. Two steps on purpose: what was queued is looked for only after the gates were freed."""
-        settled, behind, freed = yield from self._hot.settle(command.rows)
+        """See ``Settle``. Two steps on purpose: what was queued is looked for only after the gates were freed.
+
+        A few rows that nothing has to be written beside, and nothing waits behind, are spared the transaction.
+        """
+        alone: list[bytes] = []
+        rows = command.rows
+        if len(rows) <= _FEW and not any(row.attempts or row.follow or row.dead_letter for row in rows):
+            query = self._hot.settle_alone(rows)
+            alone = [row[0] for row in (yield query)] if query is not None else []
+            rows = tuple(row for row in rows if row.id not in alone)
+            if not rows:
+                return Settled(alone, [], 0)
+        settled, behind, freed = yield from self._hot.settle(rows)
         done = set(settled)
-        rows = [row for row in command.rows if row.id in done]
-        yield from self._write_beside(rows, command.now_us)
+        yield from self._write_beside([row for row in rows if row.id in done], command.now_us)
         taken, woken = yield from self._wake_behind(command, behind, freed)
-        if len(done) < len(command.rows):
-            missing = [(row.id, row.token, int(row.status)) for row in command.rows if row.id not in done]
+        if len(done) < len(rows):
+            missing = [(row.id, row.token, int(row.status)) for row in rows if row.id not in done]
             before = yield Query(self._settled_before, rows=Rows("inn", missing))
             settled += [row[0] for row in before]
-        return Settled(settled, taken, woken)
+        return Settled(alone + settled, taken, woken)
 
     def _wake_behind(self, command: Settle, behind: list[bytes], freed: list[Row]) -> Steps[tuple[list[Claimed], int]]:
         if not behind and not freed:
             return [], 0
         gates = yield from self._gates.lock(behind)
-        keys = yield from self._gates.relock_keys([row[0] for row in freed])
-        for key, count in freed:
-            keys[key].active -= count
-        yield from self._gates.save_keys(keys.values())
         taken, woken = yield from self._gates.wake(
-            gates.values(), now_us=command.now_us, node=command.node, take=command.take, lanes=command.take_lanes
+            gates.values(),
+            now_us=command.now_us,
+            node=command.node,
+            take=command.take,
+            lanes=command.take_lanes,
+            freed=dict(freed),
         )
         yield from self._gates.save(gates.values())
         return taken, woken

@@ -4,7 +4,7 @@ Everything here reads gates, decides with ``core.policy`` and writes back: asked
 concurrency keys. Order of locks, everywhere: job gates in key order, then key gates in key order, then executions.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ Steps = Generator[Query, list[Row], T]
 
 OVERLAPS = tuple(Overlap)
 CLAIMED = "id, job, version, cause, scheduled_us, attempt, token, admitted_us, started_us, worked_us, detail"
+NONE_FREED: Mapping[bytes, int] = {}
 _FEW = 4  # so many gates are asked one by one, with a limit that an index serves
 _UNSTARTED = (Status.READY, Status.QUEUED, Status.WAITING)
 
@@ -335,17 +336,25 @@ class Gates:
         yield from self.save_keys(keys.values())
 
     def wake(
-        self, gates: Iterable[Gate], *, now_us: int, node: int | None = None, take: int = 0, lanes: Sequence[int] = ()
+        self,
+        gates: Iterable[Gate],
+        *,
+        now_us: int,
+        node: int | None = None,
+        take: int = 0,
+        lanes: Sequence[int] = (),
+        freed: Mapping[bytes, int] = NONE_FREED,
     ) -> Steps[tuple[list[Claimed], int]]:
         """Queued executions of locked gates that have room become ready, or running here while ``take`` lasts.
 
-        The gates are changed in place. Answers what was taken, and how many became ready.
+        The gates are changed in place. ``freed`` says how often concurrency keys were let go of before: all keys are
+        locked at once, in order. Answers what was taken, and how many became ready.
         """
         open_gates = {g.job: g for g in gates if g.queued > 0 and (g.lim == 0 or g.active < g.lim)}
-        if not open_gates:
-            return [], 0
-        waiting = yield from self._in_line(list(open_gates.values()))
-        keys = yield from self.relock_keys(sorted({row[2] for row in waiting if row[2] is not None}))
+        waiting = (yield from self._in_line(list(open_gates.values()))) if open_gates else []
+        keys = yield from self.relock_keys(sorted({row[2] for row in waiting if row[2] is not None} | freed.keys()))
+        for freed_key, count in freed.items():
+            keys[freed_key].active -= count
         chosen: list[Row] = []
         for execution, job, key_id, lane in waiting:
             gate = open_gates[job]
@@ -361,10 +370,9 @@ class Gates:
             take -= claim
             status = Status.RUNNING if claim else Status.READY
             chosen.append((execution, int(status), node if claim else None, int(claim), now_us))
-        if not chosen:
-            return [], 0
-        rows = yield Query(self._make_ready, rows=Rows("innnn", chosen))
-        yield from self.save_keys(keys.values())
+        if chosen or freed:
+            yield from self.save_keys(keys.values())
+        rows = (yield Query(self._make_ready, rows=Rows("innnn", chosen))) if chosen else []
         taken = [claimed(row[:-1]) for row in rows if row[-1] == Status.RUNNING]
         return taken, len(rows) - len(taken)
 

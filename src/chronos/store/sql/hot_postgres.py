@@ -2,8 +2,8 @@
 
 All parts of such a statement see the state at its beginning; only a row that it has locked is seen as it is now. So
 nothing here looks for rows that another transaction may just have written: what waits behind a freed gate is looked
-for by a later statement (see ``executions``). The plans are made once and for small batches, in which each row finds
-its gate and its execution by key; joining two of the intermediate results would be quadratic, so none are joined.
+for by a later statement (see ``executions``). Tables are read by the keys of the batch (``= any``) and joined to it
+by hash, which is as good for one row as for thousands, whatever a plan was made for (see ``postgres_link``).
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ from chronos.store.sql.decision import (
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows
 from chronos.store.sql.gates import CLAIMED, Steps, claimed
 
+_STATUS = {int(status): status for status in Status}
 _ENDED = """id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt, admitted_us,
     started_us, attempt_us, finished_us, detail"""
 
@@ -56,26 +57,13 @@ class HotPostgres:
                 where a.id = any(array(select id from best)) returning a.*
             )
             select {CLAIMED} from taken order by rank, id"""
-        outcome = "id:i job:i token:n status:n code:t message:t finished_us:n detail:t"
-        self._settle = f"""
-            with locked as materialized (
-                select g.job from gate as g where g.job = any($2) order by g.job for update
-            ), ended as (
-                delete from active as a using {d.rows(1, outcome)} as i
-                where (select count(*) from locked) >= 0 and a.id = any($1) and a.id = i.id and a.token = i.token
-                    and a.status = {RUNNING}
-                returning a.id, a.job, a.version, a.cause, a.scheduled_us, i.status, i.code, i.message, a.owner,
-                    a.token, a.attempt, a.admitted_us, a.started_us, a.attempt_us, i.finished_us,
-                    coalesce(i.detail, a.detail) as detail, a.key
-            ), kept as (
-                insert into history ({_ENDED}) select {_ENDED} from ended
-            ), freed as (
-                update gate as g set active = g.active - n.ended
-                from (select job, count(*) as ended from ended group by job) as n
-                where g.job = any($2) and g.job = n.job
-                returning g.job, g.queued
-            )
-            select id, key, 0 from ended union all select job, null, 1 from freed where queued > 0"""
+        # That the gates are locked before anything else is looked at is part of either condition.
+        self._settle = _settle(d, "(select count(*) from locked) >= 0")
+        self._settle_alone = _settle(
+            d,
+            """(select count(*) from locked where queued > 0) = 0
+                and not exists (select from active as k where k.id = any($1) and k.key is not null)""",
+        )
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
         """The plain rows of the command: not keyed, not ``replace``."""
@@ -91,10 +79,13 @@ class HotPostgres:
         found = yield Query(self._claim, args, lanes, alone=True)
         return [claimed(row) for row in found]
 
+    def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
+        """For jobs without a queue, and executions without a key."""
+        return Query(self._settle_alone, rows=_outcomes(rows), alone=True)
+
     def settle(self, rows: Sequence[SettleRow]) -> Steps[tuple[list[bytes], list[bytes], list[Row]]]:
         """Move rows to history and free their gates. Answers the ids, the jobs with a queue, the freed keys."""
-        values = [(r.id, r.job, r.token, int(r.status), r.code.value, r.message, r.finished_us, r.detail) for r in rows]
-        found = yield Query(self._settle, rows=Rows("iinnttnt", values))
+        found = yield Query(self._settle, rows=_outcomes(rows))
         settled: list[bytes] = []
         behind: list[bytes] = []
         freed: dict[bytes, int] = {}
@@ -108,4 +99,28 @@ class HotPostgres:
         return settled, sorted(behind), sorted(freed.items())
 
 
-_STATUS = {int(status): status for status in Status}
+def _settle(d: Dialect, condition: str) -> str:
+    outcome = "id:i job:i token:n status:n code:t message:t finished_us:n detail:t"
+    return f"""
+        with locked as materialized (
+            select g.job, g.queued from gate as g where g.job = any($2) order by g.job for update
+        ), ended as (
+            delete from active as a using {d.rows(1, outcome)} as i
+            where {condition} and a.id = any($1) and a.id = i.id and a.token = i.token and a.status = {RUNNING}
+            returning a.id, a.job, a.version, a.cause, a.scheduled_us, i.status, i.code, i.message, a.owner,
+                a.token, a.attempt, a.admitted_us, a.started_us, a.attempt_us, i.finished_us,
+                coalesce(i.detail, a.detail) as detail, a.key
+        ), kept as (
+            insert into history ({_ENDED}) select {_ENDED} from ended
+        ), freed as (
+            update gate as g set active = g.active - n.ended
+            from (select job, count(*) as ended from ended group by job) as n
+            where g.job = any($2) and g.job = n.job
+            returning g.job, g.queued
+        )
+        select id, key, 0 from ended union all select job, null, 1 from freed where queued > 0"""
+
+
+def _outcomes(rows: Sequence[SettleRow]) -> Rows:
+    values = [(r.id, r.job, r.token, int(r.status), r.code.value, r.message, r.finished_us, r.detail) for r in rows]
+    return Rows("iinnttnt", values)

@@ -27,10 +27,10 @@ from chronos.store.sql.dialect import Dialect, Query, Row, Rows
 from chronos.store.sql.gates import CLAIMED, Steps
 
 TEMPORARY = """
-create temp table admitted (id blob primary key, job blob, scheduled_us int, next_us int, rank int, status int,
+create temp table admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
     token int, version int, lane int, exclusive int, code text);
-create temp table claimed (id blob primary key);
-create temp table settled (id blob primary key, job blob, status int, code text, message text, finished_us int,
+create temp table claimed (id blob);
+create temp table settled (id blob, job blob, status int, code text, message text, finished_us int,
     detail text, key blob);
 """
 
@@ -90,6 +90,10 @@ class HotSqlite:
         yield Query(self._choose, (command.limit,), Rows("n", [(lane,) for lane in command.lanes]))
         yield Query(self._claim, (command.node, command.now_us, command.request))
         return _claimed((yield Query(self._answer_claim)))
+
+    def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
+        """Of no use here: a transaction costs nothing but its commit."""
+        return None
 
     def settle(self, rows: Sequence[SettleRow]) -> Steps[tuple[list[bytes], list[bytes], list[Row]]]:
         """Move rows to history and free their gates. Answers the ids, the jobs with a queue, the freed keys."""

@@ -7,6 +7,7 @@ transaction (``pump``).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
@@ -26,7 +27,6 @@ from chronos.store.sql.postgres_link import (
     READING,
     WRITING,
     Connection,
-    Link,
     Patience,
     connect,
     options,
@@ -69,7 +69,7 @@ class PostgresStore(SqlStore):
         self._work_lanes, self._readers = lanes, readers
         self._patience = Patience(self._place, patience_s)
         self._doubts = Doubts()
-        self._links: list[Link] = []
+        self._lanes: list[Lane] = []
         self._pumps: list[Pump] = []
         self._pool: Any = None
         self._listener: Hints | None = None
@@ -90,7 +90,7 @@ class PostgresStore(SqlStore):
             self._pool = await asyncpg.create_pool(
                 self._url, min_size=0, max_size=self._readers, init=prepare, reset=_leave, **options(READING)
             )
-            self._listener = Hints(lambda: connect(self._url, LISTENING), self._hint)
+            self._listener = Hints(partial(connect, self._url, LISTENING), self._hint)
             await self._listener.start()
         except (ValueError, *ERRORS) as error:
             await self.close()
@@ -100,9 +100,9 @@ class PostgresStore(SqlStore):
             raise
         writes = Writes(_DIALECT, HotPostgres(_DIALECT))
         for _ in range(CONTROL + 1 + self._work_lanes):
-            link = Link(lambda: connect(self._url, WRITING), self._patience)
-            lane = Lane(link, writes, self._place, self._patience, self._doubts, self._tell)
-            self._links.append(link)
+            connects = partial(connect, self._url, WRITING)
+            lane = Lane(connects, writes, self._place, self._patience, self._doubts, self._tell)
+            self._lanes.append(lane)
             self._pumps.append(Pump(lane.run))
 
     async def close(self) -> None:
@@ -112,8 +112,8 @@ class PostgresStore(SqlStore):
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.stop()
-        await asyncio.gather(*(link.close() for link in self._links))
-        self._links = []
+        await asyncio.gather(*(lane.close() for lane in self._lanes))
+        self._lanes = []
         pool, self._pool = self._pool, None
         if pool is not None:
             try:

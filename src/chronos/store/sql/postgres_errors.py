@@ -53,6 +53,11 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, Raced) or _state(error) in (_SERIALIZATION, _DEADLOCK, _UNIQUE)
 
 
+def is_deadlock(error: BaseException) -> bool:
+    """Whether two transactions waited for each other."""
+    return _state(error) == _DEADLOCK
+
+
 def is_final(error: BaseException) -> bool:
     """Whether connecting again cannot help until a person changes something."""
     return _state(error).startswith(_NOBODY_ELSE_HELPS)

@@ -21,8 +21,8 @@ from chronos.store.commands import Admit, Claim, Command
 from chronos.store.merge import merge, split
 from chronos.store.sql.dialect import Query, Row, columns
 from chronos.store.sql.gates import Steps
-from chronos.store.sql.postgres_errors import ERRORS, Place, explained, is_lost, is_passing
-from chronos.store.sql.postgres_link import Connection, Link, Patience
+from chronos.store.sql.postgres_errors import ERRORS, Place, explained, is_deadlock, is_lost, is_passing
+from chronos.store.sql.postgres_link import Connect, Connection, Link, Patience
 from chronos.store.sql.postgres_routes import gates_of, leaves_work
 from chronos.store.sql.writes import Writes
 
@@ -30,6 +30,7 @@ MAX_CONFLICTS = 6
 _MAX_DOUBTS = 1024
 _OLD_NOTES = 64  # deleted together, with a later commit
 _LOCK = "select count(*) from (select 1 from gate where job = any($1::uuid[]) order by job for update) as locked"
+_KEYED = "select exists (select from key_gate)"
 _NOTED = "select 1 from sent where id = $1"
 
 
@@ -77,14 +78,45 @@ class Lane:
     """Applies batches one after the other."""
 
     def __init__(
-        self, link: Link, writes: Writes, place: Place, patience: Patience, doubts: Doubts, on_work: Callable[[], None]
+        self,
+        connect: Connect,
+        writes: Writes,
+        place: Place,
+        patience: Patience,
+        doubts: Doubts,
+        on_work: Callable[[], None],
     ) -> None:
-        self._link, self._writes, self._place, self._patience = link, writes, place, patience
+        self._link = Link(connect, patience, self._look_around)
+        self._writes, self._place, self._patience = writes, place, patience
         self._doubts, self._on_work = doubts, on_work
         self._old_notes: list[bytes] = []
+        self._apart = False
 
     async def run(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """The answer of each command, or its error: its own alone, or that the store is not to be had."""
+        answers: list[Any] = []
+        for batch in self._batches(commands):
+            answers += await self._run(batch)
+        return answers
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._link.close()
+
+    async def _look_around(self, connection: Connection) -> None:
+        self._apart = await connection.fetchval(_KEYED)
+
+    def _batches(self, commands: Sequence[Command[Any]]) -> list[Sequence[Command[Any]]]:
+        """What goes into one transaction: everything, unless there are concurrency keys, or was a deadlock lately.
+
+        Each command locks gates and then keys, in order. What keys it will lock it does not know beforehand, so two
+        commands in one transaction could lock keys out of order.
+        """
+        if not self._apart:
+            return [commands]
+        return [[commands[i] for i in positions] for _, positions in merge(commands)]
+
+    async def _run(self, commands: Sequence[Command[Any]]) -> list[Any]:
         answers: list[Any] = []
         rest = commands
         while rest:
@@ -99,9 +131,9 @@ class Lane:
                 answers.append(outcome.error)
                 break
             if outcome.first > 0:
-                answers += await self.run(rest[: outcome.first])
+                answers += await self._run(rest[: outcome.first])
             for command in rest[outcome.first : outcome.last + 1]:
-                answers += await self.run([command])
+                answers += await self._run([command])
             rest = rest[outcome.last + 1 :]
         return answers
 
@@ -126,6 +158,7 @@ class Lane:
                     committing, resent = stopped.committing, resent or stopped.lone
                 elif is_passing(error) and conflicts < MAX_CONFLICTS:
                     conflicts += 1
+                    self._apart = self._apart or is_deadlock(error)
                     await asyncio.sleep(random.uniform(0, 0.01 * 2**conflicts))
                     continue
                 else:
@@ -165,21 +198,23 @@ class Lane:
     async def _apply_all(self, connection: Connection, commands: Sequence[Command[Any]], *, resent: bool) -> list[Any]:
         answers: list[Any] = [None] * len(commands)
         positions: Sequence[int] = range(len(commands))
-        lone = False
+        lone = begun = False
         committing: _Committing | None = None
         try:
             merged = merge(commands)
             for command, positions in merged:
                 walk = Walk(self._writes.steps(command, resent=resent or self._doubts.about(command)))
-                if command is merged[0][0]:
-                    lone = len(merged) == 1 and (walk.query is None or walk.query.alone)
-                    if not lone:
-                        await self._begin(connection, [command for command, _ in merged])
+                if len(merged) == 1 and walk.query is not None and walk.query.alone:
+                    lone = True
+                    await walk.step(connection)
+                if walk.query is not None and not begun:
+                    begun = True
+                    await self._begin(connection, [command for command, _ in merged])
                 answer = await walk.finish(connection)
                 parts = split(command, [commands[i] for i in positions], answer)
                 for position, part in zip(positions, parts, strict=True):
                     answers[position] = part
-            if not lone:
+            if begun:
                 positions = range(len(commands))
                 committing = _Committing(uuid4().bytes, answers)
                 await connection.execute(self._commit(committing.note))
@@ -247,13 +282,13 @@ async def _was_committed(connection: Connection, committing: _Committing) -> boo
 
 
 def _to_be_locked(commands: Sequence[Command[Any]]) -> list[bytes]:
-    """Gates to lock before all else, so that a batch of several commands locks them in order, as a single one does.
+    """Gates to lock before all else: those of all commands, where one would wait while an earlier one holds some.
 
-    Admissions never wait for a gate, so they need not come first; they must only not hold any while others wait.
+    So a batch locks gates in order, as a single command does. (Admissions of plain jobs wait for nobody, but hold.)
     """
     waited_for = [gates_of(command) for command in commands]
-    touching = [i for i, command in enumerate(commands) if waited_for[i] or isinstance(command, Admit)]
-    if not any(waited_for[i] for i in touching[1:]):
+    holding = [bool(jobs) or isinstance(command, Admit) for command, jobs in zip(commands, waited_for, strict=True)]
+    if not any(jobs and any(holding[:i]) for i, jobs in enumerate(waited_for)):
         return []
     return sorted({job for jobs in waited_for for job in jobs})
 

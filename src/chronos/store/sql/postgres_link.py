@@ -108,12 +108,15 @@ class Patience:
 class Link:
     """One connection, made when it is needed and made again when it was lost.
 
+    Every few seconds its plans are made anew, and its user is given the opportunity to look around.
     The server may notice late that a connection is gone, and go on with what was sent. So before a new connection is
     used, the old session is ended and waited for: from then on, what it did not commit never will be.
     """
 
-    def __init__(self, connect: Connect, patience: Patience) -> None:
-        self._connect, self._patience = connect, patience
+    def __init__(
+        self, connect: Connect, patience: Patience, look_around: Callable[[Connection], Awaitable[None]]
+    ) -> None:
+        self._connect, self._patience, self._look_around = connect, patience, look_around
         self._connection: Connection | None = None
         self._session: tuple[int, datetime] | None = None
         self._planned_s = 0.0
@@ -127,9 +130,10 @@ class Link:
                 if self._connection is None or self._connection.is_closed():
                     self.lose()
                     self._connection = await self._renew()
-                    self._planned_s = now_s
-                elif now_s - self._planned_s >= REPLAN_S:
+                    self._planned_s = float("-inf")
+                if now_s - self._planned_s >= REPLAN_S:
                     await self._connection.execute("discard plans")
+                    await self._look_around(self._connection)
                     self._planned_s = now_s
                 return self._connection
             except ERRORS as error:

@@ -1,7 +1,7 @@
 """Which connection a command goes to, so that those about one job keep their order, and what has to be known before.
 
-    work lanes   by hash of the job: admissions, settlements, everything about one job
-    control      the rest: heartbeats, claims, saved jobs, upkeep
+    work lanes   by hash of the job: admissions, settlements, everything about one job; saved jobs by their first name
+    control      the rest: heartbeats, claims, upkeep
 
 Rows of ``Admit`` and ``Settle`` stand for themselves, so those of many jobs are split, one transaction a lane: within
 a node no admission then meets a gate that a settlement of the same node has locked. Both are safe to send again when a
@@ -11,6 +11,7 @@ part of them failed.
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 from chronos.core.execution import Status
 from chronos.store.commands import (
@@ -46,6 +47,8 @@ def route(command: Command[Any], lanes: int) -> list[tuple[int, Command[Any]]]:
         if len(rows) > 1:
             return _split(command, rows)
         return [(next(iter(rows), CONTROL), command)]
+    if isinstance(command, SaveJobs) and command.rows:
+        return [(_lane(crc32(command.rows[0].name.encode()).to_bytes(4), lanes), command)]
     return [(CONTROL, command)]
 
 

@@ -28,7 +28,7 @@ create table gate (
     keep_age_us {int} not null,
     trimmed {int} not null default 0
 ) {table}{filled};
-create index gate_due on gate (next_us, job) where state = 0 and next_us is not null;
+create index gate_due on gate (next_us) where state = 0 and next_us is not null;
 create index gate_long on gate (job) where seq - trimmed >= 64;
 create table key_gate (
     key {id} not null primary key,

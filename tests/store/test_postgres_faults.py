@@ -1,0 +1,241 @@
+"""What the PostgreSQL driver makes of cut connections and of a server that dies: nothing lost, nothing done twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Status
+from chronos.core.job import JobState
+from chronos.errors import ChronosError, StoreUnavailable
+from chronos.store.commands import NEW, Admit, Claim, DeleteJob, SaveJobs
+from chronos.store.contract import JobFilter
+from chronos.store.sql.postgres import PostgresStore
+from chronos.testing.conformance import World
+from chronos.testing.conformance.world import SECOND, T0, admit_row
+from tests.store.conftest import Server, on_server, opened
+from tests.store.proxy import Proxy, proxied
+
+Change = Callable[[World], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, World, PostgresStore]]:
+    """A store that talks through a proxy, with one node and one job that queues."""
+    async with proxied(url) as proxy, opened(proxy.url, lanes=1, **options) as store:
+        w = World(store)
+        await w.start_node()
+        await w.save("job", overlap=Overlap.QUEUE)
+        yield proxy, w, store
+
+
+def committing(data: bytes) -> bool:
+    """Whether a message to the server ends a transaction of the driver's."""
+    return b"; commit\0" in data
+
+
+async def create(w: World) -> None:
+    assert (await w.save("new", expect=NEW)).created
+
+
+async def change(w: World) -> None:
+    saved = await w.save("job", overlap=Overlap.QUEUE, description="changed", expect=1)
+    assert (saved.version, saved.changed) == (2, True)
+
+
+async def pause(w: World) -> None:
+    await w.set_state((await w.job()).id, JobState.PAUSED, expect=1)
+    assert (await w.job()).state is JobState.PAUSED
+
+
+async def delete(w: World) -> None:
+    await w.store.apply(DeleteJob(job=(await w.job()).id, now_us=w.tick(), expect=1))
+    assert await w.store.job_named("default", "job") is None
+
+
+async def trigger(w: World) -> None:
+    asked = await w.trigger((await w.job()).id, idempotency="once")
+    assert (asked.created, asked.status) == (True, Status.READY)
+
+
+async def register(w: World) -> None:
+    number = await w.start_node("second")
+    assert [node.number for node in await w.store.nodes()] == [1, number]
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+@pytest.mark.parametrize("do", [create, change, pause, delete, trigger, register], ids=lambda do: do.__name__)
+def test_a_change_whose_commit_is_cut_off_is_made_once(postgres_url: str, do: Change, cut: str) -> None:
+    async def check() -> None:
+        async with behind_proxy(postgres_url) as (proxy, w, store):
+            (proxy.cut_after if cut == "after" else proxy.cut_before)(committing)
+            await do(w)
+            assert proxy.cuts == 1
+            assert await store.verify() == []
+        [(lines, subjects)] = await on_server(
+            postgres_url, "select count(*), count(distinct (action, subject, detail)) from chronos.audit"
+        )
+        assert lines == subjects
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+def test_what_a_settlement_took_over_is_not_forgotten(postgres_url: str, cut: str) -> None:
+    async def check() -> None:
+        async with behind_proxy(postgres_url) as (proxy, w, store):
+            first, second = await w.one(), await w.one()
+            (proxy.cut_after if cut == "after" else proxy.cut_before)(committing)
+            settled = await w.settle(first, take=1, take_lanes=tuple(await store.lanes()))
+            assert proxy.cuts == 1
+            assert settled.settled == [first.id]
+            assert [run.id for run in settled.taken] == [second.id]
+            assert (await w.settle(*settled.taken)).settled == [second.id]
+            assert await store.verify() == []
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+def test_a_lone_admission_that_is_cut_off_is_answered(postgres_url: str, cut: str) -> None:
+    async def check() -> None:
+        async with behind_proxy(postgres_url) as (proxy, w, store):
+            await w.one()  # so that the statement is known to the connection
+            request = b"admit-me-but-one"
+            (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: request in data)
+            [second] = await w.instant("job", request=request)
+            assert proxy.cuts == 1
+            assert second.status is Status.QUEUED
+            assert [d.next_us for d in await store.due(T0 + 100 * SECOND, 9)] == [T0 + 3 * SECOND]
+            assert await store.verify() == []
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+def test_a_claim_that_is_cut_off_is_answered(postgres_url: str, cut: str) -> None:
+    async def check() -> None:
+        async with behind_proxy(postgres_url) as (proxy, w, store):
+            await w.save("many", overlap=Overlap.ALLOW)
+            ready = [await w.one("many", claim=False) for _ in range(6)]
+            lanes = tuple(await store.lanes())
+            first = Claim(lanes=lanes, limit=2, node=w.node, now_us=w.tick(), request=b"a first request.")
+            again = Claim(lanes=lanes, limit=2, node=w.node, now_us=w.tick(), request=b"a second request")
+            one = await store.apply(first)
+            (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: again.request in data)
+            taken = [*one, *await store.apply(again)]
+            assert proxy.cuts == 1
+            assert [run.id for run in taken] == [run.id for run in ready[:4]]
+            assert {held.id: held.token for held in await store.held_by(w.node)} == {r.id: r.token for r in taken}
+
+    asyncio.run(check())
+
+
+def test_when_it_takes_too_long_the_caller_is_told_and_may_ask_again(postgres_url: str) -> None:
+    async def check() -> None:
+        async with behind_proxy(postgres_url, patience_s=0.3) as (proxy, w, store):
+            request = b"admit-me-just-so"
+            job = await w.job()
+            row = admit_row(job, T0 + SECOND, T0 + 2 * SECOND)
+            command = Admit(rows=(row,), node=w.node, now_us=w.now, request=request)
+
+            def last_words(data: bytes) -> bool:
+                if request not in data:
+                    return False
+                proxy.refuse()
+                return True
+
+            proxy.cut_after(last_words)
+            with pytest.raises(StoreUnavailable, match=r"PostgreSQL at 127\.0\.0\.1.*cannot be reached"):
+                await store.apply(command)
+            await proxy.stop()
+            with pytest.raises(StoreUnavailable):
+                await store.lanes()
+            await proxy.start()
+            [admitted] = await store.apply(command)
+            assert (admitted.id, admitted.status) == (row.id, Status.RUNNING)
+            assert [held.id for held in await store.held_by(w.node)] == [row.id]
+            assert await store.verify() == []
+
+    asyncio.run(check())
+
+
+def test_reads_go_on_after_their_connections_were_cut(postgres_url: str) -> None:
+    async def check() -> None:
+        async with behind_proxy(postgres_url) as (proxy, w, store):
+            await asyncio.gather(*(w.job() for _ in range(9)))
+            await proxy.stop()
+            await proxy.start()
+            await asyncio.gather(*(w.job() for _ in range(9)))
+            assert (await store.counts()).jobs == {JobState.ACTIVE: 1}
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str) -> None:
+    async def check() -> None:
+        async with opened(own_server.url) as store:
+            w = World(store)
+            await w.start_node()
+            saved: list[str] = []
+            ran: list[bytes] = []
+            over = asyncio.Event()
+
+            async def save(worker: int) -> None:
+                i = 0
+                while not over.is_set():
+                    i += 1
+                    row = w.row(f"job-{worker}-{i}", expect=NEW)
+                    [answer] = await store.apply(SaveJobs(rows=(row,), now_us=w.now))
+                    assert answer.created
+                    saved.append(row.name)
+
+            async def fire(worker: int) -> None:
+                own = World(store)
+                own.node = w.node
+                name = f"firing-{worker}"
+                await own.save(name, overlap=Overlap.QUEUE)
+                while not over.is_set():
+                    run = await own.one(name)
+                    assert run.status is Status.RUNNING
+                    assert (await own.settle(run)).settled == [run.id]
+                    ran.append(run.id)
+
+            async def trouble() -> None:
+                for _ in range(2):
+                    await asyncio.sleep(0.4)
+                    before = len(saved), len(ran)
+                    await asyncio.to_thread(own_server.stop, mode)
+                    await asyncio.to_thread(own_server.start)
+                    while len(saved) < before[0] + 9 or len(ran) < before[1] + 9:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+                over.set()
+
+            await asyncio.gather(trouble(), *(save(i) for i in range(4)), *(fire(i) for i in range(4)))
+            found = {job.name for job in (await store.list_jobs(JobFilter(), limit=100_000)).items}
+            assert found >= set(saved)
+            ended = await on_server(own_server.url, "select id from chronos.history")
+            assert {row[0].bytes for row in ended} == set(ran)
+            assert await store.verify() == []
+
+    asyncio.run(check())
+
+
+def test_a_closed_store_says_so(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            await World(store).save("job")
+        with pytest.raises(StoreUnavailable, match="not open"):
+            await World(store).save("job")
+        with pytest.raises(ChronosError, match="not open"):
+            await store.lanes()
+        await store.close()
+        await store.open()
+        assert await store.job_named("default", "job") is not None
+        await store.close()
+
+    asyncio.run(check())
