@@ -390,12 +390,23 @@ class Gates:
         return [row[0] for row in rows]
 
     def _in_line(self, gates: list[Gate]) -> Steps[list[Row]]:
-        """The executions that are next, as many as each gate has room for; of a keyed gate all, as some are blocked."""
-        wanted = [(g.job, g.queued if g.keyed or g.lim == 0 else g.lim - g.active) for g in gates]
+        """The executions that are next, as many as each gate has room for.
+
+        Where one of them has a concurrency key it may be blocked, so then all that wait there are looked at.
+        """
+        wanted = {g.job: g.queued if g.lim == 0 else g.lim - g.active for g in gates}
+        found = yield from self._first_in_line(wanted)
+        keyed = {job for _, job, key, _ in found if key is not None}
+        if keyed:
+            found = [row for row in found if row[1] not in keyed]
+            found += yield from self._first_in_line({g.job: g.queued for g in gates if g.job in keyed})
+        return found
+
+    def _first_in_line(self, wanted: dict[bytes, int]) -> Steps[list[Row]]:
         if len(wanted) > _FEW:
-            return (yield Query(self._first_queued_of_many, rows=Rows("in", wanted)))
+            return (yield Query(self._first_queued_of_many, rows=Rows("in", list(wanted.items()))))
         found: list[Row] = []
-        for job, room in wanted:
+        for job, room in wanted.items():
             found += yield Query(self._first_queued, (job, room))
         return found
 

@@ -48,6 +48,19 @@ async def case_what_is_asked_for_is_never_skipped(w: World) -> None:
     assert (await w.trigger(saved.id)).status is Status.QUEUED
 
 
+async def case_a_blocked_key_does_not_hold_up_those_behind_it(w: World) -> None:
+    saved = await w.save(overlap=Overlap.QUEUE)
+    other = await w.save("other", overlap=Overlap.ALLOW)
+    running = await w.one()
+    holder = await w.trigger(other.id, key="tenant")
+    blocked = await w.trigger(saved.id, key="tenant")
+    w.tick()
+    free = await w.trigger(saved.id)
+    assert [run.status for run in (holder, blocked, free)] == [Status.READY, Status.QUEUED, Status.QUEUED]
+    await w.settle(running)
+    assert [await w.status(run.id) for run in (blocked, free)] == [Status.QUEUED, Status.READY]
+
+
 async def case_a_trigger_of_nothing_is_refused(w: World) -> None:
     await w.start_node()
     with raises(NotFound):
