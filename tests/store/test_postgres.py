@@ -53,7 +53,10 @@ def test_an_unreachable_server_is_named() -> None:
     assert 'PostgreSQL at 127.0.0.1:1, database "jobs" cannot be reached' in str(error)
 
 
-@pytest.mark.parametrize("url", [f"postgresql://ana:{SECRET}@host:port/jobs", f"ana:{SECRET}@host/jobs"])
+@pytest.mark.parametrize(
+    "url",
+    [f"postgresql://ana:{SECRET}@host:port/jobs", f"ana:{SECRET}@host/jobs", f"postgresql://ana:{SECRET}@[::1/jobs"],
+)
 def test_a_malformed_url_is_not_repeated(url: str) -> None:
     error = refusal(url)
     assert isinstance(error, Invalid)

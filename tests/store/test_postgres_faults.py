@@ -100,6 +100,20 @@ def test_what_a_settlement_took_over_is_not_forgotten(postgres_url: str, cut: st
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
+def test_a_lone_settlement_that_is_cut_off_is_a_success(postgres_url: str, cut: str) -> None:
+    async def check() -> None:
+        async with behind_proxy(postgres_url) as (proxy, w, store):
+            run = await w.one()
+            (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: run.id in data)
+            assert (await w.settle(run)).settled == [run.id]
+            assert proxy.cuts == 1
+            assert await w.status(run.id) is Status.SUCCEEDED
+            assert await store.verify() == []
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
 def test_a_lone_admission_that_is_cut_off_is_answered(postgres_url: str, cut: str) -> None:
     async def check() -> None:
         async with behind_proxy(postgres_url) as (proxy, w, store):

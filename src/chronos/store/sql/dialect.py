@@ -56,6 +56,9 @@ class Dialect(Protocol):
     def among(self, column: str, query: str) -> str:
         """A condition: the column is one of what the query gives; it is run once, and first."""
 
+    def then(self, column: str) -> str:
+        """The end of an order, where it costs nothing: a serial engine puts equals in order, too."""
+
     def lock(self) -> str:
         """What locks the selected rows until the transaction ends."""
 
@@ -116,6 +119,9 @@ class Sqlite:
     def among(self, column: str, query: str) -> str:
         return f"{column} in ({query})"
 
+    def then(self, column: str) -> str:
+        return f", {column}"
+
     def lock(self) -> str:
         return ""
 
@@ -173,6 +179,9 @@ class Postgres:
 
     def among(self, column: str, query: str) -> str:
         return f"{column} = any(array({query}))"
+
+    def then(self, column: str) -> str:
+        return ""
 
     def lock(self) -> str:
         return "for update"

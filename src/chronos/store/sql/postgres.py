@@ -25,6 +25,7 @@ from chronos.store.sql.postgres_lane import Doubts, Lane, Walk
 from chronos.store.sql.postgres_link import (
     LISTENING,
     READING,
+    REPLAN_S,
     WRITING,
     Connection,
     Patience,
@@ -73,6 +74,7 @@ class PostgresStore(SqlStore):
         self._pumps: list[Pump] = []
         self._pool: Any = None
         self._listener: Hints | None = None
+        self._planned_s: dict[int, float] = {}
         self._kept_longest_us = 0
 
     # --- life
@@ -88,7 +90,13 @@ class PostgresStore(SqlStore):
             finally:
                 await connection.close()
             self._pool = await asyncpg.create_pool(
-                self._url, min_size=0, max_size=self._readers, init=prepare, reset=_leave, **options(READING)
+                self._url,
+                min_size=0,
+                max_size=self._readers,
+                init=prepare,
+                setup=self._plan_anew,
+                reset=_leave,
+                **options(READING),
             )
             self._listener = Hints(partial(connect, self._url, LISTENING), self._hint)
             await self._listener.start()
@@ -181,6 +189,14 @@ class PostgresStore(SqlStore):
         if first is not None:
             await self._on_reader(run, again=lambda: walk.query is first)
         return walk.answer  # type: ignore[no-any-return]
+
+    async def _plan_anew(self, connection: Connection) -> None:
+        """Reads, too, must not go by plans that were made for tables of another size."""
+        session, now_s = connection.get_server_pid(), asyncio.get_running_loop().time()
+        if now_s - self._planned_s.get(session, 0.0) >= REPLAN_S:
+            await connection.execute("discard plans")
+            self._planned_s = {s: at_s for s, at_s in self._planned_s.items() if now_s - at_s < 10 * REPLAN_S}
+            self._planned_s[session] = now_s
 
     async def _on_reader(
         self, call: Callable[[Connection], Awaitable[T]], *, again: Callable[[], bool] = lambda: True

@@ -9,6 +9,8 @@ import asyncpg
 from chronos.errors import ChronosError, Conflict, Invalid, StoreBroken, StoreUnavailable
 from chronos.store.sql.gates import Raced
 
+_UNREADABLE = "the store URL cannot be understood; write it as postgresql://user:password@host:5432/database"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -21,7 +23,10 @@ class Place:
     @classmethod
     def of(cls, url: str) -> "Place":
         """The place that a store URL names, filled in as the client library would."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise Invalid(_UNREADABLE) from None
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         login, _, host = parts.netloc.rpartition("@")
         user = unquote(login.partition(":")[0]) or query.get("user") or os.environ.get("PGUSER", "")
@@ -66,7 +71,7 @@ def is_final(error: BaseException) -> bool:
 def explain(error: BaseException, place: Place) -> ChronosError:
     """What went wrong in a sentence, and what to do."""
     if isinstance(error, ValueError) and _state(error) == "":
-        return Invalid("the store URL cannot be understood; write it as postgresql://user:password@host:5432/database")
+        return Invalid(_UNREADABLE)
     if isinstance(error, OSError) or (is_lost(error) and _state(error) not in _GONE):
         reason = str(error) or "no answer in time"
         return StoreUnavailable(f"{place} cannot be reached ({reason}); check that it runs and that the URL is right")

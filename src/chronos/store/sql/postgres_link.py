@@ -28,6 +28,7 @@ _COMMON = {
     "search_path": SCHEMA,
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
+    "max_parallel_workers_per_gather": "0",
     "enable_seqscan": "off",
     "client_min_messages": "warning",
     "default_transaction_isolation": "read committed",

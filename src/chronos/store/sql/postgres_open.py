@@ -13,6 +13,7 @@ from chronos.store.sql.postgres_link import SCHEMA, Connection
 
 OLDEST = 14
 _MIGRATION_LOCK = 0x6368726F02  # advisory lock: whoever changes the schema
+_LONG_S = 3600.0  # what a migration of a large store may take
 _NEEDED = ("fsync", "synchronous_commit", "full_page_writes")
 _FACTS = """
     select name, setting from pg_settings where name = any($1::text[])
@@ -45,7 +46,7 @@ def judge(version: int, facts: Mapping[str, str], place: Place, *, allow_unsafe:
 async def migrate(connection: Connection, place: Place, *, trigrams: bool = True) -> None:
     """Bring the schema up to date, one node at a time; the others wait and find it done."""
     async with connection.transaction():
-        await connection.execute(f"select pg_advisory_xact_lock({_MIGRATION_LOCK})")
+        await connection.execute(f"select pg_advisory_xact_lock({_MIGRATION_LOCK})", timeout=_LONG_S)
         if not await connection.fetchval("select 1 from pg_namespace where nspname = $1", SCHEMA):
             await connection.execute(f"create schema {SCHEMA}")
         if not await connection.fetchval(_HAS_TABLE, f"{SCHEMA}.meta"):
@@ -58,7 +59,7 @@ async def migrate(connection: Connection, place: Place, *, trigrams: bool = True
         pending = migrations.pending(int(meta.get("schema", 0)), int(meta.get("schema_minimum", 0)))
         for migration in pending:
             for statement in migration.statements(Postgres()):
-                await connection.execute(statement)
+                await connection.execute(statement, timeout=_LONG_S)
             for name, value in (("schema", migration.version), ("schema_minimum", migration.minimum)):
                 await connection.execute(_SET_META, name, str(value))
         if trigrams and any(migration.version == 1 for migration in pending):

@@ -25,7 +25,7 @@ class Reads:
         self._d = d
         self._due = f"""
             select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE} then 1 else 0 end from gate
-            where state = 0 and next_us is not null and next_us <= $1 order by next_us, job limit $2"""
+            where state = 0 and next_us is not null and next_us <= $1 order by next_us{d.then("job")} limit $2"""
         self._next_due = "select min(next_us) from gate where state = 0 and next_us is not null"
         self._next_wake = (
             f"select min(wake_us) from active where status = {int(Status.WAITING)} and wake_us is not null"

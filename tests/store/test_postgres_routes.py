@@ -1,0 +1,112 @@
+"""Which connection a command goes to, how rows of many jobs are split, and what is worth a hint."""
+
+from typing import Any
+
+import pytest
+
+from chronos.core.execution import Cause, Status
+from chronos.core.reasons import Code
+from chronos.store.commands import (
+    Admit,
+    AdmitRow,
+    Admitted,
+    Beat,
+    Claim,
+    Command,
+    DeleteJob,
+    Recover,
+    RunRow,
+    Saved,
+    SaveJobs,
+    Settle,
+    Settled,
+    SettleRow,
+    Trigger,
+    Triggered,
+    Wake,
+)
+from chronos.store.sql.postgres_routes import CONTROL, gates_of, join, leaves_work, route
+
+JOBS = [bytes([0] * 15 + [i]) for i in range(6)]
+RUN = RunRow(bytes(16), Cause.MANUAL, 0, 0)
+
+
+def settle(*jobs: bytes, take: int = 0) -> Settle:
+    rows = tuple(SettleRow(job, job, 1, Status.SUCCEEDED, Code.SUCCEEDED, None, 0) for job in jobs)
+    return Settle(rows=rows, node=1, now_us=0, take=take)
+
+
+def admit(*jobs: bytes, careful: bool = False) -> Admit:
+    rows = tuple(AdmitRow(job, 1, 0, 1, job, 0, claim=True, careful=careful) for job in jobs)
+    return Admit(rows=rows, node=1, now_us=0, request=bytes(16))
+
+
+def test_everything_about_a_job_goes_the_same_way() -> None:
+    for job in JOBS:
+        commands: list[Command[Any]] = [
+            settle(job),
+            admit(job),
+            Trigger(job=job, run=RUN, now_us=0),
+            DeleteJob(job=job, now_us=0),
+            Recover(job=job, version=1, expect_us=0, next_us=None, runs=(), spans=(), now_us=0),
+        ]
+        lanes = {lane for command in commands for lane, _ in route(command, 3)}
+        assert len(lanes) == 1
+        assert CONTROL not in lanes
+
+
+def test_what_is_about_no_single_job_goes_through_control() -> None:
+    for command in (
+        Beat(node=1, beat=1, now_us=0),
+        Claim(lanes=(1,), limit=1, node=1, now_us=0, request=bytes(16)),
+        Wake(now_us=0, limit=1),
+        SaveJobs(rows=(), now_us=0),
+        settle(),
+    ):
+        assert route(command, 3) == [(CONTROL, command)]
+
+
+def test_rows_of_many_jobs_are_split_by_lane_and_joined_again() -> None:
+    parts = route(admit(*JOBS), 2)
+    assert len(parts) == 2
+    rows = [row.job for _, part in parts if isinstance(part, Admit) for row in part.rows]
+    assert sorted(rows) == JOBS
+    for lane, part in parts:
+        assert isinstance(part, Admit)
+        assert {route(admit(row.job), 2)[0][0] for row in part.rows} == {lane}
+    a, b = (Admitted(job, job, Status.READY, 1) for job in JOBS[:2])
+    assert join(admit(*JOBS), [[a], [b]]) == [a, b]
+    assert join(settle(*JOBS), [Settled([b"a"], [], 1), Settled([b"b"], [], 2)]) == Settled([b"a", b"b"], [], 3)
+
+
+@pytest.mark.parametrize("take", [0, 1, 4, 100])
+def test_a_split_settlement_takes_over_no_more_than_the_whole_may(take: int) -> None:
+    parts = [part for _, part in route(settle(*JOBS, take=take), 3)]
+    shares = [part.take for part in parts if isinstance(part, Settle)]
+    assert sum(shares) == min(take, len(JOBS))
+
+
+def test_gates_are_named_by_whoever_waits_for_them() -> None:
+    assert gates_of(settle(*JOBS)) == JOBS
+    assert gates_of(admit(*JOBS)) == []
+    assert gates_of(admit(*JOBS, careful=True)) == JOBS
+    assert gates_of(Beat(node=1, beat=1, now_us=0)) == []
+
+
+def test_a_hint_is_worth_it_when_work_is_left_or_a_job_changed() -> None:
+    job = JOBS[0]
+    cases: list[tuple[Command[Any], Any, bool]] = [
+        (admit(job), [Admitted(job, job, Status.RUNNING, 1)], False),
+        (admit(job), [Admitted(job, job, Status.READY, 1)], True),
+        (settle(job), Settled([job], [], 0), False),
+        (settle(job), Settled([job], [], 1), True),
+        (Trigger(job=job, run=RUN, now_us=0), Triggered(job, Status.READY, created=False), False),
+        (Trigger(job=job, run=RUN, now_us=0), Triggered(job, Status.READY, created=True), True),
+        (SaveJobs(rows=(), now_us=0), [Saved(job, 1, created=False, changed=False)], False),
+        (SaveJobs(rows=(), now_us=0), [Saved(job, 2, created=False, changed=True)], True),
+        (DeleteJob(job=job, now_us=0), None, True),
+        (Wake(now_us=0, limit=1), 0, False),
+        (Wake(now_us=0, limit=1), 3, True),
+        (Beat(node=1, beat=1, now_us=0), None, False),
+    ]
+    assert [leaves_work(command, answer) for command, answer, _ in cases] == [worth for *_, worth in cases]
