@@ -1,8 +1,8 @@
 """Every write, as a value: all of its time, ids and randomness are inside, so applying it is deterministic.
 
-A command is applied whole or not at all. ``Admit`` and ``Settle`` carry rows of many jobs that stand for themselves: each
-row is applied whole, those of different jobs perhaps in different transactions. Hot commands answer row by row: a row
-that lost a race is simply not among the answers, never an error. ``R`` is what applying the command answers.
+A command is applied whole or not at all. ``Admit`` and ``Settle`` carry rows of many jobs that stand for themselves:
+each row is applied whole, those of different jobs perhaps in different transactions. Hot commands answer row by row: a
+row that lost a race is simply not among the answers, never an error. ``R`` is what applying the command answers.
 
 Rows are plain tuples, because tens of thousands of them pass here each second.
 """
