@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chronos import parse_schedule
 from chronos.core import zones
 from chronos.core.calendar import DAY_S
 from chronos.core.zones import Zone, get_zone, zone_names
@@ -63,7 +64,19 @@ def test_the_far_future_is_as_zoneinfo_says() -> None:
                 second = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
                 assert zone.offset_at(second) == offset.total_seconds()
                 assert zone.to_utc(second + zone.offset_at(second)) == second
-        assert len(zone.table[0]) < 2_500
+        for at, before, after in zone.transitions(200_000_000_000, 200_100_000_000):
+            assert (zone.offset_at(at - 1), zone.offset_at(at)) == (before, after)
+
+
+def test_tables_stay_small_whatever_is_asked() -> None:
+    name = "America/Halifax"
+    for text in ("30 2 * * *", "0 0 29 2 1#5", "@every 1h", "P1M", "0 9 * * *"):
+        schedule = parse_schedule(text, timezone=name, exclude=["2027-01-01", "* * * * 0"] if text[0] == "0" else [])
+        for year in (2000, 2400, 2499, 2600, 5000, 9990, 9999):
+            moment = datetime(year, 12, 30, tzinfo=UTC)
+            schedule.next_after(moment)
+            list(schedule.between(moment, min(moment, datetime(9999, 12, 1, tzinfo=UTC)) + timedelta(days=30)))
+    assert len(get_zone(name).table[0]) < 2_500
 
 
 def test_walls_around_every_recent_transition() -> None:

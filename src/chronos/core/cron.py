@@ -29,6 +29,7 @@ LAST_NTH = 5  # index of "the last one" among first .. fifth
 _FIRST_OF_EACH_WEEK = 0x10204081  # bits 0, 7, 14, 21, 28: times a week's pattern gives a month's
 _SMALL_JUMP_S = 3 * 3600  # cron(8): larger changes are corrections of the clock, nothing is made up for
 _MARGIN_S = 2 * DAY_S  # more than any two offsets differ
+_FIRST_COUNTED_S = FIRST_DAY * DAY_S + _MARGIN_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,18 @@ class Cron:
         """Whether this very wall second matches."""
         return self.next_wall(wall) == wall
 
+    def count_walls(self, begin: int, end: int) -> int:
+        """How many wall seconds from ``begin`` to before ``end`` match."""
+        if begin >= end:
+            return 0
+        (day, second), (last_day, last_second) = divmod(begin, DAY_S), divmod(end, DAY_S)
+        found = self._count_days(day, last_day) * self._count_in_day(DAY_S)
+        if self._next_day(day) == day:
+            found -= self._count_in_day(second)
+        if self._next_day(last_day) == last_day:
+            found += self._count_in_day(last_second)
+        return found
+
     def stretch_end(self, wall: int) -> int:
         """A second after ``wall``, which matches, up to which all do: as far as one field of the clock tells."""
         if self.seconds != ALL_SIXTY:
@@ -166,6 +179,32 @@ class Cron:
                     return LAST_DAY + 1
             first_day = date(year, month, 1).toordinal() - EPOCH_ORDINAL
 
+    def _count_in_day(self, second: int) -> int:
+        """How many readings of a matching day come before its ``second``."""
+        hour, in_hour = divmod(second, 3600)
+        minute, in_minute = divmod(in_hour, 60)
+        found = (self.hours & (1 << hour) - 1).bit_count() * self.minutes.bit_count() * self.seconds.bit_count()
+        if self.hours >> hour & 1:
+            found += (self.minutes & (1 << minute) - 1).bit_count() * self.seconds.bit_count()
+            if self.minutes >> minute & 1:
+                found += (self.seconds & (1 << in_minute) - 1).bit_count()
+        return found
+
+    def _count_days(self, begin: int, end: int) -> int:
+        """How many days from ``begin`` to before ``end`` match, a month at a time."""
+        if self._shape == _DAILY:
+            return end - begin
+        found = 0
+        while begin < end:
+            day = date.fromordinal(begin + EPOCH_ORDINAL)
+            first = begin - day.day + 1
+            following = first + month_length(day.year, day.month)
+            if self.months >> day.month & 1:
+                days = self.month_days(day.year, day.month, (first + 4) % 7) >> day.day
+                found += (days & (1 << min(end, following) - begin) - 1).bit_count()
+            begin = following
+        return found
+
     def _special_days(self, first: int, length: int) -> int:
         days = 0
         for back in _bits(self.last):
@@ -223,6 +262,25 @@ class CronRule:
             found = instant  # the gap before this span skipped it: right after the gap
         return found * SECOND_US if found is not None and found <= LAST_US // SECOND_US else None
 
+    def count_us(self, after_us: int, until_us: int) -> int | None:
+        """How many instants there are with after < t <= until; None at the far ends of the calendar."""
+        instant, end = after_us // SECOND_US + 1, until_us // SECOND_US + 1
+        if instant < _FIRST_COUNTED_S or far_cycles_s(end):
+            return None
+        starts, offsets, _ = self.zone.table_until(end + _MARGIN_S)
+        found = 0
+        i = bisect_right(starts, instant) - 1
+        while instant < end:
+            until, offset = min(end, starts[i + 1]), offsets[i]
+            first, wall = self._first_wall(instant, starts[i], offsets[i - 1], offset), instant + offset
+            if first < wall:  # all that the gap skipped comes up as one, at the span's first second
+                found += self.cron.count_walls(first, wall + 1) > 0
+                first = wall + 1
+            found += self.cron.count_walls(first, until + offset)
+            instant = until
+            i += 1
+        return found
+
     def _far_off(self, after_us: int, far_s: int) -> int | None:
         """The answer from whole 400-year cycles earlier, which the calendar repeats."""
         found = self.next_us(after_us - far_s * SECOND_US)
@@ -230,7 +288,8 @@ class CronRule:
 
     def nominal_wall(self, us: int) -> int:
         """The wall second an answer stands for: inside a gap for a run that the gap moved, else its own reading."""
-        instant = us // SECOND_US
+        far_s = far_cycles_s(us // SECOND_US)
+        instant = us // SECOND_US - far_s
         starts, offsets, _ = self.zone.table_until(instant)
         i = bisect_right(starts, instant) - 1
         wall = instant + offsets[i]
@@ -238,8 +297,8 @@ class CronRule:
             low = self._first_wall(instant, instant, offsets[i - 1], offsets[i])
             skipped = self.cron.next_wall(low)
             if skipped is not None and low <= skipped < wall:
-                return skipped
-        return wall
+                return skipped + far_s
+        return wall + far_s
 
     def _first_wall(self, instant: int, start: int, before: int, offset: int) -> int:
         """The wall reading from which a span counts, asked at ``instant`` within it."""

@@ -39,6 +39,22 @@ class EveryRule:
             found = after_us + self.period_us - (after_us - self.start_us) % self.period_us
         return found if found <= LAST_US else None
 
+    def count_us(self, after_us: int, until_us: int) -> int | None:
+        """How many occurrences there are with after < t <= until; None without a start."""
+        if self.start_us is None:
+            return None
+        return count_steps(self.start_us, self.period_us, after_us, until_us)
+
+
+def count_steps(start_us: int, period_us: int, after_us: int, until_us: int, most: int | None = None) -> int:
+    """How many of start + k · period, k from 0 and below ``most``, lie after the one and up to the other instant."""
+
+    def up_to(us: int) -> int:
+        found = max(0, (min(us, LAST_US) - start_us) // period_us + 1)
+        return found if most is None else min(found, most)
+
+    return max(0, up_to(until_us) - up_to(after_us))
+
 
 def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0) -> int:
     """Whole microseconds of a positive Go duration (``1h30m``, ``1.5s``); finer parts are rounded, never to zero.

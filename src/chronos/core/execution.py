@@ -102,7 +102,7 @@ TRANSITIONS: dict[Status | None, frozenset[Status]] = {
 }
 
 TASK_TRANSITIONS: dict[TaskStatus | None, frozenset[TaskStatus]] = {
-    None: frozenset({TaskStatus.PENDING}),
+    None: frozenset({TaskStatus.PENDING, TaskStatus.SUCCEEDED}),  # a replay carries over what succeeded before
     TaskStatus.PENDING: frozenset({TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.CANCELED, TaskStatus.SKIPPED}),
     TaskStatus.RUNNING: frozenset(TaskStatus) - {TaskStatus.PENDING, TaskStatus.RUNNING},
     TaskStatus.RETRYING: frozenset({TaskStatus.RUNNING, TaskStatus.FAILED, TaskStatus.CANCELED}),

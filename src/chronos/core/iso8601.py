@@ -21,6 +21,7 @@ from chronos.core.calendar import (
     month_length,
     to_us,
 )
+from chronos.core.every import count_steps
 from chronos.core.zones import Zone
 from chronos.errors import InvalidSchedule
 
@@ -70,6 +71,12 @@ class PeriodRule:
         while (found := self._occurrence(self.start_us, n)) is not None and found <= after_us:
             n += 1
         return found if self.count is None or n < self.count else None
+
+    def count_us(self, after_us: int, until_us: int) -> int | None:
+        """How many occurrences there are with after < t <= until; None where only a walk can tell."""
+        if self.start_us is None or self.period.months or self.period.days:
+            return None
+        return count_steps(self.start_us, self.period.us, after_us, until_us, self.count)
 
     def _occurrence(self, start_us: int, n: int) -> int | None:
         """start + n · period, or None past the calendar's end."""

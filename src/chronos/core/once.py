@@ -17,6 +17,10 @@ class OnceRule:
         """The instant, as long as it is still to come."""
         return self.at_us if self.at_us > after_us else None
 
+    def count_us(self, after_us: int, until_us: int) -> int:
+        """One or none."""
+        return int(after_us < self.at_us <= until_us)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
@@ -39,6 +43,13 @@ class LaterRule:
         """The instant, as long as it is still to come."""
         found = self._from(after_us if self.start_us is None else self.start_us)
         return found if after_us < found <= LAST_US else None
+
+    def count_us(self, after_us: int, until_us: int) -> int | None:
+        """One or none; None without a start."""
+        if self.start_us is None:
+            return None
+        found = self.next_us(after_us)
+        return int(found is not None and found <= until_us)
 
     def _from(self, start_us: int) -> int:
         later = self.later

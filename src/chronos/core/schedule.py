@@ -87,6 +87,16 @@ class Schedule:
             rule = self.anchor(asked_us).rule  # an interval without a start goes on counting from the instant asked
         return None
 
+    def count_us(self, after_us: int, until_us: int) -> int | None:
+        """How many instants there are with after < t <= until, without walking them; None where that takes a walk."""
+        if self._excluded:
+            return None
+        if self.start_us is not None:
+            after_us = max(after_us, self.start_us - 1)
+        if self.end_us is not None:
+            until_us = min(until_us, self.end_us)
+        return self.rule.count_us(after_us, until_us) if after_us < until_us else 0
+
     def due_us(self, scheduled_us: int) -> int:
         """When the run of an instant is due: the instant plus its jitter, the same on every node."""
         if not self.jitter_us:

@@ -84,9 +84,11 @@ class Zone:
 
     def transitions(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """(instant, offset before, offset after) of every change with begin < instant <= end."""
+        far_s = far_cycles_s(begin)
+        begin, end = begin - far_s, end - far_s
         starts, offsets, _ = self.table_until(end)
         lo, hi = bisect_right(starts, begin), bisect_right(starts, end)
-        return [(starts[i], offsets[i - 1], offsets[i]) for i in range(lo, hi)]
+        return [(starts[i] + far_s, offsets[i - 1], offsets[i]) for i in range(lo, hi)]
 
     def _extend_to_year(self, year: int) -> None:
         rule = self._rule

@@ -1,0 +1,127 @@
+"""The tasks of one execution: how they are laid out (from the job's version), and where they stand (stored as JSON)."""
+
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from msgspec import Struct
+
+from chronos.core.config import Effective, Mode, OnFailure, Settings, cascade
+from chronos.core.execution import TaskRun, TaskStatus
+from chronos.core.job import JobSpec
+from chronos.core.reasons import Code
+from chronos.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlan:
+    """One task as its execution sees it."""
+
+    name: str
+    waits_for: tuple[int, ...]  # the places of the tasks that must have ended before it starts
+    effective: Effective
+    cleanup: bool  # its own setting is ``continue``: others' failures neither stop it nor leave it unstarted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What does not change while an execution runs; made anew from the version it runs under, never stored."""
+
+    mode: Mode
+    on_failure: OnFailure
+    execution_timeout_us: int  # 0: without limit
+    tasks: tuple[TaskPlan, ...]
+
+    def place(self, task: str) -> int:
+        """Where a task stands. Raises ``Invalid`` for a name that the job does not have."""
+        for place, plan in enumerate(self.tasks):
+            if plan.name == task:
+                return place
+        raise Invalid(f'there is no task "{task}" in this version of the job')
+
+
+def lay_out(spec: JobSpec, *upper: Settings) -> Layout:
+    """The tasks of a job under server and namespace settings, given from the outermost in.
+
+    Raises ``Invalid`` when names repeat, a task needs one that is not there, or needs go round in a circle.
+    """
+    whole = cascade(*upper, spec.settings)
+    places = {task.name: place for place, task in enumerate(spec.tasks)}
+    if len(places) < len(spec.tasks):
+        raise Invalid("two tasks of the job have the same name")
+    plans = []
+    for place, task in enumerate(spec.tasks):
+        match whole.mode:
+            case Mode.SEQUENTIAL:
+                waits_for = tuple(range(place))
+            case Mode.PARALLEL:
+                waits_for = ()
+            case Mode.GRAPH:
+                unknown = [need for need in task.needs if need not in places]
+                if unknown:
+                    raise Invalid(f'the task "{task.name}" needs "{unknown[0]}", which the job does not have')
+                waits_for = tuple(places[need] for need in task.needs)
+        effective = cascade(*upper, spec.settings, task.settings)
+        cleanup = task.settings.on_failure is OnFailure.CONTINUE
+        plans.append(TaskPlan(name=task.name, waits_for=waits_for, effective=effective, cleanup=cleanup))
+    try:
+        TopologicalSorter(dict(enumerate(plan.waits_for for plan in plans))).prepare()
+    except CycleError as error:
+        circle = " → ".join(f'"{plans[place].name}"' for place in error.args[1])
+        raise Invalid(f"the tasks need each other in a circle: {circle}") from None
+    return Layout(
+        mode=whole.mode,
+        on_failure=whole.on_failure,
+        execution_timeout_us=whole.execution_timeout_us,
+        tasks=tuple(plans),
+    )
+
+
+class StoppedBy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who ended a task before its time: another task, or what the code says."""
+
+    code: Code
+    task: str | None = None
+
+
+class TaskState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where one task stands."""
+
+    name: str
+    status: TaskStatus = TaskStatus.PENDING
+    attempts: int = 0
+    started_us: int | None = None  # its first attempt
+    finished_us: int | None = None
+    attempt_us: int | None = None  # since when it runs, while it does
+    worked_us: int = 0  # over all its attempts
+    error: str | None = None
+    result: Any = None
+    wake_us: int | None = None  # of a retry or a wait
+    signal: str | None = None
+    resumes: bool = False
+    lost: bool = False  # its last attempt ended with its worker
+    stopped_by: StoppedBy | None = None  # set while it still runs: it has been asked to stop
+
+    def as_run(self) -> TaskRun:
+        """The record that is shown."""
+        return TaskRun(
+            name=self.name,
+            status=self.status,
+            attempts=self.attempts,
+            started_us=self.started_us,
+            finished_us=self.finished_us,
+            error=self.error,
+            result=self.result,
+        )
+
+
+class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where an execution stands: stored in its detail, so that any node can go on with it."""
+
+    tasks: tuple[TaskState, ...]
+    began_us: int
+    worked_us: int = 0  # while at least one task ran; what the execution timeout counts
+    busy_us: int | None = None  # since when at least one task runs, while one does
+    aborted_by: str | None = None  # the task whose failure ends the group
+    stop: Code | None = None  # why all of it was told to stop: canceled, replaced, its job deleted, too long
+    stop_message: str | None = None

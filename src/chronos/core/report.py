@@ -1,0 +1,90 @@
+"""The execution report: what hooks are given and people read when all is over. Stored as JSON."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from chronos.core.config import Mode, OnFailure
+from chronos.core.execution import Status, TaskStatus
+from chronos.core.group import Group, Layout, StoppedBy
+from chronos.core.reasons import Code
+from chronos.core.settle import End
+
+
+class TaskReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one task."""
+
+    name: str
+    status: str
+    attempts: int
+    on_failure: OnFailure
+    started_us: int | None = None
+    finished_us: int | None = None
+    worked_us: int = 0  # of its attempts together, waiting not counted
+    error: str | None = None
+    result: Any = None
+    stopped_by: StoppedBy | None = None
+
+
+class Stopped(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who stopped whom: a task that failed, or what the code says, and the tasks that ended by it."""
+
+    code: Code
+    by: str | None = None
+    tasks: tuple[str, ...]
+
+
+class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An execution in one piece."""
+
+    mode: Mode
+    strategy: OnFailure
+    status: str | None = None  # None: not over yet
+    code: Code | None = None
+    message: str | None = None
+    began_us: int
+    finished_us: int | None = None
+    worked_us: int
+    tasks: tuple[TaskReport, ...]
+    stopped: tuple[Stopped, ...] = ()
+
+
+def report(layout: Layout, group: Group, end: End | None) -> Report:
+    """The report of a group that has come to an end, or as it stands."""
+    stopped: dict[tuple[Code, str | None], list[str]] = {}
+    for task in group.tasks:
+        by = task.stopped_by
+        if by is not None and task.status in (TaskStatus.CANCELED, TaskStatus.SKIPPED):
+            stopped.setdefault((by.code, by.task), []).append(task.name)
+    finished = [task.finished_us for task in group.tasks if task.finished_us is not None]
+    return Report(
+        mode=layout.mode,
+        strategy=layout.on_failure,
+        status=None if end is None else word(end.status),
+        code=None if end is None else end.reason.code,
+        message=None if end is None else end.reason.message,
+        began_us=group.began_us,
+        finished_us=None if end is None else max(finished, default=group.began_us),
+        worked_us=group.worked_us,
+        tasks=tuple(
+            TaskReport(
+                name=task.name,
+                status=word(task.status),
+                attempts=task.attempts,
+                on_failure=plan.effective.on_failure,
+                started_us=task.started_us,
+                finished_us=task.finished_us,
+                worked_us=task.worked_us,
+                error=task.error,
+                result=task.result,
+                stopped_by=task.stopped_by,
+            )
+            for plan, task in zip(layout.tasks, group.tasks, strict=True)
+        ),
+        stopped=tuple(Stopped(code=code, by=by, tasks=tuple(names)) for (code, by), names in stopped.items()),
+    )
+
+
+def word(status: Status | TaskStatus) -> str:
+    """A status as users write it."""
+    return status.name.lower()

@@ -1,0 +1,329 @@
+"""The planner: tables for what each strategy makes of a gap, then everything against plain walking."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from chronos.core import ids
+from chronos.core.calendar import SECOND_US, to_us
+from chronos.core.config import DAY_US, HOUR_US, MINUTE_US, Effective, Recovery, RecoveryStrategy, Settings, cascade
+from chronos.core.execution import Status
+from chronos.core.instants import Instants
+from chronos.core.job import JobState
+from chronos.core.parse import parse_schedule
+from chronos.core.planner import (
+    MAX_PREVIEW,
+    Bounds,
+    Covered,
+    Due,
+    Firing,
+    Gap,
+    Plan,
+    Rest,
+    activation,
+    firing,
+    plan,
+    preview,
+    resume,
+)
+from chronos.core.reasons import Code
+from chronos.core.schedule import Schedule
+
+JOB = ids.job_id("default", "report", 1)
+
+
+def at(text: str) -> int:
+    return to_us(datetime.fromisoformat(text + "+00:00"))
+
+
+NINE = at("2026-03-02T09:00:00")
+MINUTELY = parse_schedule("* * * * *")
+
+
+def settings(strategy: RecoveryStrategy = RecoveryStrategy.LAST, **rest: int) -> Effective:
+    return cascade(Settings(recovery=Recovery(strategy=strategy, **rest)))
+
+
+def decide(
+    now_us: int,
+    effective: Effective | None = None,
+    *,
+    instants: Instants = MINUTELY,
+    next_us: int | None = NINE,
+    state: JobState = JobState.ACTIVE,
+    bounds: Bounds | None = None,
+) -> Plan:
+    return plan(
+        job=JOB,
+        state=state,
+        instants=instants,
+        effective=effective or settings(),
+        next_us=next_us,
+        now_us=now_us,
+        bounds=bounds or Bounds(),
+    )
+
+
+def gap(now_us: int, effective: Effective, **rest: object) -> Gap:
+    found = decide(now_us, effective, **rest)  # type: ignore[arg-type]
+    assert isinstance(found, Gap)
+    return found
+
+
+# --- nothing, late, missed
+
+
+@pytest.mark.parametrize("state", [JobState.PAUSED, JobState.DISABLED, JobState.DONE])
+def test_only_an_active_job_has_instants(state: JobState) -> None:
+    assert decide(NINE + DAY_US, state=state) == Rest(wake_us=None)
+
+
+def test_nothing_is_due_before_its_instant_even_when_the_clock_went_back() -> None:
+    assert decide(NINE - 1) == Rest(wake_us=NINE)
+    assert decide(NINE - DAY_US) == Rest(wake_us=NINE)
+    assert decide(NINE, next_us=None) == Rest(wake_us=None)
+
+
+def test_an_instant_in_time_is_admitted_and_the_cursor_moves_on() -> None:
+    run = Firing(id=ids.scheduled_execution_id(JOB, NINE), scheduled_us=NINE, due_us=NINE, next_us=NINE + MINUTE_US)
+    assert decide(NINE) == Due(firings=(run,), wake_us=NINE + MINUTE_US)
+    assert firing(JOB, MINUTELY, NINE) == run
+
+
+def test_late_is_judged_by_the_oldest_instant_and_ends_after_recovery_after() -> None:
+    patient = settings(after_us=3 * MINUTE_US)
+    late = decide(NINE + 3 * MINUTE_US, patient)
+    assert isinstance(late, Due)
+    assert [run.scheduled_us for run in late.firings] == [NINE + k * MINUTE_US for k in range(4)]
+    assert [run.next_us for run in late.firings] == [NINE + k * MINUTE_US for k in range(1, 5)]
+    missed = decide(NINE + 3 * MINUTE_US + 1, patient)
+    assert isinstance(missed, Gap)
+    assert [run.scheduled_us for run in missed.firings] == [NINE + 3 * MINUTE_US]
+
+
+def test_late_instants_come_in_bounded_portions() -> None:
+    found = decide(NINE + 9 * MINUTE_US, settings(after_us=HOUR_US), bounds=Bounds(runs=4))
+    assert isinstance(found, Due)
+    assert len(found.firings) == 4
+    assert found.wake_us == NINE + 4 * MINUTE_US
+
+
+def test_a_run_waits_for_its_jitter_and_those_behind_it_for_their_turn() -> None:
+    jittery = parse_schedule("* * * * *", jitter=timedelta(minutes=10), key="report")
+    due_us = jittery.due_us(NINE)
+    assert due_us > NINE
+    assert decide(due_us - 1, instants=jittery) == Rest(wake_us=due_us)
+    found = decide(due_us, instants=jittery)
+    assert isinstance(found, Due)
+    assert found.firings[0].id == ids.scheduled_execution_id(JOB, NINE)
+    assert all(run.due_us <= due_us for run in found.firings)
+    assert found.wake_us is not None
+    assert found.wake_us > due_us
+
+
+NOW = NINE + 10 * MINUTE_US + 31 * SECOND_US  # 09:00 … 09:10 are missed: eleven instants
+
+
+@pytest.mark.parametrize(
+    ("effective", "missed", "run", "words"),
+    [
+        (settings(RecoveryStrategy.LAST), 10, [10], "runs only the last"),
+        (settings(RecoveryStrategy.ALL), 0, list(range(11)), ""),
+        (settings(RecoveryStrategy.SKIP), 11, [], "does not run"),
+        (settings(RecoveryStrategy.BOUNDED), 0, list(range(11)), ""),
+        (settings(RecoveryStrategy.BOUNDED, max_count=3), 8, [8, 9, 10], "at most 3 missed instants"),
+        (settings(RecoveryStrategy.BOUNDED, max_count=0), 11, [], "at most 0"),
+        (settings(RecoveryStrategy.BOUNDED, max_age_us=90 * SECOND_US), 10, [10], "none older than 90 seconds"),
+        (settings(RecoveryStrategy.BOUNDED, max_count=1, max_age_us=5 * MINUTE_US), 10, [10], "5 minutes"),
+        (settings(RecoveryStrategy.BOUNDED, max_age_us=30 * SECOND_US), 11, [], "30 seconds"),
+        (settings(RecoveryStrategy.COMPRESSED), 10, [10], "one run, of 2026-03-02T09:10:00Z, stands for all"),
+    ],
+)
+def test_what_each_strategy_makes_of_a_gap(effective: Effective, missed: int, run: list[int], words: str) -> None:
+    found = gap(NOW, effective)
+    assert [firing.scheduled_us for firing in found.firings] == [NINE + k * MINUTE_US for k in run]
+    assert found.next_us == found.wake_us == NINE + 11 * MINUTE_US
+    assert found.expect_us == NINE
+    assert [span.count for span in found.spans] == [missed] * bool(missed)
+    for span in found.spans:
+        assert (span.from_us, span.to_us) == (NINE, NINE + (missed - 1) * MINUTE_US)
+        assert (span.status, span.recorded_us) == (Status.MISSED, NOW)
+        assert span.id == ids.span_id(JOB, NINE, Status.MISSED)
+        assert words in span.reason.message
+        compressed = effective.recovery is RecoveryStrategy.COMPRESSED
+        assert span.reason.code is (Code.MISSED if compressed else Code.OUTSIDE_RECOVERY)
+    assert gap(NOW, effective) == found
+
+
+def test_a_compressed_run_carries_its_span() -> None:
+    [run] = gap(NOW, settings(RecoveryStrategy.COMPRESSED)).firings
+    assert run.covers == Covered(from_us=NINE, to_us=NINE + 10 * MINUTE_US, count=11)
+    assert msgspec.json.encode(run.covers) == b'{"from_us":%d,"to_us":%d,"count":11}' % (NINE, NINE + 10 * MINUTE_US)
+    daily = parse_schedule("0 9 * * *")
+    found = gap(NOW, settings(RecoveryStrategy.COMPRESSED), instants=daily)
+    assert found.spans == ()
+    assert found.firings[0].covers == Covered(from_us=NINE, to_us=NINE, count=1)
+
+
+def test_a_cursor_that_its_schedule_does_not_know_still_is_an_instant() -> None:
+    found = decide(NINE + 7, instants=parse_schedule("30 10 * * *"))
+    assert isinstance(found, Due)
+    assert [(run.scheduled_us, run.next_us) for run in found.firings] == [(NINE, at("2026-03-02T10:30:00"))]
+
+
+def test_a_schedule_that_ends_leaves_no_cursor() -> None:
+    found = gap(NOW, settings(RecoveryStrategy.LAST), instants=parse_schedule("2026-03-02T09:00:00Z"))
+    assert (len(found.firings), found.next_us, found.wake_us) == (1, None, None)
+
+
+class Counted:
+    """A schedule whose questions are counted."""
+
+    def __init__(self, schedule: Schedule, *, blind: bool = False) -> None:
+        self._schedule = schedule
+        self._blind = blind
+        self.asked = 0
+
+    @property
+    def jitter_us(self) -> int:
+        return self._schedule.jitter_us
+
+    def next_us(self, after_us: int) -> int | None:
+        self.asked += 1
+        return self._schedule.next_us(after_us)
+
+    def count_us(self, after_us: int, until_us: int) -> int | None:
+        self.asked += 1
+        return None if self._blind else self._schedule.count_us(after_us, until_us)
+
+    def due_us(self, scheduled_us: int) -> int:
+        return self._schedule.due_us(scheduled_us)
+
+
+YEARS = 5 * 365 * DAY_US
+EVERY_SECOND = parse_schedule("* * * * * *", timezone="Europe/Berlin")
+
+
+@pytest.mark.parametrize("strategy", RecoveryStrategy)
+def test_years_of_every_second_cost_little_and_are_counted_exactly(strategy: RecoveryStrategy) -> None:
+    asked = Counted(EVERY_SECOND)
+    found = gap(NINE + YEARS, settings(strategy), instants=asked)
+    assert asked.asked < 1_500
+    if strategy is RecoveryStrategy.ALL:
+        assert len(found.firings) == 500
+        assert found.next_us == NINE + 500 * SECOND_US
+    else:
+        assert sum(span.count for span in found.spans) + len(found.firings) == YEARS // SECOND_US + 1
+        assert found.next_us == NINE + YEARS + SECOND_US
+
+
+@pytest.mark.parametrize("strategy", [RecoveryStrategy.LAST, RecoveryStrategy.SKIP, RecoveryStrategy.BOUNDED])
+def test_what_cannot_be_counted_is_walked_in_steps_that_go_on_where_they_ended(strategy: RecoveryStrategy) -> None:
+    bounds = Bounds(steps=300)
+    effective = settings(strategy, max_count=100, max_age_us=600 * SECOND_US)
+    now_us, cursor = NINE + 1_000 * SECOND_US, NINE
+    total, plans = 0, 0
+    while cursor <= now_us:
+        asked = Counted(EVERY_SECOND, blind=True)
+        found = gap(now_us, effective, instants=asked, next_us=cursor, bounds=bounds)
+        assert asked.asked < 5_000
+        assert found.next_us is not None
+        assert found.next_us > cursor
+        cursor = found.next_us
+        total += sum(span.count for span in found.spans) + len(found.firings)
+        plans += 1
+    assert total == 1_001
+    assert plans <= 6
+    assert len(found.firings) == {RecoveryStrategy.LAST: 1, RecoveryStrategy.SKIP: 0}.get(strategy, 100)
+
+
+@pytest.mark.parametrize("strategy", [RecoveryStrategy.LAST, RecoveryStrategy.SKIP, RecoveryStrategy.BOUNDED])
+def test_what_would_take_too_many_steps_is_one_span_that_says_at_least(strategy: RecoveryStrategy) -> None:
+    asked = Counted(EVERY_SECOND, blind=True)
+    found = gap(NINE + YEARS, settings(strategy), instants=asked, bounds=Bounds(steps=300))
+    assert asked.asked < 10_000
+    [span] = found.spans
+    assert (span.from_us, span.count, found.next_us) == (NINE, 300, NINE + YEARS + SECOND_US)
+    assert "at least 300" in span.reason.message
+    expected = {RecoveryStrategy.LAST: 1, RecoveryStrategy.SKIP: 0}.get(strategy, 100)
+    runs = [NINE + YEARS - k * SECOND_US for k in reversed(range(expected))]
+    assert [run.scheduled_us for run in found.firings] == runs
+    assert span.to_us == NINE + YEARS - expected * SECOND_US
+
+
+def test_a_compressed_run_stands_for_all_even_where_they_cannot_be_counted() -> None:
+    asked = Counted(EVERY_SECOND, blind=True)
+    found = gap(NINE + DAY_US, settings(RecoveryStrategy.COMPRESSED), instants=asked, bounds=Bounds(steps=100))
+    assert found.firings[0].covers == Covered(from_us=NINE, to_us=NINE + DAY_US, count=101, exact=False)
+    assert found.next_us == NINE + DAY_US + SECOND_US
+    assert "at least 100" in found.spans[0].reason.message
+
+
+# --- coming into force, going on, showing
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "first"),
+    [
+        ("0 9 * * *", None, "2026-03-03T09:00:00"),  # strictly after now
+        ("@every 1h", None, "2026-03-02T10:00:00"),  # anchored now
+        ("@every 1h", "2026-03-02T08:20:00Z", "2026-03-02T09:20:00"),
+        ("@every 1h", "2026-03-05T00:00:00Z", "2026-03-05T00:00:00"),
+        ("P1M", None, "2026-04-02T09:00:00"),
+        ("R5/PT6H", None, "2026-03-02T09:00:00"),  # the start is the first of the five
+        ("R5/2026-03-02T09:00:00Z/PT6H", None, "2026-03-02T15:00:00"),
+        ("R0/PT6H", None, None),
+        ("in 2 hours", None, "2026-03-02T11:00:00"),
+        ("2026-03-02T09:30:00Z", None, "2026-03-02T09:30:00"),
+        ("2026-03-02T09:00:00Z", None, "2026-03-02T09:00:00"),
+        ("2026-03-02T08:59:40Z", None, "2026-03-02T08:59:40"),  # late, and still runs
+        ("2026-03-02T08:59:29Z", None, None),
+    ],
+)
+def test_the_first_cursor(text: str, start: str | None, first: str | None) -> None:
+    begun = activation(parse_schedule(text, start=start), NINE, late_us=30 * SECOND_US)
+    assert begun.next_us == (None if first is None else at(first))
+    assert begun.schedule.anchored
+
+
+def test_a_counted_interval_runs_as_often_as_it_says() -> None:
+    begun = activation(parse_schedule("R5/PT6H"), NINE)
+    assert preview(begun.schedule, NINE - 1, 9) == tuple(NINE + k * 6 * HOUR_US for k in range(5))
+
+
+@pytest.mark.parametrize("text", ["0 9 * * *", "@every 1h", "R5/PT6H", "2026-03-02T09:30:00Z"])
+def test_nothing_on_record_comes_up_again(text: str) -> None:
+    schedule = activation(parse_schedule(text), NINE).schedule
+    done_us = at("2026-03-04T12:00:00")  # the clock went back since
+    first_us = activation(schedule, NINE, done_us=done_us, late_us=DAY_US).next_us
+    assert first_us is None or first_us > done_us
+
+
+def test_resuming_records_what_was_left_out_and_goes_on_after_now() -> None:
+    found = resume(job=JOB, instants=MINUTELY, next_us=NINE, now_us=NOW)
+    [span] = found.spans
+    assert (span.status, span.reason.code, span.count) == (Status.SKIPPED, Code.PAUSED, 11)
+    assert (span.from_us, span.to_us, found.next_us) == (NINE, NINE + 10 * MINUTE_US, NINE + 11 * MINUTE_US)
+    assert span.id == ids.span_id(JOB, NINE, Status.SKIPPED)
+
+
+@pytest.mark.parametrize("next_us", [None, NOW + 1])
+def test_resuming_without_anything_passed_changes_nothing(next_us: int | None) -> None:
+    found = resume(job=JOB, instants=MINUTELY, next_us=next_us, now_us=NOW)
+    assert (found.spans, found.next_us) == ((), next_us)
+
+
+def test_resuming_after_years_is_one_bounded_step() -> None:
+    asked = Counted(EVERY_SECOND, blind=True)
+    found = resume(job=JOB, instants=asked, next_us=NINE, now_us=NINE + YEARS, bounds=Bounds(steps=100))
+    [span] = found.spans
+    assert asked.asked < 200
+    assert (span.to_us, span.count, found.next_us) == (NINE + YEARS, 100, NINE + YEARS + SECOND_US)
+    assert "at least 100" in span.reason.message
+
+
+def test_a_preview_is_what_would_happen_if_it_were_saved_now() -> None:
+    assert preview(parse_schedule("@every 1h"), NINE, 2) == (NINE + HOUR_US, NINE + 2 * HOUR_US)
+    assert preview(parse_schedule("R2/PT6H"), NINE, 9) == (NINE, NINE + 6 * HOUR_US)
+    assert len(preview(EVERY_SECOND, NINE, 10**9)) == MAX_PREVIEW
