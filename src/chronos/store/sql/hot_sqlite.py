@@ -26,10 +26,12 @@ from chronos.store.sql.decision import (
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows
 from chronos.store.sql.gates import CLAIMED, Steps
 
+_FEW_LANES = 16
 TEMPORARY = """
 create temp table admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
     token int, version int, lane int, exclusive int, code text);
-create temp table claimed (id blob);
+create temp table claimed (id blob, job blob, version int, cause int, scheduled_us int, attempt int, token int,
+    admitted_us int, started_us int, worked_us int, detail text, rank int);
 create temp table settled (id blob, job blob, status int, code text, message text, finished_us int,
     detail text, key blob);
 """
@@ -46,15 +48,17 @@ class HotSqlite:
         self._answer_admit = f"""
             select json_group_array(json_array(hex(d.id), hex(d.job), d.status, {TOKEN})) from temp.admitted as d
             where d.status <> {REPEATED}"""
-        self._choose = f"""
-            insert into temp.claimed select id from active where status = {READY} and held = 0
-                and lane in {d.rows(2, "lane:n")} order by rank, id limit $1"""
+        choose = f"insert into temp.claimed select {CLAIMED}, rank from active where status = {READY} and held = 0 and"
+        self._choose_from_one = f"{choose} lane = $2 order by rank, id limit $1"
+        self._choose_from_many = f"{choose} lane in {d.rows(2, 'lane:n')} order by rank, id limit $1"
+        self._keep_the_best = """
+            delete from temp.claimed where rowid not in (select rowid from temp.claimed order by rank, id limit $1)"""
         self._claim = f"""
             update active set status = {RUNNING}, owner = $1, token = token + 1, started_us = coalesce(started_us, $2),
                 attempt_us = $2, request = $3 where id in (select id from temp.claimed)"""
-        self._answer_claim = f"""
-            select json_group_array(json_array(hex(id), hex(job), {CLAIMED.removeprefix("id, job, ")}))
-            from (select * from active where id in (select id from temp.claimed) order by rank, id)"""
+        self._answer_claim = """
+            select json_group_array(json_array(hex(id), hex(job), version, cause, scheduled_us, attempt, token + 1,
+                admitted_us, coalesce(started_us, $1), worked_us, detail) order by rank, id) from temp.claimed"""
         self._match = f"""
             insert into temp.settled
             select i.id, a.job, i.status, i.code, i.message, i.finished_us, coalesce(i.detail, a.detail), a.key
@@ -85,11 +89,18 @@ class HotSqlite:
         return _admitted((yield Query(self._answer_admit)))
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
-        """See ``Claim``."""
+        """See ``Claim``. The best of a few lanes are read from each in order; of many lanes all that is ready is."""
         yield Query("delete from temp.claimed")
-        yield Query(self._choose, (command.limit,), Rows("n", [(lane,) for lane in command.lanes]))
+        lanes = list(dict.fromkeys(command.lanes))
+        if len(lanes) > _FEW_LANES:
+            yield Query(self._choose_from_many, (command.limit,), Rows("n", [(lane,) for lane in lanes]))
+        else:
+            for lane in lanes:
+                yield Query(self._choose_from_one, (command.limit, lane))
+            if len(lanes) > 1:
+                yield Query(self._keep_the_best, (command.limit,))
         yield Query(self._claim, (command.node, command.now_us, command.request))
-        return _claimed((yield Query(self._answer_claim)))
+        return _claimed((yield Query(self._answer_claim, (command.now_us,))))
 
     def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
         """Of no use here: a transaction costs nothing but its commit."""

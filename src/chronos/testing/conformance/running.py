@@ -52,6 +52,20 @@ async def case_a_lane_is_claimed_only_by_who_asks_for_it(w: World) -> None:
     assert [c.id for c in await w.claim(lanes=(lanes["gpu"], lanes["cpu"]))] == [gpu[0].id]
 
 
+async def case_the_best_of_all_lanes_go_first(w: World) -> None:
+    names = [f"lane-{i:02}" for i in range(20)]
+    for i, name in enumerate(names):
+        await w.save(name, lane=name, priority=1 + (i * 7) % 10)
+    ready = {name: (await w.instant(name, claim=False))[0].id for name in names}
+    ranked = sorted(names, key=lambda name: (-(1 + (names.index(name) * 7) % 10), ready[name]))
+    lanes = {key: number for number, key in (await w.store.lanes()).items()}
+    best = [name for name in ranked if name in names[:5]]
+    few = await w.claim(2, lanes=tuple(lanes[name] for name in names[:5]))
+    assert [run.id for run in few] == [ready[name] for name in best[:2]]
+    rest = [name for name in ranked if name not in best[:2]]
+    assert [run.id for run in await w.claim(3)] == [ready[name] for name in rest[:3]]
+
+
 async def case_claims_are_disjoint(w: World) -> None:
     await w.save(overlap=Overlap.ALLOW)
     ready = {(await w.one(claim=False)).id for _ in range(20)}
