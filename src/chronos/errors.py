@@ -71,6 +71,12 @@ class InvalidSchedule(Invalid):
         """The same error, seen from the longer text whose part at ``offset`` was at fault."""
         return self._like(expression, None if self.position is None else self.position + offset, self.subject)
 
+    def translated(self, expression: str) -> "InvalidSchedule":
+        """The same error of the words that were translated to what is at fault, which the hint then shows."""
+        error = self._like(expression, None, self.subject)
+        error.hint = f'understood as "{self.expression}"' + (f"; {self.hint}" if self.hint else "")
+        return error
+
     def _like(self, expression: str, position: int | None, subject: str) -> "InvalidSchedule":
         return InvalidSchedule(
             expression,

@@ -57,10 +57,11 @@ def parse_schedule(
     _check_type("key", key, str, "text")
 
     text, timezone = _split_zone(expression, dialect, timezone)
+    reading = Reading(expression=text)
     try:
         kind = _tell(text) if dialect == "auto" else dialect
-        reading = read_words(text) if kind == "words" else Reading(expression=text)
         if kind == "words":
+            reading = read_words(text)
             kind = _tell(reading.expression)
         return _schedule(
             expression,
@@ -77,6 +78,8 @@ def parse_schedule(
     except InvalidSchedule as error:
         if error.expression == text != expression:  # the zone's prefix belongs to what was written
             raise error.within(expression, len(expression) - len(text)) from None
+        if error.expression == reading.expression != text:  # words: the fault is in what they were translated to
+            raise error.translated(expression) from None
         raise
 
 
