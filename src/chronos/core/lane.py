@@ -1,0 +1,56 @@
+"""Lanes: what a worker must be able to do to take an execution, as one text that the store interns.
+
+An execution stands in the lane of its job: a queue, labels that the worker must carry, Python functions that it must
+have. Equal demands are equal texts, so a claim names a few lanes and looks at nothing else.
+"""
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+
+import msgspec
+from msgspec import Struct
+
+from chronos.core.config import Effective
+from chronos.core.job import JobSpec
+
+PYTHON = "python"  # the kind of target that needs a function
+
+
+class Lane(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is asked of a worker."""
+
+    queue: str = "default"
+    labels: tuple[tuple[str, str], ...] = ()
+    functions: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Equal for equal demands; a plain queue is just its name."""
+        if not self.labels and not self.functions:
+            return self.queue
+        return msgspec.json.encode(self).decode()
+
+    def suits(self, *, queues: Collection[str] | None, labels: Mapping[str, str], functions: Collection[str]) -> bool:
+        """Whether a worker of these queues (None: any) with these labels and functions can take it."""
+        return (
+            (queues is None or self.queue in queues)
+            and all(labels.get(key) == value for key, value in self.labels)
+            and all(name in functions for name in self.functions)
+        )
+
+
+@lru_cache(maxsize=10_000)
+def read_lane(text: str) -> Lane:
+    """The lane of a text."""
+    return msgspec.json.decode(text, type=Lane) if text.startswith("{") else Lane(queue=text)
+
+
+def lane_of(spec: JobSpec, effective: Effective) -> Lane:
+    """The lane of a job: all that any of its tasks, or the hook before them, needs."""
+    targets = [task.target for task in spec.tasks] + ([spec.on_start] if spec.on_start else [])
+    functions = {str(target.options["name"]) for target in targets if target.kind == PYTHON}
+    return Lane(
+        queue=effective.queue,
+        labels=tuple(sorted(effective.labels.items())),
+        functions=tuple(sorted(functions)),
+    )

@@ -1,0 +1,1 @@
+"""Runners: one small class for each kind of target. ``contract`` says what they promise."""

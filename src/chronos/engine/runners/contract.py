@@ -1,0 +1,119 @@
+"""What a runner promises: to make one attempt of one task, and to stop when it is told.
+
+A runner knows nothing of retries, timeouts or the store. It is given a ``Call`` and gives an ``Outcome``::
+
+    call ──► run ──► Succeeded | Failed | Waits
+              ▲
+       call.stop is asked: end the work in good order, soon (SIGTERM, a flag, closing the connection)
+       the coroutine is cancelled: end it now, by force; return only when nothing of it is left
+
+Whoever calls it turns an attempt that was stopped into timed out, canceled or released, as the reason was.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from chronos.core.detail import Remembered
+from chronos.core.outcome import Outcome
+from chronos.core.planner import Covered
+
+
+class StopReason(Enum):
+    """Why an attempt is to end before its time."""
+
+    TIMEOUT = "timeout"  # its own, or that of the execution
+    CANCELED = "canceled"
+    SHUTDOWN = "shutdown"  # the grace period of a shutdown is over
+
+
+class Stop:
+    """Asks an attempt to stop. Safe to look at from any thread; asked and awaited on the loop's own."""
+
+    __slots__ = ("_calls", "reason")
+
+    def __init__(self) -> None:
+        self.reason: StopReason | None = None
+        self._calls: list[Callable[[], None]] = []
+
+    @property
+    def asked(self) -> bool:
+        return self.reason is not None
+
+    def ask(self, reason: StopReason) -> None:
+        """Ask; the first reason counts."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        for call in self._calls:
+            call()
+        self._calls.clear()
+
+    def on_ask(self, call: Callable[[], None]) -> None:
+        """Call back, on the loop, when it is asked; at once if it has been."""
+        if self.reason is not None:
+            call()
+        else:
+            self._calls.append(call)
+
+    async def wait(self) -> StopReason:
+        """Until it is asked."""
+        if self.reason is None:
+            asked = asyncio.get_running_loop().create_future()
+            self.on_ask(lambda: None if asked.done() else asked.set_result(None))
+            await asked
+        assert self.reason is not None
+        return self.reason
+
+
+class Sink(Protocol):
+    """Where an attempt's output goes. It keeps the head and the tail of what is too long."""
+
+    def write(self, text: str) -> None:
+        """Add output. Safe from any thread."""
+
+    def progress(self, done: float, total: float | None) -> None:
+        """Say how far the work is. Safe from any thread."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One attempt of one task: all that a runner may know."""
+
+    execution: bytes
+    job: bytes
+    job_name: str
+    namespace: str
+    task: str
+    number: int  # of the attempt, from 1
+    token: int
+    scheduled_us: int
+    started_us: int
+    deadline_us: int | None  # wall time, for the work to know; whoever calls keeps it
+    last_run_us: int | None
+    options: Mapping[str, Any]  # of the target
+    payload: Any = None  # as triggered, or the job's own
+    span: Covered | None = None
+    stop: Stop = field(default_factory=Stop)
+    stopping: Stop = field(default_factory=Stop)  # the node shuts down: finish soon, nothing is forced yet
+    sink: Sink
+    grace_s: float = 30.0  # from asking to forcing; a runner that kills may use it to tell its children
+    signals: Mapping[str, Any] = field(default_factory=dict)  # that came for this execution
+    memory: list[Remembered] = field(default_factory=list)  # durable steps; what the runner leaves here is stored
+    detail: dict[str, Any] = field(default_factory=dict)  # for the attempt's record: exit_code, response …
+    statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # SQL to commit with its completion
+
+
+class Runner(Protocol):
+    """One kind of target."""
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raise ``Invalid``, naming the option, when a job with these could never run. Called when it is saved."""
+
+    async def run(self, call: Call) -> Outcome:
+        """Make the attempt. Errors of the work are outcomes (``Failed``), never exceptions."""
+
+    async def close(self) -> None:
+        """Let go of what is kept between calls: pools, workers, connections. Idempotent."""
