@@ -162,6 +162,7 @@ class Execution:
     node: int | None = None
     admitted_us: int
     started_us: int | None = None
+    attempt_us: int | None = None  # when its last attempt began
     finished_us: int | None = None
     wake_us: int | None = None
     cancel: Cancel = Cancel.NO

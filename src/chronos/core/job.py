@@ -57,6 +57,15 @@ class ScheduleSpec(Definition, frozen=True, kw_only=True):
         )
 
 
+class Outgoing(Definition, frozen=True, kw_only=True):
+    """A schedule that was replaced and stays in force for a while: the new one follows it."""
+
+    schedule: ScheduleSpec
+    until_us: int  # its instants up to here count
+    first_us: int | None = None  # the first instant of the new one
+    before: "Outgoing | None" = None  # itself still waited for this one when it was replaced
+
+
 class Target(Definition, frozen=True, kw_only=True):
     """What a task does: a kind (``http``, ``command``, ``python``, ``wait`` …) and that kind's own options."""
 
@@ -94,6 +103,7 @@ class JobSpec(Definition, frozen=True, kw_only=True):
     owner: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
     payload: Any = None
+    outgoing: Outgoing | None = None  # not said by anybody: kept while an update comes into force
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,33 @@
+"""Concurrency keys: executions of a namespace with equal keys share a limit, whatever job they belong to."""
+
+from typing import Any
+
+from chronos.core.config import UNLIMITED, Effective
+from chronos.core.ids import key_gate_id
+from chronos.core.templates import names, render
+from chronos.errors import Invalid
+
+SCOPE = ("payload", "job", "namespace")  # what a key may name
+
+
+def key_of(effective: Effective, *, namespace: str, name: str, payload: Any) -> bytes | None:
+    """The gate of an execution's key; None: its job has no key. What the payload does not have is empty.
+
+    ``payload`` is what the execution was given, or else the job's own.
+    """
+    if effective.key is None:
+        return None
+    scope = {"payload": payload, "job": {"name": name, "namespace": namespace}, "namespace": namespace}
+    return key_gate_id(namespace, render(effective.key, scope, missing=""))
+
+
+def key_limit(effective: Effective) -> int:
+    """How many executions of one key may be under way: one, unless the job says more."""
+    return 1 if effective.limit == UNLIMITED else effective.limit
+
+
+def check_key(template: str) -> None:
+    """Raise ``Invalid`` for a template that could never name anything."""
+    for name in names(template):
+        if name.split(".")[0] not in SCOPE:
+            raise Invalid(f'names "{name}"; a key may name {", ".join(SCOPE)}')

@@ -1,0 +1,315 @@
+"""Look-ahead and admission: at its instant, one batched compare-and-set stands between the clock and the work.
+
+::
+
+    gates due within the look-ahead ─► prepared: id, next instant ─► at the instant: Admit, many in one command
+                                            └─ found too late: plan the gap ─► Recover
+
+Look-ahead only reads. It is repeated every tick as a safety net; a hint from the store brings it forward. Waiting is
+monotonic and looks at the wall clock again when it is over, so a clock that is set is noticed within a tick.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+from chronos.core.config import UNLIMITED, Overlap, RecoveryStrategy
+from chronos.core.detail import Detail, write_detail
+from chronos.core.events import ExecutionAdmitted, GapFound
+from chronos.core.execution import Cause, Status
+from chronos.core.job import JobState
+from chronos.core.keys import key_limit, key_of
+from chronos.core.planner import Firing, Gap, firing, plan
+from chronos.engine.catalog import Catalog, Entry
+from chronos.engine.crew import Crew
+from chronos.engine.dispatcher import Dispatcher
+from chronos.engine.sending import insist
+from chronos.errors import ChronosError
+from chronos.store.commands import Admit, AdmitRow, Admitted, Claimed, Recover, RunRow
+from chronos.store.contract import Due
+
+_PAGE = 100_000  # gates that one look may bring
+_BUSY_LOOK = 5_000  # gates, beyond which looking again waits for half of the look-ahead
+_BATCH = 500
+_YIELD_EVERY = 200  # preparations between which others get a turn
+_GAPS_AT_ONCE = 64
+_LATE_FLOOR_US = 1_000_000  # a gap of less is never a missed instant, only a busy moment
+_NOT_MINE_US = 1_000_000  # how long a node leaves other nodes' jobs alone
+_BACKLOG = 2_000  # ready executions, beyond which recovered runs without a limit wait
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One instant of one job, ready to be admitted."""
+
+    entry: Entry
+    firing: Firing
+    careful: bool
+
+
+class Admission:
+    """The scheduling half of a node."""
+
+    def __init__(
+        self, crew: Crew, catalog: Catalog, dispatcher: Dispatcher, *, new_request: Callable[[], bytes]
+    ) -> None:
+        self._crew, self._catalog, self._dispatcher = crew, catalog, dispatcher
+        self._new_request = new_request
+        self._lookahead_us = round(crew.options.lookahead_s * 1e6)
+        self._prepared: dict[bytes, Prepared] = {}
+        self._coming: list[tuple[int, int, bytes, Prepared]] = []
+        self._order = count()
+        self._soon = asyncio.Event()
+        self._look_s = 0.0
+        self.peers: tuple[int, ...] = ()  # living nodes that schedule, this one among them
+
+    def look_soon(self) -> None:
+        """A job changed: look again now."""
+        self._look_s = 0.0
+        self._soon.set()
+
+    async def run(self) -> None:
+        """Look, wait, admit, until cancelled."""
+        loop, tick_s = asyncio.get_running_loop(), self._crew.options.tick_s
+        while True:
+            wait_s = tick_s
+            if self._crew.node.may_start:
+                if loop.time() >= self._look_s:
+                    await self._look()
+                await self._fire()
+                wait_s = self._until_next_s(loop.time())
+            if wait_s > 0:
+                timer = loop.call_later(wait_s, self._soon.set)
+                await self._soon.wait()
+                timer.cancel()
+                self._soon.clear()
+
+    def _until_next_s(self, loop_s: float) -> float:
+        """Until the next instant, the next look, or, so that a clock which is set is noticed, a tick."""
+        wait_s = min(self._crew.options.tick_s, self._look_s - loop_s)
+        if self._coming:
+            wait_s = min(wait_s, (self._coming[0][0] - self._crew.clock.now_us()) / 1e6)
+        return wait_s
+
+    # --- looking ahead
+
+    async def _look(self) -> None:
+        options = self._crew.options
+        asked_s = asyncio.get_running_loop().time()
+        self._look_s = asked_s + options.tick_s
+        try:
+            rows = await self._crew.store.due(self._crew.clock.now_us() + self._lookahead_us, _PAGE)
+            fresh = [row for row in rows if not self._knows(row)]
+            if len(rows) > _BUSY_LOOK:
+                self._look_s = max(self._look_s, asked_s + options.lookahead_s / 2)
+            for begin in range(0, len(fresh), _BUSY_LOOK):
+                await self._prepare_all(fresh[begin : begin + _BUSY_LOOK])
+        except ChronosError as error:
+            self._crew.node.trouble(error)
+
+    def _knows(self, row: Due) -> bool:
+        known = self._prepared.get(row.job)
+        return known is not None and (known.firing.scheduled_us, known.entry.version) == (row.next_us, row.version)
+
+    async def _prepare_all(self, rows: list[Due]) -> None:
+        entries = await self._catalog.fetch((row.job, row.version) for row in rows)
+        for done, row in enumerate(rows, 1):
+            entry = entries.get((row.job, row.version))
+            if entry is not None:
+                self._prepare(entry, row.next_us, row.careful)
+            if done % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+
+    def _prepare(self, entry: Entry, scheduled_us: int, careful: bool) -> None:
+        try:
+            if entry.instants is None:
+                return
+            prepared = Prepared(entry, firing(entry.job, entry.instants, scheduled_us), careful)
+        except ChronosError as error:
+            self._catalog.broken(entry, error, self._crew.clock.now_us())
+            return
+        at_us = prepared.firing.due_us
+        if len(self.peers) > 1 and not self._mine(entry.job):
+            at_us += _NOT_MINE_US
+        self._prepared[entry.job] = prepared
+        heapq.heappush(self._coming, (at_us, next(self._order), entry.job, prepared))
+
+    def _mine(self, job: bytes) -> bool:
+        """Rendezvous hashing: each job has one node that admits it first, and moves only when nodes come and go."""
+        seed = int.from_bytes(job[:8])
+        return max(self.peers, key=lambda node: _mixed(seed ^ _mixed(node))) == self._crew.node.number
+
+    # --- admitting
+
+    async def _fire(self) -> None:
+        """Admit everything whose time has come."""
+        now_us = self._crew.clock.now_us()
+        late: list[Prepared] = []
+        due: list[Prepared] = []
+        while self._coming and self._coming[0][0] <= now_us:
+            _, _, job, prepared = heapq.heappop(self._coming)
+            if self._prepared.get(job) is not prepared:
+                continue  # prepared anew since
+            del self._prepared[job]
+            after_us = max(prepared.entry.effective.recovery_after_us, _LATE_FLOOR_US)
+            missed = now_us - prepared.firing.due_us > after_us
+            (late if missed else due).append(prepared)
+        if due:
+            await asyncio.gather(*(self._admit(due[i : i + _BATCH], now_us) for i in range(0, len(due), _BATCH)))
+        for begin in range(0, len(late), _GAPS_AT_ONCE):
+            await asyncio.gather(*(self._recover(prepared) for prepared in late[begin : begin + _GAPS_AT_ONCE]))
+
+    async def _admit(self, batch: list[Prepared], now_us: int) -> None:
+        reserved = {
+            prepared.firing.id: prepared
+            for prepared in batch
+            if self._dispatcher.suits(prepared.entry) and self._dispatcher.reserve(prepared.entry)
+        }
+        number = self._crew.node.number
+        command = Admit(
+            rows=tuple(_row(prepared, claim=prepared.firing.id in reserved) for prepared in batch),
+            node=number,
+            now_us=now_us,
+            request=self._new_request(),
+        )
+        answers: dict[bytes, Admitted] = {}
+        try:
+            for answer in await insist(self._crew.store, command, self._crew.node.trouble):
+                answers[answer.id] = answer
+        finally:
+            for id_, prepared in reserved.items():
+                if id_ not in answers or answers[id_].status is not Status.RUNNING:
+                    self._dispatcher.release(prepared.entry)
+        for prepared in batch:
+            admitted = answers.get(prepared.firing.id)
+            if admitted is not None:
+                self._admitted(prepared, admitted, now_us)
+
+    def _admitted(self, prepared: Prepared, admitted: Admitted, now_us: int) -> None:
+        entry, fired = prepared.entry, prepared.firing
+        self._tell(admitted, Cause.SCHEDULE, now_us)
+        match admitted.status:
+            case Status.RUNNING:
+                claimed = Claimed(
+                    admitted.id,
+                    admitted.job,
+                    entry.version,
+                    Cause.SCHEDULE,
+                    fired.scheduled_us,
+                    1,
+                    admitted.token,
+                    now_us,
+                    now_us,
+                    0,
+                    None,
+                )
+                self._dispatcher.start(claimed, entry)
+            case Status.READY:
+                self._dispatcher.ready()
+            case Status.QUEUED if entry.effective.overlap is Overlap.REPLACE:
+                self._crew.node.beat_soon()  # what it replaces may run here, and has been asked to stop
+        if fired.next_us is not None:
+            self._prepare(entry, fired.next_us, prepared.careful)
+
+    # --- gaps
+
+    async def _recover(self, prepared: Prepared) -> None:
+        """A job is behind by more than its recovery calls late."""
+        entry, now_us = prepared.entry, self._crew.clock.now_us()
+        if entry.instants is None or (self._floods(entry) and await self._backlogged()):
+            return  # the next look finds it again
+        found = plan(
+            job=entry.job,
+            state=JobState.ACTIVE,
+            instants=entry.instants,
+            effective=entry.effective,
+            next_us=prepared.firing.scheduled_us,
+            now_us=now_us,
+        )
+        if not isinstance(found, Gap):
+            return
+        command = Recover(
+            job=entry.job,
+            version=entry.version,
+            expect_us=found.expect_us,
+            next_us=found.next_us,
+            runs=tuple(_run(entry, fired) for fired in found.firings),
+            spans=found.spans,
+            now_us=now_us,
+            whole=entry.effective.recovery is RecoveryStrategy.COMPRESSED,
+        )
+        try:
+            admitted = await insist(self._crew.store, command, self._crew.node.trouble)
+        except ChronosError as error:
+            self._catalog.broken(entry, error, now_us)
+            return
+        if any(row.status is Status.READY for row in admitted):
+            self._dispatcher.ready()
+        for row in admitted:
+            self._tell(row, Cause.RECOVERY, now_us)
+        if admitted or not found.firings:
+            left_out = sum(span.count for span in found.spans)
+            self._crew.bus.emit(
+                GapFound(
+                    at_us=now_us,
+                    job=entry.job,
+                    strategy=entry.effective.recovery.value,
+                    runs=len(admitted),
+                    left_out=left_out,
+                )
+            )
+            self._look_s = 0.0
+
+    def _floods(self, entry: Entry) -> bool:
+        """Whether recovered runs of a job would all be ready at once: nothing else holds them back."""
+        effective = entry.effective
+        return effective.overlap is Overlap.ALLOW and effective.limit == UNLIMITED
+
+    async def _backlogged(self) -> bool:
+        return (await self._crew.store.counts()).open.get(Status.READY, 0) > _BACKLOG
+
+    def _tell(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
+        if self._crew.bus.watched:
+            self._crew.bus.emit(
+                ExecutionAdmitted(
+                    at_us=now_us, execution=admitted.id, job=admitted.job, cause=cause, status=admitted.status
+                )
+            )
+
+
+def _key(entry: Entry) -> tuple[bytes | None, int]:
+    if entry.effective.key is None:
+        return None, 0
+    return key_of(entry.spec, entry.effective, entry.namespace, entry.name), key_limit(entry.effective)
+
+
+def _row(prepared: Prepared, *, claim: bool) -> AdmitRow:
+    entry, fired = prepared.entry, prepared.firing
+    key, limit = _key(entry)
+    return AdmitRow(
+        entry.job,
+        entry.version,
+        fired.scheduled_us,
+        fired.next_us,
+        fired.id,
+        fired.due_us,
+        claim,
+        prepared.careful,
+        key,
+        limit,
+    )
+
+
+def _run(entry: Entry, fired: Firing) -> RunRow:
+    key, limit = _key(entry)
+    detail = None if fired.covers is None else write_detail(Detail(span=fired.covers))
+    return RunRow(fired.id, Cause.RECOVERY, fired.scheduled_us, fired.due_us, detail, key, limit)
+
+
+def _mixed(value: int) -> int:
+    """Spreads bits (splitmix64)."""
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+    return value ^ (value >> 31)

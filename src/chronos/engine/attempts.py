@@ -1,0 +1,79 @@
+"""One attempt of one task: run it under its timeout, stop it when asked, say how it ended.
+
+Stopping has two steps: the work is asked, and after the grace period its coroutine is cancelled, which ends it by
+force. What comes of an attempt that was stopped is told by the reason, unless it made it after all.
+"""
+
+import asyncio
+from typing import assert_never
+
+from chronos.core.outcome import Canceled, Failed, Outcome, Released, Succeeded, TimedOut, Waits
+from chronos.engine.runners.contract import Call, Runner, StopReason
+
+
+async def make_attempt(runner: Runner | None, call: Call, kind: str, timeout_s: float) -> Outcome:
+    """Run a call to its end. ``timeout_s`` 0: without limit.
+
+    The task it runs in is cancelled to force the end; cancelling it for any other reason goes through to the caller.
+    """
+    if runner is None:
+        return Failed(error=f'this node has no runner for "{kind}" targets', kinds=("no_runner",), worth_retrying=False)
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(timeout_s, call.stop.ask, StopReason.TIMEOUT) if timeout_s else None
+    forcing = _Forcing(call)
+    call.stop.on_ask(forcing.begin)
+    try:
+        outcome = await runner.run(call)
+    except asyncio.CancelledError:
+        if not forcing.forced:
+            raise
+        forcing.task.uncancel()
+        outcome = Canceled(error="it did not stop when it was asked to, and was ended by force")
+    except Exception as error:  # noqa: BLE001 - a runner's own mistake must not take the node down
+        outcome = Failed(error=f"{type(error).__name__}: {error}", kinds=("runner",))
+    finally:
+        if timer is not None:
+            timer.cancel()
+        forcing.end()
+    return outcome if call.stop.reason is None else _judged(outcome, call.stop.reason)
+
+
+class _Forcing:
+    """From asking to forcing."""
+
+    __slots__ = ("_call", "_timer", "forced", "task")
+
+    def __init__(self, call: Call) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        self._call = call
+        self._timer: asyncio.TimerHandle | None = None
+        self.forced = False
+
+    def begin(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._call.grace_s, self._force)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _force(self) -> None:
+        self.forced = True
+        self.task.cancel()
+
+
+def _judged(outcome: Outcome, reason: StopReason) -> Outcome:
+    """How an attempt ended that was asked to stop."""
+    if isinstance(outcome, Succeeded | Waits):
+        return outcome
+    error = getattr(outcome, "error", None)
+    match reason:
+        case StopReason.TIMEOUT:
+            return TimedOut()
+        case StopReason.CANCELED:
+            return Canceled(error=error if isinstance(outcome, Canceled) else None)
+        case StopReason.SHUTDOWN:
+            return Released()
+        case _:
+            assert_never(reason)

@@ -1,0 +1,116 @@
+"""Job versions made ready: schedule parsed, settings cascaded, tasks laid out. Kept while they are in use.
+
+A version never changes, so what is kept is never stale; only which version is in force is asked of the store.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from chronos.core.config import Effective, Settings, cascade
+from chronos.core.events import JobBroken
+from chronos.core.group import Layout, lay_out
+from chronos.core.inforce import instants_of
+from chronos.core.instants import Instants
+from chronos.core.job import Job, JobSpec, Target
+from chronos.core.lane import PYTHON, Lane, lane_of
+from chronos.engine.bus import Bus
+from chronos.errors import ChronosError
+from chronos.store.contract import Store
+
+CAPACITY = 20_000
+
+
+class Entry:
+    """One version of one job."""
+
+    def __init__(self, job: bytes, version: int, namespace: str, name: str, spec: JobSpec, defaults: Settings) -> None:
+        self.job, self.version = job, version
+        self.namespace, self.name = namespace, name
+        self.spec = spec
+        self._defaults = defaults
+        self.effective: Effective = cascade(defaults, spec.settings)
+        self.last_us: int | None = None
+
+    @cached_property
+    def instants(self) -> Instants | None:
+        """When it is due; None: only when it is asked for. Raises ``InvalidSchedule``."""
+        return instants_of(self.spec, self.name)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Its tasks. Raises ``Invalid``."""
+        return lay_out(self.spec, self._defaults)
+
+    @cached_property
+    def lane(self) -> Lane:
+        return lane_of(self.spec, self.effective)
+
+    @cached_property
+    def only(self) -> Target | None:
+        """Its one task's target, where there is nothing else to an execution: no other task, no hook."""
+        if len(self.spec.tasks) != 1 or self.spec.on_start is not None or self.spec.on_complete is not None:
+            return None
+        return self.spec.tasks[0].target
+
+    def target(self, task: str) -> Target:
+        return self.spec.tasks[self.layout.place(task)].target
+
+    @property
+    def function(self) -> str | None:
+        """The Python function of its one task."""
+        return str(self.only.options["name"]) if self.only is not None and self.only.kind == PYTHON else None
+
+
+class Catalog:
+    """Entries by job and version, the least recently used forgotten first."""
+
+    def __init__(self, store: Store, defaults: Settings, bus: Bus, *, capacity: int = CAPACITY) -> None:
+        self._store, self._defaults, self._bus = store, defaults, bus
+        self._capacity = capacity
+        self._entries: OrderedDict[tuple[bytes, int], Entry] = OrderedDict()
+
+    def get(self, job: bytes, version: int) -> Entry | None:
+        """An entry that is at hand."""
+        entry = self._entries.get((job, version))
+        if entry is not None:
+            self._entries.move_to_end((job, version))
+        return entry
+
+    async def fetch(self, pairs: Iterable[tuple[bytes, int]]) -> dict[tuple[bytes, int], Entry]:
+        """Entries of these jobs and versions, read together where they are not at hand.
+
+        A job that is gone is among them under no name, if its version is still known; what is unknown is left out.
+        """
+        wanted = list(dict.fromkeys(pairs))
+        found = {pair: entry for pair in wanted if (entry := self.get(*pair)) is not None}
+        missing = [pair for pair in wanted if pair not in found]
+        if missing:
+            jobs = await self._store.jobs_by_id([job for job, _ in missing])
+            old = [pair for pair in missing if pair[0] not in jobs or jobs[pair[0]].version != pair[1]]
+            specs = await self._store.specs_at(old) if old else {}
+            for pair in missing:
+                job = jobs.get(pair[0])
+                spec = job.spec if job is not None and job.version == pair[1] else specs.get(pair)
+                if spec is not None:
+                    found[pair] = self._add(pair, job, spec)
+        return found
+
+    async def current(self, jobs: Sequence[bytes]) -> dict[bytes, Entry]:
+        """The versions in force, whatever is at hand."""
+        found = await self._store.jobs_by_id(jobs)
+        return {id_: self._add((id_, job.version), job, job.spec) for id_, job in found.items()}
+
+    def broken(self, entry: Entry, error: ChronosError, now_us: int) -> None:
+        """Tell that a job cannot be scheduled or run here."""
+        self._bus.emit(JobBroken(at_us=now_us, job=entry.job, error=f"{entry.name}: {error}"))
+
+    def _add(self, pair: tuple[bytes, int], job: Job | None, spec: JobSpec) -> Entry:
+        known = self._entries.get(pair)
+        if known is not None:
+            return known
+        namespace, name = (job.namespace, job.name) if job is not None else ("", "")
+        entry = self._entries[pair] = Entry(pair[0], pair[1], namespace, name, spec, self._defaults)
+        if len(self._entries) > self._capacity:
+            self._entries.popitem(last=False)
+        return entry

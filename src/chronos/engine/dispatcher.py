@@ -1,0 +1,173 @@
+"""Slots and work: what is admitted here starts here when a slot is free; otherwise the best-ranked ready work does.
+
+It claims when it has a reason to: something became ready, a slot came free while more was waiting, or, as a safety
+net, a second has passed. Direct starts stop while ready work waits, or low priority would overtake it.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from chronos.core.lane import read_lane
+from chronos.engine.catalog import Catalog, Entry
+from chronos.engine.crew import Crew
+from chronos.engine.executor import Executor
+from chronos.engine.sending import insist
+from chronos.engine.settler import Takes
+from chronos.engine.slots import Slots
+from chronos.store.commands import Claim, Claimed, Settled
+
+_MAX_CLAIM = 500
+_MANY_LANES = 16  # beyond it, which lanes hold anything is asked first
+
+
+class Dispatcher:
+    """Matches free slots with ready executions."""
+
+    def __init__(
+        self, crew: Crew, catalog: Catalog, slots: Slots, executor: Executor, *, new_request: Callable[[], bytes]
+    ) -> None:
+        self._crew, self._catalog, self._slots, self._executor = crew, catalog, slots, executor
+        self._new_request = new_request
+        self._lanes: dict[int, str] = {}
+        self._runnable: tuple[int, ...] = ()
+        self._lanes_known = False
+        self._waiting = True  # ready work may be in the store
+        self._wanted = asyncio.Event()
+        self._wanted.set()  # whatever was ready before this node came
+        executor.freed = self.freed
+        crew.settler.reserve = self._reserve_successors
+        crew.settler.taken = self._take_successors
+
+    # --- starting what was admitted here
+
+    def suits(self, entry: Entry) -> bool:
+        """Whether this node can run a job at all."""
+        options = self._crew.options
+        return options.works and entry.lane.suits(
+            queues=options.queues, labels=options.labels, functions=self._crew.functions.names
+        )
+
+    def reserve(self, entry: Entry) -> bool:
+        """Take a slot for an execution that is about to be admitted; False: it has to wait like others."""
+        if self._waiting or self._crew.closing or not self._slots.free(entry.effective.queue):
+            return False
+        self._slots.take(entry.effective.queue)
+        return True
+
+    def release(self, entry: Entry) -> None:
+        """Give a reserved slot back."""
+        self._slots.give(entry.effective.queue)
+
+    def start(self, claimed: Claimed, entry: Entry) -> None:
+        """Begin an execution for which a slot has been taken."""
+        self._executor.begin(claimed, entry)
+
+    # --- claiming
+
+    def ready(self) -> None:
+        """Something may have become ready."""
+        self._waiting = True
+        self._wanted.set()
+
+    def lanes_changed(self) -> None:
+        """A job was saved: there may be a new lane."""
+        self._lanes_known = False
+
+    def freed(self) -> None:
+        """A slot came free."""
+        if self._waiting:
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Claim until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self._crew.options.tick_s):
+                    await self._wanted.wait()
+            except TimeoutError:
+                self._lanes_known = False
+            self._wanted.clear()
+            if self._crew.node.may_start and not self._crew.closing:
+                await self._claim()
+
+    async def _claim(self) -> None:
+        limit = min(self._slots.free(), _MAX_CLAIM)
+        lanes = await self._claimable() if limit else ()
+        if not limit or not lanes:
+            if limit:
+                self._waiting = False
+            return
+        command = Claim(
+            lanes=lanes,
+            limit=limit,
+            node=self._crew.node.number,
+            now_us=self._crew.clock.now_us(),
+            request=self._new_request(),
+        )
+        self._slots.hold(limit)  # so that what the claim brings has a place, of whichever queue it is
+        claimed: list[Claimed] = []
+        try:
+            claimed = await insist(self._crew.store, command, self._crew.node.trouble)
+        finally:
+            self._waiting = len(claimed) == limit
+            await self._take(claimed, limit)
+        if self._waiting and self._slots.free():
+            self._wanted.set()
+
+    async def _take(self, claimed: list[Claimed], held: int) -> None:
+        """Start what this node was given, in place of the slots held for it."""
+        try:
+            entries = await self._catalog.fetch((row.job, row.version) for row in claimed)
+        finally:
+            self._slots.let_go(held)
+        for row in claimed:
+            entry = entries.get((row.job, row.version))
+            if entry is not None:  # else its definition is gone: the heartbeats will find it and give it back
+                self._slots.take(entry.effective.queue)
+                self.start(row, entry)
+
+    async def _claimable(self) -> tuple[int, ...]:
+        """Lanes that this node can run, with a slot for their queue; of many, those that hold something."""
+        if not self._lanes_known:
+            self._lanes_known = True
+            await self._read_lanes()
+        lanes = self._runnable
+        if len(lanes) > _MANY_LANES:
+            known = set(lanes)
+            lanes = tuple(lane for lane in await self._crew.store.ready_lanes() if lane in known)
+        if self._crew.options.queue_slots:
+            lanes = tuple(lane for lane in lanes if self._slots.free(read_lane(self._lanes[lane]).queue))
+        return lanes
+
+    async def _read_lanes(self) -> None:
+        lanes = await self._crew.store.lanes()
+        if lanes == self._lanes:
+            return
+        self._lanes = lanes
+        options, functions = self._crew.options, self._crew.functions.names
+        self._runnable = tuple(
+            number
+            for number, text in lanes.items()
+            if options.works
+            and read_lane(text).suits(queues=options.queues, labels=options.labels, functions=functions)
+        )
+
+    # --- successors handed over by a settlement
+
+    def _reserve_successors(self) -> Takes:
+        options = self._crew.options
+        if self._crew.closing or self._waiting or options.queue_slots or not self._runnable:
+            return Takes(0, ())
+        if len(self._runnable) > _MANY_LANES or not self._crew.node.may_start:
+            return Takes(0, ())
+        slots = min(self._slots.free(), _MAX_CLAIM)
+        self._slots.hold(slots)
+        return Takes(slots, self._runnable)
+
+    def _take_successors(self, takes: Takes, answer: Settled) -> None:
+        if answer.woken:
+            self.ready()
+        if answer.taken:
+            self._executor.errand(self._take(answer.taken, takes.slots))
+        else:
+            self._slots.let_go(takes.slots)

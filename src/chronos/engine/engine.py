@@ -1,0 +1,158 @@
+"""One node: the loops, under one task group, and how they tell each other.
+
+::
+
+    admission ──start──► executor ◄──start── dispatcher          node: beats, reconciles
+        ▲                    │  freed ──────────▲                reaper: takes over from dead nodes
+        │ hints         settler ──► store ──────┘ woken          janitor: wakes, trims · outbox: what follows
+
+Each loop is small and decides nothing itself: the core decides, the store records. The store's hints wake them; a tick
+is the safety net.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from secrets import token_bytes
+
+from chronos.clock import Clock
+from chronos.core.config import NOTHING_SET, Settings
+from chronos.core.events import Event
+from chronos.engine.admission import Admission
+from chronos.engine.bus import Bus
+from chronos.engine.catalog import Catalog
+from chronos.engine.crew import Crew
+from chronos.engine.dispatcher import Dispatcher
+from chronos.engine.executor import Executor
+from chronos.engine.janitor import Janitor
+from chronos.engine.node import NodeClock, NodeLife
+from chronos.engine.options import Options
+from chronos.engine.outbox import Outbox
+from chronos.engine.output import OutputBook
+from chronos.engine.reaper import Reaper
+from chronos.engine.runners.contract import Runner
+from chronos.engine.runners.functions import Functions
+from chronos.engine.settler import Settler
+from chronos.engine.slots import Slots
+from chronos.store.contract import Hint, Store
+
+_REQUEST_BYTES = 16
+
+
+def random_request() -> bytes:
+    """An id for a request that may have to be sent again."""
+    return token_bytes(_REQUEST_BYTES)
+
+
+class Engine:
+    """A node on an open store. ``start`` it, ``stop`` it; the store stays open."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        options: Options,
+        runners: Mapping[str, Runner],
+        functions: Functions,
+        defaults: Settings = NOTHING_SET,
+        new_request: Callable[[], bytes] = random_request,
+    ) -> None:
+        self.options = options
+        self._store = store
+        self._bus = Bus()
+        self._node_clock = NodeClock(clock)
+        self.node = NodeLife(store, self._node_clock, options, self._bus, new_incarnation=new_request)
+        self._book = OutputBook(store)
+        self._crew = Crew(
+            store=store,
+            clock=self._node_clock,
+            node=self.node,
+            options=options,
+            runners=runners,
+            functions=functions,
+            bus=self._bus,
+            settler=Settler(store, self._node_clock, self.node),
+            book=self._book,
+        )
+        self._slots = Slots(options.slots, options.queue_slots)
+        catalog = Catalog(store, defaults, self._bus)
+        self._executor = Executor(self._crew, self._slots)
+        self._dispatcher = Dispatcher(self._crew, catalog, self._slots, self._executor, new_request=new_request)
+        self._admission = Admission(self._crew, catalog, self._dispatcher, new_request=new_request)
+        self._janitor = Janitor(self._crew, ready=self._dispatcher.ready)
+        self._reaper = Reaper(self._crew, catalog, ready=self._dispatcher.ready, peers=self._meet)
+        self._outbox = Outbox(self._crew, catalog)
+        self._loops: asyncio.Task[None] | None = None
+
+    # --- life
+
+    async def start(self) -> None:
+        """Register with the store and begin. Raises what the store says when it cannot be reached at all."""
+        await self._node_clock.measure(self._store)
+        await self.node.register()
+        self._store.on_hint(self._hinted)
+        self._loops = asyncio.create_task(self._run(), name="chronos-engine")
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """Stop admitting and claiming, let the work finish within the grace period, give back what did not."""
+        if self._loops is None or self._crew.closing:
+            return
+        self._crew.closing = True
+        await self._executor.shut_down(self.options.grace_s if grace_s is None else grace_s)
+        await self.crash()
+        await self._book.flush()
+        await self.node.stop()
+
+    async def crash(self) -> None:
+        """Drop everything at once and without a word, as a power cut would."""
+        self._crew.closing = True
+        loops, self._loops = self._loops, None
+        if loops is not None:
+            loops.cancel()
+            await asyncio.gather(loops, return_exceptions=True)
+        await self._executor.drop_all()
+
+    async def failed(self) -> None:
+        """Wait until the engine is over, which it is by ``stop``; raises what broke it otherwise."""
+        if self._loops is not None:
+            await asyncio.shield(self._loops)
+
+    def on_event(self, watcher: Callable[[Event], None]) -> Callable[[], None]:
+        """Call back with everything that happens here; what is given back ends it."""
+        return self._bus.watch(watcher)
+
+    @property
+    def busy(self) -> int:
+        """How many executions are being worked on."""
+        return self._executor.busy
+
+    # --- loops
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self.node.run(self._executor), name="chronos-node")
+            loops.create_task(self._reaper.run(), name="chronos-reaper")
+            loops.create_task(self._janitor.run(), name="chronos-janitor")
+            loops.create_task(self._outbox.run(), name="chronos-outbox")
+            loops.create_task(self._book.run(), name="chronos-output")
+            if self.options.works:
+                loops.create_task(self._dispatcher.run(), name="chronos-dispatcher")
+            if self.options.schedules:
+                loops.create_task(self._admission.run(), name="chronos-admission")
+
+    def _meet(self, peers: tuple[int, ...]) -> None:
+        self._admission.peers = peers
+
+    def _hinted(self, hint: Hint) -> None:
+        """Wake whoever has something to look for."""
+        if self._crew.closing:
+            return
+        if hint & Hint.JOBS:
+            self._dispatcher.lanes_changed()
+            self._admission.look_soon()
+        if hint & Hint.READY:
+            self._dispatcher.ready()
+        if hint & Hint.CANCEL:
+            self.node.beat_soon()
+        if hint & Hint.OUTBOX:
+            self._outbox.soon()

@@ -1,0 +1,91 @@
+"""Looks after what nobody else does: wakes what slept, trims history, lets the store make room.
+
+Waking is timed: the janitor knows when the next sleeper of this node is due, and asks the store once a tick for those
+of others. Everything else is rare and bounded.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from chronos.engine.crew import Crew
+from chronos.errors import ChronosError
+from chronos.store.commands import Trim, Wake
+
+_WAKE_LIMIT = 500
+_TRIM_LIMIT = 1_000
+_TRIM_EVERY_TICKS = 10
+_SWEEP_EVERY_TICKS = 5  # also what a freed concurrency key left behind
+_MAINTAIN_EVERY_TICKS = 300
+
+
+class Janitor:
+    """One node's upkeep."""
+
+    def __init__(self, crew: Crew, *, ready: Callable[[], None]) -> None:
+        self._crew, self._ready = crew, ready
+        self._next_wake_us: int | None = None
+        self._soon = asyncio.Event()
+        crew.wakes_at = self.wakes_at
+
+    def wakes_at(self, wake_us: int) -> None:
+        """Something sleeps until then."""
+        if self._next_wake_us is None or wake_us < self._next_wake_us:
+            self._next_wake_us = wake_us
+            self._soon.set()
+
+    async def run(self) -> None:
+        """Look after it all until cancelled."""
+        ticks = 0
+        due_s = asyncio.get_running_loop().time()
+        while True:
+            loop_s = asyncio.get_running_loop().time()
+            try:
+                if loop_s >= due_s:
+                    due_s = loop_s + self._crew.options.tick_s
+                    await self._tick(ticks)
+                    ticks += 1
+                elif self._woken():
+                    await self._wake()
+            except ChronosError as error:
+                self._crew.node.trouble(error)
+                await asyncio.sleep(min(1.0, self._crew.options.tick_s))
+            await self._rest(due_s)
+
+    async def _rest(self, due_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        wait_s = due_s - loop.time()
+        if self._next_wake_us is not None:
+            wait_s = min(wait_s, (self._next_wake_us - self._crew.clock.now_us()) / 1e6)
+        if wait_s > 0:
+            timer = loop.call_later(wait_s, self._soon.set)
+            await self._soon.wait()
+            timer.cancel()
+            self._soon.clear()
+
+    def _woken(self) -> bool:
+        return self._next_wake_us is not None and self._next_wake_us <= self._crew.clock.now_us()
+
+    async def _tick(self, ticks: int) -> None:
+        self._next_wake_us = await self._crew.store.next_wake_us()
+        if self._woken() or ticks % _SWEEP_EVERY_TICKS == 0:
+            await self._wake()
+        if ticks % _TRIM_EVERY_TICKS == _TRIM_EVERY_TICKS - 1:
+            await self._trim()
+        if ticks % _MAINTAIN_EVERY_TICKS == 0:
+            await self._crew.store.maintain(self._crew.clock.now_us())
+
+    async def _trim(self) -> None:
+        """History that nobody wants any more, a portion at a time, with room for others in between."""
+        trimmed = _TRIM_LIMIT
+        while trimmed == _TRIM_LIMIT:
+            trimmed = await self._crew.store.apply(Trim(now_us=self._crew.clock.now_us(), limit=_TRIM_LIMIT))
+            await asyncio.sleep(0)
+
+    async def _wake(self) -> None:
+        while True:
+            woken = await self._crew.store.apply(Wake(now_us=self._crew.clock.now_us(), limit=_WAKE_LIMIT))
+            if woken:
+                self._ready()
+            if woken < _WAKE_LIMIT:
+                break
+        self._next_wake_us = await self._crew.store.next_wake_us()

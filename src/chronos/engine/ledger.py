@@ -1,0 +1,200 @@
+"""What one execution writes to the store while this node holds it: every write carries the token of its claim."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from chronos.core.detail import Detail, write_detail
+from chronos.core.events import AttemptEnded, ExecutionEnded, ExecutionWaits
+from chronos.core.execution import Status, TaskStatus
+from chronos.core.group import Group
+from chronos.core.job import Target
+from chronos.core.lane import PYTHON, Lane
+from chronos.core.outcome import Failed, Outcome, attempt_status
+from chronos.core.reasons import Code, Reason
+from chronos.core.report import report
+from chronos.core.settle import End, Step
+from chronos.engine.catalog import Entry
+from chronos.engine.crew import Crew
+from chronos.engine.runners.contract import Call
+from chronos.engine.sending import insist
+from chronos.errors import Invalid
+from chronos.store.commands import (
+    Advance,
+    AdvanceRow,
+    Claimed,
+    EndedAttempt,
+    Follow,
+    Release,
+    ReleaseRow,
+    SettleRow,
+    SettleWith,
+    Suspend,
+    SuspendRow,
+)
+
+HOOK = "hook"  # the outbox kind of ``on_complete``
+SUCCESS = End(status=Status.SUCCEEDED, reason=Reason.of(Code.SUCCEEDED))
+
+
+class Ledger:
+    """The writing hand of a ``Work``."""
+
+    def __init__(self, crew: Crew, claimed: Claimed, entry: Entry) -> None:
+        self._crew, self._claimed, self._entry = crew, claimed, entry
+        self._attempts: list[EndedAttempt] = []
+
+    @property
+    def owes(self) -> bool:
+        """Whether ended attempts are not on record yet."""
+        return bool(self._attempts)
+
+    def record(self, call: Call, outcome: Outcome) -> None:
+        """An attempt ended; it is written with whatever is written next."""
+        status = attempt_status(outcome)
+        if status is None:
+            return
+        finished_us = max(call.started_us, self._crew.clock.now_us())
+        error = getattr(outcome, "error", None)
+        detail = msgspec.json.encode(call.detail).decode() if call.detail else None
+        node = self._crew.node.number
+        self._attempts.append(
+            EndedAttempt(
+                call.execution, call.task, call.number, status, call.started_us, finished_us, node, error, detail
+            )
+        )
+        self.tell_attempt(call, outcome)
+
+    async def advance(self, detail: Detail, group: Group) -> bool:
+        """Record what ended and what is about to start; False: it is not this node's any more."""
+        text = write_detail(replace(detail, group=group)) or "{}"
+        row = AdvanceRow(self._claimed.id, self._claimed.token, text, self._take_attempts())
+        return bool(await insist(self._crew.store, Advance(rows=(row,)), self._crew.node.trouble))
+
+    async def sleep(self, detail: Detail, step: Step) -> None:
+        """Nothing of it runs: it goes to sleep, or, when the node closes, back to whoever takes it next."""
+        crew, claimed, now_us = self._crew, self._claimed, self._crew.clock.now_us()
+        attempts, text = self._take_attempts(), write_detail(replace(detail, group=step.group))
+        worked_us = step.group.worked_us
+        if crew.closing and step.wake_us is not None and step.wake_us <= now_us:
+            release = ReleaseRow(claimed.id, claimed.token, worked_us, text, attempts)
+            await insist(crew.store, Release(rows=(release,), now_us=now_us), crew.node.trouble)
+            return
+        tries = max(task.attempts + (task.status is TaskStatus.RETRYING) for task in step.group.tasks)
+        row = SuspendRow(
+            claimed.id, claimed.token, step.wake_us, step.signals, max(1, tries), worked_us, text, attempts
+        )
+        if await insist(crew.store, Suspend(rows=(row,), now_us=now_us), crew.node.trouble):
+            if step.wake_us is not None:
+                crew.wakes_at(step.wake_us)
+            crew.bus.emit(ExecutionWaits(at_us=now_us, execution=claimed.id, job=claimed.job, wake_us=step.wake_us))
+
+    def succeed(self, detail: Detail | None) -> None:
+        """The short way's end; None keeps the detail as it is: the row says it all."""
+        self._crew.settler.add(self._row(SUCCESS, detail, ()))
+        self._tell_end(SUCCESS)
+
+    def finish(self, detail: Detail, group: Group, end: End) -> None:
+        """The end, with its report; what follows it goes into the outbox in the same transaction."""
+        self._crew.settler.add(self._last_row(detail, group, end))
+        self._tell_end(end)
+
+    async def finish_with(
+        self, detail: Detail, group: Group, end: End, statements: list[tuple[str, tuple[Any, ...]]]
+    ) -> Failed | None:
+        """The end together with the task's own SQL, in one transaction; what the database says against it."""
+        command = SettleWith(
+            row=self._last_row(detail, group, end),
+            statements=tuple(statements),
+            node=self._crew.node.number,
+            now_us=self._crew.clock.now_us(),
+        )
+        try:
+            await insist(self._crew.store, command, self._crew.node.trouble)
+        except Invalid as error:
+            return Failed(error=f"ctx.transaction: {error}", kinds=("transaction",))
+        self._tell_end(end)
+        return None
+
+    def _last_row(self, detail: Detail, group: Group, end: End) -> SettleRow:
+        ended, hook = ending(self._entry, detail, group, end), self._entry.spec.on_complete
+        follow = () if hook is None else (follow_hook(self._entry, hook, ended),)
+        return self._row(end, ended, follow)
+
+    def _row(self, end: End, detail: Detail | None, follow: tuple[Follow, ...]) -> SettleRow:
+        claimed = self._claimed
+        return SettleRow(
+            claimed.id,
+            claimed.job,
+            claimed.token,
+            end.status,
+            end.reason.code,
+            None if end.status is Status.SUCCEEDED else end.reason.message,
+            max(claimed.started_us, self._crew.clock.now_us()),
+            None if detail is None else write_detail(detail),
+            self._take_attempts(),
+            follow,
+            end.dead_letter,
+        )
+
+    def _take_attempts(self) -> tuple[EndedAttempt, ...]:
+        attempts, self._attempts = tuple(self._attempts), []
+        return attempts
+
+    def tell_attempt(self, call: Call, outcome: Outcome) -> None:
+        """Tell whoever watches how an attempt ended."""
+        status = attempt_status(outcome)
+        if status is None or not self._crew.bus.watched:
+            return
+        now_us = self._crew.clock.now_us()
+        self._crew.bus.emit(
+            AttemptEnded(
+                at_us=now_us,
+                execution=call.execution,
+                job=call.job,
+                task=call.task,
+                number=call.number,
+                status=status,
+                duration_us=max(0, now_us - call.started_us),
+                error=getattr(outcome, "error", None),
+            )
+        )
+
+    def _tell_end(self, end: End) -> None:
+        if not self._crew.bus.watched:
+            return
+        now_us = self._crew.clock.now_us()
+        self._crew.bus.emit(
+            ExecutionEnded(
+                at_us=now_us,
+                execution=self._claimed.id,
+                job=self._claimed.job,
+                status=end.status,
+                code=end.reason.code,
+                duration_us=max(0, now_us - self._claimed.started_us),
+                message=end.reason.message,
+            )
+        )
+
+
+def ending(entry: Entry, detail: Detail, group: Group, end: End) -> Detail:
+    """What an execution carries into history: its report and results instead of where its tasks stood."""
+    results = {task.name: task.result for task in group.tasks if task.result is not None}
+    one = len(group.tasks) == 1
+    return replace(
+        detail,
+        group=None,
+        memory={},
+        signals={},
+        carried=None,
+        report=report(entry.layout, group, end),
+        result=results.get(group.tasks[0].name) if one else (results or None),
+    )
+
+
+def follow_hook(entry: Entry, hook: Target, ended: Detail) -> Follow:
+    """``on_complete``, to be run by any node that can."""
+    lane = Lane(functions=(str(hook.options["name"]),)).text if hook.kind == PYTHON else ""
+    body = {"job": entry.job.hex(), "version": entry.version, "report": ended.report}
+    return Follow(HOOK, lane, msgspec.json.encode(body).decode())

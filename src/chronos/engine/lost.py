@@ -1,0 +1,88 @@
+"""Executions whose worker is gone: what was running is lost, and the core says whether it is tried again.
+
+Pure but for its input: any node comes to the same verdict from the same record.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from chronos.core.detail import Detail, write_detail
+from chronos.core.execution import AttemptStatus, Execution, Status, TaskStatus
+from chronos.core.group import Group
+from chronos.core.outcome import Lost
+from chronos.core.reasons import Code, Reason
+from chronos.core.settle import End, begin, put_down, tick
+from chronos.engine.catalog import Entry
+from chronos.engine.ledger import ending, follow_hook
+from chronos.store.commands import EndedAttempt, Follow
+
+_LOST = Lost()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What becomes of an execution: another try (``end`` None), or a final status."""
+
+    end: End | None
+    attempt: int
+    lost: tuple[EndedAttempt, ...]
+    detail: str | None
+    follow: tuple[Follow, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        return Status.READY if self.end is None else self.end.status
+
+    @property
+    def code(self) -> Code:
+        return Code.WORKER_LOST if self.end is None else self.end.reason.code
+
+
+def judge(entry: Entry | None, execution: Execution, now_us: int, *, end: End | None = None) -> Verdict:
+    """The verdict on an execution that nobody works on any more. ``end``: it ends so, whatever its policy says."""
+    detail = msgspec.convert(execution.detail or {}, Detail)
+    if entry is None:  # its job is gone, and the version it ran under too
+        over = End(status=Status.STALE, reason=Reason.of(Code.WORKER_LOST))
+        return Verdict(end=end or over, attempt=execution.attempt, lost=(), detail=None)
+    group = _as_it_ran(entry, detail, execution, now_us)
+    attempts = tuple(
+        EndedAttempt(
+            execution.id,
+            task.name,
+            task.attempts,
+            AttemptStatus.LOST,
+            task.attempt_us if task.attempt_us is not None else now_us,
+            max(now_us, task.attempt_us or 0),
+            execution.node,
+            _LOST.error,
+        )
+        for task in group.tasks
+        if task.status is TaskStatus.RUNNING
+    )
+    step = put_down(entry.layout, group, _LOST, now_us)
+    verdict = end or step.end
+    if verdict is None:
+        text = write_detail(replace(detail, group=step.group))
+        tries = max(task.attempts + (task.status is TaskStatus.RETRYING) for task in step.group.tasks)
+        return Verdict(end=None, attempt=max(1, tries), lost=attempts, detail=text)
+    ended = ending(entry, detail, step.group, verdict)
+    hook = entry.spec.on_complete
+    return Verdict(
+        end=verdict,
+        attempt=execution.attempt,
+        lost=attempts,
+        detail=write_detail(ended),
+        follow=() if hook is None else (follow_hook(entry, hook, ended),),
+    )
+
+
+def _as_it_ran(entry: Entry, detail: Detail, execution: Execution, now_us: int) -> Group:
+    """Where its tasks stood: as recorded last, and with what its worker started on its claim."""
+    started_us = execution.started_us if execution.started_us is not None else now_us
+    if detail.group is None:
+        return begin(entry.layout, started_us, done=detail.carried or {}).group
+    if any(task.status is TaskStatus.RUNNING for task in detail.group.tasks):
+        return detail.group
+    return tick(entry.layout, detail.group, now_us, detail.signals).group

@@ -1,0 +1,166 @@
+"""One node's life: it registers, beats, and knows whether it may still start work.
+
+Liveness is judged on monotonic time only. A node that could not beat for two thirds of the timeout starts nothing new;
+shortly before the timeout it kills its own work, because others are about to take it over::
+
+    last beat ─────────────── 2/3 ─────────── 11/12 ── timeout ──►
+       works                   │ starts nothing │ kills │ others take over
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from chronos.clock import Clock
+from chronos.core.events import ClockJumped, Trouble
+from chronos.engine.bus import Bus
+from chronos.engine.options import Options
+from chronos.engine.sending import insist
+from chronos.errors import ChronosError, StoreUnavailable
+from chronos.store.commands import Beat, Held, RegisterNode, StopNode
+from chronos.store.contract import Store
+
+MAX_SKEW_US = 1_000_000
+ONLY_WORKS = "chronos/only-works"  # the label of a node that does not schedule
+_JUMP_US = 1_000_000
+
+
+class Works(Protocol):
+    """What a node asks of the work that it does."""
+
+    def reconcile(self, held: list[Held]) -> None:
+        """The store says that this is what the node holds."""
+
+    def kill_all(self, why: str) -> None:
+        """End all work by force; nothing of it is settled, as it is not this node's any more."""
+
+
+class NodeClock:
+    """The local clock plus its measured offset to the store's, so that all nodes agree on the time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.offset_us = 0
+
+    def now_us(self) -> int:
+        return self._clock.now_us() + self.offset_us
+
+    @property
+    def skewed(self) -> bool:
+        return abs(self.offset_us) > MAX_SKEW_US
+
+    async def measure(self, store: Store) -> None:
+        """Ask the store for its time; half of the way there and back is taken off."""
+        asked_us = self._clock.now_us()
+        told_us = await store.clock_us()
+        if told_us is not None:
+            answered_us = self._clock.now_us()
+            self.offset_us = told_us - (asked_us + answered_us) // 2
+
+
+@dataclass(slots=True)
+class _Drift:
+    """Wall time against monotonic time, to notice when somebody sets the clock."""
+
+    wall_us: int
+    loop_s: float
+
+    def moved_us(self, wall_us: int, loop_s: float) -> int:
+        by_us = (wall_us - self.wall_us) - round((loop_s - self.loop_s) * 1e6)
+        self.wall_us, self.loop_s = wall_us, loop_s
+        return by_us
+
+
+class NodeLife:
+    """Registration and heartbeats. ``number`` changes when the node was declared dead and registered anew."""
+
+    def __init__(
+        self, store: Store, clock: NodeClock, options: Options, bus: Bus, *, new_incarnation: Callable[[], bytes]
+    ) -> None:
+        self._store, self._clock, self._options, self._bus = store, clock, options, bus
+        self._new_incarnation = new_incarnation
+        self.number = 0
+        self._beat = 0
+        self._beaten_s = 0.0
+        self._soon = asyncio.Event()
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it may admit and claim: it is heard, and its clock is right."""
+        quiet_s = asyncio.get_running_loop().time() - self._beaten_s
+        return self.number > 0 and quiet_s < self._options.heartbeat_timeout_s * 2 / 3 and not self._clock.skewed
+
+    async def register(self) -> None:
+        """Become a node of the store."""
+        self.number = 0
+        asked_s = asyncio.get_running_loop().time()
+        command = RegisterNode(
+            name=self._options.node_name,
+            incarnation=self._new_incarnation(),
+            now_us=self._clock.now_us(),
+            slots=self._options.slots,
+            labels={**self._options.labels, **({} if self._options.schedules else {ONLY_WORKS: "yes"})},
+        )
+        self.number = await insist(self._store, command, self.trouble)
+        self._beat, self._beaten_s = 0, asked_s
+
+    def beat_soon(self) -> None:
+        """Something about the work that is held has changed in the store."""
+        self._soon.set()
+
+    async def run(self, works: Works) -> None:
+        """Beat until cancelled."""
+        loop = asyncio.get_running_loop()
+        drift = _Drift(self._clock.now_us(), loop.time())
+        while True:
+            try:
+                async with asyncio.timeout(self._until_next_s()):
+                    await self._soon.wait()
+            except TimeoutError:
+                pass
+            self._soon.clear()
+            by_us = drift.moved_us(self._clock.now_us(), loop.time())
+            if abs(by_us) > _JUMP_US:
+                self._bus.emit(ClockJumped(at_us=self._clock.now_us(), by_us=by_us))
+            await self._beat_once(works)
+
+    async def stop(self) -> None:
+        """Say goodbye, if the store can hear it."""
+        try:
+            await self._store.apply(StopNode(node=self.number, now_us=self._clock.now_us()))
+        except ChronosError as error:
+            self.trouble(error)
+
+    def trouble(self, error: ChronosError) -> None:
+        """Tell whoever watches that the store cannot be reached."""
+        self._bus.emit(Trouble(at_us=self._clock.now_us(), where="store", error=str(error)))
+
+    async def _beat_once(self, works: Works) -> None:
+        """One heartbeat, sent before the timeout or not at all; unheard for too long, the node ends its own work."""
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+        self._beat += 1
+        try:
+            async with asyncio.timeout_at(self._beaten_s + self._options.heartbeat_timeout_s * 11 / 12):
+                await self._clock.measure(self._store)
+                answer = await self._store.apply(Beat(node=self.number, beat=self._beat, now_us=self._clock.now_us()))
+        except (StoreUnavailable, TimeoutError) as error:
+            if loop.time() - self._beaten_s >= self._options.heartbeat_timeout_s * 11 / 12:
+                works.kill_all("the node could not say that it is alive")
+                await self.register()
+            elif isinstance(error, StoreUnavailable):
+                self.trouble(error)
+            return
+        self._beaten_s = asked_s
+        if answer.alive:
+            works.reconcile(answer.held)
+        else:
+            works.kill_all("the node was declared dead")
+            await self.register()
+
+    def _until_next_s(self) -> float:
+        """A beat in time, or, after one that failed, soon again."""
+        quiet_s = asyncio.get_running_loop().time() - self._beaten_s
+        every_s = self._options.heartbeat_s
+        return every_s - quiet_s if quiet_s < every_s else min(1.0, every_s / 10)

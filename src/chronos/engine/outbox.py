@@ -1,0 +1,235 @@
+"""What must follow an outcome: followers of a job, and its ``on_complete``. At least once, by any node that can.
+
+Items are taken, dealt with, and only then acknowledged. One that fails is tried again with growing pauses, a few times
+for a hook, without end for what the store itself must be told.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from chronos.core.detail import Detail, write_detail
+from chronos.core.events import Trouble
+from chronos.core.execution import Cause, Execution, Status
+from chronos.core.ids import asked_execution_id
+from chronos.core.job import On
+from chronos.core.keys import key_limit, key_of
+from chronos.core.lane import Lane
+from chronos.core.outcome import Succeeded
+from chronos.core.reasons import Code, Reason
+from chronos.engine.attempts import make_attempt
+from chronos.engine.catalog import Catalog, Entry
+from chronos.engine.crew import Crew
+from chronos.engine.runners.contract import Call
+from chronos.errors import ChronosError, NotFound, Unavailable
+from chronos.store.commands import AckOutbox, OutboxItem, RecordSkip, RunRow, TakeOutbox, Trigger
+from chronos.store.contract import ExecutionFilter
+
+ON_COMPLETE = "on_complete"
+_LIMIT = 100
+_SAFETY_TICKS = 5
+_HOOK_TRIES = 5
+_FAILURES = (Status.FAILED, Status.STALE)
+
+
+class _Ended(Struct, frozen=True, kw_only=True):
+    execution: str
+    job: str
+    status: int
+
+
+class _Hook(Struct, frozen=True, kw_only=True):
+    job: str
+    version: int
+    report: Any = None
+
+
+class Outbox:
+    """One node's share of what follows."""
+
+    def __init__(self, crew: Crew, catalog: Catalog) -> None:
+        self._crew, self._catalog = crew, catalog
+        self._soon = asyncio.Event()
+        self._tries: dict[bytes, int] = {}
+
+    def soon(self) -> None:
+        """Something was put in."""
+        self._soon.set()
+
+    async def run(self) -> None:
+        """Deal with it until cancelled."""
+        while True:
+            try:
+                more = await self._round()
+            except ChronosError as error:
+                self._crew.node.trouble(error)
+                more = False
+            if more:
+                continue
+            try:
+                async with asyncio.timeout(self._crew.options.tick_s * _SAFETY_TICKS):
+                    await self._soon.wait()
+            except TimeoutError:
+                pass
+            self._soon.clear()
+
+    async def _round(self) -> bool:
+        """One handful; True: there may be more to do at once."""
+        if not self._crew.node.may_start or self._crew.closing:
+            return False
+        functions = self._crew.functions.names
+        targets = tuple(Lane(functions=(name,)).text for name in functions) if self._crew.options.works else ()
+        take = TakeOutbox(node=self._crew.node.number, limit=_LIMIT, targets=targets)
+        items = await self._crew.store.apply(take)
+        if not items:
+            return False
+        done = await asyncio.gather(*(self._deal(item) for item in items))
+        over = tuple(item.id for item, is_done in zip(items, done, strict=True) if is_done)
+        if over:
+            await self._crew.store.apply(AckOutbox(ids=over))
+            for id_ in over:
+                self._tries.pop(id_, None)
+        if len(over) < len(items):
+            asyncio.get_running_loop().call_later(self._crew.options.tick_s, self._soon.set)
+        return len(over) == _LIMIT
+
+    async def _deal(self, item: OutboxItem) -> bool:
+        """Whether it is done, or not worth another try."""
+        try:
+            match item.kind:
+                case "ended":
+                    await self._followers(msgspec.json.decode(item.body, type=_Ended))
+                    return True
+                case "hook":
+                    return await self._hook(item, msgspec.json.decode(item.body, type=_Hook))
+                case _:
+                    return True  # of a later version, for consumers that this one does not know
+        except Unavailable as error:
+            self._trouble(str(error))
+            return False
+
+    # --- followers
+
+    async def _followers(self, ended: _Ended) -> None:
+        """Jobs that follow another: they run, or are skipped when they needed it to succeed."""
+        upstream = (await self._catalog.current([bytes.fromhex(ended.job)])).get(bytes.fromhex(ended.job))
+        view = await self._crew.store.execution(bytes.fromhex(ended.execution))
+        if upstream is None or view is None:
+            return
+        found = await self._crew.store.followers(upstream.namespace, upstream.name)
+        entries = await self._catalog.current([job for job, _ in found])
+        for job, on in found:
+            if job in entries:
+                await self._follow(entries[job], on, upstream, view.execution)
+
+    async def _follow(self, entry: Entry, on: On, upstream: Entry, ended: Execution) -> None:
+        finished_us = ended.finished_us or 0
+        id_ = asked_execution_id(entry.job, Cause.DEPENDENCY, finished_us, ended.id)
+        if not _satisfied(on, ended):
+            if on is On.SUCCESS:
+                message = f'"{upstream.name}" did not succeed: it is {ended.status.name.lower()}.'
+                await self._crew.store.apply(
+                    RecordSkip(
+                        id=id_,
+                        job=entry.job,
+                        cause=Cause.DEPENDENCY,
+                        scheduled_us=finished_us,
+                        code=Code.UPSTREAM_FAILED,
+                        message=Reason.of(Code.UPSTREAM_FAILED, message).message,
+                        now_us=self._crew.clock.now_us(),
+                    )
+                )
+            return
+        others = await self._others(entry, upstream)
+        if others is None:
+            return
+        used = tuple(sorted({ended.id.hex(), *others}))
+        if len(used) > 1:  # whichever of them ended last, it is the same run
+            id_ = asked_execution_id(entry.job, Cause.DEPENDENCY, 0, "".join(used).encode())
+        run = RunRow(
+            id_,
+            Cause.DEPENDENCY,
+            finished_us,
+            finished_us,
+            write_detail(Detail(upstream=used)),
+            key_of(entry.spec, entry.effective, entry.namespace, entry.name),
+            key_limit(entry.effective) if entry.effective.key is not None else 0,
+        )
+        try:
+            await self._crew.store.apply(Trigger(job=entry.job, run=run, now_us=self._crew.clock.now_us()))
+        except NotFound:
+            return  # deleted meanwhile
+
+    async def _others(self, entry: Entry, upstream: Entry) -> tuple[str, ...] | None:
+        """The last executions of the other jobs that it follows too; None: one of them has not ended anew as it must.
+
+        A run uses each execution once: what the last run followed does not count again.
+        """
+        others = [after for after in entry.spec.after if after.job != upstream.name]
+        if not others:
+            return ()
+        before = await self._crew.store.list_executions(ExecutionFilter(job=entry.job), limit=20)
+        used: set[str] = set()
+        for run in before.items:
+            if isinstance(run, Execution) and run.cause is Cause.DEPENDENCY and run.detail:
+                used.update(run.detail.get("upstream", ()))
+        found = []
+        for after in others:
+            job = await self._crew.store.job_named(entry.namespace, after.job)
+            page = (
+                None if job is None else await self._crew.store.list_executions(ExecutionFilter(job=job.id), limit=20)
+            )
+            last = next((e for e in (page.items if page else ()) if isinstance(e, Execution) and e.status.final), None)
+            if last is None or last.id.hex() in used or not _satisfied(after.on, last):
+                return None
+            found.append(last.id.hex())
+        return tuple(found)
+
+    # --- hooks
+
+    async def _hook(self, item: OutboxItem, hook: _Hook) -> bool:
+        job, now_us = bytes.fromhex(hook.job), self._crew.clock.now_us()
+        entry = (await self._catalog.fetch([(job, hook.version)])).get((job, hook.version))
+        target = None if entry is None else entry.spec.on_complete
+        if entry is None or target is None:
+            return True
+        tries = self._tries[item.id] = self._tries.get(item.id, 0) + 1
+        timeout_us = entry.effective.task_timeout_us
+        call = Call(
+            execution=item.execution,
+            job=job,
+            job_name=entry.name,
+            namespace=entry.namespace,
+            task=ON_COMPLETE,
+            number=tries,
+            token=0,
+            scheduled_us=item.created_us,
+            started_us=now_us,
+            deadline_us=now_us + timeout_us if timeout_us else None,
+            last_run_us=None,
+            options=target.options,
+            payload=hook.report,
+            sink=self._crew.book.sink(item.execution, ON_COMPLETE, tries),
+            grace_s=self._crew.options.grace_s,
+        )
+        outcome = await make_attempt(self._crew.runners.get(target.kind), call, target.kind, timeout_us / 1e6)
+        await self._crew.book.close(call.sink)
+        if isinstance(outcome, Succeeded):
+            return True
+        self._trouble(f"{entry.name}: on_complete: {getattr(outcome, 'error', outcome)}")
+        return tries >= _HOOK_TRIES
+
+    def _trouble(self, error: str) -> None:
+        self._crew.bus.emit(Trouble(at_us=self._crew.clock.now_us(), where="outbox", error=error))
+
+
+def _satisfied(on: On, ended: Execution) -> bool:
+    match on:
+        case On.SUCCESS:
+            return ended.status in (Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS)
+        case On.FAILURE:
+            return ended.status in _FAILURES
+        case On.COMPLETION:
+            return ended.status is not Status.SKIPPED

@@ -1,0 +1,194 @@
+"""Takes over from the dead: nodes that are silent for too long, and executions that outlived their timeout.
+
+Silence is measured on this node's own monotonic clock: a beat that did not change for the timeout, whatever anybody's
+wall clock says. Taking over is a compare-and-set on that beat, so a node that was only slow keeps its work.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from chronos.core.events import ExecutionEnded, NodeLost
+from chronos.core.execution import Execution, Status
+from chronos.core.node import Node
+from chronos.core.reasons import Code, Reason
+from chronos.core.settle import End
+from chronos.engine.catalog import Catalog, Entry
+from chronos.engine.crew import Crew
+from chronos.engine.lost import Verdict, judge
+from chronos.engine.node import ONLY_WORKS
+from chronos.errors import ChronosError
+from chronos.store.commands import Reap, ReapRow, Release, ReleaseRow, Settle, SettleRow
+
+_BATCH = 200
+_OVERDUE_LIMIT = 1_000
+_NOT_SETTLED = End(status=Status.STALE, reason=Reason.of(Code.NOT_SETTLED))
+
+
+class Reaper:
+    """Watches the other nodes."""
+
+    def __init__(
+        self, crew: Crew, catalog: Catalog, *, ready: Callable[[], None], peers: Callable[[tuple[int, ...]], None]
+    ) -> None:
+        self._crew, self._catalog = crew, catalog
+        self._ready, self._peers = ready, peers
+        self._seen: dict[int, tuple[int, float]] = {}  # node → its beat, and when that was first seen
+        self._alive: frozenset[int] = frozenset()
+
+    async def run(self) -> None:
+        """Look around until cancelled."""
+        while True:
+            try:
+                await self._look()
+            except ChronosError as error:
+                self._crew.node.trouble(error)
+            await asyncio.sleep(self._crew.options.reaper_s)
+
+    async def _look(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        me = self._crew.node.number
+        nodes = [node for node in await self._crew.store.nodes() if node.stopped_us is None]
+        self._seen = {
+            node.number: seen
+            if (seen := self._seen.get(node.number)) is not None and seen[0] == node.beat
+            else (node.beat, now_s)
+            for node in nodes
+        }
+        silent_s = self._crew.options.heartbeat_timeout_s
+        dead = [node for node in nodes if node.number != me and now_s - self._seen[node.number][1] >= silent_s]
+        gone = {node.number for node in dead}
+        self._alive = frozenset(node.number for node in nodes) - gone
+        self._peers(tuple(n.number for n in nodes if n.number not in gone and ONLY_WORKS not in n.labels))
+        if not self._crew.node.may_start:
+            return  # it may be this node that is cut off
+        for node in dead:
+            await self._reap(node)
+        await self._reap_overdue()
+
+    async def _reap(self, node: Node) -> None:
+        held = await self._crew.store.held_by(node.number)
+        batches = [held[i : i + _BATCH] for i in range(0, len(held), _BATCH)] or [[]]
+        reaped = 0
+        for batch in batches:
+            now_us = self._crew.clock.now_us()
+            verdicts = await self._judge(batch, now_us)
+            rows = tuple(
+                ReapRow(
+                    execution.id,
+                    execution.job,
+                    execution.token,
+                    verdict.status,
+                    verdict.code,
+                    verdict.attempt,
+                    verdict.lost,
+                    verdict.detail,
+                    verdict.follow,
+                    verdict.end is not None and verdict.end.dead_letter,
+                    None if verdict.end is None else verdict.end.reason.message,
+                )
+                for execution, verdict in zip(batch, verdicts, strict=True)
+            )
+            done = await self._crew.store.apply(
+                Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=batch is batches[-1])
+            )
+            reaped += len(done)
+            if done:
+                self._ready()
+            self._tell_ends(batch, verdicts, set(done), now_us)
+        self._crew.bus.emit(NodeLost(at_us=self._crew.clock.now_us(), node=node.number, reaped=reaped))
+
+    async def _reap_overdue(self) -> None:
+        """What ran past its execution timeout and a grace period, or belongs to a node that is no more."""
+        options = self._crew.options
+        now_us = self._crew.clock.now_us()
+        silent_us = round(options.heartbeat_timeout_s * 1e6)
+        running = await self._crew.store.running_since(now_us - silent_us, _OVERDUE_LIMIT)
+        strange = [execution for execution in running if execution.node not in self._alive]
+        mine = [execution for execution in running if execution.node in self._alive]
+        if strange:
+            await self._release(strange, now_us)
+        entries = await self._entries(mine)
+        grace_us = round(options.grace_s * 1e6) + silent_us
+        overdue = [
+            execution
+            for execution, entry in zip(mine, entries, strict=True)
+            if entry is not None and _past_us(entry, execution, now_us) > grace_us
+        ]
+        if overdue:
+            await self._settle(overdue, now_us)
+
+    async def _release(self, running: list[Execution], now_us: int) -> None:
+        """Work of nodes that were buried before it was theirs: a claim that was applied late."""
+        verdicts = await self._judge(running, now_us)
+        again = tuple(
+            ReleaseRow(execution.id, execution.token, execution.worked_us, verdict.detail, verdict.lost)
+            for execution, verdict in zip(running, verdicts, strict=True)
+            if verdict.end is None
+        )
+        if again:
+            await self._crew.store.apply(Release(rows=again, now_us=now_us))
+            self._ready()
+        ended = [(e, v) for e, v in zip(running, verdicts, strict=True) if v.end is not None]
+        await self._settle_verdicts(ended, now_us)
+
+    async def _settle(self, overdue: list[Execution], now_us: int) -> None:
+        verdicts = await self._judge(overdue, now_us, end=_NOT_SETTLED)
+        await self._settle_verdicts(list(zip(overdue, verdicts, strict=True)), now_us)
+
+    async def _settle_verdicts(self, ended: Sequence[tuple[Execution, Verdict]], now_us: int) -> None:
+        if not ended:
+            return
+        rows = tuple(
+            SettleRow(
+                execution.id,
+                execution.job,
+                execution.token,
+                verdict.status,
+                verdict.code,
+                None if verdict.end is None else verdict.end.reason.message,
+                now_us,
+                verdict.detail,
+                verdict.lost,
+                verdict.follow,
+                verdict.end is not None and verdict.end.dead_letter,
+            )
+            for execution, verdict in ended
+        )
+        answer = await self._crew.store.apply(Settle(rows=rows, node=self._crew.node.number, now_us=now_us))
+        if answer.woken:
+            self._ready()
+        executions, verdicts = [pair[0] for pair in ended], [pair[1] for pair in ended]
+        self._tell_ends(executions, verdicts, set(answer.settled), now_us)
+
+    async def _judge(self, executions: list[Execution], now_us: int, *, end: End | None = None) -> list[Verdict]:
+        entries = await self._entries(executions)
+        return [judge(entry, execution, now_us, end=end) for execution, entry in zip(executions, entries, strict=True)]
+
+    async def _entries(self, executions: list[Execution]) -> list[Entry | None]:
+        found = await self._catalog.fetch((execution.job, execution.job_version) for execution in executions)
+        return [found.get((execution.job, execution.job_version)) for execution in executions]
+
+    def _tell_ends(
+        self, executions: Sequence[Execution], verdicts: Sequence[Verdict], done: set[bytes], now_us: int
+    ) -> None:
+        for execution, verdict in zip(executions, verdicts, strict=True):
+            if verdict.end is not None and execution.id in done:
+                self._crew.bus.emit(
+                    ExecutionEnded(
+                        at_us=now_us,
+                        execution=execution.id,
+                        job=execution.job,
+                        status=verdict.status,
+                        code=verdict.code,
+                        duration_us=max(0, now_us - (execution.started_us or now_us)),
+                        message=verdict.end.reason.message,
+                    )
+                )
+
+
+def _past_us(entry: Entry, execution: Execution, now_us: int) -> int:
+    """How long an execution has worked beyond its execution timeout."""
+    timeout_us = entry.layout.execution_timeout_us
+    if not timeout_us or execution.attempt_us is None:
+        return 0
+    return execution.worked_us + now_us - execution.attempt_us - timeout_us

@@ -1,0 +1,28 @@
+"""Sending commands to a store that may be out of reach for a while: the same command again, until it is answered.
+
+Every command does no harm when it is sent twice, so "unknown" becomes "known" by asking again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from chronos.errors import StoreUnavailable
+from chronos.store.commands import Command
+from chronos.store.contract import Store
+
+R = TypeVar("R")
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+
+
+async def insist(store: Store, command: Command[R], on_trouble: Callable[[StoreUnavailable], None]) -> R:
+    """Apply a command, sending it again after each time the store could not be reached."""
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            return await store.apply(command)
+        except StoreUnavailable as error:
+            on_trouble(error)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -1,0 +1,83 @@
+"""Outcomes on their way to the store, many in one command.
+
+While one command is under way the next one fills up, so batches grow with the load by themselves. An outcome is never
+lost while the node lives: what the store could not be told is told again, until it answers.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from chronos.engine.node import NodeClock, NodeLife
+from chronos.engine.sending import insist
+from chronos.store.commands import Settle, Settled, SettleRow
+from chronos.store.contract import Store
+
+MAX_ROWS = 500
+
+
+class Takes(NamedTuple):
+    """How many queued successors the node would start at once, and of which lanes."""
+
+    slots: int
+    lanes: tuple[int, ...]
+
+
+class Settler:
+    """Sends ``Settle`` commands, one at a time."""
+
+    def __init__(self, store: Store, clock: NodeClock, node: NodeLife) -> None:
+        self._store, self._clock, self._node = store, clock, node
+        self._rows: list[SettleRow] = []
+        self._sending: dict[bytes, SettleRow] = {}
+        self._worker: asyncio.Task[None] | None = None
+        #: Set by the dispatcher: reserve slots for successors, and take what was handed over (and the reservation).
+        self.reserve: Callable[[], Takes] = lambda: Takes(0, ())
+        self.taken: Callable[[Takes, Settled], None] = lambda takes, answer: None
+        self.refused: Callable[[SettleRow], None] = lambda row: None
+
+    def add(self, row: SettleRow) -> None:
+        """Settle this execution with the next command."""
+        self._rows.append(row)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work(), name="chronos-settler")
+
+    def holds(self, execution: bytes) -> bool:
+        """Whether its outcome is on its way."""
+        return execution in self._sending or any(row.id == execution for row in self._rows)
+
+    async def drain(self) -> None:
+        """Until everything that was added has been answered."""
+        while self._worker is not None and not self._worker.done():
+            await asyncio.shield(self._worker)
+
+    def drop(self) -> None:
+        """Forget it all: the work is not this node's any more."""
+        self._rows.clear()
+        if self._worker is not None:
+            self._worker.cancel()
+
+    async def _work(self) -> None:
+        await asyncio.sleep(0)  # what ends in the same turn of the loop goes together
+        while self._rows:
+            rows, self._rows = self._rows[:MAX_ROWS], self._rows[MAX_ROWS:]
+            self._sending = {row.id: row for row in rows}
+            takes = self.reserve()
+            command = Settle(
+                rows=tuple(rows),
+                node=self._node.number,
+                now_us=self._clock.now_us(),
+                take=takes.slots,
+                take_lanes=takes.lanes,
+            )
+            answer = Settled([], [], 0)
+            try:
+                answer = await insist(self._store, command, self._node.trouble)
+            finally:
+                self._sending = {}
+                self.taken(takes, answer)
+            if len(answer.settled) < len(rows):
+                settled = set(answer.settled)
+                for row in rows:
+                    if row.id not in settled:
+                        self.refused(row)

@@ -1,0 +1,281 @@
+"""One execution on this node, from its claim until it is settled or put to sleep.
+
+::
+
+    claimed ─► first step ─► follow: start · cancel · record ─► wait: an outcome, a time, a word from outside ─► step …
+                                      └─► asleep: suspend      └─► end: settle
+
+Every decision is the core's (``settle``). The claim has recorded the start of what runs first; tasks that start later
+are recorded before they begin. Most executions are one task that succeeds at its first try: these take a short way,
+without a group, and leave nothing but their row.
+"""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from chronos.core.detail import NO_DETAIL, Remembered, read_detail
+from chronos.core.execution import TaskStatus
+from chronos.core.group import Group
+from chronos.core.ids import attempt_id
+from chronos.core.job import Target
+from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.core.reasons import Code
+from chronos.core.settle import Start, Step, begin, ended, stop, tick
+from chronos.engine.attempts import make_attempt
+from chronos.engine.catalog import Entry
+from chronos.engine.crew import Crew
+from chronos.engine.ledger import Ledger
+from chronos.engine.runners.contract import Call, StopReason
+from chronos.store.commands import Claimed
+
+ON_START = "on_start"  # as a task's name: the hook before the first task
+_FORCE_AT_SHUTDOWN_S = 2.0
+
+
+class Work:
+    """An execution that this node holds."""
+
+    def __init__(self, crew: Crew, claimed: Claimed, entry: Entry) -> None:
+        self.claimed, self.entry = claimed, entry
+        self._crew = crew
+        self._ledger = Ledger(crew, claimed, entry)
+        self._detail = NO_DETAIL if claimed.detail is None else read_detail(claimed.detail)
+        self._group: Group | None = self._detail.group
+        self._calls: dict[str, Call] = {}
+        self._tasks: dict[str, asyncio.Task[Outcome]] = {}
+        self._stop: tuple[Code, str | None] | None = None
+        self._nudge: asyncio.Future[None] | None = None
+        self._deadline_s: float | None = None
+        self._begun = False
+
+    # --- from outside
+
+    async def drive(self) -> None:
+        """Work on it until it is settled, asleep or given back."""
+        try:
+            step = await self._first()
+            while step is not None:
+                step = await self._follow(step)
+        finally:
+            if self._tasks:
+                await self._end_by_force()
+
+    def stop(self, code: Code, message: str | None = None) -> None:
+        """All of it is to end: canceled, replaced, its job deleted. The first word counts."""
+        if self._stop is not None:
+            return
+        self._stop = (code, message)
+        if self._group is None:  # on the short way
+            for call in self._calls.values():
+                call.stop.ask(StopReason.CANCELED)
+        self._wake_up()
+
+    def tell_stopping(self) -> None:
+        """The node shuts down; the work may finish within the grace period."""
+        for call in self._calls.values():
+            call.stopping.ask(StopReason.SHUTDOWN)
+        self._wake_up()
+
+    def put_down(self) -> None:
+        """The grace period is over: it is stopped, and given back."""
+        for call in self._calls.values():
+            call.grace_s = min(call.grace_s, _FORCE_AT_SHUTDOWN_S)
+            call.stop.ask(StopReason.SHUTDOWN)
+
+    # --- the first step
+
+    async def _first(self) -> Step | None:
+        entry, detail = self.entry, self._detail
+        if entry.only is not None and detail.group is None and detail.carried is None and self._short_enough():
+            return await self._plainly()
+        if entry.spec.on_start is not None and not detail.greeted:
+            await self._greet(entry.spec.on_start)
+        now_us = self._crew.clock.now_us()
+        if self._group is None:
+            return begin(entry.layout, now_us, done=detail.carried or {})
+        return self._woken(self._group, now_us)
+
+    def _short_enough(self) -> bool:
+        """Whether its task's own timeout ends it in time, so that nobody has to look at the execution's."""
+        effective = self.entry.layout.tasks[0].effective
+        whole_us = self.entry.layout.execution_timeout_us
+        return not self.claimed.worked_us and (not whole_us or 0 < effective.task_timeout_us <= whole_us)
+
+    async def _plainly(self) -> Step | None:
+        """The short way: one task, first try. Anything but plain success goes on by the long one."""
+        entry, started_us = self.entry, self._crew.clock.now_us()
+        call = await self._call(entry.spec.tasks[0].name, 1, started_us)
+        if self._stop is not None:
+            call.stop.ask(StopReason.CANCELED)
+        outcome = await self._attempt(call)
+        if type(outcome) is Succeeded and not (call.detail or call.memory or call.statements):
+            self._ledger.tell_attempt(call, outcome)
+            self._ledger.succeed(None if outcome.result is None else replace(self._detail, result=outcome.result))
+            return None
+        self._group = begin(entry.layout, started_us).group
+        if self._stop is not None:
+            self._group = stop(entry.layout, self._group, self._stop[0], started_us, self._stop[1]).group
+        self._begun = True
+        return await self._ended(call, outcome)
+
+    async def _greet(self, target: Target) -> None:
+        """``on_start``, before the first task. Whatever comes of it, the execution goes on."""
+        call = await self._call(ON_START, 1, self._crew.clock.now_us(), target=target)
+        outcome = await self._attempt(call, target)
+        self._ledger.record(call, outcome)
+        self._detail = replace(self._detail, greeted=True)
+        del self._calls[ON_START]
+
+    def _woken(self, group: Group, now_us: int) -> Step:
+        """It slept: what it waited for may have come. A signal is used up, and remembered by the function it woke."""
+        came, memory = dict(self._detail.signals), dict(self._detail.memory)
+        step = tick(self.entry.layout, group, now_us, came)
+        for task in group.tasks:
+            if task.status is TaskStatus.WAITING and task.signal is not None and task.signal in came:
+                if task.resumes and memory.get(task.name):
+                    *before, pending = memory[task.name]
+                    memory[task.name] = (*before, _answered(pending, came[task.signal]))
+                del came[task.signal]
+        self._detail = replace(self._detail, memory=memory, signals=came)
+        return step
+
+    # --- steps
+
+    async def _follow(self, step: Step) -> Step | None:
+        self._group = step.group
+        if step.end is not None:
+            self._ledger.finish(self._detail, step.group, step.end)
+            return None
+        if step.asleep:
+            await self._ledger.sleep(self._detail, step)
+            return None
+        for name in step.cancel:
+            self._calls[name].stop.ask(StopReason.CANCELED)
+        if (
+            self._begun
+            and (step.start or self._ledger.owes)
+            and not await self._ledger.advance(self._detail, step.group)
+        ):
+            return None
+        self._begun = True
+        for start in step.start:
+            await self._launch(start)
+        if step.deadline_us is not None:
+            left_us = step.deadline_us - self._crew.clock.now_us()
+            self._deadline_s = asyncio.get_running_loop().time() + left_us / 1e6
+        return await self._next(step)
+
+    async def _next(self, step: Step) -> Step | None:
+        """Wait until something happens, and decide about it."""
+        loop, layout, group = asyncio.get_running_loop(), self.entry.layout, step.group
+        deadline_s = self._deadline_s if group.stop is None else None
+        wake_s = None
+        if step.wake_us is not None and not self._crew.closing:
+            wake_s = loop.time() + (step.wake_us - self._crew.clock.now_us()) / 1e6
+        while True:
+            self._nudge = loop.create_future()
+            until_s = [at_s for at_s in (deadline_s, wake_s) if at_s is not None]
+            timeout_s = max(0.0, min(until_s) - loop.time()) if until_s else None
+            if self._stop is None or group.stop is not None:
+                await asyncio.wait(
+                    [*self._tasks.values(), self._nudge], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+                )
+            now_us = self._crew.clock.now_us()
+            if self._stop is not None and group.stop is None:
+                return stop(layout, group, self._stop[0], now_us, self._stop[1])
+            for name, task in self._tasks.items():
+                if task.done():
+                    del self._tasks[name]
+                    return await self._ended(self._calls.pop(name), task.result())
+            if deadline_s is not None and loop.time() >= deadline_s:
+                return stop(layout, group, Code.EXECUTION_TIMEOUT, now_us)
+            if wake_s is not None and step.wake_us is not None and loop.time() >= wake_s:
+                return tick(layout, group, max(now_us, step.wake_us))
+
+    async def _ended(self, call: Call, outcome: Outcome) -> Step | None:
+        """An attempt is over; None: so is the execution, and it is settled."""
+        if call.memory:
+            self._detail = replace(self._detail, memory={**self._detail.memory, call.task: tuple(call.memory)})
+        step = self._after(call, outcome)
+        if call.statements and isinstance(outcome, Succeeded):
+            refused: Failed | None = Failed(
+                error="ctx.transaction is for the last task of a job: only there its end is the execution's",
+                worth_retrying=False,
+            )
+            if step.end is not None:
+                self._ledger.record(call, outcome)
+                refused = await self._ledger.finish_with(self._detail, step.group, step.end, call.statements)
+            if refused is None:
+                return None
+            outcome, step = refused, self._after(call, refused)
+        self._ledger.record(call, outcome)
+        return step
+
+    def _after(self, call: Call, outcome: Outcome) -> Step:
+        assert self._group is not None
+        tried = attempt_id(call.execution, call.task, call.number)
+        now_us = self._crew.clock.now_us()
+        return ended(self.entry.layout, self._group, call.task, outcome, now_us, tried, closing=self._crew.closing)
+
+    def _wake_up(self) -> None:
+        if self._nudge is not None and not self._nudge.done():
+            self._nudge.set_result(None)
+
+    async def _end_by_force(self) -> None:
+        """The work is not this node's any more, or the node goes down: nothing of it may be left."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    # --- attempts
+
+    async def _launch(self, start: Start) -> None:
+        call = await self._call(start.task, start.number, self._crew.clock.now_us())
+        self._tasks[start.task] = asyncio.create_task(self._attempt(call), name=f"chronos-{start.task}")
+
+    async def _call(self, task: str, number: int, started_us: int, *, target: Target | None = None) -> Call:
+        entry, claimed, crew = self.entry, self.claimed, self._crew
+        options = (entry.target(task) if target is None else target).options
+        timeout_us = self._timeout_us(task)
+        function = crew.functions.get(options["name"]) if "name" in options else None
+        takes_ctx = function is not None and function.takes_ctx
+        call = Call(
+            execution=claimed.id,
+            job=claimed.job,
+            job_name=entry.name,
+            namespace=entry.namespace,
+            task=task,
+            number=number,
+            token=claimed.token,
+            scheduled_us=claimed.scheduled_us,
+            started_us=started_us,
+            deadline_us=started_us + timeout_us if timeout_us else None,
+            last_run_us=await crew.store.last_run_us(claimed.job) if takes_ctx else None,
+            options=options,
+            payload=self._detail.payload if self._detail.payload is not None else entry.spec.payload,
+            span=self._detail.span,
+            sink=crew.book.sink(claimed.id, task, number),
+            grace_s=crew.options.grace_s,
+            memory=list(self._detail.memory.get(task, ())),
+        )
+        self._calls[task] = call
+        if crew.closing:
+            call.stopping.ask(StopReason.SHUTDOWN)
+        return call
+
+    async def _attempt(self, call: Call, target: Target | None = None) -> Outcome:
+        kind = (self.entry.target(call.task) if target is None else target).kind
+        try:
+            return await make_attempt(self._crew.runners.get(kind), call, kind, self._timeout_us(call.task) / 1e6)
+        finally:
+            await self._crew.book.close(call.sink)
+
+    def _timeout_us(self, task: str) -> int:
+        if task == ON_START:
+            return self.entry.effective.task_timeout_us
+        return self.entry.layout.tasks[self.entry.layout.place(task)].effective.task_timeout_us
+
+
+def _answered(pending: Remembered, payload: object) -> Remembered:
+    return replace(pending, done=True, value=payload)
