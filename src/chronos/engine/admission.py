@@ -282,7 +282,8 @@ class Admission:
 def _key(entry: Entry) -> tuple[bytes | None, int]:
     if entry.effective.key is None:
         return None, 0
-    return key_of(entry.spec, entry.effective, entry.namespace, entry.name), key_limit(entry.effective)
+    key = key_of(entry.effective, namespace=entry.namespace, name=entry.name, payload=entry.spec.payload)
+    return key, key_limit(entry.effective)
 
 
 def _row(prepared: Prepared, *, claim: bool) -> AdmitRow:

@@ -10,6 +10,8 @@ from typing import assert_never
 from chronos.core.outcome import Canceled, Failed, Outcome, Released, Succeeded, TimedOut, Waits
 from chronos.engine.runners.contract import Call, Runner, StopReason
 
+FORCED = Canceled(error="it did not stop when it was asked to, and was ended by force")
+
 
 async def make_attempt(runner: Runner | None, call: Call, kind: str, timeout_s: float) -> Outcome:
     """Run a call to its end. ``timeout_s`` 0: without limit.
@@ -28,14 +30,14 @@ async def make_attempt(runner: Runner | None, call: Call, kind: str, timeout_s: 
         if not forcing.forced:
             raise
         forcing.task.uncancel()
-        outcome = Canceled(error="it did not stop when it was asked to, and was ended by force")
+        outcome = FORCED
     except Exception as error:  # noqa: BLE001 - a runner's own mistake must not take the node down
         outcome = Failed(error=f"{type(error).__name__}: {error}", kinds=("runner",))
     finally:
         if timer is not None:
             timer.cancel()
         forcing.end()
-    return outcome if call.stop.reason is None else _judged(outcome, call.stop.reason)
+    return judged(outcome, call.stop.reason)
 
 
 class _Forcing:
@@ -63,9 +65,9 @@ class _Forcing:
         self.task.cancel()
 
 
-def _judged(outcome: Outcome, reason: StopReason) -> Outcome:
-    """How an attempt ended that was asked to stop."""
-    if isinstance(outcome, Succeeded | Waits):
+def judged(outcome: Outcome, reason: StopReason | None) -> Outcome:
+    """How an attempt ended that was asked to stop, or, without a reason, was not."""
+    if reason is None or isinstance(outcome, Succeeded | Waits):
         return outcome
     error = getattr(outcome, "error", None)
     match reason:

@@ -53,12 +53,23 @@ class Entry:
             return None
         return self.spec.tasks[0].target
 
+    @cached_property
+    def short(self) -> bool:
+        """Whether the one task's own timeout ends it in time, so that nobody has to look at the execution's."""
+        task_us, whole_us = self.layout.tasks[0].effective.task_timeout_us, self.layout.execution_timeout_us
+        return not whole_us or 0 < task_us <= whole_us
+
+    @cached_property
+    def timeout_s(self) -> float:
+        """Of its first task; 0: without limit."""
+        return self.layout.tasks[0].effective.task_timeout_us / 1e6
+
     def target(self, task: str) -> Target:
         return self.spec.tasks[self.layout.place(task)].target
 
-    @property
+    @cached_property
     def function(self) -> str | None:
-        """The Python function of its one task."""
+        """The Python function of its one task, where that is all there is to it."""
         return str(self.only.options["name"]) if self.only is not None and self.only.kind == PYTHON else None
 
 

@@ -14,6 +14,7 @@ from chronos.engine.executor import Executor
 from chronos.engine.sending import insist
 from chronos.engine.settler import Takes
 from chronos.engine.slots import Slots
+from chronos.errors import ChronosError
 from chronos.store.commands import Claim, Claimed, Settled
 
 _MAX_CLAIM = 500
@@ -88,7 +89,10 @@ class Dispatcher:
                 self._lanes_known = False
             self._wanted.clear()
             if self._crew.node.may_start and not self._crew.closing:
-                await self._claim()
+                try:
+                    await self._claim()
+                except ChronosError as error:  # the next tick tries again
+                    self._crew.node.trouble(error)
 
     async def _claim(self) -> None:
         limit = min(self._slots.free(), _MAX_CLAIM)

@@ -4,12 +4,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from typing import Protocol
 
 from chronos.core.events import ExecutionStarted, Trouble
 from chronos.core.execution import Cancel, Status
 from chronos.core.reasons import Code
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
+from chronos.engine.deadlines import Deadlines
+from chronos.engine.quick import Quick
 from chronos.engine.sending import insist
 from chronos.engine.slots import Slots
 from chronos.engine.work import Work
@@ -21,15 +24,36 @@ _CODES = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DE
 _STRIKES = 2  # heartbeats in a row that must disagree, as a claim or an outcome may be on its way
 
 
+class Working(Protocol):
+    """One execution under way: a ``Work``, or a ``Quick`` one."""
+
+    claimed: Claimed
+    entry: Entry
+
+    def stop(self, code: Code, message: str | None = None) -> None:
+        """End all of it; the first word counts."""
+
+    def tell_stopping(self) -> None:
+        """The node shuts down; it may finish within the grace period."""
+
+    def put_down(self) -> None:
+        """The grace period is over: stop, and be given back."""
+
+    def kill(self) -> None:
+        """End by force and settle nothing."""
+
+
 class Executor:
     """The works of one node by their execution's id."""
 
     def __init__(self, crew: Crew, slots: Slots) -> None:
         self._crew, self._slots = crew, slots
-        self.freed: Callable[[], None] = lambda: None  # the dispatcher listens: a slot came free
-        self._works: dict[bytes, tuple[Work, asyncio.Task[None]]] = {}
+        self._deadlines = Deadlines()
+        self._works: dict[bytes, Working] = {}
+        self._idle = asyncio.Event()
         self._strange: Counter[bytes] = Counter()
         self._errands: set[asyncio.Task[None]] = set()
+        self.freed: Callable[[], None] = lambda: None  # the dispatcher listens: a slot came free
         crew.settler.refused = self._refused
 
     @property
@@ -39,33 +63,56 @@ class Executor:
 
     def begin(self, claimed: Claimed, entry: Entry) -> None:
         """Work on an execution that is this node's; its slot has been taken."""
-        work = Work(self._crew, claimed, entry)
-        task = asyncio.get_running_loop().create_task(self._drive(work))
-        self._works[claimed.id] = (work, task)
         if self._crew.bus.watched:
-            now_us = self._crew.clock.now_us()
-            self._crew.bus.emit(
-                ExecutionStarted(
-                    at_us=now_us,
-                    execution=claimed.id,
-                    job=claimed.job,
-                    attempt=claimed.attempt,
-                    late_us=max(0, now_us - claimed.scheduled_us),
-                )
-            )
+            self._tell_start(claimed)
+        function = None
+        if entry.function is not None and claimed.detail is None and claimed.attempt == 1 and not claimed.worked_us:
+            function = self._crew.functions.get(entry.function)
+        if function is not None and function.is_async and function.plain and entry.short:
+            self._works[claimed.id] = Quick(self._crew, claimed, entry, function, self._deadlines, self)
+        else:
+            work = Work(self._crew, claimed, entry)
+            self._drive(work, work.drive())
 
-    async def _drive(self, work: Work) -> None:
+    def over(self, execution: bytes, entry: Entry) -> None:
+        """An execution is not worked on any more."""
+        del self._works[execution]
+        self._slots.give(entry.effective.queue)
+        self.freed()
+        if not self._works:
+            self._idle.set()
+
+    def go_on(self, quick: Quick) -> None:
+        """A quick execution takes the long way from here."""
+        work = Work(self._crew, quick.claimed, quick.entry)
+        self._drive(work, work.drive_on(quick.started_us, quick.outcome, quick.stopped))
+
+    def _drive(self, work: Work, driving: Coroutine[None, None, None]) -> None:
+        self._works[work.claimed.id] = work
+        work.task = asyncio.get_running_loop().create_task(self._driven(work, driving))
+
+    async def _driven(self, work: Work, driving: Coroutine[None, None, None]) -> None:
         try:
-            await work.drive()
+            await driving
         except asyncio.CancelledError:
             pass  # it was killed: what it had is another's, or nobody's for now
         except Exception as error:
             log.exception("execution %s of %s cannot be run", work.claimed.id.hex(), work.entry.name)
             self._give_up(work, f"It cannot be run: {type(error).__name__}: {error}")
         finally:
-            self._works.pop(work.claimed.id, None)
-            self._slots.give(work.entry.effective.queue)
-            self.freed()
+            self.over(work.claimed.id, work.entry)
+
+    def _tell_start(self, claimed: Claimed) -> None:
+        now_us = self._crew.clock.now_us()
+        self._crew.bus.emit(
+            ExecutionStarted(
+                at_us=now_us,
+                execution=claimed.id,
+                job=claimed.job,
+                attempt=claimed.attempt,
+                late_us=max(0, now_us - claimed.scheduled_us),
+            )
+        )
 
     # --- what the store says
 
@@ -77,16 +124,16 @@ class Executor:
             found = self._works.get(row.id)
             if found is not None:
                 if row.cancel is not Cancel.NO:
-                    found[0].stop(_CODES[row.cancel])
+                    found.stop(_CODES[row.cancel])
             elif not self._crew.settler.holds(row.id):
                 strange[row.id] = self._strange[row.id] + 1
                 if strange[row.id] >= _STRIKES:
                     self.errand(self._give_back(row))
-        for id_ in self._works:
+        for id_, work in tuple(self._works.items()):
             if id_ not in known:
                 strange[id_] = self._strange[id_] + 1
                 if strange[id_] >= _STRIKES:
-                    self._kill(id_)
+                    work.kill()
         self._strange = strange
 
     def _give_up(self, work: Work, message: str) -> None:
@@ -110,32 +157,36 @@ class Executor:
         """End all work by force; none of it is settled."""
         if self._works:
             self._trouble(f"{len(self._works)} executions were put down: {why}")
-        for id_ in tuple(self._works):
-            self._kill(id_)
+        for work in tuple(self._works.values()):
+            work.kill()
         self._crew.settler.drop()
 
     async def drop_all(self) -> None:
         """Forget all work at once; nothing of it is left running."""
-        tasks = [task for _, task in self._works.values()] + list(self._errands)
-        for task in tasks:
+        for work in tuple(self._works.values()):
+            work.kill()
+        for task in self._errands:
             task.cancel()
         self._crew.settler.drop()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._until_idle()
 
     async def shut_down(self, grace_s: float) -> None:
         """Let the work finish within the grace period, then stop it and give it back."""
-        for work, _ in tuple(self._works.values()):
+        for work in tuple(self._works.values()):
             work.tell_stopping()
-        if self._works:
-            await asyncio.wait([task for _, task in self._works.values()], timeout=grace_s)
-        for work, _ in tuple(self._works.values()):
-            work.put_down()
-        while self._works:
-            await asyncio.wait([task for _, task in self._works.values()])
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._until_idle()
+        except TimeoutError:
+            for work in tuple(self._works.values()):
+                work.put_down()
+            await self._until_idle()
         await self._crew.settler.drain()
 
-    def _kill(self, id_: bytes) -> None:
-        self._works[id_][1].cancel()
+    async def _until_idle(self) -> None:
+        while self._works:
+            self._idle.clear()
+            await self._idle.wait()
 
     def errand(self, coroutine: Coroutine[None, None, None]) -> None:
         """Do something beside, without anybody waiting for it."""

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from chronos.core.detail import Detail, write_detail
 from chronos.core.events import AttemptEnded, ExecutionEnded, ExecutionWaits
-from chronos.core.execution import Status, TaskStatus
+from chronos.core.execution import AttemptStatus, Status, TaskStatus
 from chronos.core.group import Group
 from chronos.core.job import Target
 from chronos.core.lane import PYTHON, Lane
@@ -158,6 +158,21 @@ class Ledger:
                 status=status,
                 duration_us=max(0, now_us - call.started_us),
                 error=getattr(outcome, "error", None),
+            )
+        )
+
+    def tell_plain_success(self, task: str, started_us: int) -> None:
+        """Tell whoever watches that the first attempt succeeded."""
+        now_us = self._crew.clock.now_us()
+        self._crew.bus.emit(
+            AttemptEnded(
+                at_us=now_us,
+                execution=self._claimed.id,
+                job=self._claimed.job,
+                task=task,
+                number=1,
+                status=AttemptStatus.SUCCEEDED,
+                duration_us=max(0, now_us - started_us),
             )
         )
 

@@ -154,7 +154,7 @@ class Outbox:
             finished_us,
             finished_us,
             write_detail(Detail(upstream=used)),
-            key_of(entry.spec, entry.effective, entry.namespace, entry.name),
+            key_of(entry.effective, namespace=entry.namespace, name=entry.name, payload=entry.spec.payload),
             key_limit(entry.effective) if entry.effective.key is not None else 0,
         )
         try:

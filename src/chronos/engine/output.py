@@ -30,7 +30,7 @@ INTERVAL_S = 1.0
 MAX_ROWS = 500  # of one command
 MAX_KEPT_BYTES = 16 << 20  # of rows that the store did not take
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger("chronos.engine")
 
 Key = tuple[bytes, str, int]  # execution, task, number of the attempt
 Part = tuple[int, str]
@@ -245,7 +245,7 @@ class OutputBook:
                     return
                 except Exception:
                     self.dropped += len(batch)
-                    _LOG.exception("the output of %d attempts could not be written", len(batch))
+                    log.exception("the output of %d attempts could not be written", len(batch))
                 except BaseException:
                     self._put_back(batch)
                     raise

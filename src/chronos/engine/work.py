@@ -11,6 +11,8 @@ without a group, and leave nothing but their row.
 """
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -30,7 +32,7 @@ from chronos.engine.runners.contract import Call, StopReason
 from chronos.store.commands import Claimed
 
 ON_START = "on_start"  # as a task's name: the hook before the first task
-_FORCE_AT_SHUTDOWN_S = 2.0
+FORCE_AT_SHUTDOWN_S = 2.0
 
 
 class Work:
@@ -48,13 +50,25 @@ class Work:
         self._nudge: asyncio.Future[None] | None = None
         self._deadline_s: float | None = None
         self._begun = False
+        self.task: asyncio.Task[None] | None = None  # the one that drives it
 
     # --- from outside
 
     async def drive(self) -> None:
         """Work on it until it is settled, asleep or given back."""
+        await self._drive(self._first())
+
+    async def drive_on(
+        self, started_us: int, outcome: Callable[[Call], Outcome], stopped: tuple[Code, str | None] | None
+    ) -> None:
+        """Go on with one whose first and only attempt has ended already."""
+        self._stop = stopped
+        call = await self._call(self.entry.spec.tasks[0].name, 1, started_us)
+        await self._drive(self._plain_end(call, outcome(call)))
+
+    async def _drive(self, first: Coroutine[Any, Any, Step | None]) -> None:
         try:
-            step = await self._first()
+            step = await first
             while step is not None:
                 step = await self._follow(step)
         finally:
@@ -80,14 +94,20 @@ class Work:
     def put_down(self) -> None:
         """The grace period is over: it is stopped, and given back."""
         for call in self._calls.values():
-            call.grace_s = min(call.grace_s, _FORCE_AT_SHUTDOWN_S)
+            call.grace_s = min(call.grace_s, FORCE_AT_SHUTDOWN_S)
             call.stop.ask(StopReason.SHUTDOWN)
+
+    def kill(self) -> None:
+        """It is not this node's any more: end it by force, and settle nothing."""
+        if self.task is not None:
+            self.task.cancel()
 
     # --- the first step
 
     async def _first(self) -> Step | None:
         entry, detail = self.entry, self._detail
-        if entry.only is not None and detail.group is None and detail.carried is None and self._short_enough():
+        plain = detail.group is None and detail.carried is None and not self.claimed.worked_us
+        if plain and entry.only is not None and entry.short:
             return await self._plainly()
         if entry.spec.on_start is not None and not detail.greeted:
             await self._greet(entry.spec.on_start)
@@ -96,26 +116,23 @@ class Work:
             return begin(entry.layout, now_us, done=detail.carried or {})
         return self._woken(self._group, now_us)
 
-    def _short_enough(self) -> bool:
-        """Whether its task's own timeout ends it in time, so that nobody has to look at the execution's."""
-        effective = self.entry.layout.tasks[0].effective
-        whole_us = self.entry.layout.execution_timeout_us
-        return not self.claimed.worked_us and (not whole_us or 0 < effective.task_timeout_us <= whole_us)
-
     async def _plainly(self) -> Step | None:
         """The short way: one task, first try. Anything but plain success goes on by the long one."""
         entry, started_us = self.entry, self._crew.clock.now_us()
         call = await self._call(entry.spec.tasks[0].name, 1, started_us)
         if self._stop is not None:
             call.stop.ask(StopReason.CANCELED)
-        outcome = await self._attempt(call)
+        return await self._plain_end(call, await self._attempt(call))
+
+    async def _plain_end(self, call: Call, outcome: Outcome) -> Step | None:
         if type(outcome) is Succeeded and not (call.detail or call.memory or call.statements):
             self._ledger.tell_attempt(call, outcome)
             self._ledger.succeed(None if outcome.result is None else replace(self._detail, result=outcome.result))
             return None
-        self._group = begin(entry.layout, started_us).group
+        layout, started_us = self.entry.layout, call.started_us
+        self._group = begin(layout, started_us).group
         if self._stop is not None:
-            self._group = stop(entry.layout, self._group, self._stop[0], started_us, self._stop[1]).group
+            self._group = stop(layout, self._group, self._stop[0], started_us, self._stop[1]).group
         self._begun = True
         return await self._ended(call, outcome)
 
