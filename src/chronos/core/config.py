@@ -4,6 +4,7 @@ Stored is only what a level sets (``Settings``); ``cascade`` gives what is in fo
 """
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -206,6 +207,13 @@ def merge(upper: Settings, lower: Settings) -> Settings:
 
 def cascade(*levels: Settings) -> Effective:
     """What is in force under server, namespace, job and task settings, given from the outermost in."""
+    try:
+        return _cascaded(levels)
+    except TypeError:  # labels cannot be hashed: such settings are rare, and worked out each time
+        return _cascade(levels)
+
+
+def _cascade(levels: tuple[Settings, ...]) -> Effective:
     merged = DEFAULTS
     for level in levels:
         merged = merge(merged, level)
@@ -218,6 +226,9 @@ def cascade(*levels: Settings) -> Effective:
         for inner in value.__struct_fields__:
             values[_RENAMED.get(f"{outer}.{inner}", f"{outer}_{inner}")] = getattr(value, inner)
     return Effective(**values)
+
+
+_cascaded = lru_cache(maxsize=4096)(_cascade)  # few settings serve many jobs
 
 
 def _merged(upper: Any, lower: Any) -> Any:

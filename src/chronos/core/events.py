@@ -18,12 +18,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionAdmitted(Event):
-    """An execution was created: ready, queued, running or, at once, skipped."""
+    """An execution was created: ready, queued, running or, at once, skipped, which has a reason."""
 
     execution: bytes
     job: bytes
     cause: Cause
     status: Status
+    code: Code | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

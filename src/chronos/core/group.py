@@ -64,17 +64,22 @@ def lay_out(spec: JobSpec, *upper: Settings) -> Layout:
         effective = cascade(*upper, spec.settings, task.settings)
         cleanup = task.settings.on_failure is OnFailure.CONTINUE
         plans.append(TaskPlan(name=task.name, waits_for=waits_for, effective=effective, cleanup=cleanup))
-    try:
-        TopologicalSorter(dict(enumerate(plan.waits_for for plan in plans))).prepare()
-    except CycleError as error:
-        circle = " → ".join(f'"{plans[place].name}"' for place in error.args[1])
-        raise Invalid(f"the tasks need each other in a circle: {circle}") from None
+    if whole.mode is Mode.GRAPH:
+        _refuse_circles(plans)
     return Layout(
         mode=whole.mode,
         on_failure=whole.on_failure,
         execution_timeout_us=whole.execution_timeout_us,
         tasks=tuple(plans),
     )
+
+
+def _refuse_circles(plans: list[TaskPlan]) -> None:
+    try:
+        TopologicalSorter(dict(enumerate(plan.waits_for for plan in plans))).prepare()
+    except CycleError as error:
+        circle = " → ".join(f'"{plans[place].name}"' for place in error.args[1])
+        raise Invalid(f"the tasks need each other in a circle: {circle}") from None
 
 
 class StoppedBy(Struct, frozen=True, kw_only=True, omit_defaults=True):

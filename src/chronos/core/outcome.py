@@ -93,7 +93,7 @@ def attempt_status(outcome: Outcome) -> AttemptStatus | None:
 
 
 def worth_another_try(effective: Effective, outcome: Failed | TimedOut) -> bool:
-    """Whether ``retry_on`` wants this failure tried again; empty wants any."""
+    """Whether this failure is tried again: ``retry_on`` decides by its names; where it is empty, the target does."""
     match outcome:
         case Failed():
             kinds = outcome.kinds
@@ -103,4 +103,4 @@ def worth_another_try(effective: Effective, outcome: Failed | TimedOut) -> bool:
             worth = True
         case _:
             assert_never(outcome)
-    return worth and (not effective.retry_on or not set(kinds).isdisjoint(effective.retry_on))
+    return not set(kinds).isdisjoint(effective.retry_on) if effective.retry_on else worth

@@ -45,10 +45,11 @@ def admit(*, overlap: Overlap, limit: int, queue_max: int, active: int, queued: 
 
 
 def gate_spec(effective: Effective, lane: str) -> GateSpec:
-    """The gate of a job under its effective settings."""
+    """The gate of a job under its effective settings. With a key, the limit is that of each key's gate."""
+    limit = effective.limit if effective.key is None else UNLIMITED
     return GateSpec(
         overlap=effective.overlap,
-        limit=effective.limit if effective.overlap is Overlap.ALLOW else 1,
+        limit=limit if effective.overlap is Overlap.ALLOW else 1,
         queue_max=effective.queue_max,
         priority=effective.priority,
         lane=lane,

@@ -22,6 +22,7 @@ from chronos.core.execution import Cause, Status
 from chronos.core.job import JobState
 from chronos.core.keys import key_limit, key_of
 from chronos.core.planner import Firing, Gap, firing, plan
+from chronos.core.reasons import Code
 from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
 from chronos.engine.dispatcher import Dispatcher
@@ -71,9 +72,9 @@ class Admission:
         self._soon.set()
 
     async def run(self) -> None:
-        """Look, wait, admit, until cancelled."""
+        """Look, wait, admit, until the node shuts down."""
         loop, tick_s = asyncio.get_running_loop(), self._crew.options.tick_s
-        while True:
+        while not self._crew.closing:
             wait_s = tick_s
             if self._crew.node.may_start:
                 if loop.time() >= self._look_s:
@@ -127,6 +128,7 @@ class Admission:
             if entry.instants is None:
                 return
             prepared = Prepared(entry, firing(entry.job, entry.instants, scheduled_us), careful)
+            entry.warm_up()
         except ChronosError as error:
             self._catalog.broken(entry, error, self._crew.clock.now_us())
             return
@@ -271,12 +273,18 @@ class Admission:
         return (await self._crew.store.counts()).open.get(Status.READY, 0) > _BACKLOG
 
     def _tell(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
-        if self._crew.bus.watched:
-            self._crew.bus.emit(
-                ExecutionAdmitted(
-                    at_us=now_us, execution=admitted.id, job=admitted.job, cause=cause, status=admitted.status
-                )
+        if not self._crew.bus.watched:
+            return
+        code = None
+        if admitted.status is Status.SKIPPED:  # the gate does not tell why, and there is only one why for each policy
+            entry = self._catalog.newest(admitted.job)
+            skips = entry is None or entry.effective.overlap is Overlap.SKIP
+            code = Code.OVERLAP if skips else Code.QUEUE_FULL
+        self._crew.bus.emit(
+            ExecutionAdmitted(
+                at_us=now_us, execution=admitted.id, job=admitted.job, cause=cause, status=admitted.status, code=code
             )
+        )
 
 
 def _key(entry: Entry) -> tuple[bytes | None, int]:

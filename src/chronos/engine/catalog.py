@@ -46,6 +46,12 @@ class Entry:
     def lane(self) -> Lane:
         return lane_of(self.spec, self.effective)
 
+    def warm_up(self) -> None:
+        """Work out now what its start will need. Raises ``Invalid``."""
+        if self.only is not None and self.short and self.function is not None:
+            _ = self.timeout_s
+        _ = self.lane
+
     @cached_property
     def only(self) -> Target | None:
         """Its one task's target, where there is nothing else to an execution: no other task, no hook."""
@@ -80,6 +86,7 @@ class Catalog:
         self._store, self._defaults, self._bus = store, defaults, bus
         self._capacity = capacity
         self._entries: OrderedDict[tuple[bytes, int], Entry] = OrderedDict()
+        self._newest: dict[bytes, Entry] = {}
 
     def get(self, job: bytes, version: int) -> Entry | None:
         """An entry that is at hand."""
@@ -87,6 +94,10 @@ class Catalog:
         if entry is not None:
             self._entries.move_to_end((job, version))
         return entry
+
+    def newest(self, job: bytes) -> Entry | None:
+        """The entry of a job that was made ready last, if it is still at hand."""
+        return self._newest.get(job)
 
     async def fetch(self, pairs: Iterable[tuple[bytes, int]]) -> dict[tuple[bytes, int], Entry]:
         """Entries of these jobs and versions, read together where they are not at hand.
@@ -122,6 +133,9 @@ class Catalog:
             return known
         namespace, name = (job.namespace, job.name) if job is not None else ("", "")
         entry = self._entries[pair] = Entry(pair[0], pair[1], namespace, name, spec, self._defaults)
+        self._newest[pair[0]] = entry
         if len(self._entries) > self._capacity:
-            self._entries.popitem(last=False)
+            _, oldest = self._entries.popitem(last=False)
+            if self._newest.get(oldest.job) is oldest:
+                del self._newest[oldest.job]
         return entry

@@ -80,8 +80,8 @@ class Dispatcher:
             self._wanted.set()
 
     async def run(self) -> None:
-        """Claim until cancelled."""
-        while True:
+        """Claim until the node shuts down."""
+        while not self._crew.closing:
             try:
                 async with asyncio.timeout(self._crew.options.tick_s):
                     await self._wanted.wait()
@@ -95,11 +95,9 @@ class Dispatcher:
                     self._crew.node.trouble(error)
 
     async def _claim(self) -> None:
-        limit = min(self._slots.free(), _MAX_CLAIM)
-        lanes = await self._claimable() if limit else ()
-        if not limit or not lanes:
-            if limit:
-                self._waiting = False
+        lanes = await self._claimable() if self._slots.free() else ()
+        limit = self._room(lanes)
+        if not limit:
             return
         command = Claim(
             lanes=lanes,
@@ -108,14 +106,16 @@ class Dispatcher:
             now_us=self._crew.clock.now_us(),
             request=self._new_request(),
         )
-        self._slots.hold(limit)  # so that what the claim brings has a place, of whichever queue it is
+        held = self._slots.free()
+        self._slots.hold(held)  # so that what the claim brings has a place, of whichever queue it is
         claimed: list[Claimed] = []
         try:
             claimed = await insist(self._crew.store, command, self._crew.node.trouble)
         finally:
-            self._waiting = len(claimed) == limit
-            await self._take(claimed, limit)
-        if self._waiting and self._slots.free():
+            more = len(claimed) == limit
+            self._waiting = self._waiting or more
+            await self._take(claimed, held)
+        if more and self._slots.free():
             self._wanted.set()
 
     async def _take(self, claimed: list[Claimed], held: int) -> None:
@@ -139,9 +139,21 @@ class Dispatcher:
         if len(lanes) > _MANY_LANES:
             known = set(lanes)
             lanes = tuple(lane for lane in await self._crew.store.ready_lanes() if lane in known)
+        self._waiting = False
         if self._crew.options.queue_slots:
-            lanes = tuple(lane for lane in lanes if self._slots.free(read_lane(self._lanes[lane]).queue))
+            within = tuple(lane for lane in lanes if self._slots.free(self._queue(lane)))
+            self._waiting = len(within) < len(lanes)  # what a full queue holds is looked for when a slot comes free
+            return within
         return lanes
+
+    def _room(self, lanes: tuple[int, ...]) -> int:
+        """How many may be claimed at once: all of them may turn out to be of the queue with the fewest slots."""
+        if not self._crew.options.queue_slots:
+            return min(_MAX_CLAIM, self._slots.free()) if lanes else 0
+        return min(_MAX_CLAIM, min((self._slots.free(self._queue(lane)) for lane in lanes), default=0))
+
+    def _queue(self, lane: int) -> str:
+        return read_lane(self._lanes[lane]).queue
 
     async def _read_lanes(self) -> None:
         lanes = await self._crew.store.lanes()

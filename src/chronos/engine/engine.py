@@ -33,9 +33,12 @@ from chronos.engine.runners.contract import Runner
 from chronos.engine.runners.functions import Functions
 from chronos.engine.settler import Settler
 from chronos.engine.slots import Slots
+from chronos.errors import ChronosError
+from chronos.store.commands import Release, ReleaseRow
 from chronos.store.contract import Hint, Store
 
 _REQUEST_BYTES = 16
+_LAST_CLAIM_S = 5.0  # how long stopping waits for what the store was asked
 
 
 def random_request() -> bytes:
@@ -75,7 +78,7 @@ class Engine:
             book=self._book,
         )
         self._slots = Slots(options.slots, options.queue_slots)
-        catalog = Catalog(store, defaults, self._bus)
+        self._catalog = catalog = Catalog(store, defaults, self._bus)
         self._executor = Executor(self._crew, self._slots)
         self._dispatcher = Dispatcher(self._crew, catalog, self._slots, self._executor, new_request=new_request)
         self._admission = Admission(self._crew, catalog, self._dispatcher, new_request=new_request)
@@ -83,6 +86,7 @@ class Engine:
         self._reaper = Reaper(self._crew, catalog, ready=self._dispatcher.ready, peers=self._meet)
         self._outbox = Outbox(self._crew, catalog)
         self._loops: asyncio.Task[None] | None = None
+        self._starting: list[asyncio.Task[None]] = []
 
     # --- life
 
@@ -94,14 +98,39 @@ class Engine:
         self._loops = asyncio.create_task(self._run(), name="chronos-engine")
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Stop admitting and claiming, let the work finish within the grace period, give back what did not."""
+        """Stop admitting and claiming, let the work finish within the grace period, give back what did not.
+
+        Asked again meanwhile, the grace period is over.
+        """
+        if self._crew.closing:
+            self._executor.hurry()
         if self._loops is None or self._crew.closing:
             return
+        grace_s = self.options.grace_s if grace_s is None else grace_s
         self._crew.closing = True
-        await self._executor.shut_down(self.options.grace_s if grace_s is None else grace_s)
+        await self._end_starting()
+        await self._executor.shut_down(grace_s)
         await self.crash()
+        await self._give_back()
         await self._book.flush()
         await self.node.stop()
+
+    async def _end_starting(self) -> None:
+        """Let a claim or an admission that is under way come to its end, so that what it brought is known here."""
+        self._dispatcher.ready()
+        self._admission.look_soon()
+        if self._starting:
+            await asyncio.wait(self._starting, timeout=_LAST_CLAIM_S)
+
+    async def _give_back(self) -> None:
+        """What the store says is still this node's was never begun: others may have it at once."""
+        try:
+            held = await self._store.held_by(self.node.number)
+            if held:
+                rows = tuple(ReleaseRow(one.id, one.token, one.worked_us) for one in held)
+                await self._store.apply(Release(rows=rows, now_us=self._node_clock.now_us()))
+        except ChronosError as error:  # then they will find out by themselves
+            self.node.trouble(error)
 
     async def crash(self) -> None:
         """Drop everything at once and without a word, as a power cut would."""
@@ -121,6 +150,11 @@ class Engine:
         """Call back with everything that happens here; what is given back ends it."""
         return self._bus.watch(watcher)
 
+    def job_name(self, job: bytes) -> tuple[str, str] | None:
+        """Namespace and name of a job that this node has had to do with lately, so that events can be told in words."""
+        entry = self._catalog.newest(job)
+        return None if entry is None or not entry.name else (entry.namespace, entry.name)
+
     @property
     def busy(self) -> int:
         """How many executions are being worked on."""
@@ -136,9 +170,9 @@ class Engine:
             loops.create_task(self._outbox.run(), name="chronos-outbox")
             loops.create_task(self._book.run(), name="chronos-output")
             if self.options.works:
-                loops.create_task(self._dispatcher.run(), name="chronos-dispatcher")
+                self._starting.append(loops.create_task(self._dispatcher.run(), name="chronos-dispatcher"))
             if self.options.schedules:
-                loops.create_task(self._admission.run(), name="chronos-admission")
+                self._starting.append(loops.create_task(self._admission.run(), name="chronos-admission"))
 
     def _meet(self, peers: tuple[int, ...]) -> None:
         self._admission.peers = peers

@@ -178,10 +178,14 @@ class Executor:
             async with asyncio.timeout(grace_s):
                 await self._until_idle()
         except TimeoutError:
-            for work in tuple(self._works.values()):
-                work.put_down()
+            self.hurry()
             await self._until_idle()
         await self._crew.settler.drain()
+
+    def hurry(self) -> None:
+        """The grace period is over: what still runs is stopped, to be given back."""
+        for work in tuple(self._works.values()):
+            work.put_down()
 
     async def _until_idle(self) -> None:
         while self._works:

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from chronos.core.detail import Detail, write_detail
-from chronos.core.events import Trouble
+from chronos.core.events import ExecutionEnded, Trouble
 from chronos.core.execution import Cause, Execution, Status
 from chronos.core.ids import asked_execution_id
-from chronos.core.job import On
+from chronos.core.job import JobState, On
 from chronos.core.keys import key_limit, key_of
 from chronos.core.lane import Lane
 from chronos.core.outcome import Succeeded
@@ -120,8 +120,9 @@ class Outbox:
             return
         found = await self._crew.store.followers(upstream.namespace, upstream.name)
         entries = await self._catalog.current([job for job, _ in found])
+        jobs = await self._crew.store.jobs_by_id(list(entries))
         for job, on in found:
-            if job in entries:
+            if job in jobs and jobs[job].state is not JobState.DISABLED:
                 await self._follow(entries[job], on, upstream, view.execution)
 
     async def _follow(self, entry: Entry, on: On, upstream: Entry, ended: Execution) -> None:
@@ -130,17 +131,7 @@ class Outbox:
         if not _satisfied(on, ended):
             if on is On.SUCCESS:
                 message = f'"{upstream.name}" did not succeed: it is {ended.status.name.lower()}.'
-                await self._crew.store.apply(
-                    RecordSkip(
-                        id=id_,
-                        job=entry.job,
-                        cause=Cause.DEPENDENCY,
-                        scheduled_us=finished_us,
-                        code=Code.UPSTREAM_FAILED,
-                        message=Reason.of(Code.UPSTREAM_FAILED, message).message,
-                        now_us=self._crew.clock.now_us(),
-                    )
-                )
+                await self._skip(entry, id_, finished_us, Reason.of(Code.UPSTREAM_FAILED, message))
             return
         others = await self._others(entry, upstream)
         if others is None:
@@ -161,6 +152,30 @@ class Outbox:
             await self._crew.store.apply(Trigger(job=entry.job, run=run, now_us=self._crew.clock.now_us()))
         except NotFound:
             return  # deleted meanwhile
+
+    async def _skip(self, entry: Entry, id_: bytes, scheduled_us: int, reason: Reason) -> None:
+        now_us = self._crew.clock.now_us()
+        command = RecordSkip(
+            id=id_,
+            job=entry.job,
+            cause=Cause.DEPENDENCY,
+            scheduled_us=scheduled_us,
+            code=reason.code,
+            message=reason.message,
+            now_us=now_us,
+        )
+        if await self._crew.store.apply(command):
+            self._crew.bus.emit(
+                ExecutionEnded(
+                    at_us=now_us,
+                    execution=id_,
+                    job=entry.job,
+                    status=Status.SKIPPED,
+                    code=reason.code,
+                    duration_us=0,
+                    message=reason.message,
+                )
+            )
 
     async def _others(self, entry: Entry, upstream: Entry) -> tuple[str, ...] | None:
         """The last executions of the other jobs that it follows too; None: one of them has not ended anew as it must.

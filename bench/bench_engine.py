@@ -1,0 +1,179 @@
+"""A whole node: executions a second from end to end, lateness, webhooks, and what it costs when nothing is due.
+
+``BENCH_RUNS`` says how many executions a rate is measured over (20,000). Rates are per second and durable, with full
+history; the bare statements are admit, claim and settle in batches of 1,000 with a coroutine that does nothing.
+"""
+
+import asyncio
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from bench import Row
+from bench.bare import Bare
+from bench.bare_postgres import BarePostgres
+from bench.bare_sqlite import BareSqlite
+from bench.node import FAR_US, bench_node, python_job
+from bench.rivals import huey_rate, run_pgqueuer
+from bench.servers import postgres_server
+
+RUNS = int(os.environ.get("BENCH_RUNS", "20000"))
+WEBHOOKS = RUNS // 4
+AT_ONCE = 100
+IDLE_JOBS = 10_000
+IDLE_S = 5.0
+
+
+def run() -> list[Row]:
+    """All rows, SQLite first."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with postgres_server(folder) as postgres:
+            for engine, url in (("SQLite", f"sqlite:///{folder / 'one.db'}"), ("PostgreSQL", postgres)):
+                rows += asyncio.run(_rates(engine, url, folder))
+                rows += asyncio.run(_lateness(engine, url))
+            rival = {"huey": huey_rate(folder, RUNS // 4)}
+            rows.append(_rate("SQLite: one job, many executions", asyncio.run(_one_job(_file(folder, "two"))), rival))
+            rival = {"pgqueuer": run_pgqueuer(postgres, RUNS)}
+            rows.append(_rate("PostgreSQL: one job, many executions", asyncio.run(_one_job(postgres)), rival))
+        rows.append(asyncio.run(_webhooks(_file(folder, "three"))))
+        rows.append(asyncio.run(_idle(_file(folder, "four"))))
+    return rows
+
+
+def _file(folder: Path, name: str) -> str:
+    return f"sqlite:///{folder / name}.db"
+
+
+def _rate(case: str, ours: float, others: dict[str, float]) -> Row:
+    return Row(case=case, unit="/s", ours=ours, others=others, higher_is_better=True)
+
+
+async def _rates(engine: str, url: str, folder: Path) -> list[Row]:
+    """Many jobs due at the same instant: from it until the last is settled."""
+    bare: Bare = BareSqlite(folder / "bare.db") if engine == "SQLite" else BarePostgres(url)
+    rival = await _bare(bare)
+    async with bench_node(url) as node:
+        due_us = node.clock.now_us() + 1_500 * RUNS  # saving them takes a while
+        await node.save([python_job(f"due-{n}", due_us) for n in range(RUNS)])
+        await node.engine.start()
+        await asyncio.sleep(max(0, due_us - node.clock.now_us()) / 1e6)
+        begin = time.perf_counter()
+        await node.until_settled(RUNS)
+        ours = RUNS / (time.perf_counter() - begin)
+    return [_rate(f"{engine}: many jobs due at once", ours, {"bare": rival})]
+
+
+async def _bare(bare: Bare) -> float:
+    jobs = [n.to_bytes(16) for n in range(RUNS)]
+    batches = [[(job, os.urandom(16)) for job in jobs[i : i + 1_000]] for i in range(0, RUNS, 1_000)]
+    await bare.open(jobs)
+
+    async def noop() -> None: ...
+
+    begin = time.perf_counter()
+    for batch in batches:
+        await bare.admit(batch, 0)
+        for _ in batch:
+            await noop()
+        await bare.settle(batch)
+    rate = RUNS / (time.perf_counter() - begin)
+    await bare.close()
+    return rate
+
+
+async def _one_job(url: str) -> float:
+    """A backlog of one job: from the start of the node until the last is settled."""
+    async with bench_node(url) as node:
+        await node.queue(python_job("hot"), RUNS)
+        begin = time.perf_counter()
+        await node.engine.start()
+        await node.until_settled(RUNS)
+        return RUNS / (time.perf_counter() - begin)
+
+
+async def _lateness(engine: str, url: str) -> list[Row]:
+    """From the instant to the first line of the task, with nothing else to do and with many at once."""
+    rows = []
+    for count, spread_us in ((50, 100_000), (1_000, 1_000), (10_000, 100)):
+        async with bench_node(url) as node:
+            first_us = node.clock.now_us() + 2_500_000 + count * 150
+            due_us = [first_us + n * spread_us for n in range(count)]
+            await node.save([python_job(f"late-{count}-{n}", at_us) for n, at_us in enumerate(due_us)])
+            await node.engine.start()
+            await node.until_settled(count)
+            late_ms = sorted((start - due) / 1e3 for start, due in zip(sorted(node.starts_us), due_us, strict=True))
+        case = "one every 100 ms" if count == 50 else f"{count:,} within a second"
+        rows.append(Row(case=f"{engine}: lateness p99, {case}", unit="ms", ours=late_ms[int(count * 0.99) - 1]))
+        rows.append(Row(case=f"{engine}: lateness p50, {case}", unit="ms", ours=statistics.median(late_ms)))
+    return rows
+
+
+async def _webhooks(url: str) -> Row:
+    """Requests to a server in this very process, beside the bare client at the same concurrency."""
+    app = web.Application()
+    app.router.add_route("*", "/hook", _answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    target = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+    try:
+        bare = await _bare_requests(target)
+        async with bench_node(url, slots=AT_ONCE) as node:
+            await node.queue({"name": "hook", "http": {"url": target, "method": "POST"}}, WEBHOOKS)
+            begin = time.perf_counter()
+            await node.engine.start()
+            while await node.open():  # noqa: ASYNC110 - polled on purpose
+                await asyncio.sleep(0.05)
+            ours = WEBHOOKS / (time.perf_counter() - begin)
+    finally:
+        await runner.cleanup()
+    return _rate("webhooks, with their records", ours, {"bare client": bare})
+
+
+async def _answer(_: web.Request) -> web.Response:
+    return web.Response()
+
+
+async def _bare_requests(target: str) -> float:
+    left = iter(range(WEBHOOKS))
+
+    async def worker(session: aiohttp.ClientSession) -> None:
+        for _ in left:
+            async with session.post(target) as response:
+                await response.read()
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
+        begin = time.perf_counter()
+        await asyncio.gather(*(worker(session) for _ in range(AT_ONCE)))
+        return WEBHOOKS / (time.perf_counter() - begin)
+
+
+async def _idle(url: str) -> Row:
+    """The share of a core that waiting costs."""
+    async with bench_node(url, slots=100) as node:
+        await node.save([python_job(f"idle-{n}", node.clock.now_us() + FAR_US + n) for n in range(IDLE_JOBS)])
+        await node.engine.start()
+        await asyncio.sleep(2)
+        with _cpu_s() as used:
+            await asyncio.sleep(IDLE_S)
+    return Row(case=f"idle with {IDLE_JOBS:,} jobs waiting", unit="% of a core", ours=100 * used[0] / IDLE_S)
+
+
+@contextmanager
+def _cpu_s() -> Iterator[list[float]]:
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    used = [0.0]
+    yield used
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    used[0] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

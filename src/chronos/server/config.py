@@ -1,0 +1,128 @@
+"""What the server is told: a file, overridden by variables, overridden by flags; and where each value came from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from chronos.core.config import Overlap, Recovery, RecoveryStrategy, Retry, Settings
+from chronos.errors import Invalid
+from chronos.server.settings import ALIASES, BY_NAME, LEFT_ASIDE, SETTINGS
+from chronos.server.yaml import read_yaml
+
+DEFAULT_FILE = Path("chronos.yaml")
+PREFIX = "CHRONOS_"
+#: Variables of the same prefix that are not settings.
+_OTHERS = frozenset({"CHRONOS_SERVER", "CHRONOS_TOKEN", "CHRONOS_NAMESPACE", "CHRONOS_CONTEXT", "CHRONOS_CONFIG"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Every setting's value by its dotted name, and its origin: default, a file, a variable, a flag."""
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def defaults(self) -> Settings:
+        """What falls from the server to every job."""
+
+        def us(name: str) -> int:
+            return round(float(self[name]) * 1e6)
+
+        return Settings(
+            retry=Retry(
+                max_attempts=self["defaults.retry.max_attempts"],
+                initial_us=us("defaults.retry.initial_interval"),
+                multiplier=self["defaults.retry.multiplier"],
+                max_us=us("defaults.retry.max_interval"),
+            ),
+            execution_timeout_us=us("defaults.execution_timeout"),
+            task_timeout_us=us("defaults.task_timeout"),
+            overlap=Overlap(self["defaults.overlap"]),
+            recovery=Recovery(strategy=RecoveryStrategy(self["defaults.recovery"])),
+        )
+
+
+@dataclass(slots=True)
+class _Reading:
+    values: dict[str, Any] = field(default_factory=lambda: {setting.name: setting.default for setting in SETTINGS})
+    origins: dict[str, str] = field(default_factory=lambda: {setting.name: "default" for setting in SETTINGS})
+    warnings: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def take(self, name: str, value: Any, origin: str) -> None:
+        try:
+            self.values[name] = BY_NAME[name].read(value)
+            self.origins[name] = origin
+        except Invalid as error:
+            shown = "…" if BY_NAME[name].secret else repr(value)
+            self.problems.append(f"{origin}: {name} is {shown}, {error}")
+
+
+def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
+    """Read the configuration. Raises ``Invalid`` with every problem, each with where it is.
+
+    ``file`` None: ``chronos.yaml`` where it exists. ``flags`` are settings by dotted name; None is "not given".
+    """
+    reading = _Reading()
+    path = file if file is not None else (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    if path is not None:
+        _take_file(reading, path)
+    _take_environment(reading, environment)
+    for name, value in flags.items():
+        if value is not None:
+            reading.take(name, value, f"--{name.rpartition('.')[2].replace('_', '-')}")
+    if reading.problems:
+        raise Invalid("the configuration is not right:\n" + "\n".join(f"  {problem}" for problem in reading.problems))
+    return Config(values=reading.values, origins=reading.origins, warnings=tuple(reading.warnings))
+
+
+def _take_file(reading: _Reading, path: Path) -> None:
+    try:
+        documents = read_yaml(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except Invalid as error:
+        raise Invalid(f"{path}: {error}") from None
+    if len(documents) > 1 or not all(isinstance(document, dict) for document in documents):
+        raise Invalid(f"{path} must hold one mapping of settings, such as store: sqlite:///chronos-data/chronos.db")
+    for name, value in _leaves("", documents[0] if documents else {}):
+        known = ALIASES.get(name, name)
+        aside = next((why for prefix, why in LEFT_ASIDE.items() if f"{name}.".startswith(f"{prefix}.")), None)
+        if known in BY_NAME:
+            reading.take(known, value, str(path))
+        elif aside is not None:
+            reading.warnings.append(f"{path}: {name} is left aside: {aside}")
+        else:
+            reading.problems.append(f"{path}: there is no setting {name}{_nearest(name)}")
+
+
+def _take_environment(reading: _Reading, environment: Mapping[str, str]) -> None:
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith(PREFIX) or variable in _OTHERS:
+            continue
+        name = variable.removeprefix(PREFIX).lower().replace("__", ".")
+        if name in BY_NAME:
+            reading.take(name, value, variable)
+        elif "." in name:
+            reading.problems.append(f"{variable}: there is no setting {name}{_nearest(name)}")
+
+
+def _leaves(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Dotted names and values; a setting that is a mapping itself is not looked into."""
+    for key, value in mapping.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and value and name not in BY_NAME:
+            yield from _leaves(f"{name}.", value)
+        else:
+            yield name, value
+
+
+def _nearest(name: str) -> str:
+    found = get_close_matches(name, [*BY_NAME, *ALIASES], n=1)
+    return f"; did you mean {found[0]}?" if found else ""

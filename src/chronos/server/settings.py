@@ -1,0 +1,192 @@
+"""Every setting of the server: its name, how it is read, what it is without being said, what it is for.
+
+One table, from which the file is checked, variables are named, and ``chronos config show`` is printed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chronos.core.calendar import SECOND_US
+from chronos.core.config import Overlap, RecoveryStrategy
+from chronos.errors import Invalid
+from chronos.service.shapes.form import read_duration_us
+
+Reader = Callable[[Any], Any]
+_SIZES = {"B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
+_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One of them. ``read`` takes what a file, a variable or a flag holds and raises ``Invalid`` with "expected …"."""
+
+    name: str  # dotted
+    read: Reader
+    default: Any
+    about: str
+    secret: bool = False
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Invalid("expected text")
+    return value
+
+
+def optional_text(value: Any) -> str | None:
+    return None if value is None or value == "" else text(value)
+
+
+def flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in _YES + _NO:
+        return value.lower() in _YES
+    raise Invalid("expected true or false")
+
+
+def whole(least: int, most: int = 10_000_000) -> Reader:
+    """A whole number between two."""
+
+    def read(value: Any) -> int:
+        number = int(value) if isinstance(value, str) and value.isdigit() else value
+        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+            raise Invalid(f"expected a whole number from {least} to {most}")
+        return number
+
+    return read
+
+
+def number(value: Any) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    except (TypeError, ValueError):
+        raise Invalid("expected a number") from None
+
+
+def optional_number(value: Any) -> float | None:
+    return None if value is None or value == "" else number(value)
+
+
+def duration(value: Any) -> float:
+    """Seconds, of ``30s``, ``1h30m``, ``PT5M`` or a number of seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    try:
+        return read_duration_us(text(value)) / SECOND_US
+    except ValueError:
+        raise Invalid("expected a duration such as 30s, 5m or 1h30m") from None
+
+
+def size(value: Any) -> int:
+    """Bytes, of ``2MiB`` or a number of them."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    if isinstance(value, str):
+        digits = value.strip().rstrip("BKMGibkmg")
+        unit = value.strip()[len(digits) :].upper() or "B"
+        if digits.strip().isdigit() and unit in _SIZES:
+            return int(digits) * _SIZES[unit]
+    raise Invalid("expected a size such as 2MiB")
+
+
+def one_of(*allowed: str) -> Reader:
+    """One of some words."""
+
+    def read(value: Any) -> str:
+        if value not in allowed:
+            raise Invalid(f"expected one of {', '.join(allowed)}")
+        return str(value)
+
+    return read
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts; in a variable, with commas between them."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise Invalid("expected a list of texts")
+    return tuple(value)
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Invalid("expected a mapping")
+    return dict(value)
+
+
+def address(value: Any) -> tuple[str, int]:
+    """Host and port, of ``127.0.0.1:8080``, ``[::1]:8080`` or ``:8080`` (any address)."""
+    host, colon, port = text(value).rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65_535:
+        raise Invalid("expected HOST:PORT, such as 127.0.0.1:8080")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(name="store", read=text, default="sqlite:///chronos-data/chronos.db", about="where jobs are kept"),
+    Setting(name="server.listen", read=address, default=("127.0.0.1", 8080), about="HOST:PORT of the API and the page"),
+    Setting(name="server.base_path", read=text, default="", about="a prefix of every path, behind a proxy"),
+    Setting(name="server.request_limit", read=size, default=2 << 20, about="the largest request body"),
+    Setting(name="server.request_timeout", read=duration, default=30.0, about="how long a request may take"),
+    Setting(name="server.insecure", read=flag, default=False, about="listen beyond this machine without auth"),
+    Setting(name="node.id", read=optional_text, default=None, about="this node's name; the host's without it"),
+    Setting(name="node.labels", read=mapping, default={}, about="labels that placement asks for"),
+    Setting(name="node.queues", read=texts, default=(), about="the queues it works on; none: all"),
+    Setting(name="scheduler.lookahead", read=duration, default=5.0, about="how far ahead due jobs are prepared"),
+    Setting(name="scheduler.tick_interval", read=duration, default=1.0, about="a safety net, not the clock"),
+    Setting(name="scheduler.reaper_interval", read=duration, default=5.0, about="how often dead nodes are looked for"),
+    Setting(name="scheduler.heartbeat_interval", read=duration, default=10.0, about="how often a node says it lives"),
+    Setting(name="scheduler.heartbeat_timeout", read=duration, default=30.0, about="the silence that means death"),
+    Setting(name="scheduler.grace_period", read=duration, default=30.0, about="from asking work to stop to forcing it"),
+    Setting(name="dispatcher.max_concurrent", read=whole(1), default=100, about="executions at once on this node"),
+    Setting(name="dispatcher.queue_slots", read=mapping, default={}, about="of those, at most so many of a queue"),
+    Setting(name="dispatcher.http.timeout", read=duration, default=30.0, about="of a webhook where no level sets one"),
+    Setting(name="dispatcher.http.allow_private", read=flag, default=False, about="webhooks into private networks"),
+    Setting(name="dispatcher.http.allow_hosts", read=texts, default=(), about="private hosts that webhooks may reach"),
+    Setting(name="defaults.retry.max_attempts", read=whole(0), default=3, about="1: none, 0: without end"),
+    Setting(name="defaults.retry.initial_interval", read=duration, default=1.0, about="before the second attempt"),
+    Setting(name="defaults.retry.multiplier", read=number, default=2.0, about="by which each pause grows"),
+    Setting(name="defaults.retry.max_interval", read=duration, default=3600.0, about="the longest pause"),
+    Setting(name="defaults.execution_timeout", read=duration, default=3600.0, about="of work, waiting not counted"),
+    Setting(name="defaults.task_timeout", read=duration, default=300.0, about="of one attempt"),
+    Setting(name="defaults.overlap", read=one_of(*Overlap), default="skip", about="while an earlier one is under way"),
+    Setting(name="defaults.recovery", read=one_of(*RecoveryStrategy), default="last", about="of missed instants"),
+    Setting(name="queue.max_pending", read=whole(1, 100_000_000), default=100_000, about="ready and queued; then 429"),
+    Setting(name="queue.submit_rate", read=optional_number, default=None, about="a client's submissions a second"),
+    Setting(name="auth.type", read=one_of("none", "basic"), default="none", about="who may come in"),
+    Setting(name="auth.users", read=mapping, default={}, about="name: {password_hash, role}", secret=True),
+    Setting(name="logging.level", read=one_of("debug", "info", "warning", "error"), default="info", about="how much"),
+    Setting(name="logging.format", read=one_of("json", "console"), default="console", about="for machines or people"),
+    Setting(name="metrics.per_job", read=flag, default=True, about="a label for each job"),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+#: Names that other documents use for the same things.
+ALIASES = {
+    "cluster.node_id": "node.id",
+    "server.http.address": "server.listen",
+    "server.http.read_timeout": "server.request_timeout",
+    "scheduler.execution_timeout": "defaults.execution_timeout",
+    "scheduler.default_retry_policy.max_attempts": "defaults.retry.max_attempts",
+    "scheduler.default_retry_policy.initial_interval": "defaults.retry.initial_interval",
+    "scheduler.default_retry_policy.max_interval": "defaults.retry.max_interval",
+    "scheduler.default_retry_policy.multiplier": "defaults.retry.multiplier",
+    "dispatcher.concurrency.max_concurrent_jobs": "dispatcher.max_concurrent",
+}
+#: Understood, and left aside with a warning: what is not built, or what Chronos does in another way.
+LEFT_ASIDE = {
+    "cluster.data_dir": "the data is where store says",
+    "cluster.raft": "clusters of several nodes share a PostgreSQL store for now",
+    "server.http.write_timeout": "server.request_timeout bounds the whole request",
+    "server.grpc": "there is no gRPC API",
+    "dispatcher.http.max_idle_conns": "the client keeps its own bounds",
+    "dispatcher.http.idle_conn_timeout": "the client keeps its own bounds",
+    "dispatcher.concurrency.per_job_limit": "a job says so itself: overlap and concurrency",
+    "metrics.prometheus": "metrics are always at /metrics",
+    "logging.output": "logs go to the standard error stream",
+}
