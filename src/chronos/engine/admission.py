@@ -62,9 +62,15 @@ class Admission:
         self._prepared: dict[bytes, Prepared] = {}
         self._coming: list[tuple[int, int, bytes, Prepared]] = []
         self._order = count()
+        self._broken: set[tuple[bytes, int]] = set()  # versions that cannot be scheduled, told once
         self._soon = asyncio.Event()
         self._look_s = 0.0
         self.peers: tuple[int, ...] = ()  # living nodes that schedule, this one among them
+
+    @property
+    def broken(self) -> int:
+        """How many jobs cannot be scheduled."""
+        return len(self._broken)
 
     def look_soon(self) -> None:
         """A job changed: look again now."""
@@ -112,7 +118,9 @@ class Admission:
 
     def _knows(self, row: Due) -> bool:
         known = self._prepared.get(row.job)
-        return known is not None and (known.firing.scheduled_us, known.entry.version) == (row.next_us, row.version)
+        if known is None:
+            return (row.job, row.version) in self._broken
+        return (known.firing.scheduled_us, known.entry.version) == (row.next_us, row.version)
 
     async def _prepare_all(self, rows: list[Due]) -> None:
         entries = await self._catalog.fetch((row.job, row.version) for row in rows)
@@ -130,6 +138,8 @@ class Admission:
             prepared = Prepared(entry, firing(entry.job, entry.instants, scheduled_us), careful)
             entry.warm_up()
         except ChronosError as error:
+            if len(self._broken) < _PAGE:
+                self._broken.add((entry.job, entry.version))
             self._catalog.broken(entry, error, self._crew.clock.now_us())
             return
         at_us = prepared.firing.due_us
@@ -148,6 +158,8 @@ class Admission:
     async def _fire(self) -> None:
         """Admit everything whose time has come."""
         now_us = self._crew.clock.now_us()
+        if self._crew.clock.skewed:
+            return  # the clock was set while this node looked ahead
         late: list[Prepared] = []
         due: list[Prepared] = []
         while self._coming and self._coming[0][0] <= now_us:
@@ -270,7 +282,11 @@ class Admission:
         return effective.overlap is Overlap.ALLOW and effective.limit == UNLIMITED
 
     async def _backlogged(self) -> bool:
-        return (await self._crew.store.counts()).open.get(Status.READY, 0) > _BACKLOG
+        try:
+            return (await self._crew.store.counts()).open.get(Status.READY, 0) > _BACKLOG
+        except ChronosError as error:
+            self._crew.node.trouble(error)
+            return True
 
     def _tell(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
         if not self._crew.bus.watched:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from chronos.core.config import Effective, Settings, cascade
+from chronos.core.config import NOTHING_SET, Effective, Settings, cascade
 from chronos.core.events import JobBroken
 from chronos.core.group import Layout, lay_out
 from chronos.core.inforce import instants_of
@@ -69,6 +69,11 @@ class Entry:
     def timeout_s(self) -> float:
         """Of its first task; 0: without limit."""
         return self.layout.tasks[0].effective.task_timeout_us / 1e6
+
+    def timeout_said(self, task: str) -> bool:
+        """Whether any level sets a timeout for a task."""
+        own = next((each.settings for each in self.spec.tasks if each.name == task), NOTHING_SET)
+        return any(level.task_timeout_us is not None for level in (own, self.spec.settings, self._defaults))
 
     def target(self, task: str) -> Target:
         return self.spec.tasks[self.layout.place(task)].target

@@ -184,6 +184,11 @@ class Dispatcher:
         if answer.woken:
             self.ready()
         if answer.taken:
-            self._executor.errand(self._take(answer.taken, takes.slots))
-        else:
+            self._executor.errand(self._take_over(answer.taken, takes.slots))
+        elif takes.slots:
             self._slots.let_go(takes.slots)
+            self.freed()
+
+    async def _take_over(self, taken: list[Claimed], held: int) -> None:
+        await self._take(taken, held)
+        self.freed()  # what became ready meanwhile found no slot

@@ -21,6 +21,7 @@ from chronos.store.commands import Claimed, Held, Release, ReleaseRow, SettleRow
 log = logging.getLogger("chronos.engine")
 
 _CODES = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
+_MAX_GIVEN_BACK = 10_000
 _STRIKES = 2  # heartbeats in a row that must disagree, as a claim or an outcome may be on its way
 
 
@@ -52,6 +53,7 @@ class Executor:
         self._works: dict[bytes, Working] = {}
         self._idle = asyncio.Event()
         self._strange: Counter[bytes] = Counter()
+        self._given_back: dict[tuple[bytes, int], None] = {}  # claims that are nobody's any more, the newest last
         self._errands: set[asyncio.Task[None]] = set()
         self.freed: Callable[[], None] = lambda: None  # the dispatcher listens: a slot came free
         crew.settler.refused = self._refused
@@ -63,6 +65,13 @@ class Executor:
 
     def begin(self, claimed: Claimed, entry: Entry) -> None:
         """Work on an execution that is this node's; its slot has been taken."""
+        if (claimed.id, claimed.token) in self._given_back:  # the answer came later than patience lasted
+            self._slots.give(entry.effective.queue)
+            self.freed()
+            return
+        older = self._works.get(claimed.id)
+        if older is not None:  # it was taken from this node, and given to it again
+            older.kill()
         if self._crew.bus.watched:
             self._tell_start(claimed)
         function = None
@@ -74,10 +83,11 @@ class Executor:
             work = Work(self._crew, claimed, entry)
             self._drive(work, work.drive())
 
-    def over(self, execution: bytes, entry: Entry) -> None:
-        """An execution is not worked on any more."""
-        del self._works[execution]
-        self._slots.give(entry.effective.queue)
+    def over(self, work: Working) -> None:
+        """An execution is not worked on any more; a newer claim of it may be."""
+        if self._works.get(work.claimed.id) is work:
+            del self._works[work.claimed.id]
+        self._slots.give(work.entry.effective.queue)
         self.freed()
         if not self._works:
             self._idle.set()
@@ -100,7 +110,7 @@ class Executor:
             log.exception("execution %s of %s cannot be run", work.claimed.id.hex(), work.entry.name)
             self._give_up(work, f"It cannot be run: {type(error).__name__}: {error}")
         finally:
-            self.over(work.claimed.id, work.entry)
+            self.over(work)
 
     def _tell_start(self, claimed: Claimed) -> None:
         now_us = self._crew.clock.now_us()
@@ -128,6 +138,7 @@ class Executor:
             elif not self._crew.settler.holds(row.id):
                 strange[row.id] = self._strange[row.id] + 1
                 if strange[row.id] >= _STRIKES:
+                    self._given_back[row.id, row.token] = None
                     self.errand(self._give_back(row))
         for id_, work in tuple(self._works.items()):
             if id_ not in known:
@@ -135,6 +146,8 @@ class Executor:
                 if strange[id_] >= _STRIKES:
                     work.kill()
         self._strange = strange
+        for claim in list(self._given_back)[:-_MAX_GIVEN_BACK]:
+            del self._given_back[claim]
 
     def _give_up(self, work: Work, message: str) -> None:
         """A definition or a detail that nobody can run: it would break off again at every try."""

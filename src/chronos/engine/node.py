@@ -37,26 +37,43 @@ class Works(Protocol):
 
 
 class NodeClock:
-    """The local clock plus its measured offset to the store's, so that all nodes agree on the time."""
+    """The local clock plus its measured offset to the store's, so that all nodes agree on the time.
+
+    A clock that is set is noticed at the next look at it, by monotonic time: until the offset is measured anew the
+    node does not know what time it is, and counts as skewed.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.offset_us = 0
+        self.on_jump: Callable[[], None] = lambda: None
+        self._ahead_us: int | None = None  # wall time against monotonic time, when the offset was measured
+        self._jumped = False
 
     def now_us(self) -> int:
-        return self._clock.now_us() + self.offset_us
+        wall_us = self._clock.now_us()
+        if self._ahead_us is not None and not self._jumped and abs(_ahead_us(wall_us) - self._ahead_us) > _JUMP_US:
+            self._jumped = True
+            self.on_jump()
+        return wall_us + self.offset_us
 
     @property
     def skewed(self) -> bool:
-        return abs(self.offset_us) > MAX_SKEW_US
+        self.now_us()
+        return self._jumped or abs(self.offset_us) > MAX_SKEW_US
 
     async def measure(self, store: Store) -> None:
         """Ask the store for its time; half of the way there and back is taken off."""
         asked_us = self._clock.now_us()
         told_us = await store.clock_us()
+        answered_us = self._clock.now_us()
         if told_us is not None:
-            answered_us = self._clock.now_us()
             self.offset_us = told_us - (asked_us + answered_us) // 2
+        self._ahead_us, self._jumped = _ahead_us(answered_us), False
+
+
+def _ahead_us(wall_us: int) -> int:
+    return wall_us - round(asyncio.get_running_loop().time() * 1e6)
 
 
 @dataclass(slots=True)
@@ -84,6 +101,7 @@ class NodeLife:
         self._beat = 0
         self._beaten_s = 0.0
         self._soon = asyncio.Event()
+        clock.on_jump = self.beat_soon
 
     @property
     def may_start(self) -> bool:

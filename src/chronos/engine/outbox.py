@@ -223,6 +223,7 @@ class Outbox:
             scheduled_us=item.created_us,
             started_us=now_us,
             deadline_us=now_us + timeout_us if timeout_us else None,
+            timeout_said=entry.timeout_said(ON_COMPLETE),
             last_run_us=None,
             options=target.options,
             payload=hook.report,

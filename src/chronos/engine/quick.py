@@ -25,7 +25,7 @@ from chronos.store.commands import Claimed
 class Passed(Protocol):
     """Where a quick execution reports to."""
 
-    def over(self, execution: bytes, entry: Entry) -> None:
+    def over(self, work: "Quick") -> None:
         """It is settled."""
 
     def go_on(self, quick: "Quick") -> None:
@@ -103,7 +103,7 @@ class Quick:
         self._task.remove_done_callback(self._ended)
         self._task.cancel()
         self._drop_timers()
-        self._passed.over(self.claimed.id, self.entry)
+        self._passed.over(self)
 
     # --- its end
 
@@ -129,7 +129,7 @@ class Quick:
         if self._crew.bus.watched:
             ledger.tell_plain_success(self.entry.spec.tasks[0].name, self.started_us)
         ledger.succeed(None)
-        self._passed.over(self.claimed.id, self.entry)
+        self._passed.over(self)
 
     def _timed_out(self) -> None:
         self._ask(StopReason.TIMEOUT, self._crew.options.grace_s)

@@ -268,6 +268,7 @@ class Work:
             scheduled_us=claimed.scheduled_us,
             started_us=started_us,
             deadline_us=started_us + timeout_us if timeout_us else None,
+            timeout_said=entry.timeout_said(task),
             last_run_us=await crew.store.last_run_us(claimed.job) if takes_ctx else None,
             options=options,
             payload=self._detail.payload if self._detail.payload is not None else entry.spec.payload,

@@ -92,6 +92,7 @@ class Call:
     scheduled_us: int
     started_us: int
     deadline_us: int | None  # wall time, for the work to know; whoever calls keeps it
+    timeout_said: bool = True  # False: no level sets a timeout, and the runner's own default counts
     last_run_us: int | None
     options: Mapping[str, Any]  # of the target
     payload: Any = None  # as triggered, or the job's own

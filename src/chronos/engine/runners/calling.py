@@ -1,0 +1,122 @@
+"""Calling a user's function: whatever it does, returns or raises becomes an outcome, never an exception of ours."""
+
+import asyncio
+import contextlib
+import traceback
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.engine.runners.context import Diverged, Suspended
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.functions import Function
+
+MAX_RESULT_BYTES = 1 << 20
+MAX_ERROR = 2_000  # characters of an exception's text
+BAD_PAYLOAD = "bad_payload"
+BAD_RESULT = "bad_result"
+STOPPED = Failed(error="it was asked to stop, and did", kinds=("stopped",))
+
+_HERE = str(Path(__file__).parent)
+_NOTHING = Succeeded()
+_SIMPLE = (str, bool)
+
+
+def call_plain(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
+    """Call a function that is not async, here and now."""
+    try:
+        return succeeded(function, function.call(**arguments), call)
+    except BaseException as error:  # noqa: BLE001 - a job that says sys.exit() must not end the engine
+        return failed(error, call)
+
+
+def call_through(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
+    """Call an async function that awaits nothing: its first step is its last."""
+    try:
+        coroutine = function.call(**arguments)
+        try:
+            coroutine.send(None)
+        except StopIteration as done:
+            return succeeded(function, done.value, call)
+        raise AssertionError(f'"{function.name}" awaits, though its code does not say so')
+    except BaseException as error:  # noqa: BLE001 - as above
+        return failed(error, call)
+
+
+async def call_async(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
+    """Call an async function and wait for it."""
+    try:
+        return succeeded(function, await function.call(**arguments), call)
+    except GeneratorExit:  # the event loop is gone
+        raise
+    except BaseException as error:  # noqa: BLE001 - as above
+        return failed(error, call)
+
+
+def succeeded(function: Function, result: Any, call: Call) -> Succeeded | Failed:
+    """The outcome of what a function returned."""
+    if result is None:
+        return _NOTHING
+    try:
+        encoded = msgspec.json.encode(result)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        call.statements.clear()
+        if isinstance(result, Coroutine):
+            result.close()
+        kind = type(result).__qualname__
+        text = f'"{function.name}" returned a {kind}, which is not JSON: {error}'
+        return Failed(error=text, kinds=(BAD_RESULT,), worth_retrying=False)
+    if len(encoded) > MAX_RESULT_BYTES:
+        call.statements.clear()
+        text = (
+            f'"{function.name}" returned {len(encoded):,} bytes of JSON, and at most {MAX_RESULT_BYTES:,} are kept: '
+            "store it elsewhere and return where"
+        )
+        return Failed(error=text, kinds=(BAD_RESULT,), worth_retrying=False)
+    # Decoded again, so that nobody changes it any more and everybody sees the JSON that is stored.
+    return Succeeded(result=result if type(result) in _SIMPLE else msgspec.json.decode(encoded))
+
+
+def failed(error: BaseException, call: Call) -> Outcome:
+    """The outcome of what a function raised; its traceback goes to the output."""
+    call.statements.clear()
+    if isinstance(error, Suspended):
+        return error.waits
+    if isinstance(error, asyncio.CancelledError) and call.stop.asked:
+        return STOPPED
+    if isinstance(error, Diverged):
+        return Failed(error=str(error), kinds=("diverged",), worth_retrying=False)
+    with contextlib.suppress(Exception):  # an exception that cannot even be shown is still only a failure
+        call.sink.write(_traceback(error))
+    return Failed(error=_said(error), kinds=_kinds(type(error)))
+
+
+def _said(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - the user's own __str__
+        text = "(its text could not be told)"
+    name = type(error).__name__
+    return f"{name}: {text}"[:MAX_ERROR] if text else name
+
+
+def _kinds(kind: type[BaseException]) -> tuple[str, ...]:
+    """``ZeroDivisionError``, ``builtins.ZeroDivisionError``, ``ArithmeticError`` …: up to ``Exception``, without it."""
+    classes = [each for each in kind.__mro__ if issubclass(each, BaseException)]
+    named = [each for each in classes if each not in (Exception, BaseException)] or [kind]
+    return tuple(name for each in named for name in (each.__name__, f"{each.__module__}.{each.__qualname__}"))
+
+
+def _traceback(error: BaseException) -> str:
+    told = traceback.TracebackException.from_exception(error, compact=True)
+    seen: TracebackExceptionOrNone = told
+    while seen is not None:
+        seen.stack[:] = [frame for frame in seen.stack if not frame.filename.startswith(_HERE)]
+        seen = seen.__cause__ or seen.__context__
+    return "".join(told.format())
+
+
+TracebackExceptionOrNone = traceback.TracebackException | None

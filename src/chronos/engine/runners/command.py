@@ -1,0 +1,148 @@
+"""The ``command`` target: one program, its output, its exit code; and nothing of it left when it is over.
+
+How it is started and kept is in ``keeper``. Here its options become a request to start it, and its end an outcome.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.engine.runners import command_options as options_of
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.masking import Mask
+from chronos.engine.runners.nursery import Kept, Nursery
+from chronos.engine.runners.output import Output
+from chronos.engine.runners.templates import Renderer, Secrets, no_secrets
+from chronos.errors import Invalid, NotFound
+
+_DRAIN_S = 1.0
+_NOT_WORTH = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG, errno.EPERM, errno.EISDIR)
+
+
+class CommandRunner:
+    """Runs programs. One for a node."""
+
+    def __init__(self, *, secrets: Secrets = no_secrets) -> None:
+        self._secrets = secrets
+        self._nursery = Nursery()
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        options_of.check(options)
+
+    async def run(self, call: Call) -> Outcome:
+        mask = Mask()
+        renderer = Renderer(call, self._secrets, mask)
+        try:
+            request = options_of.request(call, renderer)
+            given = options_of.given(call, renderer)
+        except NotFound as error:
+            return Failed(error=str(error), kinds=("secret",))
+        except Invalid as error:
+            return Failed(error=mask(str(error)), kinds=("command",), worth_retrying=False)
+        try:
+            return await self._start(call, request, given, mask)
+        except OSError as error:  # of this machine: no descriptors, no processes, no room
+            return Failed(error=f"the command could not be started: {error.strerror or error}", kinds=("start",))
+
+    async def close(self) -> None:
+        await self._nursery.close()
+
+    async def _start(self, call: Call, request: dict[str, Any], given: bytes | None, mask: Mask) -> Outcome:
+        outputs: list[Output] = []
+        theirs: list[int] = [_stdin(given)]
+        try:
+            for _ in range(2):
+                ours, other = os.pipe()
+                theirs.append(other)
+                outputs.append(Output(ours, call.sink.write, mask))
+            kept = await self._nursery.start(request, theirs)
+        except BaseException:
+            for output in outputs:
+                output.close()
+            raise
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        try:
+            return await _follow(call, request, kept, outputs)
+        except asyncio.CancelledError:
+            await kept.kill()
+            raise
+        finally:
+            kept.close()
+            for output in outputs:
+                output.close()
+
+
+async def _follow(call: Call, request: dict[str, Any], kept: Kept, outputs: list[Output]) -> Outcome:
+    begun = await kept.begun()
+    if "failed" in begun:
+        return _not_started(request, begun)
+    call.stop.on_ask(kept.terminate)
+    ended = await kept.ended()
+    for output in outputs:
+        await output.finish(_DRAIN_S)
+    if "exit" not in ended:
+        return Failed(error="the process that kept the command was killed, and the command with it", kinds=("lost",))
+    code: int = ended["exit"]
+    call.detail["exit_code"] = code
+    if ended["processes"]:
+        error = f"it was killed: it had more than {request['processes']} processes at once (limits.processes)"
+        return Failed(error=error, kinds=("processes", "exit"))
+    if code in options_of.success_codes(call.options):
+        return Succeeded()
+    last = " ".join(outputs[1].last.split()[-30:])[-200:]
+    error = _ending(code, request) + (f": {last}" if last else "")
+    return Failed(error=error, kinds=(f"exit_{code}", "exit"))
+
+
+def _ending(code: int, request: dict[str, Any]) -> str:
+    if code >= 0:
+        return f"it exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    if -code == signal.SIGXCPU:
+        return f"it was killed by {name}: it used more than {request['limits'].get('cpu_s')} s of CPU (limits.cpu_s)"
+    return f"it was killed by {name}"
+
+
+def _not_started(request: dict[str, Any], begun: Mapping[str, Any]) -> Failed:
+    stage, number = begun["failed"], begun["errno"]
+    program, reason = request["argv"][0], os.strerror(number) if number else "an unexpected error"
+    match stage, number:
+        case "exec", errno.ENOENT:
+            error = f'there is no program "{program}"; give its path, or set PATH in env'
+        case "exec", errno.EACCES | errno.EPERM:
+            error = f'"{program}" may not be executed; make it executable, or name its interpreter'
+        case "exec", errno.ENOEXEC:
+            error = f'"{program}" is no program; a script needs a first line such as #!/bin/sh'
+        case "exec", errno.E2BIG:
+            error = "its arguments and environment are too long; pass what is large by stdin"
+        case "cwd", _:
+            error = f'the directory "{request["cwd"]}" cannot be entered: {reason}'
+        case _:
+            error = f"the command could not be started ({stage}): {reason}"
+    return Failed(error=error, kinds=("start",), worth_retrying=number not in _NOT_WORTH)
+
+
+def _stdin(given: bytes | None) -> int:
+    """A file with what the command reads; nothing has to be fed to it, so nothing can block."""
+    if given is None:
+        return os.open(os.devnull, os.O_RDONLY)
+    if sys.platform == "linux":
+        fd = os.memfd_create("stdin")
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    with open(fd, "wb", closefd=False) as file:
+        file.write(given)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

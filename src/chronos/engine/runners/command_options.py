@@ -1,0 +1,161 @@
+"""What a ``command`` target may say, and what it amounts to: arguments, environment, limits."""
+
+import os
+import pwd
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from chronos.core.calendar import rfc3339
+from chronos.engine.runners import options as read
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.templates import Renderer, check_template, uuid_text
+from chronos.errors import Invalid
+
+_KNOWN = ("argv", "command", "shell", "env", "cwd", "user", "limits", "success_codes", "stdin")
+_LIMITS = ("cpu_s", "memory", "files", "processes")
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "TMPDIR")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SHELL = "/bin/sh"
+_MAX_PROCESSES = 1_000  # at once, where nothing else is said: enough for any build, too few for a fork bomb
+_MAX_ENV_PAYLOAD = 100_000  # the kernel takes no longer text in an environment
+_OURS = (
+    "CHRONOS_EXECUTION_ID",
+    "CHRONOS_JOB",
+    "CHRONOS_TASK",
+    "CHRONOS_ATTEMPT",
+    "CHRONOS_TOKEN",
+    "CHRONOS_SCHEDULED_AT",
+    "CHRONOS_PAYLOAD",
+)
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Raise ``Invalid`` when no program could be started with these."""
+    read.check_known("command", options, _KNOWN)
+    _check_program(options)
+    for name, value in read.texts("command.env", options.get("env", {})).items():
+        if not name or "=" in name:
+            raise Invalid(f'command.env has "{name[:80]}", which is no name of a variable')
+        if name in _OURS:
+            raise Invalid(f'command.env may not set "{name}": Chronos sets it')
+        check_template(f"command.env.{name}", value)
+    if "cwd" in options and not os.path.isabs(read.text("command.cwd", options["cwd"], limit=4_096)):
+        raise Invalid(f'command.cwd is "{options["cwd"]}", expected a path from the root')
+    _user(options)
+    _limits(options)
+    success_codes(options)
+    stdin = options.get("stdin", False)
+    if not isinstance(stdin, bool):
+        check_template("command.stdin", read.text("command.stdin", stdin))
+
+
+def request(call: Call, renderer: Renderer) -> dict[str, Any]:
+    """What the keeper is asked to start."""
+    options = call.options
+    if options.get("shell"):
+        argv = [_SHELL, "-c", options["command"]]
+    else:
+        argv = [renderer.text(f"command.argv[{i}]", str(item)) for i, item in enumerate(options["argv"])]
+    if any("\0" in item for item in argv):
+        raise Invalid("command.argv has a NUL character, which no program can be given")
+    limits = _limits(options)
+    return {
+        "argv": argv,
+        "env": _environment(call, renderer, _user(options)),
+        "cwd": options.get("cwd"),
+        "user": options.get("user"),
+        "limits": limits,
+        "processes": limits.get("processes", _MAX_PROCESSES),
+    }
+
+
+def given(call: Call, renderer: Renderer) -> bytes | None:
+    """What the command reads from stdin; None: nothing."""
+    stdin = call.options.get("stdin", False)
+    if isinstance(stdin, bool):
+        return msgspec.json.encode(call.payload) if stdin else None
+    return renderer.text("command.stdin", stdin).encode("utf-8", "replace")
+
+
+def success_codes(options: Mapping[str, Any]) -> tuple[int, ...]:
+    """Exit codes that mean success."""
+    codes = options.get("success_codes", (0,))
+    if not isinstance(codes, list | tuple) or not codes:
+        raise Invalid("command.success_codes must be a list of exit codes such as [0, 2]")
+    return tuple(read.whole("command.success_codes", code, 0, 255) for code in codes)
+
+
+def _check_program(options: Mapping[str, Any]) -> None:
+    shell = read.flag("command.shell", options.get("shell", False))
+    if shell:
+        if "argv" in options:
+            raise Invalid("command has argv and shell; a shell is given its text as command")
+        if not read.text("command.command", options.get("command")).strip():
+            raise Invalid("command.command is empty, expected what the shell is to run")
+        return
+    if "command" in options:
+        raise Invalid('command.command is run by a shell, which must be asked for: add "shell": true, or give argv')
+    argv = options.get("argv")
+    if not isinstance(argv, list | tuple) or not argv:
+        raise Invalid('command.argv must be a list: the program and its arguments, such as ["pg_dump", "-f", "out"]')
+    if len(argv) > 10_000:
+        raise Invalid(f"command.argv has {len(argv)} entries, allowed 10000")
+    for index, item in enumerate(argv):
+        check_template(f"command.argv[{index}]", read.plain(f"command.argv[{index}]", item), secrets=False)
+    if not str(argv[0]):
+        raise Invalid("command.argv[0] is empty, expected a program")
+
+
+def _user(options: Mapping[str, Any]) -> pwd.struct_passwd | None:
+    if options.get("user") is None:
+        return None
+    name = read.text("command.user", options["user"], limit=256)
+    if os.geteuid() != 0:
+        raise Invalid("command.user needs a node that runs as root; this one does not")
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise Invalid(f'command.user is "{name}", and there is no such user on this machine') from None
+
+
+def _limits(options: Mapping[str, Any]) -> dict[str, int]:
+    given = options.get("limits", {})
+    read.check_known("command.limits", given, _LIMITS)
+    limits = {}
+    for name, value in given.items():
+        where = f"command.limits.{name}"
+        limits[name] = read.size_bytes(where, value) if name == "memory" else read.whole(where, value, 1, 1 << 31)
+    if limits.get("memory", 1 << 20) < 1 << 20:
+        raise Invalid("command.limits.memory is less than 1MiB, with which nothing starts")
+    if limits.get("files", 16) < 16:
+        raise Invalid("command.limits.files is less than 16, with which little starts")
+    return limits
+
+
+def _environment(call: Call, renderer: Renderer, user: pwd.struct_passwd | None) -> dict[str, str]:
+    """What every program expects, what the job gives, what Chronos tells; none of the node's own secrets."""
+    env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    env.setdefault("PATH", _PATH)
+    env.setdefault("LANG", "C.UTF-8")
+    if user is not None:
+        env |= {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+    for name, template in call.options.get("env", {}).items():
+        value = renderer.text(f"command.env.{name}", str(template))
+        if "\0" in value:
+            raise Invalid(f"command.env.{name} has a NUL character, which no program can be given")
+        env[name] = value
+    env |= {
+        "CHRONOS_EXECUTION_ID": uuid_text(call.execution),
+        "CHRONOS_JOB": call.job_name,
+        "CHRONOS_TASK": call.task,
+        "CHRONOS_ATTEMPT": str(call.number),
+        "CHRONOS_TOKEN": str(call.token),
+        "CHRONOS_SCHEDULED_AT": rfc3339(call.scheduled_us),
+    }
+    if call.payload is not None:
+        payload = msgspec.json.encode(call.payload).decode()
+        if len(payload) <= _MAX_ENV_PAYLOAD and "\0" not in payload:
+            env["CHRONOS_PAYLOAD"] = payload
+    return env

@@ -1,0 +1,389 @@
+"""``ctx``: what a Python function may know about its run, and do beside its work.
+
+Durable calls (``sleep``, ``wait_for_signal``, ``step``) are counted. The n-th of a function meets the n-th entry of
+its memory::
+
+    no entry        first time here: a pending entry is left, and the function is put down (``Suspended``)
+    pending entry   its time or its signal came: it is done, and the function goes on; else it is put down again
+    done entry      passed at once, with the value it had
+
+So a function that slept is called again from its top and runs through what it has done already. All between its
+durable calls is done again: what must happen once belongs into a ``step``.
+
+**Sync and async.** In an async function these three are awaited, in a plain one they are just called; the rest of a
+context is the same for both.
+"""
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from chronos.clock import Clock
+from chronos.core.calendar import LAST_US, SECOND_US, from_us, rfc3339
+from chronos.core.detail import Remembered
+from chronos.core.every import parse_go_duration
+from chronos.core.outcome import Waits
+from chronos.engine.runners.contract import Call
+from chronos.errors import Conflict, Invalid
+
+SLEEP, SIGNAL, STEP = "sleep", "signal", "step"
+TIMEOUT = "timeout"  # a signal that was waited for and did not come
+MAX_DURABLE_CALLS = 10_000
+MAX_STEP_BYTES = 1 << 20
+_SCALARS = (str, int, float, bool, bytes, type(None))
+
+
+class Suspended(BaseException):
+    """The function is put down until it wakes; not an ``Exception``, so that no ``except Exception`` holds it up."""
+
+    def __init__(self, waits: Waits) -> None:
+        super().__init__(waits)
+        self.waits = waits
+
+
+class Diverged(Conflict):
+    """A function was changed while it slept: what it remembers is not what it does."""
+
+
+class Done:
+    """An answer that is there already: awaiting it takes no time."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        yield from ()
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissedSpan:
+    """The missed instants that one compressed run stands for."""
+
+    from_: datetime
+    to: datetime
+    count: int
+    exact: bool  # False: at least so many
+
+
+class Log:
+    """Writes lines into the attempt's output, under the names that ``logging`` has."""
+
+    __slots__ = ("_clock", "_context")
+
+    def __init__(self, context: "Context", clock: Clock) -> None:
+        self._context = context
+        self._clock = clock
+
+    def debug(self, message: object, *values: object) -> None:
+        self._write("DEBUG", message, values)
+
+    def info(self, message: object, *values: object) -> None:
+        self._write("INFO", message, values)
+
+    def warning(self, message: object, *values: object) -> None:
+        self._write("WARNING", message, values)
+
+    def error(self, message: object, *values: object) -> None:
+        self._write("ERROR", message, values)
+
+    def critical(self, message: object, *values: object) -> None:
+        self._write("CRITICAL", message, values)
+
+    def _write(self, level: str, message: object, values: tuple[object, ...]) -> None:
+        text = str(message)
+        if values:
+            try:
+                text = text % (values[0] if len(values) == 1 and isinstance(values[0], dict) else values)
+            except (TypeError, ValueError, KeyError):  # a log line never fails the work
+                text = f"{text} {values!r}"
+        now_us = self._clock.now_us()
+        self._context.write(f"{rfc3339(now_us - now_us % 1_000)} {level} {text}\n")
+
+
+class Transaction:
+    """SQL that commits together with the task's completion, in one transaction, or not at all.
+
+    It runs when the task has succeeded, so nothing can be read from it; what a failed or sleeping function left here
+    is forgotten.
+    """
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+
+    def execute(self, sql: str, *values: Any) -> None:
+        """Add a statement with its values: text, numbers, true and false, bytes, None."""
+        for place, value in enumerate(values, 1):
+            if not isinstance(value, _SCALARS):
+                kind = type(value).__name__
+                raise Invalid(f"value {place} of the statement is a {kind}: give text, a number, bytes or None")
+        self._context.add_statement(sql, values)
+
+
+class Context:
+    """One attempt, as the function sees it. Times are aware UTC datetimes."""
+
+    __slots__ = ("_awaited", "_call", "_clock", "_left", "_place", "_remembered", "_used")
+
+    def __init__(
+        self,
+        call: Call,
+        clock: Clock,
+        *,
+        awaited: bool,
+        remembered: Callable[[int, Remembered], None] | None = None,
+    ) -> None:
+        """``awaited``: the function is async. ``remembered`` hears of each change to the memory."""
+        self._call = call
+        self._clock = clock
+        self._awaited = awaited
+        self._remembered = remembered
+        self._place = 0  # of the next durable call
+        self._used: set[str] = set()  # signals: one is good for one wait
+        self._left = False
+
+    # --- what run this is
+
+    @property
+    def execution_id(self) -> str:
+        return str(UUID(bytes=self._call.execution))
+
+    @property
+    def job(self) -> str:
+        return self._call.job_name
+
+    @property
+    def namespace(self) -> str:
+        return self._call.namespace
+
+    @property
+    def task(self) -> str:
+        return self._call.task
+
+    @property
+    def attempt(self) -> int:
+        """Its number, from 1."""
+        return self._call.number
+
+    @property
+    def token(self) -> int:
+        """Grows with each run of the job: a target that remembers the largest can refuse a late one."""
+        return self._call.token
+
+    @property
+    def payload(self) -> Any:
+        return self._call.payload
+
+    @property
+    def scheduled_at(self) -> datetime:
+        return from_us(self._call.scheduled_us)
+
+    @property
+    def started_at(self) -> datetime:
+        return from_us(self._call.started_us)
+
+    @property
+    def last_run_at(self) -> datetime | None:
+        """The scheduled instant of the run before this one."""
+        return None if self._call.last_run_us is None else from_us(self._call.last_run_us)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this attempt will be stopped; None: it has no limit."""
+        return None if self._call.deadline_us is None else from_us(self._call.deadline_us)
+
+    @property
+    def span(self) -> MissedSpan | None:
+        """What a compressed recovery covers."""
+        span = self._call.span
+        if span is None:
+            return None
+        return MissedSpan(from_=from_us(span.from_us), to=from_us(span.to_us), count=span.count, exact=span.exact)
+
+    # --- beside the work
+
+    @property
+    def log(self) -> Log:
+        return Log(self, self._clock)
+
+    @property
+    def transaction(self) -> Transaction:
+        return Transaction(self)
+
+    @property
+    def canceled(self) -> bool:
+        """Whether to end now: canceled, out of time, or its node is going down and the grace period is over."""
+        return self._left or self._call.stop.asked
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the node shuts down: finish soon, or come to a good place to stop."""
+        return self._call.stopping.asked
+
+    def heartbeat(self) -> bool:
+        """Say "alive"; True while the work should go on. Cheap enough for every turn of a loop."""
+        return not self.canceled
+
+    def progress(self, done: float, total: float | None = None) -> None:
+        """Say how far the work is; shown live."""
+        if not self._left:
+            self._call.sink.progress(_number(done), None if total is None else _number(total))
+
+    # --- durable calls
+
+    def sleep(self, duration: float | timedelta | str) -> Done:
+        """Sleep for seconds, a timedelta or ``"1h30m"``, across restarts, holding no slot and no memory."""
+        length_us = to_duration_us(duration)
+        place, found = self._next(SLEEP, "")
+        if found is None:
+            found = Remembered(kind=SLEEP, until_us=min(self._clock.now_us() + length_us, LAST_US), done=not length_us)
+            self._remember(place, found)
+            if found.done:
+                return Done(None)
+            raise self._suspended(found)
+        if not found.done:
+            if not self._is_over(found):
+                raise self._suspended(found)
+            self._remember(place, msgspec.structs.replace(found, done=True))
+        return Done(None)
+
+    def wait_for_signal(self, name: str, timeout: float | timedelta | str | None = None) -> Any:
+        """Wait until somebody sends the signal; gives its payload. Raises ``TimeoutError`` when it does not come."""
+        if not name:
+            raise Invalid("a signal needs a name")
+        length_us = None if timeout is None else to_duration_us(timeout)
+        place, found = self._next(SIGNAL, name)
+        begins = found is None
+        if found is None:
+            until_us = None if length_us is None else min(self._clock.now_us() + length_us, LAST_US)
+            found = Remembered(kind=SIGNAL, name=name, until_us=until_us)
+            self._remember(place, found)
+        if not found.done:
+            if name in self._call.signals and name not in self._used:
+                self._used.add(name)
+                found = Remembered(kind=SIGNAL, name=name, done=True, value=self._call.signals[name])
+            elif self._is_over(found) and not begins:
+                found = msgspec.structs.replace(found, kind=TIMEOUT, done=True)
+            else:
+                raise self._suspended(found)
+            self._remember(place, found)
+        if found.kind == TIMEOUT and found.until_us is not None:
+            raise TimeoutError(f'the signal "{name}" did not come until {rfc3339(found.until_us)}')
+        return Done(found.value) if self._awaited else found.value
+
+    def step(self, name: str, function: Callable[..., Any], *values: Any) -> Any:
+        """Call a function once in the life of the task, and remember its JSON result over sleeps and retries.
+
+        One that raises is not remembered: the next attempt calls it again.
+        """
+        place, found = self._next(STEP, name)
+        if found is not None and found.done:
+            return Done(found.value) if self._awaited else found.value
+        if found is None:
+            self._remember(place, Remembered(kind=STEP, name=name))
+        if self._awaited:
+            return self._step(place, name, function, values)
+        value = function(*values)
+        if inspect.isawaitable(value):
+            if isinstance(value, Coroutine):
+                value.close()
+            raise Invalid(f'step "{name}" is async: make the function that takes it async too, and await the step')
+        return self._step_done(place, name, value)
+
+    async def _step(self, place: int, name: str, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        value = function(*values)
+        if isinstance(value, Awaitable):
+            value = await value
+        return self._step_done(place, name, value)
+
+    def _step_done(self, place: int, name: str, value: Any) -> Any:
+        try:  # what the first run gets is what later ones will remember: JSON
+            encoded = msgspec.json.encode(value)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            kind = type(value).__name__
+            raise Invalid(f'step "{name}" gave a {kind}, which cannot be remembered as JSON: {error}') from None
+        if len(encoded) > MAX_STEP_BYTES:
+            raise Invalid(f'step "{name}" gave {len(encoded):,} bytes of JSON, allowed {MAX_STEP_BYTES:,}')
+        value = msgspec.json.decode(encoded)
+        self._remember(place, Remembered(kind=STEP, name=name, done=True, value=value))
+        return value
+
+    def _next(self, kind: str, name: str) -> tuple[int, Remembered | None]:
+        if self._left:
+            raise Conflict("this attempt has been given up: nothing more of it is remembered")
+        place = self._place
+        self._place += 1
+        memory = self._call.memory
+        if place >= MAX_DURABLE_CALLS:
+            raise Invalid(f"a task makes at most {MAX_DURABLE_CALLS:,} durable calls: let a schedule repeat it instead")
+        if place >= len(memory):
+            return place, None
+        found = memory[place]
+        found_kind = SIGNAL if found.kind == TIMEOUT else found.kind
+        if found_kind != kind or found.name != name:
+            raise Diverged(
+                f"durable call {place + 1} is {_said(kind, name)}, and was {_said(found_kind, found.name)} when it was "
+                "remembered: the function was changed meanwhile. Replay the execution to start it anew"
+            )
+        return place, found
+
+    def _is_over(self, entry: Remembered) -> bool:
+        return entry.until_us is not None and self._call.started_us >= entry.until_us
+
+    def _suspended(self, entry: Remembered) -> Suspended:
+        return Suspended(Waits(until_us=entry.until_us, signal=entry.name or None, resumes=True))
+
+    def _remember(self, place: int, entry: Remembered) -> None:
+        memory = self._call.memory
+        if place < len(memory):
+            memory[place] = entry
+        else:
+            memory.append(entry)
+        if self._remembered is not None:
+            self._remembered(place, entry)
+
+    # --- for the runner, and for what hangs on a context
+
+    def write(self, text: str) -> None:
+        """Add to the attempt's output."""
+        if not self._left:
+            self._call.sink.write(text)
+
+    def add_statement(self, sql: str, values: tuple[Any, ...]) -> None:
+        """See ``Transaction``."""
+        if not self._left:
+            self._call.statements.append((sql, values))
+
+    def leave(self) -> None:
+        """The attempt is over and its function is not: from now on nothing it does counts."""
+        self._left = True
+        self._call = replace(self._call, memory=list(self._call.memory), statements=[])
+
+
+def to_duration_us(duration: float | timedelta | str) -> int:
+    """Whole microseconds of seconds, a timedelta or a text; at least 0. Raises ``Invalid``."""
+    if isinstance(duration, str):
+        return parse_go_duration(duration)
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise Invalid(f'a duration is {duration!r}, expected seconds, a timedelta or text like "1h30m"')
+    return max(0, min(round(seconds * SECOND_US), LAST_US))
+
+
+def _number(value: float) -> float:
+    """A plain number, whatever kind of number somebody counts with."""
+    return value if type(value) is int else float(value)
+
+
+def _said(kind: str, name: str) -> str:
+    return f'a {kind} of "{name}"' if name else f"a {kind}"

@@ -1,0 +1,198 @@
+"""The Python functions that a program offers to jobs, each looked at once, so that calling it costs next to nothing.
+
+A parameter called ``ctx``, or annotated as a ``Context``, gets the context. Every other one is filled from the
+payload, by name. A function that wants neither ignores the payload.
+"""
+
+import dis
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import FunctionType, MethodType
+from typing import Any
+
+from msgspec import Struct
+
+from chronos.engine.runners.context import Context
+from chronos.errors import Conflict, Invalid
+
+
+class Isolation(Enum):
+    """Where a function runs that is not async; async ones always run on the event loop."""
+
+    THREAD = "thread"
+    PROCESS = "process"  # can be killed, can be limited; found again by its name
+    INLINE = "inline"  # on the event loop itself: only for what takes microseconds
+
+
+class Home(Struct, frozen=True, kw_only=True):
+    """Where another process finds a function: by import, never by pickle."""
+
+    module: str
+    qualname: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A function under its name, and all that must be known to call it."""
+
+    name: str
+    call: Callable[..., Any]
+    isolation: Isolation
+    is_async: bool
+    suspends: bool  # False: it is async and never awaits, so it ends as soon as it is called
+    ctx_parameter: str | None
+    parameters: frozenset[str]  # that the payload fills
+    required: frozenset[str]  # of these, those without a default
+    takes_more: bool  # ``**others``: the payload may hold any name
+    plain: bool  # wants neither context nor payload
+    home: Home | None  # of one that runs in a process
+
+    @property
+    def takes_ctx(self) -> bool:
+        return self.ctx_parameter is not None
+
+    def arguments(self, payload: Any) -> dict[str, Any]:
+        """The arguments that a payload gives, new for each call.
+
+        Raises ``Invalid`` with a sentence that names what is missing or unexpected.
+        """
+        if not self.parameters and not self.takes_more:
+            return {}
+        if payload is None:
+            payload = {}
+        if type(payload) is not dict and not isinstance(payload, Mapping):  # the first is much quicker
+            kind = _JSON_NAMES.get(type(payload), type(payload).__name__)
+            raise Invalid(
+                f'the payload of "{self.name}" is {kind}, and its parameters are filled by name: send a JSON object'
+            )
+        given = payload.keys()
+        if missing := self.required - given:
+            raise Invalid(f'the payload of "{self.name}" lacks {_listed(missing)}')
+        if not self.takes_more and (extra := given - self.parameters):
+            known = _listed(self.parameters)
+            raise Invalid(f'the payload of "{self.name}" has {_listed(extra)}, and the function knows only {known}')
+        if self.ctx_parameter in given:
+            raise Invalid(f'the payload of "{self.name}" has "{self.ctx_parameter}", which is the context\'s own name')
+        return dict(payload)
+
+
+class Functions:
+    """The functions of one program, by name."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Function] = {}
+        self.names: frozenset[str] = frozenset()
+
+    def get(self, name: str) -> Function | None:
+        """The function of a name, or None."""
+        return self._functions.get(name)
+
+    def register(self, name: str, call: Callable[..., Any], isolation: Isolation | str = Isolation.THREAD) -> Function:
+        """Offer a function under a name; the same one again changes nothing.
+
+        Raises ``Conflict`` when the name is another's, ``Invalid`` when it could never be called as a job.
+        """
+        function = look_at(name, call, isolation)
+        known = self._functions.get(name)
+        if known is not None and (known.call is not call or known.isolation is not function.isolation):
+            raise Conflict(
+                f'the name "{name}" belongs to {_place(known.call)} already, so {_place(call)} needs another one'
+            )
+        function = self._functions.setdefault(name, function)
+        self.names = frozenset(self._functions)
+        return function
+
+
+def look_at(name: str, call: Callable[..., Any], isolation: Isolation | str = Isolation.THREAD) -> Function:
+    """Inspect a function. Raises ``Invalid`` when it could never be called as a job."""
+    if isinstance(isolation, str):
+        try:
+            isolation = Isolation(isolation)
+        except ValueError:
+            known = _listed({each.value for each in Isolation})
+            raise Invalid(f'isolation of "{name}" is "{isolation}", expected one of {known}') from None
+    parameters = _signature(name, call).parameters.values()
+    inner = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (call, inner)):
+        raise Invalid(f'"{name}" yields: a job is a function that returns, so collect what it yields')
+    is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(inner)
+    if is_async and isolation is Isolation.PROCESS:
+        raise Invalid(f'"{name}" is async, and only plain functions run in a process: write it with "def"')
+    ctx_parameter = next((each.name for each in parameters if _is_ctx(each)), None)
+    filled = [each for each in parameters if each.name != ctx_parameter and each.kind in _BY_NAME]
+    for each in parameters:
+        if each.kind is inspect.Parameter.POSITIONAL_ONLY and each.default is inspect.Parameter.empty:
+            raise Invalid(f'"{name}" takes "{each.name}" by position only, and a payload has names: drop the "/"')
+    takes_more = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+    return Function(
+        name=name,
+        call=call,
+        isolation=isolation,
+        is_async=is_async,
+        suspends=is_async and _suspends(call),
+        ctx_parameter=ctx_parameter,
+        parameters=frozenset(each.name for each in filled),
+        required=frozenset(each.name for each in filled if each.default is inspect.Parameter.empty),
+        takes_more=takes_more,
+        plain=ctx_parameter is None and not filled and not takes_more,
+        home=_home(name, call) if isolation is Isolation.PROCESS else None,
+    )
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_JSON_NAMES = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "true or false"}
+
+
+def _signature(name: str, call: Callable[..., Any]) -> inspect.Signature:
+    if not callable(call):
+        raise Invalid(f'"{name}" is {call!r}, which cannot be called')
+    try:
+        return inspect.signature(call, eval_str=True)
+    except (NameError, AttributeError, SyntaxError, TypeError):  # annotations that only a type checker resolves
+        try:
+            return inspect.signature(call)
+        except (TypeError, ValueError):
+            raise Invalid(f'"{name}" does not tell its parameters: wrap it in a function of your own') from None
+    except ValueError:
+        raise Invalid(f'"{name}" does not tell its parameters: wrap it in a function of your own') from None
+
+
+def _is_ctx(parameter: inspect.Parameter) -> bool:
+    if parameter.kind not in _BY_NAME:
+        return False
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        return parameter.name == "ctx" or annotation.rpartition(".")[2] == Context.__name__
+    return parameter.name == "ctx" or annotation is Context
+
+
+def _suspends(call: Callable[..., Any]) -> bool:
+    """Whether there is an ``await`` in an async function, of whatever form; True where that cannot be told."""
+    if not isinstance(call, FunctionType) or not call.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
+    return any(each.opname in ("SEND", "YIELD_VALUE", "YIELD_FROM") for each in dis.get_instructions(call.__code__))
+
+
+def _home(name: str, call: Callable[..., Any]) -> Home:
+    """Where a function is found again. Raises ``Invalid`` for one that has no name of its own in a module."""
+    if isinstance(call, MethodType) and not isinstance(call.__self__, type):
+        raise Invalid(f'"{name}" is a method of an object, which another process does not have: use a function')
+    if not isinstance(call, FunctionType | MethodType):
+        raise Invalid(f'"{name}" is {type(call).__name__}, which another process cannot import: use a function')
+    if "<lambda>" in call.__qualname__ or "<locals>" in call.__qualname__:
+        what = "a lambda" if "<lambda>" in call.__qualname__ else "defined inside another function"
+        raise Invalid(
+            f'"{name}" is {what}, and isolation="process" imports it by name: move it to the top of its module'
+        )
+    return Home(module=call.__module__, qualname=call.__qualname__)
+
+
+def _place(call: Callable[..., Any]) -> str:
+    module, qualname = getattr(call, "__module__", None), getattr(call, "__qualname__", None)
+    return f"{module}.{qualname}" if module and qualname else repr(call)
+
+
+def _listed(names: set[str] | frozenset[str]) -> str:
+    return ", ".join(f'"{name}"' for name in sorted(names)) or "none"

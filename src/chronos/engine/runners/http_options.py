@@ -1,0 +1,236 @@
+"""What an ``http`` target may say, checked when a job is saved: the shape of its options, not of its values."""
+
+import re
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from yarl import URL
+
+from chronos.engine.runners import options as read
+from chronos.engine.runners.addresses import Guard, Refused
+from chronos.engine.runners.templates import check_template, is_template
+from chronos.errors import Invalid
+
+KNOWN = (
+    "url",
+    "method",
+    "headers",
+    "query",
+    "body",
+    "json",
+    "auth",
+    "success_codes",
+    "retry_codes",
+    "redirects",
+    "timeout",
+)
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+MAX_REDIRECTS = 10
+_USUAL_REDIRECTS = 5
+_AUTH = {
+    "basic": ("username", "password"),
+    "bearer": ("token",),
+    "api_key": ("name", "value", "in"),
+    "hmac": ("secret",),
+}
+_AUTH_NEEDS = {"basic": ("username",), "bearer": ("token",), "api_key": ("value",), "hmac": ("secret",)}
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_UNSEEN = re.compile(r"[\x00-\x20\x7f]")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_HOST = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+_CODE = re.compile(r"([1-5])xx|([1-5][0-9]{2})-([1-5][0-9]{2})|([1-5][0-9]{2})", re.ASCII)
+_SET_BY_US = ("idempotency-key", "traceparent", "webhook-id", "webhook-timestamp", "webhook-signature")
+_OF_THE_CONNECTION = (
+    "host",
+    "connection",
+    "content-length",
+    "expect",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A set of HTTP statuses, as ranges."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    def __contains__(self, status: int) -> bool:
+        return any(low <= status <= high for low, high in self.ranges)
+
+
+SUCCESS = Codes(((200, 299),))
+WORTH_RETRYING = Codes(((408, 408), (425, 425), (429, 429), (500, 599)))
+
+
+def check(options: Mapping[str, Any], guard: Guard) -> None:
+    """Raise ``Invalid`` when a request could never be made of these."""
+    read.check_known("http", options, KNOWN)
+    _check_url(options, guard)
+    method(options)
+    for name, value in read.texts("http.headers", options.get("headers", {}), most=100).items():
+        check_header_name(name)
+        check_template(f"http.headers.{name}", value)
+        if not is_template(value):
+            check_header_value(name, value)
+    for name, value in read.texts("http.query", options.get("query", {})).items():
+        check_template(f"http.query.{name}", value)
+    if "body" in options:
+        if "json" in options:
+            raise Invalid("http has both body and json; give one of them")
+        if not isinstance(options["body"], str):
+            raise Invalid("http.body must be text; give a value as json instead")
+        check_template("http.body", read.text("http.body", options["body"]))
+    if "json" in options:
+        check_template("http.json", options["json"])
+    if "auth" in options:
+        _check_auth(options["auth"])
+    codes("success_codes", options, SUCCESS)
+    codes("retry_codes", options, WORTH_RETRYING)
+    redirects(options)
+    if "timeout" in options:
+        read.duration_us("http.timeout", options["timeout"])
+
+
+def method(options: Mapping[str, Any]) -> str:
+    """POST where something is sent, else GET."""
+    given = options.get("method")
+    if given is None:
+        return "POST" if "body" in options or "json" in options else "GET"
+    found = read.text("http.method", given, limit=20).upper()
+    if found not in METHODS:
+        raise Invalid(f'http.method is "{given}", allowed: {", ".join(METHODS)}')
+    return found
+
+
+def codes(name: str, options: Mapping[str, Any], usual: Codes) -> Codes:
+    """Statuses as they are written: 200, "200-299", "2xx"."""
+    given = options.get(name)
+    if given is None:
+        return usual
+    if not isinstance(given, list | tuple) or not given or len(given) > 100:
+        raise Invalid(f'http.{name} must be a list of statuses such as [200, "4xx", "500-504"]')
+    ranges = []
+    for item in given:
+        match = None if isinstance(item, bool) else _CODE.fullmatch(str(item))
+        if match is None:
+            raise Invalid(f'http.{name} has "{str(item)[:40]}", expected a status such as 204, "4xx" or "500-504"')
+        hundred, low, high, single = match.groups()
+        if hundred:
+            ranges.append((int(hundred) * 100, int(hundred) * 100 + 99))
+        else:
+            ranges.append((int(single or low), int(single or high)))
+    return Codes(tuple(ranges))
+
+
+def redirects(options: Mapping[str, Any]) -> int:
+    """How many may be followed."""
+    given = options.get("redirects", False)
+    if isinstance(given, bool):
+        return _USUAL_REDIRECTS if given else 0
+    return read.whole("http.redirects", given, 0, MAX_REDIRECTS)
+
+
+def parse_url(text: str, guard: Guard, where: str = "http.url") -> URL:
+    """The address of a request. Raises ``Invalid``, or ``Refused`` where its host may not be reached."""
+    url = _parsed(text)
+    if isinstance(url, str):
+        raise Invalid(f"{where} {url}")
+    guard.check_host(url.host or "")
+    return url
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> URL | str:
+    """The address, or what is wrong with it."""
+    shown = text[:200]
+    if _UNSEEN.search(text):
+        return "has a space or a control character in it"
+    try:
+        url = URL(text)
+        host, port = url.host, url.port
+    except ValueError as error:
+        return f'is "{shown}", which is no address: {error}'
+    if url.scheme not in ("http", "https") or not host:
+        return f'is "{shown}", expected one that begins with https:// or http:// and names a host'
+    if ":" not in host and _HOST.fullmatch(url.raw_host or "") is None:
+        return f'names the host "{host[:80]}", which is none'
+    if url.user is not None or url.password is not None:
+        return "has a user name or password in it; give them as auth, where they are kept out of sight"
+    if not port:
+        return "has a port that is none"
+    return url.with_fragment(None)
+
+
+def check_header_name(name: str) -> None:
+    """Refuse what is no name, or not for a job to set."""
+    if _TOKEN.fullmatch(name) is None:
+        raise Invalid(f"http.headers has {name[:80]!r}, which is no name of a header")
+    lower = name.lower()
+    if lower in _OF_THE_CONNECTION:
+        raise Invalid(f'http.headers may not set "{name}": the connection decides it')
+    if lower.startswith("x-chronos-") or lower in _SET_BY_US:
+        raise Invalid(f'http.headers may not set "{name}": Chronos sends its own')
+
+
+def check_header_value(name: str, value: str) -> None:
+    """Refuse line breaks and other control characters, by which one header becomes two."""
+    if _UNPRINTABLE.search(value):
+        raise Invalid(f'http.headers: "{name}" has a line break or another control character in it')
+    if len(value) > 8_192:
+        raise Invalid(f'http.headers: "{name}" has {len(value)} characters, allowed 8192')
+
+
+def _check_url(options: Mapping[str, Any], guard: Guard) -> None:
+    if "url" not in options:
+        raise Invalid("http needs a url")
+    url = read.text("http.url", options["url"], limit=8_192)
+    check_template("http.url", url)
+    if is_template(url):
+        if not url.startswith(("http://", "https://", "{{")):
+            raise Invalid("http.url must begin with https:// or http://, or be one placeholder")
+        return
+    try:
+        parse_url(url, guard)
+    except Refused as error:
+        raise Invalid(f"http.url: {error}") from None
+
+
+def _check_auth(auth: Any) -> None:
+    known = ", ".join(_AUTH)
+    if not isinstance(auth, Mapping) or auth.get("type") not in _AUTH:
+        raise Invalid(f'http.auth must be an object whose "type" is one of {known}')
+    kind = auth["type"]
+    read.check_known(f"http.auth ({kind})", auth, ("type", *_AUTH[kind]))
+    for name in _AUTH_NEEDS[kind]:
+        if name not in auth:
+            raise Invalid(f'http.auth ({kind}) needs "{name}"')
+    for name, value in read.texts("http.auth", auth).items():
+        check_template(f"http.auth.{name}", value)
+    if kind == "api_key":
+        if auth.get("in", "header") not in ("header", "query"):
+            raise Invalid('http.auth.in must be "header" or "query"')
+        if auth.get("in", "header") == "header":
+            check_header_name(auth.get("name", "X-API-Key"))
+    if kind == "hmac" and not is_template(auth["secret"]):
+        signing_key(auth["secret"])
+
+
+def signing_key(secret: str) -> bytes:
+    """The key of a Standard Webhooks secret: ``whsec_`` and base64, or any other text as it is."""
+    if not secret.startswith("whsec_"):
+        return secret.encode()
+    try:
+        return b64decode(secret.removeprefix("whsec_"), validate=True)
+    except NotBase64:
+        raise Invalid("http.auth.secret begins with whsec_ but what follows is not base64") from None

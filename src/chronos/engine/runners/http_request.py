@@ -1,0 +1,188 @@
+"""From a call to the request it makes: templates replaced, credentials added, Chronos' own headers set."""
+
+import hmac
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from yarl import URL
+
+from chronos.core.calendar import SECOND_US, rfc3339
+from chronos.core.ids import attempt_id, task_id
+from chronos.engine.runners import http_options
+from chronos.engine.runners.addresses import Guard, Refused
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.http_options import check_header_value, parse_url, signing_key
+from chronos.engine.runners.masking import Mask
+from chronos.engine.runners.templates import Renderer, Secrets, uuid_text
+from chronos.errors import Invalid
+
+_CARRIES_PAYLOAD = ("POST", "PUT", "PATCH")
+_STAYS_ELSEWHERE = ("content-type", "accept", "user-agent", "accept-encoding", "idempotency-key", "traceparent")
+_GET_AFTER = (301, 302, 303)
+USER_AGENT = "Chronos"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is sent."""
+
+    method: str
+    url: URL
+    headers: dict[str, str]
+    body: bytes | None = None
+    mask: Mask = field(default_factory=Mask)
+
+
+def build(call: Call, secrets: Secrets, guard: Guard) -> Request:
+    """The request of a call. Raises ``Invalid``, ``NotFound`` (a secret) or ``Refused``; none shows a secret."""
+    options, mask = call.options, Mask()
+    renderer = Renderer(call, secrets, mask)
+    try:
+        method = http_options.method(options)
+        body, kind = _body(call, method, renderer)
+        headers = _own_headers(call)
+        if kind is not None:
+            headers["Content-Type"] = kind
+        for name, template in options.get("headers", {}).items():
+            _set(headers, name, renderer.text(f"http.headers.{name}", str(template)))
+        url = _url(options, renderer, guard)
+        if "auth" in options:
+            url = _authenticate(call, options["auth"], renderer, headers, url, body or b"", mask)
+        return Request(method=method, url=url, headers=headers, body=body, mask=mask)
+    except Refused as error:
+        raise Refused(mask(str(error))) from None
+    except ValueError as error:  # among them every Invalid, and text that cannot be encoded
+        raise Invalid(mask(str(error))) from None
+
+
+def after_redirect(request: Request, status: int, location: str, guard: Guard) -> Request:
+    """The request that a redirect asks for; credentials do not go along to another origin."""
+    url = parse_url(str(request.url.join(URL(location))), guard, "the redirect's address")
+    if request.url.scheme == "https" and url.scheme != "https":
+        raise Invalid("the redirect leads from https to http, which is not followed")
+    method, headers, body = request.method, request.headers, request.body
+    if status in _GET_AFTER and method not in ("GET", "HEAD"):
+        method, body = "GET", None
+        headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+    if url.origin() != request.url.origin():
+        if body is not None and request.mask.is_in(body.decode("utf-8", "replace")):
+            raise Invalid("the redirect would hand a secret in the body to another host, and is not followed")
+        headers = {
+            name: value
+            for name, value in headers.items()
+            if name.lower() in _STAYS_ELSEWHERE or name.lower().startswith("x-chronos-")
+        }
+        headers = {name: value for name, value in headers.items() if not request.mask.is_in(value)}
+    return replace(request, method=method, url=url, headers=headers, body=body)
+
+
+def delivery_id(call: Call) -> str:
+    """The same for every try of a task of an execution, and for nothing else."""
+    return uuid_text(task_id(call.execution, call.task))
+
+
+def _own_headers(call: Call) -> dict[str, str]:
+    span = attempt_id(call.execution, call.task, call.number)[:8].hex()
+    return {
+        "User-Agent": USER_AGENT,
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",
+        "X-Chronos-Job-ID": uuid_text(call.job),
+        "X-Chronos-Execution-ID": uuid_text(call.execution),
+        "X-Chronos-Scheduled-Time": rfc3339(call.scheduled_us),
+        "X-Chronos-Attempt": str(call.number),
+        "X-Chronos-Fencing-Token": str(call.token),
+        "Idempotency-Key": delivery_id(call),
+        "traceparent": f"00-{call.execution.hex()}-{span}-01",
+    }
+
+
+def _body(call: Call, method: str, renderer: Renderer) -> tuple[bytes | None, str | None]:
+    """The body and its type; a payload goes along where nothing else was said."""
+    options = call.options
+    if "json" in options:
+        return msgspec.json.encode(renderer.value("http.json", options["json"])), "application/json"
+    if "body" in options:
+        return renderer.text("http.body", options["body"]).encode("utf-8", "replace"), "text/plain; charset=utf-8"
+    if method in _CARRIES_PAYLOAD:
+        if call.payload is not None:
+            return msgspec.json.encode(call.payload), "application/json"
+        return b"", None
+    return None, None
+
+
+def _url(options: Mapping[str, Any], renderer: Renderer, guard: Guard) -> URL:
+    template = options["url"]
+    if "{{" in template:
+        whole = renderer.value("http.url", template)  # one placeholder and nothing else is an address as it is
+        alone = template.startswith("{{") and template.find("}}") == len(template) - 2
+        text = whole if alone and isinstance(whole, str) else renderer.text("http.url", template, _quoted)
+    else:
+        text = template
+    url = parse_url(text, guard)
+    if query := options.get("query"):
+        url = url.extend_query([(name, renderer.text(f"http.query.{name}", str(v))) for name, v in query.items()])
+    return url
+
+
+def _quoted(value: str, secret: bool) -> str:
+    """Nothing that comes from outside may change where a request goes; a secret is the operator's own."""
+    return quote(value, safe="/" if secret else "")
+
+
+def _authenticate(
+    call: Call, auth: Mapping[str, Any], renderer: Renderer, headers: dict[str, str], url: URL, body: bytes, mask: Mask
+) -> URL:
+    def said(name: str, otherwise: str = "") -> str:
+        return renderer.text(f"http.auth.{name}", str(auth.get(name, otherwise)))
+
+    match auth["type"]:
+        case "basic":
+            password = said("password")
+            pair = b64encode(f"{said('username')}:{password}".encode()).decode()
+            _hide(mask, password, pair)
+            _set(headers, "Authorization", f"Basic {pair}")
+        case "bearer":
+            token = said("token")
+            _hide(mask, token)
+            _set(headers, "Authorization", f"Bearer {token}")
+        case "api_key":
+            key = said("value")
+            _hide(mask, key)
+            if auth.get("in", "header") == "query":
+                return url.extend_query([(said("name", "api_key"), key)])
+            _set(headers, auth.get("name", "X-API-Key"), key)
+        case _:
+            secret = said("secret")
+            _hide(mask, secret)
+            _sign(call, signing_key(secret), headers, body)
+    return url
+
+
+def _sign(call: Call, key: bytes, headers: dict[str, str], body: bytes) -> None:
+    """Standard Webhooks: id, time and body under one HMAC, so that none of them can be changed or sent again later."""
+    message, seconds = delivery_id(call), str(call.started_us // SECOND_US)
+    digest = hmac.digest(key, f"{message}.{seconds}.".encode() + body, "sha256")
+    headers["webhook-id"] = message
+    headers["webhook-timestamp"] = seconds
+    headers["webhook-signature"] = f"v1,{b64encode(digest).decode()}"
+
+
+def _hide(mask: Mask, *values: str) -> None:
+    for value in values:
+        mask.add(value)
+
+
+def _set(headers: dict[str, str], name: str, value: str) -> None:
+    """Set a header whatever the case of one that is there."""
+    check_header_value(name, value)
+    lower = name.lower()
+    for present in headers:
+        if present.lower() == lower:
+            del headers[present]
+            break
+    headers[name] = value

@@ -1,0 +1,319 @@
+"""Keeps commands from outliving what started them. Runs as a program of its own: small, single-threaded, stdlib only.
+
+::
+
+    node ──socket──► nursery ──fork──► keeper ──fork, exec──► the command ──► whatever it starts
+      └────────────── one control socket for each command ──► keeper
+
+The nursery is started once and only forks keepers: forking it is cheap, and safe because it has no threads. A keeper
+has one command. On Linux it is a subreaper, so all that the command leaves behind, detached or not, becomes its child;
+when the command ends, or the node asks, or the control socket closes because the node was killed, it kills until it
+has no children left. Should the keeper itself be killed, the kernel kills the command.
+
+Elsewhere than on Linux only the command's process group is killed.
+"""
+
+import array
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import pwd
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+MAX_REQUEST = 8 << 20
+FDS = 4  # stdin, stdout, stderr, control
+TERMINATE = b"T"
+KILL = b"K"
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LINUX = sys.platform.startswith("linux")
+_WATCH_S = 0.02  # how often processes are counted at first, where the kernel does not keep the limit
+_WATCH_LATER_S = 0.1
+_KILL_AGAIN_S = 0.005
+_LIMITS = {"cpu_s": resource.RLIMIT_CPU, "memory": resource.RLIMIT_AS, "files": resource.RLIMIT_NOFILE}
+
+
+def nursery(requests: socket.socket) -> None:
+    """Fork a keeper for each request, until the node is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers report for themselves
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the node decides when it is over
+    while True:
+        head, fds = _receive(requests)
+        if len(head) < 4:
+            return
+        body = _read_exactly(requests, int.from_bytes(head))
+        if os.fork() == 0:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), requests.detach())  # a closed 0 would be given out again
+            _keep(json.loads(body), fds)
+        for fd in fds:
+            os.close(fd)
+
+
+def _receive(requests: socket.socket) -> tuple[bytes, list[int]]:
+    fds = array.array("i")
+    head, extra, _, _ = requests.recvmsg(4, socket.CMSG_SPACE(FDS * fds.itemsize))
+    for level, kind, data in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    for fd in fds:
+        os.set_inheritable(fd, False)  # received ones are not, and the command is to have its three streams only
+    return head, list(fds)
+
+
+def _read_exactly(requests: socket.socket, length: int) -> bytes:
+    found = bytearray()
+    while len(found) < length:
+        chunk = requests.recv(min(1 << 16, length - len(found)))
+        if not chunk:
+            raise SystemExit(0)
+        found += chunk
+    return bytes(found)
+
+
+def _keep(request: dict[str, Any], fds: list[int]) -> NoReturn:
+    """Run one command to its end, and all that came of it."""
+    stdin, stdout, stderr, control_fd = fds
+    control = socket.socket(fileno=control_fd)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    if _LINUX:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        pid = _spawn(request, stdin, stdout, stderr)
+    except _NotStarted as error:
+        _say(control, {"failed": error.stage, "errno": error.number})
+        os._exit(0)
+    for fd in (stdin, stdout, stderr):
+        os.close(fd)
+    _say(control, {"pid": pid})
+    over = _watch(pid, control, woken, request["processes"])
+    code = _kill_rest(pid)
+    _say(control, {"exit": code, "processes": over})
+    os._exit(0)
+
+
+def _watch(pid: int, control: socket.socket, woken: int, most: int) -> bool:
+    """Until the command has ended; whether it was killed for its number of processes."""
+    begun, over, killed = time.monotonic(), False, False
+    while not _has_ended(pid):
+        wait_s = None if killed or not _LINUX else _WATCH_S if time.monotonic() - begun < 1 else _WATCH_LATER_S
+        heard: list[int] = [woken] if killed else [control.fileno(), woken]
+        ready, _, _ = select.select(heard, [], [], wait_s)
+        if woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(woken, 4096)
+        if control.fileno() in ready:
+            if _asked(control) == TERMINATE:
+                _signal_group(pid, signal.SIGTERM)
+            else:  # to kill, or the node is gone
+                killed = True
+        elif not killed and _LINUX and len(descendants(os.getpid())) > most:
+            over = killed = True
+        if killed:
+            _signal_group(pid, signal.SIGKILL)
+            _kill_descendants()
+    return over
+
+
+def _asked(control: socket.socket) -> bytes:
+    try:
+        return control.recv(1)
+    except OSError:
+        return b""
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether the command has ended. It is not taken in yet, so that its number, and its group's, stay its own."""
+    if not hasattr(os, "waitid"):
+        ended_pid, status = os.waitpid(pid, os.WNOHANG)
+        if ended_pid:
+            _taken_in[pid] = status
+        return ended_pid == pid
+    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+        if ended.si_pid == pid:
+            return True
+        os.waitpid(ended.si_pid, 0)  # something that it left behind
+    return False
+
+
+def _kill_rest(pid: int) -> int:
+    """Kill until there is nothing left of the command, then tell its exit code."""
+    _signal_group(pid, signal.SIGKILL)
+    status = _taken_in[pid] if pid in _taken_in else os.waitpid(pid, 0)[1]
+    while _LINUX:
+        _kill_descendants()
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            break
+        time.sleep(_KILL_AGAIN_S)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _kill_descendants() -> None:
+    """Those that left the group are stopped first, so that none forks while another is killed."""
+    if not _LINUX:
+        return
+    found = descendants(os.getpid())
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for one in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(one, number)
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below one. It may miss one that is just being born: ask again until there is none."""
+    if not os.path.exists(f"/proc/{root}/task/{root}/children"):
+        return _descendants_by_parent(root)
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        parent = todo.pop()
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
+                    below = [int(pid) for pid in file.read().split()]
+                found.extend(below)
+                todo.extend(below)
+    return found
+
+
+def _descendants_by_parent(root: int) -> list[int]:
+    """The same on kernels that do not list children."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                parent = file.read().rpartition(b") ")[2].split(None, 2)[1]
+                children.setdefault(int(parent), []).append(int(name))
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found.extend(below)
+        todo.extend(below)
+    return found
+
+
+class _NotStarted(Exception):
+    def __init__(self, stage: str, number: int) -> None:
+        self.stage = stage
+        self.number = number
+
+
+def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int:
+    """Start the command. What goes wrong on the way to it comes back through a pipe that its start closes."""
+    told, tell = os.pipe()
+    keeper = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        stage = ["set up"]
+        try:
+            _become(request, (stdin, stdout, stderr), keeper, stage)
+        except OSError as error:
+            os.write(tell, json.dumps([stage[0], error.errno or 0]).encode())
+        except BaseException:  # noqa: BLE001 - a child must never return into the keeper's code
+            os.write(tell, json.dumps([stage[0], 0]).encode())
+        finally:
+            os._exit(127)
+    os.close(tell)
+    said = os.read(told, 4096)
+    os.close(told)
+    if said:
+        os.waitpid(pid, 0)
+        raise _NotStarted(*json.loads(said))
+    return pid
+
+
+def _become(request: dict[str, Any], streams: tuple[int, int, int], keeper: int, stage: list[str]) -> None:
+    """In the child: turn into the command."""
+    os.setsid()
+    for number in range(1, signal.NSIG):
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for target, fd in enumerate(streams):
+        os.dup2(fd, target)
+    limits = request["limits"]
+    stage[0] = "limits"
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    user = request["user"]
+    if "processes" in limits:
+        own = pwd.getpwnam(user).pw_uid if user else os.getuid()
+        _lower(resource.RLIMIT_NPROC, _tasks_of(own) + limits["processes"])
+    if user is not None:
+        stage[0] = "user"
+        entry = pwd.getpwnam(user)
+        os.initgroups(user, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+    stage[0] = "cwd"
+    if request["cwd"] is not None:
+        os.chdir(request["cwd"])
+    stage[0] = "limits"
+    for name, kind in _LIMITS.items():
+        if name in limits:
+            _lower(kind, limits[name], 1 if name == "cpu_s" else 0)
+    if _LINUX:  # last, as changing the user undoes it
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:
+            os._exit(127)
+    stage[0] = "exec"
+    os.execvpe(request["argv"][0], request["argv"], request["env"])
+
+
+def _lower(kind: int, limit: int, more: int = 0) -> None:
+    """Limits may be made tighter, never wider."""
+    hard = resource.getrlimit(kind)[1]
+    highest = limit + more if hard == resource.RLIM_INFINITY else min(hard, limit + more)
+    resource.setrlimit(kind, (min(limit, highest), highest))
+
+
+def _tasks_of(user: int) -> int:
+    """Threads that a user has already, as the kernel's limit counts all of them."""
+    if not _LINUX:
+        return 0
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == user:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+    return count
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno() or errno.EINVAL, "prctl")
+
+
+def _say(control: socket.socket, message: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        control.sendall(json.dumps(message).encode() + b"\n")
+
+
+_taken_in: dict[int, int] = {}  # where a process cannot be seen to have ended without taking it in
+_libc = ctypes.CDLL(None, use_errno=True)
+
+if __name__ == "__main__":
+    nursery(socket.socket(fileno=0))

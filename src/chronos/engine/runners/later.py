@@ -1,0 +1,39 @@
+"""A runner that is made when it is first needed, for those whose libraries take long to import."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from chronos.clock import Clock
+from chronos.core.outcome import Outcome
+from chronos.engine.runners.contract import Call, Runner
+
+
+class LaterRunner:
+    """Stands for another runner."""
+
+    def __init__(self, make: Callable[[], Runner], clock: Clock) -> None:
+        self._make = make
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._runner: Runner | None = None
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        self._made().check(options)
+
+    async def run(self, call: Call) -> Outcome:
+        if self._runner is None:
+            with self._clock.outside():  # an import: the loop goes on meanwhile
+                await asyncio.to_thread(self._made)
+        return await self._made().run(call)
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            await self._runner.close()
+
+    def _made(self) -> Runner:
+        with self._lock:
+            if self._runner is None:
+                self._runner = self._make()
+            return self._runner

@@ -1,0 +1,138 @@
+"""The node's side of ``keeper``: starts the nursery when it is first needed, hands it commands, hears how they end."""
+
+import array
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from chronos.engine.runners import keeper
+
+_FORCED_S = 10.0  # a process that the kernel cannot kill sooner hangs in a driver; nobody waits for that
+
+
+class Nursery:
+    """One small process that forks keepers. Started on first use, and again should it ever die."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._turn = asyncio.Lock()
+
+    async def start(self, request: dict[str, Any], streams: Sequence[int]) -> "Kept":
+        """Start a command on these three streams. Raises ``OSError`` when there is nobody to start it."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        sending = asyncio.ensure_future(self._send(json.dumps(request).encode(), [*streams, theirs.fileno()]))
+        kept = Kept(ours)
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:  # half a request would spoil the next one
+            await asyncio.wait([sending])
+            if sending.exception() is None:
+                await kept.kill()
+            kept.close()
+            raise
+        except OSError:
+            kept.close()
+            raise
+        finally:
+            theirs.close()
+        return kept
+
+    async def close(self) -> None:
+        """Keepers stay until their commands have ended; the nursery goes."""
+        if self._socket is not None:
+            self._socket.close()
+        if self._process is not None:
+            await asyncio.to_thread(self._process.wait)
+        self._socket = self._process = None
+
+    async def _send(self, body: bytes, fds: list[int]) -> None:
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            if self._process is None or self._socket is None or self._process.poll() is not None:
+                self._begin()
+            assert self._socket is not None
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+            while True:
+                try:
+                    self._socket.sendmsg([len(body).to_bytes(4)], rights)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(0.001)
+            await loop.sock_sendall(self._socket, body)
+
+    def _begin(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(Path(keeper.__file__))],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        self._socket = ours
+
+
+class Kept:
+    """A command that a keeper runs for us."""
+
+    __slots__ = ("_control", "_rest")
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._rest = b""
+
+    async def begun(self) -> dict[str, Any]:
+        """``{"pid": …}``, or ``{"failed": stage, "errno": …}`` when it could not be started."""
+        return await self._message()
+
+    async def ended(self) -> dict[str, Any]:
+        """``{"exit": code, "processes": whether it had too many}``, once nothing of it is left."""
+        while "pid" in (message := await self._message()):
+            pass
+        return message
+
+    def terminate(self) -> None:
+        """Ask its process group to end."""
+        self._tell(keeper.TERMINATE)
+
+    async def kill(self) -> None:
+        """End all of it by force; returns when nothing is left."""
+        self._tell(keeper.KILL)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FORCED_S):
+                await self.ended()
+
+    def close(self) -> None:
+        """Let go. A keeper that still runs something takes it for the end of the node."""
+        self._control.close()
+
+    def _tell(self, what: bytes) -> None:
+        with suppress(OSError):  # it has ended
+            self._control.send(what)
+
+    async def _message(self) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._rest:
+            try:
+                chunk = await loop.sock_recv(self._control, 4096)
+            except OSError:
+                chunk = b""
+            if not chunk:
+                return {"lost": True}
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found

@@ -1,0 +1,294 @@
+"""Worker processes for functions that must be killable: a bounded pool, reused, ended when idle or worn.
+
+Stopping is asked by a message. Force is SIGKILL to the worker's whole process group, and the attempt is over only when
+the process has been reaped, so nothing of it runs on beside its successor.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections import deque
+from types import ModuleType
+from typing import assert_never
+
+import msgspec
+
+from chronos.clock import Clock
+from chronos.core.outcome import Failed, Outcome
+from chronos.engine.runners.calling import STOPPED
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.functions import Function
+from chronos.engine.runners.limits import Limits, read_limits
+from chronos.engine.runners.wire import (
+    LENGTH_BYTES,
+    MAX_MESSAGE_BYTES,
+    TO_NODE,
+    Ended,
+    Progressed,
+    Remembers,
+    Stop,
+    Stopping,
+    Wrote,
+    frame,
+    outcome_of,
+    run_message,
+)
+
+CRASHED = "crashed"  # what ``retry_on`` calls an attempt whose process died
+IDLE_S = 60.0
+MAX_USES = 1_000
+_BOOT = (
+    "import json, sys\n"
+    "fd, parent, path, program = json.loads(sys.argv.pop())\n"
+    "sys.path[:] = path\n"
+    "from chronos.engine.runners.worker import main\n"
+    "main(fd, parent, program)\n"
+)
+
+
+class _Worker:
+    """The node's end of one worker process."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.process = process
+        self.uses = 0
+        self.worn = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.reaped = asyncio.create_task(self._reap())
+
+    @classmethod
+    async def start(cls) -> "_Worker":
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                fd = theirs.fileno()
+                given = json.dumps([fd, os.getpid(), sys.path, _program()])
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-c",
+                    _BOOT,
+                    given,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=(fd,),
+                    start_new_session=True,
+                )
+            reader, writer = await asyncio.open_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        return cls(process, reader, writer)
+
+    async def run(self, function: Function, limits: Limits, call: Call, now_us: int) -> Outcome:
+        """Make one attempt; an outcome also when the process dies of it."""
+        assert function.home is not None
+        self.uses += 1
+        self._say(frame(run_message(function.name, function.home, limits, call, now_us)))
+        running = True
+
+        def ask() -> None:
+            if running and call.stop.reason is not None:
+                self._say(frame(Stop(reason=call.stop.reason)))
+
+        def tell() -> None:
+            if running:
+                self._say(frame(Stopping()))
+
+        call.stop.on_ask(ask)
+        call.stopping.on_ask(tell)
+        try:
+            while (message := await self._hear()) is not None:
+                match message:
+                    case Wrote():
+                        call.sink.write(message.text)
+                    case Progressed():
+                        call.sink.progress(message.done, message.total)
+                    case Remembers():
+                        call.memory[message.place : message.place + 1] = [message.entry]
+                    case Ended():
+                        self.worn = message.worn
+                        return outcome_of(message, call)
+                    case _:
+                        assert_never(message)
+        finally:
+            running = False
+        code = await asyncio.shield(self.end())
+        call.detail["exit_code"] = code
+        return _crashed(code, limits)
+
+    async def end(self) -> int:
+        """Kill it and all it started; gives its exit code when it is gone."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.process.returncode is None:
+            _kill_group(self.process.pid)
+        return await self.reaped
+
+    async def _reap(self) -> int:
+        code = await self.process.wait()
+        _kill_group(self.process.pid)  # what the function left running; the number is taken while any of it lives
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+        return code
+
+    def _say(self, message: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(message)
+
+    async def _hear(self) -> Wrote | Progressed | Remembers | Ended | None:
+        """What it says next; None: it is gone."""
+        try:
+            size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES))
+            if size > MAX_MESSAGE_BYTES:
+                return None
+            return TO_NODE.decode(await self._reader.readexactly(size))
+        except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):  # or it does not talk sense any more
+            return None
+
+
+class Processes:
+    """The pool."""
+
+    def __init__(self, size: int, *, clock: Clock, idle_s: float = IDLE_S, max_uses: int = MAX_USES) -> None:
+        self._size = size
+        self._clock = clock
+        self._idle_s = idle_s
+        self._max_uses = max_uses
+        self._idle: list[_Worker] = []
+        self._workers: set[_Worker] = set()
+        self._taken = 0  # places: workers, and those that are being started
+        self._waiting: deque[asyncio.Future[bool]] = deque()  # True: there is a place; False: asked to stop
+        self._ends: set[asyncio.Task[int]] = set()
+        self._closed = False
+
+    async def run(self, function: Function, call: Call) -> Outcome:
+        """Make one attempt in a process. Cancelled, it kills the process before it lets the cancellation through."""
+        limits = read_limits(call.options.get("limits"))
+        worker = await self._take(call)
+        if worker is None:
+            return STOPPED
+        try:
+            outcome = await worker.run(function, limits, call, self._clock.now_us())
+        except BaseException:
+            await self._end(worker)
+            raise
+        if worker.process.returncode is not None or worker.worn or worker.uses >= self._max_uses:
+            await self._end(worker)
+        else:
+            self._give_back(worker)
+        return outcome
+
+    async def close(self) -> None:
+        """Kill every worker and wait until they are gone."""
+        self._closed = True
+        for worker in list(self._workers):
+            await self._end(worker)
+        while self._ends:
+            await asyncio.wait(self._ends)
+
+    async def _take(self, call: Call) -> _Worker | None:
+        while not self._idle and self._taken >= self._size:
+            place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            call.stop.on_ask(lambda place=place: None if place.done() else place.set_result(False))  # type: ignore[misc]
+            if not place.done():
+                self._waiting.append(place)
+            try:
+                if not await place:
+                    return None
+            except asyncio.CancelledError:
+                if place.done() and not place.cancelled():
+                    self._wake()  # it was this one's turn: the next one's now
+                raise
+        if call.stop.asked or self._closed:
+            self._wake()
+            return None
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.timer is not None:
+                worker.timer.cancel()
+            if worker.process.returncode is None:
+                return worker
+            await self._end(worker)
+        self._taken += 1
+        try:
+            worker = await _Worker.start()
+        except BaseException:
+            self._free()
+            raise
+        self._workers.add(worker)
+        return worker
+
+    def _give_back(self, worker: _Worker) -> None:
+        self._idle.append(worker)
+        worker.timer = asyncio.get_running_loop().call_later(self._idle_s, self._retire, worker)
+        self._wake()
+
+    def _retire(self, worker: _Worker) -> None:
+        if worker in self._idle:
+            task = asyncio.create_task(self._end(worker))
+            self._ends.add(task)
+            task.add_done_callback(self._ends.discard)
+
+    async def _end(self, worker: _Worker) -> int:
+        if worker in self._idle:
+            self._idle.remove(worker)
+        if worker not in self._workers:
+            return await asyncio.shield(worker.end())
+        self._workers.discard(worker)
+        try:
+            return await asyncio.shield(worker.end())
+        finally:
+            self._free()
+
+    def _free(self) -> None:
+        self._taken -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(True)
+                return
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _crashed(code: int, limits: Limits) -> Failed:
+    if code >= 0:
+        text = f"its process ended by itself, with exit code {code}"
+    elif -code == signal.SIGXCPU and limits.cpu_s is not None:
+        text = f"its process was killed by SIGXCPU: it used more than {limits.cpu_s} s of CPU"
+    elif -code == signal.SIGKILL:
+        text = "its process was killed by SIGKILL, perhaps because the machine ran out of memory"
+    else:
+        text = f"its process was killed by {_signal_name(-code)}"
+    return Failed(error=text, kinds=(CRASHED,))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _program() -> tuple[str, str] | None:
+    """How to load this program's main module again: a module by name, a file by path; None: it has neither."""
+    module: ModuleType | None = sys.modules.get("__main__")
+    spec = getattr(module, "__spec__", None)
+    if spec is not None and spec.name:
+        return "module", str(spec.name)
+    path = getattr(module, "__file__", None)
+    return ("path", os.path.abspath(path)) if path else None

@@ -1,0 +1,152 @@
+"""Runs registered Python functions: async ones on the event loop, others in threads or processes."""
+
+import asyncio
+from collections.abc import Mapping
+from contextvars import copy_context
+from typing import Any, assert_never
+
+from chronos.clock import Clock
+from chronos.core.outcome import Failed, Outcome
+from chronos.engine.runners.calling import BAD_PAYLOAD, STOPPED, call_async, call_plain, call_through
+from chronos.engine.runners.context import Context
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.functions import Function, Functions, Isolation
+from chronos.engine.runners.limits import Limits, read_limits
+from chronos.engine.runners.options import check_known
+from chronos.engine.runners.processes import Processes
+from chronos.engine.runners.threads import Threads
+from chronos.errors import Invalid
+
+LAST_CHANCE_S = 1.0  # of an async function that is forced to end
+
+
+class _OnLoop:
+    """An async function in a task of its own, so that one that will not end can be left to itself."""
+
+    __slots__ = ("begun", "ended", "task")
+
+    def __init__(self, function: Function, arguments: dict[str, Any], call: Call) -> None:
+        loop = asyncio.get_running_loop()
+        self.begun = False
+        self.ended: asyncio.Future[Outcome] = loop.create_future()
+        self.task = loop.create_task(self._drive(function, arguments, call))
+
+    def stop(self) -> None:
+        """Cancel it; one that has not begun never will."""
+        self.task.cancel()
+        if not self.begun and not self.ended.done():
+            self.ended.set_result(STOPPED)
+
+    async def _drive(self, function: Function, arguments: dict[str, Any], call: Call) -> None:
+        self.begun = True
+        outcome = await call_async(function, arguments, call)
+        if not self.ended.done():
+            self.ended.set_result(outcome)
+
+
+class PythonRunner:
+    """The runner of ``python`` targets. ``inline`` runs every function on the loop, as tests with their own time do."""
+
+    def __init__(
+        self, functions: Functions, *, threads: int, processes: int, clock: Clock, inline: bool = False
+    ) -> None:
+        self._functions = functions
+        self._clock = clock
+        self._inline = inline
+        self._threads = Threads(threads)
+        self._processes = Processes(processes, clock=clock)
+        self._left: set[asyncio.Task[None]] = set()
+        self._left_in_all = 0
+
+    @property
+    def abandoned(self) -> int:
+        """How many functions ignored that they were stopped, and were left to themselves; in all."""
+        return self._threads.abandoned + self._left_in_all
+
+    @property
+    def left(self) -> int:
+        """How many of the abandoned still run."""
+        return self._threads.left + len(self._left)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """That it names a function; which nodes have it is another question."""
+        check_known("python", options, ("limits", "name", "payload"))
+        name = options.get("name")
+        if not isinstance(name, str) or not name:
+            raise Invalid(f"python.name is {name!r}, expected the name of a registered function")
+        limits = read_limits(options.get("limits"))
+        function = self._functions.get(name)
+        if function is not None and limits != Limits() and function.isolation is not Isolation.PROCESS:
+            raise Invalid(f'python.limits needs a process: register "{name}" with isolation="process"')
+
+    async def run(self, call: Call) -> Outcome:
+        """Make the attempt."""
+        name = call.options["name"]
+        function = self._functions.get(name)
+        if function is None:
+            return Failed(error=f'this node has no function "{name}"', kinds=("no_function",))
+        if call.stop.asked:
+            return STOPPED
+        context: Context | None = None
+        arguments: dict[str, Any] = {}
+        if not function.plain:
+            try:
+                arguments = function.arguments(call.payload)
+            except Invalid as error:
+                return Failed(error=str(error), kinds=(BAD_PAYLOAD,), worth_retrying=False)
+            if function.ctx_parameter is not None:
+                context = Context(call, self._clock, awaited=function.is_async)
+                arguments[function.ctx_parameter] = context
+        if function.is_async and not function.suspends:
+            return copy_context().run(call_through, function, arguments, call)
+        if function.is_async:
+            return await self._on_loop(function, arguments, call, context)
+        if self._inline:
+            return copy_context().run(call_plain, function, arguments, call)
+        match function.isolation:
+            case Isolation.INLINE:
+                return copy_context().run(call_plain, function, arguments, call)
+            case Isolation.THREAD:
+                return await self._in_thread(function, arguments, call, context)
+            case Isolation.PROCESS:
+                with self._clock.outside():
+                    return await self._processes.run(function, call)
+            case _:
+                assert_never(function.isolation)
+
+    async def close(self) -> None:
+        """Let idle threads end, kill the processes."""
+        self._threads.close()
+        await self._processes.close()
+
+    async def _on_loop(
+        self, function: Function, arguments: dict[str, Any], call: Call, context: Context | None
+    ) -> Outcome:
+        running = _OnLoop(function, arguments, call)
+        call.stop.on_ask(running.stop)
+        try:
+            return await running.ended
+        except asyncio.CancelledError:
+            running.task.cancel()
+            try:
+                await asyncio.wait({running.task}, timeout=LAST_CHANCE_S)
+            finally:
+                if not running.task.done():
+                    self._left_in_all += 1
+                    self._left.add(running.task)
+                    running.task.add_done_callback(self._left.discard)
+                    if context is not None:
+                        context.leave()
+            raise
+
+    async def _in_thread(
+        self, function: Function, arguments: dict[str, Any], call: Call, context: Context | None
+    ) -> Outcome:
+        variables = copy_context()
+        try:
+            with self._clock.outside():
+                return await self._threads.run(lambda: variables.run(call_plain, function, arguments, call), call.stop)
+        except asyncio.CancelledError:
+            if context is not None:
+                context.leave()
+            raise

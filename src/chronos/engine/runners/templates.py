@@ -1,0 +1,218 @@
+"""Templates: ``{{ payload.order.id }}`` is replaced by what stands under that name. Nothing is evaluated.
+
+A dotted name is a path of keys through plain JSON values, so there is nothing to call and no attribute to reach. A
+text that is one placeholder and nothing else becomes the value itself, with its type; within a longer text a value
+that is no text is written as JSON.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from chronos.core.calendar import rfc3339
+from chronos.core.planner import Covered
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.masking import Mask
+from chronos.errors import Invalid, NotFound
+
+Secrets = Callable[[str], str | None]  # from a name to its value, None when there is no such secret
+Part = str | tuple[str, ...]  # literal text, or a name as its keys
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
+_MAX_DEPTH = 64
+
+
+def no_secrets(name: str) -> str | None:
+    """Where there are none."""
+    return None
+
+
+def check_template(where: str, value: Any, *, secrets: bool = True, depth: int = 0) -> None:
+    """Raise ``Invalid`` for a placeholder, anywhere in the value, that could never be replaced."""
+    if depth > _MAX_DEPTH:
+        raise Invalid(f"{where} is nested more than {_MAX_DEPTH} deep")
+    match value:
+        case str():
+            for name in _names(where, value):
+                _check_name(where, name, secrets)
+        case Mapping():
+            for key, item in value.items():
+                check_template(f"{where}.{key}", item, secrets=secrets, depth=depth + 1)
+        case list() | tuple():
+            for index, item in enumerate(value):
+                check_template(f"{where}[{index}]", item, secrets=secrets, depth=depth + 1)
+        case _:
+            pass
+
+
+def is_template(text: str) -> bool:
+    """Whether there is anything to replace."""
+    return "{{" in text
+
+
+def names_secret(text: str) -> bool:
+    """Whether a template asks for a secret."""
+    return is_template(text) and any(name[0] == "secret" for name in _names("", text))
+
+
+class Renderer:
+    """Replaces the placeholders of one call's options; remembers the secrets it used, so that they can be masked."""
+
+    __slots__ = ("_call", "_mask", "_secrets")
+
+    def __init__(self, call: Call, secrets: Secrets, mask: Mask) -> None:
+        self._call = call
+        self._secrets = secrets
+        self._mask = mask
+
+    def text(self, where: str, template: str, encode: Callable[[str, bool], str] | None = None) -> str:
+        """The text; ``encode`` makes a value fit for where it goes, and is told whether it is a secret."""
+        if "{{" not in template:
+            return template
+        found = []
+        for part in _parts(where, template):
+            if isinstance(part, str):
+                found.append(part)
+                continue
+            shown = _shown(self._lookup(where, part))
+            found.append(shown if encode is None else encode(shown, part[0] == "secret"))
+        return "".join(found)
+
+    def value(self, where: str, template: Any) -> Any:
+        """The same value with every text in it replaced; keys stay as they are."""
+        match template:
+            case str() if "{{" in template:
+                parts = _parts(where, template)
+                if len(parts) == 1 and not isinstance(parts[0], str):
+                    return self._lookup(where, parts[0])
+                return self.text(where, template)
+            case Mapping():
+                return {key: self.value(f"{where}.{key}", item) for key, item in template.items()}
+            case list() | tuple():
+                return [self.value(f"{where}[{index}]", item) for index, item in enumerate(template)]
+            case _:
+                return template
+
+    def _lookup(self, where: str, name: tuple[str, ...]) -> Any:
+        field = _FIELDS.get(name)
+        if field is not None:
+            value = field(self._call)
+            if value is _ABSENT:
+                raise Invalid(f'{where}: "{".".join(name)}" is not there: this run stands for its own instant only')
+            return value
+        _check_name(where, name, True)
+        if name[0] == "secret":
+            return self._secret(where, name[1])
+        value = self._call.payload
+        for key in name[1:]:
+            if isinstance(value, Mapping) and key in value:
+                value = value[key]
+            elif isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
+                value = value[int(key)]
+            else:
+                raise Invalid(f'{where}: "{".".join(name)}" is not there: {_nearest(key, value)}')
+        return value
+
+    def _secret(self, where: str, name: str) -> str:
+        found = self._secrets(name)
+        if found is None:
+            raise NotFound(f'{where}: there is no secret "{name}"; create it, or correct its name')
+        self._mask.add(found)
+        return found
+
+
+def uuid_text(raw: bytes) -> str:
+    """An id as people see it; ``uuid.UUID`` gives the same, ten times slower."""
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _at(us: int | None) -> str | None:
+    return None if us is None else rfc3339(us)
+
+
+def _span(key: Callable[[Covered], Any]) -> Callable[[Call], Any]:
+    return lambda call: _ABSENT if call.span is None else key(call.span)
+
+
+_ABSENT = object()
+_FIELDS: dict[tuple[str, ...], Callable[[Call], Any]] = {
+    ("execution", "id"): lambda call: uuid_text(call.execution),
+    ("execution", "task"): lambda call: call.task,
+    ("execution", "attempt"): lambda call: call.number,
+    ("execution", "token"): lambda call: call.token,
+    ("execution", "scheduled_at"): lambda call: rfc3339(call.scheduled_us),
+    ("execution", "started_at"): lambda call: rfc3339(call.started_us),
+    ("execution", "deadline"): lambda call: _at(call.deadline_us),
+    ("execution", "last_run_at"): lambda call: _at(call.last_run_us),
+    ("job", "id"): lambda call: uuid_text(call.job),
+    ("job", "name"): lambda call: call.job_name,
+    ("job", "namespace"): lambda call: call.namespace,
+    ("span", "from"): _span(lambda span: rfc3339(span.from_us)),
+    ("span", "to"): _span(lambda span: rfc3339(span.to_us)),
+    ("span", "count"): _span(lambda span: span.count),
+}
+_ROOTS = ("execution", "job", "span", "payload", "secret")
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _names(where: str, template: str) -> Iterator[tuple[str, ...]]:
+    return (part for part in _parts(where, template) if not isinstance(part, str)) if "{{" in template else iter(())
+
+
+@lru_cache(maxsize=4096)
+def _split(template: str) -> tuple[Part, ...] | str:
+    """Literal texts and names in turn, or what is wrong with it."""
+    parts: list[Part] = []
+    at = 0
+    while (begin := template.find("{{", at)) >= 0:
+        end = template.find("}}", begin)
+        if end < 0:
+            return 'has "{{" without "}}"'
+        name = template[begin + 2 : end].strip()
+        if _NAME.fullmatch(name) is None:
+            return f'has "{{{{ {name[:80]} }}}}", expected a dotted name such as payload.order.id; nothing is evaluated'
+        if begin > at:
+            parts.append(template[at:begin])
+        parts.append(tuple(name.split(".")))
+        at = end + 2
+    if at < len(template):
+        parts.append(template[at:])
+    return tuple(parts)
+
+
+def _parts(where: str, template: str) -> tuple[Part, ...]:
+    parts = _split(template)
+    if isinstance(parts, str):
+        raise Invalid(f"{where} {parts}")
+    return parts
+
+
+def _check_name(where: str, name: tuple[str, ...], secrets: bool) -> None:
+    root, shown = name[0], ".".join(name)
+    if root not in _ROOTS:
+        raise Invalid(f'{where}: "{shown}" is unknown: {_nearest(root, dict.fromkeys(_ROOTS))}')
+    if root == "secret":
+        if not secrets:
+            raise Invalid(f'{where}: "{shown}" would be seen by everybody there; use env or stdin')
+        if len(name) != 2:
+            raise Invalid(f'{where}: "{shown}" is no secret: write secret.NAME')
+    elif root != "payload" and name not in _FIELDS:
+        known = {field[1]: None for field in _FIELDS if field[0] == root}
+        raise Invalid(f'{where}: "{shown}" is unknown: {_nearest(".".join(name[1:]), known)}')
+
+
+def _nearest(key: str, value: Any) -> str:
+    if not isinstance(value, Mapping) or not value:
+        return f'nothing is under "{key}"'
+    near = get_close_matches(key, [str(name) for name in value], n=1, cutoff=0.5)
+    if near:
+        return f'did you mean "{near[0]}"?'
+    return f"there are {', '.join(str(name)[:40] for name in list(value)[:10])}"

@@ -1,0 +1,156 @@
+"""Threads for functions that block: a bounded number, reused, and left behind when they cannot be stopped.
+
+They are daemons, so that one that hangs does not keep the program from exiting. A thread cannot be ended from outside:
+when an attempt is forced to end, its thread is abandoned, counted, and another one takes its place.
+
+Answers are handed to the event loop in batches: waking it costs more than most of what is handed over.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from chronos.core.outcome import Outcome
+from chronos.engine.runners.calling import STOPPED
+from chronos.engine.runners.contract import Stop
+
+MAX_LEFT = 1_000  # abandoned threads that still run; beyond it no more are replaced
+
+
+class _Item:
+    """One piece of work, and whoever waits for it."""
+
+    __slots__ = ("answer", "begun", "dropped", "finished", "loop", "work")
+
+    def __init__(self, work: Callable[[], Outcome], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.loop = loop
+        self.answer: asyncio.Future[Outcome] = loop.create_future()
+        self.begun = False
+        self.dropped = False
+        self.finished = False
+
+
+class Threads:
+    """A pool that grows up to its size as it is needed."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[_Item | None] = SimpleQueue()
+        self._alive = 0  # without those that were abandoned
+        self._idle = 0
+        self._backlog = 0  # items that no thread is free for
+        self._ended: deque[tuple[_Item, Outcome]] = deque()
+        self._told = False  # the loop has been woken for what stands in ``_ended``
+        self.abandoned = 0  # in all
+        self.left = 0  # of these, those that still run
+
+    async def run(self, work: Callable[[], Outcome], stop: Stop) -> Outcome:
+        """Do the work in a thread. Work that has not begun when it is asked to stop is dropped.
+
+        Cancelled, it abandons the thread and lets the cancellation through.
+        """
+        item = _Item(work, asyncio.get_running_loop())
+        stop.on_ask(lambda: self._drop(item))
+        if item.dropped:
+            return STOPPED
+        self._submit(item)
+        try:
+            return await item.answer
+        except asyncio.CancelledError:
+            self._abandon(item)
+            raise
+
+    def close(self) -> None:
+        """Let idle threads end; busy ones end with their work."""
+        with self._lock:
+            for _ in range(self._alive):
+                self._queue.put(None)
+            self._alive = self._idle = 0
+
+    def _submit(self, item: _Item) -> None:
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            elif self._has_room():
+                self._start()
+            else:
+                self._backlog += 1
+        self._queue.put(item)
+
+    def _has_room(self) -> bool:
+        return self._alive + max(0, self.left - MAX_LEFT) < self._size
+
+    def _start(self) -> None:
+        self._alive += 1
+        threading.Thread(target=self._serve, name="chronos-function", daemon=True).start()
+
+    def _drop(self, item: _Item) -> None:
+        with self._lock:
+            if item.begun:
+                return
+            item.dropped = True
+        if not item.answer.done():
+            item.answer.set_result(STOPPED)
+
+    def _abandon(self, item: _Item) -> None:
+        with self._lock:
+            item.dropped = True
+            if not item.begun or item.finished:
+                return
+            self._alive -= 1
+            self.abandoned += 1
+            self.left += 1
+            if self._backlog and self._has_room():
+                self._backlog -= 1
+                self._start()
+
+    def _serve(self) -> None:
+        while (item := self._queue.get()) is not None:
+            with self._lock:
+                item.begun = not item.dropped
+            if item.begun:
+                outcome = item.work()
+                if not self._finish(item, outcome):
+                    return
+            else:
+                with self._lock:
+                    self._rest()
+            del item  # an idle thread keeps nothing alive
+
+    def _finish(self, item: _Item, outcome: Outcome) -> bool:
+        """Hand over an outcome; False: this thread was abandoned meanwhile."""
+        with self._lock:
+            if item.dropped:
+                self.left -= 1
+                return False
+            item.finished = True
+            self._ended.append((item, outcome))
+            tell = not self._told
+            self._told = True
+            self._rest()
+        if tell:
+            try:
+                item.loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:  # the loop has been closed: nobody waits any more
+                with self._lock:
+                    self._told = False
+                    self._ended.clear()
+        return True
+
+    def _rest(self) -> None:
+        if self._backlog:
+            self._backlog -= 1
+        else:
+            self._idle += 1
+
+    def _deliver(self) -> None:
+        with self._lock:
+            self._told = False
+            ended, self._ended = self._ended, deque()
+        for item, outcome in ended:
+            if not item.answer.done():
+                item.answer.set_result(outcome)

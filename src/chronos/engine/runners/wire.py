@@ -1,0 +1,155 @@
+"""What a node and its worker processes say to each other: JSON behind a length of four bytes, over a socket pair."""
+
+import base64
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from chronos.core.detail import Remembered
+from chronos.core.outcome import Canceled, Failed, Lost, Outcome, Released, Succeeded, TimedOut, Waits
+from chronos.core.planner import Covered
+from chronos.engine.runners.contract import Call, StopReason
+from chronos.engine.runners.functions import Home
+from chronos.engine.runners.limits import Limits
+
+LENGTH_BYTES = 4
+MAX_MESSAGE_BYTES = 64 << 20
+
+
+class Run(Struct, frozen=True, kw_only=True, tag=True):
+    """Make this attempt."""
+
+    name: str  # of the function, as jobs know it
+    home: Home
+    limits: Limits
+    execution: bytes
+    job: bytes
+    job_name: str
+    namespace: str
+    task: str
+    number: int
+    token: int
+    scheduled_us: int
+    started_us: int
+    deadline_us: int | None
+    last_run_us: int | None
+    payload: Any
+    span: Covered | None
+    signals: dict[str, Any]
+    memory: list[Remembered]
+    grace_s: float
+    stopping: bool
+    now_us: int  # on the node's clock, which is corrected to the store's
+
+
+class Stop(Struct, frozen=True, kw_only=True, tag=True):
+    """Ask the function to stop."""
+
+    reason: StopReason
+
+
+class Stopping(Struct, frozen=True, kw_only=True, tag=True):
+    """The node shuts down."""
+
+
+class Wrote(Struct, frozen=True, kw_only=True, tag=True):
+    text: str
+
+
+class Progressed(Struct, frozen=True, kw_only=True, tag=True):
+    done: float
+    total: float | None
+
+
+class Remembers(Struct, frozen=True, kw_only=True, tag=True):
+    place: int
+    entry: Remembered
+
+
+class Ended(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """How it ended: exactly one of the three, or nothing for a success without a result."""
+
+    result: Any = None
+    error: str | None = None
+    kinds: tuple[str, ...] = ()
+    worth_retrying: bool = True
+    waits: bool = False
+    until_us: int | None = None
+    signal: str | None = None
+    statements: list[tuple[str, list[Any]]] = []
+    worn: bool = False  # the process should not be used again
+
+
+ToWorker = Run | Stop | Stopping
+ToNode = Wrote | Progressed | Remembers | Ended
+
+_ENCODER = msgspec.json.Encoder()
+TO_WORKER: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
+TO_NODE: msgspec.json.Decoder[ToNode] = msgspec.json.Decoder(ToNode)
+
+
+def frame(message: ToWorker | ToNode) -> bytes:
+    """The bytes of a message."""
+    body = _ENCODER.encode(message)
+    return len(body).to_bytes(LENGTH_BYTES) + body
+
+
+def run_message(name: str, home: Home, limits: Limits, call: Call, now_us: int) -> Run:
+    """What a worker must know of a call."""
+    return Run(
+        name=name,
+        home=home,
+        limits=limits,
+        execution=call.execution,
+        job=call.job,
+        job_name=call.job_name,
+        namespace=call.namespace,
+        task=call.task,
+        number=call.number,
+        token=call.token,
+        scheduled_us=call.scheduled_us,
+        started_us=call.started_us,
+        deadline_us=call.deadline_us,
+        last_run_us=call.last_run_us,
+        payload=call.payload,
+        span=call.span,
+        signals=dict(call.signals),
+        memory=call.memory,
+        grace_s=call.grace_s,
+        stopping=call.stopping.asked,
+        now_us=now_us,
+    )
+
+
+def ended(outcome: Outcome, statements: list[tuple[str, tuple[Any, ...]]], *, worn: bool) -> Ended:
+    """The message of an outcome."""
+    sent = [(sql, [_sent(value) for value in values]) for sql, values in statements]
+    match outcome:
+        case Succeeded():
+            return Ended(result=outcome.result, statements=sent, worn=worn)
+        case Failed():
+            again = outcome.worth_retrying
+            return Ended(error=outcome.error, kinds=outcome.kinds, worth_retrying=again, worn=worn)
+        case Waits():
+            return Ended(waits=True, until_us=outcome.until_us, signal=outcome.signal, worn=worn)
+        case TimedOut() | Canceled() | Lost() | Released():
+            raise AssertionError(f"a function does not end as {outcome!r}: only whoever runs it can tell that")
+
+
+def outcome_of(message: Ended, call: Call) -> Outcome:
+    """The outcome of a message; the statements of a success go to its call."""
+    if message.waits:
+        return Waits(until_us=message.until_us, signal=message.signal, resumes=True)
+    if message.error is not None:
+        return Failed(error=message.error, kinds=message.kinds, worth_retrying=message.worth_retrying)
+    call.statements.extend((sql, tuple(_received(value) for value in values)) for sql, values in message.statements)
+    return Succeeded(result=message.result)
+
+
+def _sent(value: Any) -> Any:
+    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def _received(value: Any) -> Any:
+    return base64.b64decode(value["base64"]) if isinstance(value, dict) else value

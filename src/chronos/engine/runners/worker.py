@@ -1,0 +1,274 @@
+"""A worker process: calls one function after the other on its main thread, and dies with the node that started it.
+
+::
+
+    node ◄── socket pair ──► worker (main thread: the function; a second one reads what the node says)
+                               └── guard, a fork that only waits for the node's end of the socket to close
+
+When the node is gone, however it went, the kernel kills the worker, and the guard kills what the worker's functions
+started: all of them are one process group. It is started anew, never forked from the node, which has threads.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from importlib import import_module
+from queue import SimpleQueue
+from typing import Any, NoReturn, assert_never
+
+from chronos.clock import SystemClock
+from chronos.core.detail import Remembered
+from chronos.core.outcome import Failed, Outcome
+from chronos.engine.runners.calling import BAD_PAYLOAD, call_plain, failed
+from chronos.engine.runners.context import Context
+from chronos.engine.runners.contract import Call, StopReason
+from chronos.engine.runners.functions import Home, look_at
+from chronos.engine.runners.limits import Limits
+from chronos.engine.runners.wire import (
+    LENGTH_BYTES,
+    TO_WORKER,
+    Progressed,
+    Remembers,
+    Run,
+    Stop,
+    Stopping,
+    ToNode,
+    Wrote,
+    ended,
+    frame,
+)
+from chronos.errors import Invalid
+
+MAIN = "__mp_main__"  # the name under which ``multiprocessing`` loads a program again, too
+_PR_SET_PDEATHSIG = 1
+_MAX_WRAPPERS = 10
+
+
+def in_worker() -> bool:
+    """Whether this is a worker process, which loads a program to find its functions and must not start it."""
+    return bool(_state)
+
+
+_state: list["Worker"] = []  # the one worker of this process
+
+
+class _NodeClock(SystemClock):
+    """This machine's clock, set right as the node's is."""
+
+    def __init__(self, now_us: int) -> None:
+        self._ahead_us = now_us - super().now_us()
+
+    def now_us(self) -> int:
+        return super().now_us() + self._ahead_us
+
+
+class Worker:
+    """One end of the socket: what it is told, and what it tells."""
+
+    def __init__(self, sock: socket.socket, main: tuple[str, str] | None) -> None:
+        self._sock = sock
+        self._main = main
+        self._sending = threading.Lock()
+        self._runs: SimpleQueue[tuple[Run, Call]] = SimpleQueue()
+        self._current: Call | None = None
+        self._found: dict[Home, Callable[..., Any]] = {}
+
+    def serve(self) -> NoReturn:
+        """Until the node goes away or kills this process."""
+        threading.Thread(target=self._listen, name="chronos-worker", daemon=True).start()
+        while True:
+            run, call = self._runs.get()
+            outcome = self._run(run, call)
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError, AttributeError):  # the function may have closed it
+                    stream.flush()
+            worn = isinstance(outcome, Failed) and "MemoryError" in outcome.kinds
+            self.send(ended(outcome, call.statements, worn=worn))
+
+    def send(self, message: ToNode) -> None:
+        """Say something to the node. From any thread."""
+        with self._sending:
+            self._sock.sendall(frame(message))
+
+    # --- as a sink
+
+    def write(self, text: str) -> None:
+        self.send(Wrote(text=text.encode("utf-8", "replace").decode()))
+
+    def progress(self, done: float, total: float | None) -> None:
+        self.send(Progressed(done=done, total=total))
+
+    def _remembered(self, place: int, entry: Remembered) -> None:
+        self.send(Remembers(place=place, entry=entry))
+
+    # --- one attempt
+
+    def _run(self, run: Run, call: Call) -> Outcome:
+        try:
+            found = self._find(run.home)
+            function = look_at(run.name, found)
+        except BaseException as error:  # noqa: BLE001 - importing runs the user's code
+            return failed(error, call)
+        try:
+            arguments = function.arguments(run.payload)
+        except Invalid as error:
+            return Failed(error=str(error), kinds=(BAD_PAYLOAD,), worth_retrying=False)
+        if function.ctx_parameter is not None:
+            context = Context(call, _NodeClock(run.now_us), awaited=False, remembered=self._remembered)
+            arguments[function.ctx_parameter] = context
+        _limit(run.limits)
+        try:
+            return call_plain(function, arguments, call)
+        finally:
+            _limit(Limits())
+
+    def _find(self, home: Home) -> Callable[..., Any]:
+        found = self._found.get(home)
+        if found is None:
+            found = self._found[home] = find(home, self._main)
+        return found
+
+    # --- what the node says
+
+    def _listen(self) -> None:
+        try:
+            self._obey()
+        finally:  # nobody is there any more, or can be heard; nor is anybody interested in what was started here
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    def _obey(self) -> None:
+        while body := self._receive():
+            message = TO_WORKER.decode(body)
+            match message:
+                case Run():
+                    self._current = self._call(message)
+                    self._runs.put((message, self._current))
+                case Stop(reason=reason):
+                    if self._current is not None:
+                        self._current.stop.ask(reason)
+                case Stopping():
+                    if self._current is not None:
+                        self._current.stopping.ask(StopReason.SHUTDOWN)
+                case _:
+                    assert_never(message)
+
+    def _receive(self) -> bytes:
+        try:
+            head = self._sock.recv(LENGTH_BYTES, socket.MSG_WAITALL)
+            size = int.from_bytes(head)
+            body = self._sock.recv(size, socket.MSG_WAITALL) if len(head) == LENGTH_BYTES else b""
+        except OSError:
+            return b""
+        return body if len(body) == size else b""
+
+    def _call(self, run: Run) -> Call:
+        call = Call(
+            execution=run.execution,
+            job=run.job,
+            job_name=run.job_name,
+            namespace=run.namespace,
+            task=run.task,
+            number=run.number,
+            token=run.token,
+            scheduled_us=run.scheduled_us,
+            started_us=run.started_us,
+            deadline_us=run.deadline_us,
+            last_run_us=run.last_run_us,
+            options={},
+            payload=run.payload,
+            span=run.span,
+            sink=self,
+            grace_s=run.grace_s,
+            signals=run.signals,
+            memory=run.memory,
+        )
+        if run.stopping:
+            call.stopping.ask(StopReason.SHUTDOWN)
+        return call
+
+
+def find(home: Home, main: tuple[str, str] | None) -> Callable[..., Any]:
+    """Import a function. What stands under its name may be an object that holds it, as a decorator left it."""
+    found: Any = _load_main(main) if home.module == "__main__" else import_module(home.module)
+    for name in home.qualname.split("."):
+        found = getattr(found, name)
+    for _ in range(_MAX_WRAPPERS):
+        if isinstance(found, types.FunctionType | types.MethodType):
+            return found
+        found = getattr(found, "function", None) or getattr(found, "__wrapped__", None)
+    raise Invalid(f"{home.module}.{home.qualname} is not a function, nor an object with one in .function")
+
+
+def _load_main(main: tuple[str, str] | None) -> types.ModuleType:
+    """The program's main module, under another name, so that it does not start what it starts when it is run."""
+    if MAIN in sys.modules:
+        return sys.modules[MAIN]
+    if main is None:
+        raise Invalid("the function was defined in an interactive session, where another process cannot find it")
+    how, where = main
+    content = runpy.run_module(where, run_name=MAIN) if how == "module" else runpy.run_path(where, run_name=MAIN)
+    module = types.ModuleType(MAIN)
+    module.__dict__.update(content)
+    sys.modules[MAIN] = module
+    return module
+
+
+def _limit(limits: Limits) -> None:
+    """Set soft limits only: the next task may have others. Memory counts from what the idle process has."""
+    memory = resource.RLIM_INFINITY
+    if limits.memory_bytes is not None:
+        memory = _used_bytes() + limits.memory_bytes
+    cpu_s = resource.RLIM_INFINITY
+    if limits.cpu_s is not None:
+        cpu_s = int(time.process_time()) + limits.cpu_s
+    for kind, wanted in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, cpu_s)):
+        _, hard = resource.getrlimit(kind)
+        bounds = [each for each in (wanted, hard) if each != resource.RLIM_INFINITY]
+        resource.setrlimit(kind, (min(bounds, default=resource.RLIM_INFINITY), hard))
+
+
+def _used_bytes() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when the node ends, even while a function holds the interpreter."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it has gone already
+        os._exit(1)
+
+
+def _start_guard(sock: socket.socket) -> None:
+    """Fork what outlives this process just long enough to kill its group when the node goes away."""
+    if not hasattr(select, "POLLRDHUP") or os.fork():
+        return
+    gone = select.poll()
+    gone.register(sock, select.POLLRDHUP)
+    gone.poll()
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def main(fd: int, parent: int, program: tuple[str, str] | None) -> NoReturn:
+    """Serve the node at the other end of a socket."""
+    _die_with(parent)
+    sock = socket.socket(fileno=fd)
+    sock.set_inheritable(False)
+    _start_guard(sock)
+    worker = Worker(sock, program)
+    _state.append(worker)
+    worker.serve()

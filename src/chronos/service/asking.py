@@ -1,0 +1,57 @@
+"""One execution that somebody asks for, as the row that the store takes."""
+
+from typing import Any
+
+import msgspec
+
+from chronos.core.config import Effective
+from chronos.core.detail import Detail, write_detail
+from chronos.core.execution import Cause
+from chronos.core.ids import asked_execution_id
+from chronos.core.job import JobSpec
+from chronos.core.keys import key_limit, key_of
+from chronos.errors import Invalid
+from chronos.service.shapes.job import MAX_PAYLOAD
+from chronos.service.shapes.plain import plain
+from chronos.service.shapes.problems import Problem
+from chronos.store.commands import RunRow
+
+
+def checked_payload(payload: Any) -> Any:
+    """A payload as it is stored. Raises ``Invalid`` for what JSON cannot say, or what is too large."""
+    problems: list[Problem] = []
+    payload = plain(payload, problems)
+    if problems:
+        raise Invalid("; ".join(f"payload{problem.pointer} {problem.message}" for problem in problems))
+    if len(msgspec.json.encode(payload)) > MAX_PAYLOAD:
+        raise Invalid(
+            f"the payload is larger than {MAX_PAYLOAD // 1024} KiB; keep what is large elsewhere, and name it"
+        )
+    return payload
+
+
+def asked_run(
+    *,
+    job: bytes,
+    namespace: str,
+    name: str,
+    spec: JobSpec,
+    effective: Effective,
+    cause: Cause,
+    request: bytes,
+    now_us: int,
+    scheduled_us: int | None = None,
+    detail: Detail,
+) -> RunRow:
+    """The row of an execution; ``request`` is what makes asking twice the same."""
+    payload = spec.payload if detail.payload is None else detail.payload
+    key = key_of(effective, namespace=namespace, name=name, payload=payload)
+    return RunRow(
+        asked_execution_id(job, cause, now_us, request, scheduled_us if cause is Cause.BACKFILL else None),
+        cause,
+        now_us if scheduled_us is None else scheduled_us,
+        now_us,
+        write_detail(detail),
+        key,
+        0 if key is None else key_limit(effective),
+    )

@@ -1,0 +1,193 @@
+"""Sentences about what was decided: of an execution as it is on record, and of instants that did not run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from chronos.core.amounts import in_words
+from chronos.core.calendar import SECOND_US, rfc3339
+from chronos.core.execution import Attempt, Cancel, Cause, Execution, Span, Status
+from chronos.core.iso8601 import Period
+from chronos.service.shapes import id_text
+from chronos.service.shapes.executions import detail_of, lateness_us
+from chronos.store.contract import ExecutionView
+
+
+class Verdict(StrEnum):
+    """What a step says, for programs and for colours."""
+
+    DUE = "due"
+    ADMITTED = "admitted"
+    STARTED = "started"
+    ATTEMPT = "attempt"
+    WAITS = "waits"
+    ENDED = "ended"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+    RECOVERED = "recovered"
+    PAUSED = "paused"
+    OFF = "off"  # disabled, deleted or not there yet
+    NO_INSTANT = "no_instant"
+    UNKNOWN = "unknown"
+    COMING = "coming"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One decision, and when it was made."""
+
+    at_us: int
+    verdict: Verdict
+    sentence: str
+
+
+_ENDS = {
+    Status.SUCCEEDED: Verdict.ENDED,
+    Status.COMPLETED_WITH_ERRORS: Verdict.FAILED,
+    Status.FAILED: Verdict.FAILED,
+    Status.STALE: Verdict.FAILED,
+    Status.CANCELED: Verdict.CANCELED,
+    Status.SKIPPED: Verdict.SKIPPED,
+    Status.MISSED: Verdict.MISSED,
+}
+_WHY_IT_EXISTS = {
+    Cause.SCHEDULE: "The schedule names this instant.",
+    Cause.RECOVERY: "The schedule names this instant, which was missed, and the job's recovery runs it.",
+    Cause.BACKFILL: "A backfill asked for this instant.",
+    Cause.MANUAL: "Somebody asked for it.",
+    Cause.REPLAY: "It was asked for again.",
+    Cause.DEPENDENCY: "A job that it follows has ended.",
+}
+_CANCELS = {
+    Cancel.ASKED: "It was asked to stop.",
+    Cancel.REPLACED: "It was asked to stop, because a newer execution takes its place.",
+    Cancel.DELETED: "It was asked to stop, because its job was deleted.",
+}
+
+
+def steps_of(view: ExecutionView, nodes: Mapping[int, str], asked_by: str | None) -> list[Step]:
+    """What happened to an execution, in order."""
+    one = view.execution
+    steps = [_due(one, asked_by)]
+    if one.status not in (Status.SKIPPED, Status.MISSED):
+        steps.append(Step(at_us=one.admitted_us, verdict=Verdict.ADMITTED, sentence=_admitted(one)))
+    if one.started_us is not None:
+        late_us = lateness_us(one) or 0
+        late = f", {duration(late_us)} late" if late_us >= SECOND_US else ""
+        sentence = f"{_node(one.node, nodes)} started it{late}."
+        steps.append(Step(at_us=one.started_us, verdict=Verdict.STARTED, sentence=sentence))
+    steps += [_attempt(attempt, nodes) for attempt in view.attempts]
+    steps.append(_stands(one))
+    if one.cancel is not Cancel.NO:
+        steps.append(Step(at_us=one.admitted_us, verdict=Verdict.CANCELED, sentence=_CANCELS[one.cancel]))
+    return steps
+
+
+def summary(item: Execution | Span) -> Step:
+    """One item of a job's history in one sentence."""
+    if isinstance(item, Span):
+        return span_step(item)
+    what = item.status.name.lower().replace("_", " ")
+    reason = "" if item.reason is None or item.status is Status.SUCCEEDED else f": {_lower(item.reason.message)}"
+    late_us = lateness_us(item) or 0
+    late = f", {duration(late_us)} late" if late_us >= SECOND_US else ""
+    took = ""
+    if item.started_us is not None and item.finished_us is not None:
+        took = f", in {duration(item.finished_us - item.started_us)}"
+    sentence = f"The run of {rfc3339(item.scheduled_us)} {_is(item.status)}{what}{late}{took}{reason or '.'}"
+    verdict = _ENDS.get(item.status, Verdict.STARTED if item.started_us is not None else Verdict.WAITS)
+    return Step(at_us=item.scheduled_us, verdict=verdict, sentence=sentence)
+
+
+def span_step(span: Span) -> Step:
+    """Why a run of instants did not run."""
+    verdict = Verdict.SKIPPED if span.status is Status.SKIPPED else Verdict.MISSED
+    if span.count == 1:
+        what = f"The instant {rfc3339(span.from_us)} was"
+    else:
+        what = f"{span.count} instants from {rfc3339(span.from_us)} to {rfc3339(span.to_us)} were"
+    sentence = f"{what} {span.status.name.lower()}: {_lower(span.reason.message)}"
+    return Step(at_us=span.from_us, verdict=verdict, sentence=sentence)
+
+
+def duration(us: int) -> str:
+    """``2 hours 5 minutes``; milliseconds only of what is short."""
+    if us < 10 * SECOND_US:
+        us -= us % 1000
+        return in_words(Period(us=us)) if us else "less than a millisecond"
+    return in_words(Period(us=us - us % SECOND_US))
+
+
+def _due(one: Execution, asked_by: str | None) -> Step:
+    sentence = _WHY_IT_EXISTS[one.cause]
+    detail = detail_of(one)
+    if asked_by is not None and one.cause in (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL):
+        sentence = f"{asked_by} asked for it."
+    if detail.replay_of is not None:
+        sentence += f" It runs {id_text(bytes.fromhex(detail.replay_of))} again."
+    if detail.reason:
+        sentence += f" The reason given: {detail.reason}"
+    if detail.span is not None:
+        sentence += f" It stands for {detail.span.count} instants since {rfc3339(detail.span.from_us)}."
+    return Step(at_us=one.scheduled_us, verdict=Verdict.DUE, sentence=sentence)
+
+
+def _admitted(one: Execution) -> str:
+    waited_us = None if one.started_us is None else one.started_us - one.admitted_us
+    sentence = f"It was admitted under version {one.job_version} of the job."
+    if waited_us is not None and waited_us >= SECOND_US:
+        sentence += f" It waited {duration(waited_us)} for its turn."
+    return sentence
+
+
+def _attempt(attempt: Attempt, nodes: Mapping[int, str]) -> Step:
+    took = "" if attempt.finished_us is None else f" after {duration(attempt.finished_us - attempt.started_us)}"
+    error = f": {attempt.error}" if attempt.error else "."
+    how = attempt.status.name.lower().replace("_", " ")
+    sentence = f'Attempt {attempt.number} of "{attempt.task}" on {_node(attempt.node, nodes)} {how}{took}{error}'
+    return Step(at_us=attempt.started_us, verdict=Verdict.ATTEMPT, sentence=sentence)
+
+
+def _stands(one: Execution) -> Step:
+    """Where it is now, or how it ended."""
+    if one.status.final:
+        message = "" if one.reason is None else f" {one.reason.message}"
+        what = one.status.name.lower().replace("_", " ")
+        at_us = one.admitted_us if one.finished_us is None else one.finished_us
+        return Step(at_us=at_us, verdict=_ENDS[one.status], sentence=f"It {_is(one.status)}{what}.{message}")
+    if one.held:
+        return Step(at_us=one.admitted_us, verdict=Verdict.PAUSED, sentence="It is held, because its job is paused.")
+    match one.status:
+        case Status.READY:
+            sentence = "It waits for a worker with a free slot that may run it."
+        case Status.QUEUED:
+            sentence = "It waits behind an earlier execution that has to end first."
+        case Status.WAITING if one.wake_us is not None:
+            sentence = f"It sleeps until {rfc3339(one.wake_us)}: a retry's pause, or a wait."
+        case Status.WAITING:
+            sentence = "It sleeps until a signal comes."
+        case _:
+            sentence = f"It runs, at attempt {one.attempt}."
+    at_us = one.started_us if one.status is Status.RUNNING and one.started_us is not None else one.admitted_us
+    verdict = Verdict.STARTED if one.status is Status.RUNNING else Verdict.WAITS
+    return Step(at_us=at_us, verdict=verdict, sentence=sentence)
+
+
+def _is(status: Status) -> str:
+    verbs = (Status.SUCCEEDED, Status.FAILED, Status.COMPLETED_WITH_ERRORS)
+    return "" if status in verbs else "was " if status.final and status is not Status.STALE else "is "
+
+
+def _node(number: int | None, nodes: Mapping[int, str]) -> str:
+    return "a node" if number is None else nodes.get(number, f"node {number}")
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def ordered(steps: Sequence[Step]) -> list[Step]:
+    """By time; what happened at the same time stays in its order."""
+    return sorted(steps, key=lambda step: step.at_us)

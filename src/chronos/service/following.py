@@ -1,0 +1,59 @@
+"""Jobs that follow others: those they follow have to be there, and none may come to follow itself."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from chronos.core.job import After
+from chronos.service.shapes import Draft, InvalidJob, Problem
+from chronos.store.contract import Store
+
+_Upstream = Callable[[str, str], Awaitable[tuple[After, ...] | None]]
+
+MAX_WALKED = 10_000  # jobs upstream of one change
+
+
+async def check_follows(store: Store, drafts: Sequence[Draft]) -> None:
+    """Raise ``InvalidJob`` for a job that follows one which is not there, or follows itself through others."""
+    following = [draft for draft in drafts if draft.spec.after]
+    if not following:
+        return
+    known: dict[tuple[str, str], tuple[After, ...] | None] = {
+        (draft.namespace, draft.name): draft.spec.after for draft in drafts
+    }
+
+    async def upstream(namespace: str, name: str) -> tuple[After, ...] | None:
+        if (namespace, name) not in known:
+            job = await store.job_named(namespace, name) if len(known) < MAX_WALKED else None
+            known[namespace, name] = None if job is None else job.spec.after
+        return known[namespace, name]
+
+    for draft in following:
+        for place, one in enumerate(draft.spec.after):
+            if await upstream(draft.namespace, one.job) is None:
+                reason = f'there is no job "{one.job}" in the namespace "{draft.namespace}"'
+                raise InvalidJob([Problem(f"/after/{place}/job", reason)], name=draft.name)
+        circle = await _circle(draft, upstream)
+        if circle:
+            reason = f"goes round in a circle: {' → '.join(circle)}"
+            raise InvalidJob([Problem("/after", reason)], name=draft.name)
+
+
+async def _circle(draft: Draft, upstream: _Upstream) -> list[str]:
+    """The way from a job back to itself, against the arrows; empty when there is none."""
+    came_from: dict[str, str] = {}
+    front = [draft.name]
+    while front:
+        name = front.pop()
+        for one in await upstream(draft.namespace, name) or ():
+            if one.job == draft.name:
+                return [one.job, *_back(came_from, name, draft.name)]
+            if one.job not in came_from:
+                came_from[one.job] = name
+                front.append(one.job)
+    return []
+
+
+def _back(came_from: dict[str, str], name: str, goal: str) -> Iterable[str]:
+    while name != goal:
+        yield name
+        name = came_from[name]
+    yield goal

@@ -1,0 +1,210 @@
+"""Jobs, for every face: look, save, switch, compare, and see what comes next."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from msgspec.structs import replace
+
+from chronos.clock import Clock
+from chronos.core.config import Effective, Settings, cascade
+from chronos.core.inforce import instants_of
+from chronos.core.instants import walk
+from chronos.core.job import Job, JobSpec, JobState, JobVersion
+from chronos.core.node import Actor
+from chronos.core.planner import MAX_PREVIEW
+from chronos.errors import ChronosError, NotFound
+from chronos.service.comparing import VersionDiff, compare
+from chronos.service.previewing import Preview, preview_of
+from chronos.service.shapes import Check, Draft, read_id, read_job
+from chronos.service.shapes.form import nearest
+from chronos.service.shapes.job import DEFAULT_NAMESPACE
+from chronos.service.switching import Switch
+from chronos.service.writing import Plan, SavedJob, Writer, stale
+from chronos.store.commands import SYSTEM, DeleteJob
+from chronos.store.contract import JobFilter, Page, Store
+
+__all__ = ["Jobs", "Plan", "SavedJob"]
+
+EVERYTHING = JobFilter()
+_FOREVER_US = 1 << 62
+
+
+class Jobs:
+    """The jobs of a store. ``defaults`` is what the server sets, ``checks`` the runners' own by kind of target."""
+
+    def __init__(self, store: Store, clock: Clock, *, defaults: Settings, checks: Mapping[str, Check]) -> None:
+        self._store, self._clock = store, clock
+        self._defaults, self._checks = defaults, checks
+        self._switch = Switch(store, clock)
+        self._writer = Writer(store, clock, defaults=defaults, switch=self._switch)
+
+    # --- saving
+
+    def read(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Draft:
+        """The job that somebody wrote. Raises ``InvalidJob``."""
+        return read_job(data, checks=self._checks, namespace=namespace)
+
+    def effective(self, spec: JobSpec) -> Effective:
+        """What is in force for a job."""
+        return cascade(self._defaults, spec.settings)
+
+    async def save(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        actor: Actor = SYSTEM,
+        create_only: bool = False,
+        expect: int | None = None,
+        dry_run: bool = False,
+    ) -> Sequence[SavedJob]:
+        """Create or replace jobs. See ``Writer.save``."""
+        return await self._writer.save(drafts, actor=actor, create_only=create_only, expect=expect, dry_run=dry_run)
+
+    async def save_each(self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM) -> Sequence[SavedJob | ChronosError]:
+        """Create or replace jobs, each for itself."""
+        return await self._writer.save_each(drafts, actor=actor)
+
+    async def apply(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        owner: str,
+        prune: bool = False,
+        dry_run: bool = False,
+        actor: Actor = SYSTEM,
+    ) -> Plan:
+        """Make these the jobs of ``owner``. See ``Writer.apply``."""
+        return await self._writer.apply(drafts, owner=owner, prune=prune, dry_run=dry_run, actor=actor)
+
+    async def delete(
+        self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM
+    ) -> Job:
+        """Delete a job; its history remains. Answers what it was. ``Conflict`` when it is not at ``expect``."""
+        job = await self.get(ref, namespace)
+        await self._store.apply(DeleteJob(job=job.id, now_us=self._clock.now_us(), expect=expect, actor=actor))
+        return job
+
+    # --- looking
+
+    async def get(self, ref: str, namespace: str = DEFAULT_NAMESPACE) -> Job:
+        """The job of an id (hex or UUID) or a name. Raises ``NotFound``, with names that are near."""
+        wanted = read_id(ref)
+        if wanted is not None:
+            job = (await self._store.jobs_by_id([wanted])).get(wanted)
+        else:
+            job = await self._store.job_named(namespace, ref)
+        if job is not None:
+            return job
+        hint = "" if wanted is not None else await self._nearest(ref, namespace)
+        raise NotFound(f'there is no job "{ref[:200]}" in the namespace "{namespace}"{hint}')
+
+    async def list(self, where: JobFilter = EVERYTHING, *, limit: int = 100, cursor: bytes | None = None) -> Page[Job]:
+        """Jobs by namespace and name."""
+        return await self._store.list_jobs(where, limit=limit, cursor=cursor)
+
+    async def next_runs(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[int, ...]:
+        """The next instants of a job, at most ``MAX_PREVIEW``; none while it is not active."""
+        job = await self.get(ref, namespace)
+        instants = instants_of(job.spec, job.name)
+        if instants is None or job.state is not JobState.ACTIVE:
+            return ()
+        return tuple(islice(walk(instants, job.next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
+
+    def preview(self, data: Any, *, count: int = 10, key: str = "") -> Preview:
+        """What a schedule means. Raises ``InvalidJob``."""
+        return preview_of(data, now_us=self._clock.now_us(), count=count, key=key)
+
+    # --- switching
+
+    async def pause(
+        self,
+        ref: str,
+        *,
+        reason: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+        expect: int | None = None,
+        actor: Actor = SYSTEM,
+    ) -> Job:
+        """Hold a job until it is resumed."""
+        return await self._switch.pause(await self._at(ref, namespace, expect), reason=reason, actor=actor)
+
+    async def resume(
+        self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM
+    ) -> Job:
+        """Let a paused job go on."""
+        return await self._switch.resume(await self._at(ref, namespace, expect), actor=actor)
+
+    async def disable(
+        self,
+        ref: str,
+        *,
+        reason: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+        expect: int | None = None,
+        actor: Actor = SYSTEM,
+    ) -> Job:
+        """Switch a job off."""
+        return await self._switch.disable(await self._at(ref, namespace, expect), reason=reason, actor=actor)
+
+    async def enable(
+        self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM
+    ) -> Job:
+        """Switch a job on, from now."""
+        return await self._switch.enable(await self._at(ref, namespace, expect), actor=actor)
+
+    # --- versions
+
+    async def versions(
+        self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, before: int | None = None
+    ) -> Sequence[JobVersion]:
+        """Newest first."""
+        job = await self.get(ref, namespace)
+        return await self._store.versions(job.id, limit=limit, before=before)
+
+    async def version(self, ref: str, version: int, *, namespace: str = DEFAULT_NAMESPACE) -> JobVersion:
+        """One version of a job. Raises ``NotFound``."""
+        return await self._version(await self.get(ref, namespace), version)
+
+    async def diff(self, ref: str, old: int, new: int, *, namespace: str = DEFAULT_NAMESPACE) -> VersionDiff:
+        """What differs between two versions of a job."""
+        job = await self.get(ref, namespace)
+        return compare(job.name, await self._version(job, old), await self._version(job, new), self._clock.now_us())
+
+    async def rollback(
+        self,
+        ref: str,
+        version: int,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        expect: int | None = None,
+        actor: Actor = SYSTEM,
+        dry_run: bool = False,
+    ) -> SavedJob:
+        """Make a job say again what it said in an old version; that is a new version."""
+        job = await self._at(ref, namespace, expect)
+        old = await self._version(job, version)
+        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(old.spec, outgoing=None))
+        [saved] = await self.save([draft], actor=actor, expect=job.version, dry_run=dry_run)
+        return saved
+
+    # --- helpers
+
+    async def _at(self, ref: str, namespace: str, expect: int | None) -> Job:
+        job = await self.get(ref, namespace)
+        if expect is not None and job.version != expect:
+            raise stale(job.name, job.version, expect)
+        return job
+
+    async def _version(self, job: Job, version: int) -> JobVersion:
+        found = await self._store.versions(job.id, limit=1, before=version + 1)
+        if not found or found[0].version != version:
+            raise NotFound(f'"{job.name}" has no version {version}; the newest is {job.version}')
+        return found[0]
+
+    async def _nearest(self, name: str, namespace: str) -> str:
+        for prefix in (name[:3], name[:1], ""):
+            page = await self._store.list_jobs(JobFilter(namespace=namespace, prefix=prefix), limit=200)
+            if hint := nearest(name, [job.name for job in page.items]):
+                return hint
+        return ""

@@ -1,0 +1,41 @@
+"""A schedule before it is anybody's: in words, its next runs, and what changes of the clocks will do to it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from chronos.core.calendar import DAY_S, SECOND_US
+from chronos.core.job import ScheduleSpec
+from chronos.core.oddities import Oddity, oddities
+from chronos.core.planner import activation, preview
+from chronos.service.shapes import read_schedule_only
+
+AHEAD_US = 366 * DAY_S * SECOND_US  # how far changes of the clocks are looked at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a schedule means, as if it came into force now."""
+
+    spec: ScheduleSpec
+    words: str
+    timezone: str
+    next_us: tuple[int, ...]
+    oddities: tuple[Oddity, ...]
+
+
+def preview_of(data: Any, *, now_us: int, count: int = 10, key: str = "") -> Preview:
+    """The preview of a schedule as a job's ``schedule`` field takes it. Raises ``InvalidJob``."""
+    return preview_of_spec(read_schedule_only(data, key=key), now_us=now_us, count=count, key=key)
+
+
+def preview_of_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str = "") -> Preview:
+    """The preview of a schedule that was read already."""
+    schedule = spec.parse(key)
+    begun = activation(schedule, now_us)
+    return Preview(
+        spec=spec,
+        words=schedule.describe(),
+        timezone=schedule.zone.name,
+        next_us=preview(schedule, now_us, count),
+        oddities=tuple(oddities(begun.schedule, now_us, now_us + AHEAD_US)),
+    )

@@ -1,0 +1,358 @@
+"""Executions, for every face: ask for them, stop them, look at them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from chronos.clock import Clock
+from chronos.core.calendar import SECOND_US, rfc3339
+from chronos.core.detail import Detail
+from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
+from chronos.core.inforce import instants_of
+from chronos.core.instants import walk
+from chronos.core.job import Job
+from chronos.core.node import Actor
+from chronos.errors import Conflict, Invalid, NotFound, QueueFull
+from chronos.service.asking import asked_run, checked_payload
+from chronos.service.jobs import Jobs
+from chronos.service.shapes import id_text, read_id, write_execution
+from chronos.service.shapes.executions import detail_of
+from chronos.service.shapes.job import DEFAULT_NAMESPACE
+from chronos.store.commands import (
+    SYSTEM,
+    CancelExecution,
+    DropDeadLetters,
+    OutputRow,
+    Signal,
+    Trigger,
+    Triggered,
+)
+from chronos.store.contract import ExecutionFilter, ExecutionView, Page, Store
+
+MAX_PENDING = 100_000
+MAX_BACKFILL = 10_000  # instants of one request
+MAX_REASON = 1_000
+EVERYTHING = ExecutionFilter()
+_COUNTED_FOR_US = SECOND_US  # how long a count of what is pending is believed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfilled:
+    """What a backfill has asked for. ``next_us`` is where to go on when there was more than one request may hold."""
+
+    ids: tuple[bytes, ...]
+    next_us: int | None
+
+
+class BackfillStopped(QueueFull):
+    """The queue was full on the way: so many were admitted, go on from ``next_us`` when some of them have run."""
+
+    def __init__(self, admitted: Sequence[bytes], next_us: int, reason: str) -> None:
+        self.admitted, self.next_us = tuple(admitted), next_us
+        super().__init__(f"{len(admitted)} were admitted; go on from {rfc3339(next_us)}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return QueueFull, self.args, self.__dict__
+
+
+class Runs:
+    """The executions of a store. ``new_request`` gives ids that were never given before."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        jobs: Jobs,
+        *,
+        new_request: Callable[[], bytes],
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        self._store, self._clock, self._jobs = store, clock, jobs
+        self._new_request = new_request
+        self._max_pending = max_pending
+        self._pending = 0
+        self._counted_us: int | None = None
+        self._nodes: dict[int, str] = {}
+
+    # --- asking
+
+    async def trigger(
+        self,
+        ref: str,
+        payload: Any = None,
+        *,
+        at_us: int | None = None,
+        idempotency: str | None = None,
+        reason: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        actor: Actor = SYSTEM,
+    ) -> Triggered:
+        """Run a job now, paused or not. The same ``idempotency`` key answers the same execution.
+
+        ``at_us`` is the instant that the run stands for (``scheduled_at``), not after now. Raises ``NotFound``,
+        ``Invalid``, ``QueueFull``.
+        """
+        job = await self._jobs.get(ref, namespace)
+        now_us = self._clock.now_us()
+        if at_us is not None and at_us > now_us:
+            raise Invalid(
+                f"{rfc3339(at_us)} is still to come, and a trigger runs now; "
+                f'save a job with the schedule "{rfc3339(at_us)}" instead'
+            )
+        detail = Detail(payload=checked_payload(payload), reason=_checked_reason(reason))
+        return await self._ask(job, Cause.MANUAL, detail, idempotency, at_us, actor)
+
+    async def replay(
+        self,
+        execution: str | bytes,
+        *,
+        reason: str | None = None,
+        from_failed: bool = False,
+        payload: Any = None,
+        idempotency: str | None = None,
+        actor: Actor = SYSTEM,
+    ) -> Triggered:
+        """Run an execution again, as a new one that is linked to it; ``from_failed``: without what succeeded before.
+
+        With its own payload unless another is given. Raises ``Conflict`` while it is not over.
+        """
+        first = (await self.get(execution)).execution
+        if not first.status.final:
+            raise Conflict(f"it is {first.status.name.lower()}; wait for its end, or cancel it")
+        before = detail_of(first)
+        job = await self._job_of(first)
+        detail = Detail(
+            payload=before.payload if payload is None else checked_payload(payload),
+            span=before.span,
+            replay_of=first.id.hex(),
+            reason=_checked_reason(reason),
+            upstream=before.upstream,
+            carried=_succeeded(first, before) if from_failed else None,
+        )
+        return await self._ask(job, Cause.REPLAY, detail, idempotency, first.scheduled_us, actor)
+
+    async def backfill(
+        self,
+        ref: str,
+        from_us: int,
+        to_us: int,
+        *,
+        reason: str | None = None,
+        idempotency: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        actor: Actor = SYSTEM,
+    ) -> Backfilled:
+        """Run the instants of a past range, both ends included, oldest first.
+
+        Raises ``BackfillStopped`` when a queue is full on the way.
+        """
+        job = await self._jobs.get(ref, namespace)
+        instants = instants_of(job.spec, job.name)
+        if instants is None:
+            raise Invalid(f'"{job.name}" has no schedule, so that no instants of it lie in a range; trigger it instead')
+        if from_us > to_us or to_us > self._clock.now_us():
+            raise Invalid("a backfill goes from a past instant to a later one that has passed too")
+        request = idempotency.encode() if idempotency is not None else self._new_request()
+        detail = Detail(reason=_checked_reason(reason))
+        ids: list[bytes] = []
+        for scheduled_us in walk(instants, instants.next_us(from_us - 1), to_us):
+            if len(ids) == MAX_BACKFILL:
+                return Backfilled(ids=tuple(ids), next_us=scheduled_us)
+            key = None if idempotency is None else f"{idempotency}:{scheduled_us}"
+            try:
+                asked = await self._ask(job, Cause.BACKFILL, detail, key, scheduled_us, actor, request=request)
+            except QueueFull as error:
+                raise BackfillStopped(ids, scheduled_us, str(error)) from error
+            ids.append(asked.id)
+        if not ids:
+            raise Invalid(f'"{job.name}" has no instants from {rfc3339(from_us)} to {rfc3339(to_us)}')
+        return Backfilled(ids=tuple(ids), next_us=None)
+
+    # --- acting on one
+
+    async def cancel(self, execution: str | bytes, *, message: str | None = None, actor: Actor = SYSTEM) -> Status:
+        """Canceled, or running when it was asked to stop. Raises ``NotFound``, ``Conflict`` when it has ended."""
+        now_us = self._clock.now_us()
+        command = CancelExecution(execution=_id(execution), now_us=now_us, message=message, actor=actor)
+        return await self._store.apply(command)
+
+    async def signal(self, execution: str | bytes, name: str, payload: Any = None, *, actor: Actor = SYSTEM) -> bool:
+        """End its wait for a signal; False: it does not wait for this one. Raises ``NotFound`` when it is not open."""
+        text = msgspec.json.encode(checked_payload(payload)).decode()
+        now_us = self._clock.now_us()
+        return await self._store.apply(
+            Signal(execution=_id(execution), name=name, payload=text, now_us=now_us, actor=actor)
+        )
+
+    # --- looking
+
+    async def get(self, execution: str | bytes) -> ExecutionView:
+        """One execution with its recorded attempts. Raises ``NotFound``."""
+        view = await self._store.execution(_id(execution))
+        if view is None:
+            raise _unknown(execution)
+        return view
+
+    async def shown(self, execution: str | bytes) -> dict[str, Any]:
+        """One execution as it is answered: tasks, attempts, report."""
+        view = await self.get(execution)
+        one = view.execution
+        job = (await self._store.jobs_by_id([one.job])).get(one.job)
+        ran = (one.job, one.job_version)
+        spec = job.spec if job is not None and job.version == one.job_version else None
+        if spec is None:
+            spec = (await self._store.specs_at([ran])).get(ran)
+        return write_execution(
+            view,
+            job_name=None if job is None else job.name,
+            tasks=() if spec is None else [task.name for task in spec.tasks],
+            nodes=await self._names([one.node, *(attempt.node for attempt in view.attempts)]),
+        )
+
+    async def list(
+        self, where: ExecutionFilter = EVERYTHING, *, limit: int = 100, cursor: bytes | None = None
+    ) -> Page[Execution | Span]:
+        """Newest first."""
+        return await self._store.list_executions(where, limit=limit, cursor=cursor)
+
+    async def listed(
+        self, where: ExecutionFilter = EVERYTHING, *, limit: int = 100, cursor: bytes | None = None
+    ) -> Page[dict[str, Any]]:
+        """The same as it is answered."""
+        page = await self.list(where, limit=limit, cursor=cursor)
+        jobs = await self._store.jobs_by_id(sorted({item.job for item in page.items}))
+        nodes = await self._names([item.node for item in page.items if isinstance(item, Execution)])
+        items = [
+            write_execution(item, job_name=jobs[item.job].name if item.job in jobs else None, nodes=nodes)
+            for item in page.items
+        ]
+        return Page(items=items, cursor=page.cursor)
+
+    async def last(self, job: bytes) -> dict[str, Any] | None:
+        """The newest execution of a job as it is answered, skipped ones included; None: it never came to one."""
+        page = await self.list(ExecutionFilter(job=job), limit=10)
+        newest = next((item for item in page.items if isinstance(item, Execution)), None)
+        return None if newest is None else write_execution(newest, nodes=await self._names([newest.node]))
+
+    async def output(self, execution: str | bytes) -> Sequence[OutputRow]:
+        """What its tries wrote, by task, try and part. Raises ``NotFound``."""
+        return await self._store.output((await self.get(execution)).execution.id)
+
+    # --- dead letters
+
+    async def dead_letters(
+        self, *, namespace: str | None = None, limit: int = 100, cursor: bytes | None = None
+    ) -> Page[DeadLetter]:
+        """What failed for good, newest first."""
+        return await self._store.list_dead_letters(namespace=namespace, limit=limit, cursor=cursor)
+
+    async def replay_dead_letter(
+        self,
+        execution: str | bytes,
+        *,
+        reason: str | None = None,
+        from_failed: bool = False,
+        payload: Any = None,
+        actor: Actor = SYSTEM,
+    ) -> Triggered:
+        """Run it again, and take it off the list. Asked for twice, it runs once."""
+        asked = await self.replay(
+            execution,
+            reason=reason,
+            from_failed=from_failed,
+            payload=payload,
+            idempotency=f"chronos:dead-letter:{_id(execution).hex()}",
+            actor=actor,
+        )
+        await self.drop_dead_letters([execution], actor=actor)
+        return asked
+
+    async def drop_dead_letters(self, executions: Sequence[str | bytes], *, actor: Actor = SYSTEM) -> int:
+        """Forget dead letters; answers how many there were."""
+        ids = tuple(_id(execution) for execution in executions)
+        return await self._store.apply(DropDeadLetters(executions=ids, now_us=self._clock.now_us(), actor=actor))
+
+    # --- helpers
+
+    async def _ask(
+        self,
+        job: Job,
+        cause: Cause,
+        detail: Detail,
+        idempotency: str | None,
+        scheduled_us: int | None,
+        actor: Actor,
+        *,
+        request: bytes | None = None,
+    ) -> Triggered:
+        now_us = self._clock.now_us()
+        await self._room(now_us)
+        if request is None:
+            request = idempotency.encode() if idempotency is not None else self._new_request()
+        run = asked_run(
+            job=job.id,
+            namespace=job.namespace,
+            name=job.name,
+            spec=job.spec,
+            effective=self._jobs.effective(job.spec),
+            cause=cause,
+            request=request,
+            now_us=now_us,
+            scheduled_us=scheduled_us,
+            detail=detail,
+        )
+        command = Trigger(job=job.id, run=run, now_us=now_us, idempotency=idempotency, actor=actor)
+        asked = await self._store.apply(command)
+        self._pending += asked.created
+        return asked
+
+    async def _room(self, now_us: int) -> None:
+        """Raise ``QueueFull`` when too much waits in the whole store."""
+        if self._counted_us is None or not 0 <= now_us - self._counted_us < _COUNTED_FOR_US:
+            counted = (await self._store.counts()).open
+            self._pending = counted.get(Status.READY, 0) + counted.get(Status.QUEUED, 0)
+            self._counted_us = now_us
+        if self._pending >= self._max_pending:
+            raise QueueFull(f"{self._pending} executions wait already, allowed {self._max_pending}; try again later")
+
+    async def _job_of(self, execution: Execution) -> Job:
+        job = (await self._store.jobs_by_id([execution.job])).get(execution.job)
+        if job is None:
+            raise NotFound("its job was deleted; create it anew, and trigger that")
+        return job
+
+    async def _names(self, numbers: Sequence[int | None]) -> dict[int, str]:
+        """Names of nodes, which never change."""
+        if any(number is not None and number not in self._nodes for number in numbers):
+            self._nodes = {node.number: node.name for node in await self._store.nodes()}
+        return self._nodes
+
+
+def _id(execution: str | bytes) -> bytes:
+    found = execution if isinstance(execution, bytes) else read_id(execution)
+    if found is None:
+        raise _unknown(execution)
+    return found
+
+
+def _unknown(execution: str | bytes) -> NotFound:
+    shown = execution[:200] if isinstance(execution, str) else id_text(execution)
+    return NotFound(f'there is no execution "{shown}"')
+
+
+def _checked_reason(reason: str | None) -> str | None:
+    if reason is not None and len(reason) > MAX_REASON:
+        raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_REASON}")
+    return checked_payload(reason) or None
+
+
+def _succeeded(execution: Execution, detail: Detail) -> dict[str, Any]:
+    """The results of the tasks that need not run again."""
+    if execution.status is Status.SUCCEEDED:
+        raise Invalid("none of its tasks failed; replay all of it")
+    if detail.group is not None:
+        return {task.name: task.result for task in detail.group.tasks if task.status is TaskStatus.SUCCEEDED}
+    tasks = () if detail.report is None else detail.report.tasks
+    return {task.name: task.result for task in tasks if task.status == TaskStatus.SUCCEEDED.name.lower()}

@@ -1,0 +1,220 @@
+"""What saving a job means, decided before anything is written: its gate, its cursor, when a new schedule takes over.
+
+::
+
+    draft ─┬─ new ──────────────► activation: anchor and first instant
+           └─ there already ─┬─ says the same ─────► nothing to write
+                             ├─ same schedule ─────► a new version, cursor and anchor kept
+                             └─ another schedule ──► takeover: immediate, graceful, windowed
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from chronos.core.amounts import in_words
+from chronos.core.calendar import DAY_S, SECOND_US, rfc3339
+from chronos.core.config import Effective, Settings, cascade
+from chronos.core.diff import MAX_COMPARED, Diff, diff, takeover
+from chronos.core.inforce import instants_of, still_needed
+from chronos.core.iso8601 import Period
+from chronos.core.job import Job, JobSpec, JobState, Outgoing, ScheduleSpec
+from chronos.core.lane import lane_of
+from chronos.core.once import LaterRule, OnceRule
+from chronos.core.planner import activation
+from chronos.core.policy import GateSpec, gate_spec
+from chronos.core.schedule import Schedule
+from chronos.service.shapes import Draft, InvalidJob, Problem
+from chronos.store.commands import NEW, JobRow
+
+COMPARED_US = 30 * DAY_S * SECOND_US  # the window of a diff of coming runs
+_MAX_OUTGOING = 8  # replaced schedules that wait for each other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A draft with what follows from it. ``row`` is None where there is nothing to write."""
+
+    draft: Draft
+    existing: Job | None
+    row: JobRow | None
+    state: JobState
+    next_us: int | None
+    diff: Diff | None = None
+    turn: JobState | None = None  # says the same, and yet is to be switched on or off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Coming:
+    """The spec to store, and where its schedule stands."""
+
+    spec: JobSpec
+    next_us: int | None
+    diff: Diff | None = None
+
+
+def prepare(
+    draft: Draft, existing: Job | None, *, defaults: Settings, now_us: int, compared: int = MAX_COMPARED
+) -> Prepared:
+    """What to write so that the draft is what there is. Raises ``InvalidJob``.
+
+    ``compared``: how many coming runs are looked at to tell the difference that a new schedule makes.
+    """
+    effective = cascade(defaults, draft.spec.settings)
+    if existing is None:
+        coming = _created(draft, effective, now_us)
+        state = _state(draft.state or JobState.ACTIVE, coming)
+        return _prepared(draft, None, coming, state, effective)
+    same = _same_schedule(draft, existing, now_us)
+    coming = _kept(draft, existing, now_us) if same else _taken_over(draft, existing, effective, now_us, compared)
+    if coming.spec == existing.spec or (
+        same and replace(coming.spec, outgoing=existing.spec.outgoing) == existing.spec
+    ):
+        return Prepared(
+            draft=draft,
+            existing=existing,
+            row=None,
+            state=existing.state,
+            next_us=existing.next_us,
+            turn=_turn(draft.state, existing.state),
+        )
+    return _prepared(draft, existing, coming, _next_state(draft, existing, coming, same=same), effective)
+
+
+def gate_of(spec: JobSpec, effective: Effective) -> GateSpec:
+    """The gate of a job under its effective settings."""
+    return gate_spec(effective, lane_of(spec, effective).text)
+
+
+def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
+    """The first instant of a job that is switched on; its anchor, and what an update left in force, are kept."""
+    if spec.schedule is not None and (spec.outgoing is None or spec.outgoing.until_us <= now_us):
+        return activation(spec.schedule.parse(name), now_us).next_us
+    instants = instants_of(spec, name)
+    return None if instants is None else instants.next_us(now_us)
+
+
+def _prepared(draft: Draft, existing: Job | None, coming: _Coming, state: JobState, effective: Effective) -> Prepared:
+    next_us = None if state is JobState.DISABLED else coming.next_us
+    row = JobRow(
+        namespace=draft.namespace,
+        name=draft.name,
+        spec=coming.spec,
+        gate=gate_of(coming.spec, effective),
+        next_us=next_us,
+        state=state,
+        expect=NEW if existing is None else existing.version,
+    )
+    return Prepared(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=coming.diff)
+
+
+# --- where the schedule stands
+
+
+def _created(draft: Draft, effective: Effective, now_us: int) -> _Coming:
+    if draft.spec.schedule is None:
+        return _Coming(spec=draft.spec, next_us=None)
+    schedule = draft.spec.schedule.parse(draft.name)
+    begun = activation(schedule, now_us, late_us=effective.recovery_after_us)
+    _refuse_past(draft, schedule, begun.next_us, effective, now_us)
+    return _Coming(spec=_anchored(draft.spec, begun.schedule), next_us=begun.next_us)
+
+
+def _kept(draft: Draft, existing: Job, now_us: int) -> _Coming:
+    """Another version with the schedule it has: its anchor, its cursor, and what is still in force before it."""
+    next_us = existing.next_us
+    if _turn(draft.state, existing.state) is JobState.ACTIVE:
+        next_us = restart_us(existing.spec, existing.name, now_us)
+    outgoing = still_needed(existing.spec.outgoing, next_us)
+    return _Coming(spec=replace(draft.spec, schedule=existing.spec.schedule, outgoing=outgoing), next_us=next_us)
+
+
+def _taken_over(draft: Draft, existing: Job, effective: Effective, now_us: int, compared: int) -> _Coming:
+    live = existing.state in (JobState.ACTIVE, JobState.PAUSED)
+    old = instants_of(existing.spec, existing.name) if live else None
+    new = None if draft.spec.schedule is None else draft.spec.schedule.parse(draft.name)
+    taken = takeover(
+        effective.update,
+        old=old,
+        new=new,
+        next_us=existing.next_us if live else None,
+        now_us=now_us,
+        count=effective.update_count,
+        duration_us=effective.update_duration_us,
+    )
+    next_us = taken.next_us
+    if new is not None and next_us is None:  # an instant that has only just passed still runs
+        next_us = activation(new, now_us, late_us=effective.recovery_after_us).next_us
+        _refuse_past(draft, new, next_us, effective, now_us)
+    spec = draft.spec if taken.schedule is None else _anchored(draft.spec, taken.schedule)
+    if taken.needs_old and existing.spec.schedule is not None and taken.until_us is not None:
+        first_us = None if taken.instants is None else taken.instants.next_us(taken.until_us)
+        spec = replace(spec, outgoing=_outgoing(existing, existing.spec.schedule, taken.until_us, first_us))
+    before = old if existing.state is JobState.ACTIVE else None
+    changes = diff(before, taken.instants, now_us, now_us + COMPARED_US, compared=compared)
+    return _Coming(spec=spec, next_us=next_us, diff=changes)
+
+
+def _outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: int | None) -> Outgoing:
+    """The schedule that is replaced, behind those that it still waits for itself."""
+    before = still_needed(existing.spec.outgoing, existing.next_us)
+    depth, one = 0, before
+    while one is not None:
+        depth, one = depth + 1, one.before
+    if depth >= _MAX_OUTGOING:
+        reason = f"was changed {depth} times while older schedules were still to run; wait, or update it immediately"
+        raise InvalidJob([Problem("/update", reason)], name=existing.name)
+    return Outgoing(schedule=schedule, until_us=until_us, first_us=first_us, before=before)
+
+
+def _anchored(spec: JobSpec, schedule: Schedule) -> JobSpec:
+    """The spec with the anchor that its schedule was given."""
+    said = spec.schedule
+    if said is None or said.start_us is not None or schedule.anchored is said.parse("").anchored:
+        return spec
+    return replace(spec, schedule=replace(said, start_us=schedule.start_us))
+
+
+def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
+    """Whether nothing new is said about when it runs; an anchor that was made here is not held against it."""
+    new, old = draft.spec.schedule, existing.spec.schedule
+    if new == old:
+        return True
+    if new is None or old is None or old.start_us is None or replace(old, start_us=None) != new:
+        return False
+    made_here = old.start_us <= now_us or existing.spec.outgoing is not None
+    return made_here and not new.parse(draft.name).anchored
+
+
+def _refuse_past(draft: Draft, schedule: Schedule, next_us: int | None, effective: Effective, now_us: int) -> None:
+    """A one-time job that would never run is a mistake."""
+    if next_us is not None or not isinstance(schedule.rule, OnceRule | LaterRule):
+        return
+    at = f"{rfc3339(schedule.rule.at_us)} " if isinstance(schedule.rule, OnceRule) else ""
+    limit = in_words(Period(us=effective.recovery_after_us))
+    reason = f"{at}has passed, by more than the {limit} that a run may be late (it is {rfc3339(now_us)})"
+    raise InvalidJob([Problem("/schedule", reason)], name=draft.name)
+
+
+# --- states
+
+
+def _state(wanted: JobState, coming: _Coming) -> JobState:
+    ended = coming.spec.schedule is not None and coming.next_us is None
+    return JobState.DONE if ended and wanted is JobState.ACTIVE else wanted
+
+
+def _next_state(draft: Draft, existing: Job, coming: _Coming, *, same: bool) -> JobState:
+    """Switching a job on does not resume it; a new schedule brings one back that was done."""
+    wanted = _turn(draft.state, existing.state)
+    turned = existing.state if wanted is None else wanted
+    if turned is JobState.DONE and not same:
+        turned = JobState.ACTIVE
+    return turned if same and turned is JobState.DONE else _state(turned, coming)
+
+
+def _turn(wanted: JobState | None, is_now: JobState) -> JobState | None:
+    """The state to go to because the draft says so; None: stay."""
+    if wanted is JobState.DISABLED and is_now is not JobState.DISABLED:
+        return JobState.DISABLED
+    return JobState.ACTIVE if wanted is JobState.ACTIVE and is_now is JobState.DISABLED else None

@@ -1,0 +1,300 @@
+"""An execution as it is answered, with its tasks and attempts where those are asked for.
+
+A task that succeeds at its first try leaves nothing but its execution's own columns; what they say is shown in the
+same shape as what was written down.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from chronos.core.calendar import rfc3339
+from chronos.core.detail import NO_DETAIL, Detail
+from chronos.core.execution import Attempt, AttemptStatus, Cause, Execution, Span, Status, TaskStatus
+from chronos.core.group import TaskState
+from chronos.core.reasons import Reason
+from chronos.core.report import Report
+from chronos.service.shapes.names import id_text
+from chronos.store.contract import ExecutionView
+
+#: How the one attempt of an execution ended, where only the execution tells.
+_ATTEMPT_OF = {
+    Status.RUNNING: AttemptStatus.RUNNING,
+    Status.SUCCEEDED: AttemptStatus.SUCCEEDED,
+    Status.COMPLETED_WITH_ERRORS: AttemptStatus.FAILED,
+    Status.FAILED: AttemptStatus.FAILED,
+    Status.CANCELED: AttemptStatus.CANCELED,
+    Status.STALE: AttemptStatus.LOST,
+}
+_TASK_OF = {
+    Status.READY: TaskStatus.PENDING,
+    Status.QUEUED: TaskStatus.PENDING,
+    Status.RUNNING: TaskStatus.RUNNING,
+    Status.WAITING: TaskStatus.WAITING,
+    Status.SUCCEEDED: TaskStatus.SUCCEEDED,
+    Status.COMPLETED_WITH_ERRORS: TaskStatus.FAILED,
+    Status.FAILED: TaskStatus.FAILED,
+    Status.STALE: TaskStatus.FAILED,
+    Status.CANCELED: TaskStatus.CANCELED,
+    Status.SKIPPED: TaskStatus.SKIPPED,
+    Status.MISSED: TaskStatus.SKIPPED,
+}
+
+
+def write_execution(
+    item: Execution | Span | ExecutionView,
+    *,
+    job_name: str | None = None,
+    tasks: Sequence[str] = (),
+    nodes: Mapping[int, str] | None = None,
+) -> dict[str, Any]:
+    """One execution; of a view also its tasks with their attempts, and the report.
+
+    ``tasks`` are those of the version that it ran under, ``nodes`` the names of nodes by number.
+    """
+    match item:
+        case Span():
+            return write_span(item, job_name=job_name)
+        case Execution():
+            return _columns(item, detail_of(item), job_name, nodes or {})
+        case ExecutionView():
+            execution, detail = item.execution, detail_of(item.execution)
+            answer = _columns(execution, detail, job_name, nodes or {})
+            answer["tasks"] = _tasks(execution, detail, item.attempts, tasks, nodes or {})
+            answer["report"] = None if detail.report is None else _report(detail.report)
+            if detail.payload is not None:
+                answer["payload"] = detail.payload
+            return answer
+        case _:
+            assert_never(item)
+
+
+def write_span(span: Span, *, job_name: str | None = None) -> dict[str, Any]:
+    """A run of instants that did not run, as one item of a list."""
+    return {
+        "kind": "span",
+        "id": id_text(span.id),
+        "job_id": id_text(span.job),
+        "job_name": job_name,
+        "status": span.status.name.lower(),
+        "from": rfc3339(span.from_us),
+        "to": rfc3339(span.to_us),
+        "count": span.count,
+        "reason": _reason(span.reason),
+        "recorded_at": rfc3339(span.recorded_us),
+    }
+
+
+def detail_of(execution: Execution) -> Detail:
+    """What an execution carries beside its columns."""
+    return NO_DETAIL if execution.detail is None else msgspec.convert(execution.detail, Detail)
+
+
+def lateness_us(execution: Execution) -> int | None:
+    """How long after it was due, or asked for, an execution began."""
+    if execution.started_us is None:
+        return None
+    of_schedule = execution.cause in (Cause.SCHEDULE, Cause.RECOVERY)
+    return max(0, execution.started_us - (execution.scheduled_us if of_schedule else execution.admitted_us))
+
+
+def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: Mapping[int, str]) -> dict[str, Any]:
+    late_us = lateness_us(execution)
+    took_us = None
+    if execution.started_us is not None and execution.finished_us is not None:
+        took_us = max(0, execution.finished_us - execution.started_us)
+    answer: dict[str, Any] = {
+        "kind": "execution",
+        "id": id_text(execution.id),
+        "job_id": id_text(execution.job),
+        "job_name": job_name,
+        "job_version": execution.job_version,
+        "trigger": execution.cause.name.lower(),
+        "scheduled_at": rfc3339(execution.scheduled_us),
+        "admitted_at": rfc3339(execution.admitted_us),
+        "started_at": _instant(execution.started_us),
+        "finished_at": _instant(execution.finished_us),
+        "status": execution.status.name.lower(),
+        "reason": None if execution.reason is None else _reason(execution.reason),
+        "recovered": execution.recovered,
+        "node": _node(execution.node, nodes),
+        "attempts": execution.attempt if execution.started_us is not None else 0,
+        "lateness_ms": None if late_us is None else _ms(late_us),
+        "duration_ms": None if took_us is None else _ms(took_us),
+    }
+    extra = {
+        "wakes_at": _instant(execution.wake_us),
+        "held": True if execution.held else None,
+        "replay_of": None if detail.replay_of is None else id_text(bytes.fromhex(detail.replay_of)),
+        "asked_because": detail.reason,
+        "upstream": [id_text(bytes.fromhex(one)) for one in detail.upstream] or None,
+        "result": detail.result,
+    }
+    if detail.span is not None:
+        extra["span"] = {
+            "from": rfc3339(detail.span.from_us),
+            "to": rfc3339(detail.span.to_us),
+            "count": detail.span.count,
+            "exact": detail.span.exact,
+        }
+    return answer | {name: value for name, value in extra.items() if value is not None}
+
+
+def _tasks(
+    execution: Execution, detail: Detail, attempts: Sequence[Attempt], names: Sequence[str], nodes: Mapping[int, str]
+) -> list[dict[str, Any]]:
+    by_task: dict[str, list[dict[str, Any]]] = {}
+    for attempt in attempts:
+        by_task.setdefault(attempt.task, []).append(_attempt(attempt, nodes))
+    if detail.group is not None:
+        return [_task(state, by_task.get(state.name, []), execution, nodes) for state in detail.group.tasks]
+    if detail.report is not None:
+        return [
+            _task(
+                TaskState(
+                    name=task.name,
+                    status=TaskStatus[task.status.upper()],
+                    attempts=task.attempts,
+                    started_us=task.started_us,
+                    finished_us=task.finished_us,
+                    error=task.error,
+                    result=task.result,
+                ),
+                by_task.get(task.name, []),
+                execution,
+                nodes,
+            )
+            for task in detail.report.tasks
+        ]
+    return [_bare(execution, detail, name, by_task.get(name, []), nodes) for name in names or list(by_task)]
+
+
+def _task(
+    state: TaskState, attempts: list[dict[str, Any]], execution: Execution, nodes: Mapping[int, str]
+) -> dict[str, Any]:
+    if state.status is TaskStatus.RUNNING and len(attempts) < max(1, state.attempts):
+        began_us = state.attempt_us or state.started_us
+        number = max(1, state.attempts)
+        attempts = [*attempts, _made(number, AttemptStatus.RUNNING, began_us, None, None, execution, nodes)]
+    elif state.status.final and state.started_us is not None and state.attempts > len(attempts):
+        status = AttemptStatus.__members__.get(state.status.name, AttemptStatus.FAILED)
+        began_us = state.started_us if state.attempts == 1 else None
+        made = _made(state.attempts, status, began_us, state.finished_us, state.error, execution, nodes)
+        attempts = [*attempts, made]
+    task: dict[str, Any] = {
+        "name": state.name,
+        "status": state.status.name.lower(),
+        "started_at": _instant(state.started_us),
+        "finished_at": _instant(state.finished_us),
+        "error": state.error,
+        "attempts": attempts,
+    }
+    extra = {
+        "result": state.result,
+        "wakes_at": _instant(state.wake_us),
+        "waits_for_signal": state.signal,
+        "stopped_by": None if state.stopped_by is None else msgspec.to_builtins(state.stopped_by),
+    }
+    return task | {name: value for name, value in extra.items() if value is not None}
+
+
+def _bare(
+    execution: Execution, detail: Detail, name: str, attempts: list[dict[str, Any]], nodes: Mapping[int, str]
+) -> dict[str, Any]:
+    """A task of which nothing was written down: its execution's columns tell."""
+    status = _TASK_OF[execution.status]
+    if execution.status is Status.WAITING and attempts:
+        status = TaskStatus.RETRYING
+    ended = _ATTEMPT_OF.get(execution.status)
+    error = execution.reason.message if execution.reason and ended is AttemptStatus.FAILED else None
+    recorded = {attempt["number"] for attempt in attempts}
+    if execution.started_us is not None and ended is not None and execution.attempt not in recorded:
+        began_us = execution.started_us if execution.attempt == 1 else None
+        made = _made(execution.attempt, ended, began_us, execution.finished_us, error, execution, nodes)
+        attempts = [*attempts, made]
+    task: dict[str, Any] = {
+        "name": name,
+        "status": status.name.lower(),
+        "started_at": _instant(execution.started_us),
+        "finished_at": _instant(execution.finished_us),
+        "error": error,
+        "attempts": attempts,
+    }
+    return task if detail.result is None else task | {"result": detail.result}
+
+
+def _attempt(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]:
+    shown = {
+        "number": attempt.number,
+        "status": attempt.status.name.lower(),
+        "started_at": rfc3339(attempt.started_us),
+        "finished_at": _instant(attempt.finished_us),
+        "error": attempt.error,
+        "worker": _node(attempt.node, nodes),
+    }
+    return (attempt.detail or {}) | shown
+
+
+def _made(
+    number: int,
+    status: AttemptStatus,
+    began_us: int | None,
+    finished_us: int | None,
+    error: str | None,
+    execution: Execution,
+    nodes: Mapping[int, str],
+) -> dict[str, Any]:
+    return {
+        "number": number,
+        "status": status.name.lower(),
+        "started_at": _instant(began_us),
+        "finished_at": _instant(finished_us),
+        "error": error,
+        "worker": _node(execution.node, nodes),
+    }
+
+
+def _report(report: Report) -> dict[str, Any]:
+    """The report with its times as people read them."""
+    return {
+        "mode": report.mode.value,
+        "strategy": report.strategy.value,
+        "status": report.status,
+        "reason": None if report.code is None else {"code": report.code.value, "message": report.message},
+        "began_at": rfc3339(report.began_us),
+        "finished_at": _instant(report.finished_us),
+        "worked_ms": _ms(report.worked_us),
+        "tasks": [
+            {
+                "name": task.name,
+                "status": task.status,
+                "attempts": task.attempts,
+                "on_failure": task.on_failure.value,
+                "started_at": _instant(task.started_us),
+                "finished_at": _instant(task.finished_us),
+                "worked_ms": _ms(task.worked_us),
+                "error": task.error,
+                "result": task.result,
+                "stopped_by": None if task.stopped_by is None else msgspec.to_builtins(task.stopped_by),
+            }
+            for task in report.tasks
+        ],
+        "stopped": [msgspec.to_builtins(one) for one in report.stopped],
+    }
+
+
+def _reason(reason: Reason) -> dict[str, str]:
+    return {"code": reason.code.value, "message": reason.message}
+
+
+def _node(number: int | None, nodes: Mapping[int, str]) -> str | None:
+    return None if number is None else nodes.get(number, str(number))
+
+
+def _instant(us: int | None) -> str | None:
+    return None if us is None else rfc3339(us)
+
+
+def _ms(us: int) -> float:
+    return us / 1000

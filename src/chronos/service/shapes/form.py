@@ -1,0 +1,266 @@
+"""Reading one JSON object: each field is taken once, under any of its names; what is left over in the end is refused.
+
+A problem is noted, never raised, so that whoever wrote the object hears of all of them at once. A field that is null
+counts as not given.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from chronos.core.calendar import DAY_S, SECOND_US
+from chronos.core.every import parse_go_duration
+from chronos.core.iso8601 import parse_period
+from chronos.errors import InvalidSchedule
+from chronos.service.shapes.plain import step
+from chronos.service.shapes.problems import Problem
+
+E = TypeVar("E", bound=StrEnum)
+
+#: A field, or the way to something within it: ``("tasks", 0)``.
+Where = str | tuple[str | int, ...]
+
+LONGEST_US = 36_525 * DAY_S * SECOND_US  # a hundred years
+_DAYS = re.compile(r"(?:(\d{1,5})w)?(?:(\d{1,6})d)?(.*)", re.ASCII | re.DOTALL)
+_ZERO = re.compile(r"0+(?:\.0+)?(?:ns|us|ms|s|m|h|d|w)?", re.ASCII)
+_MAX_TEXT = 10 * 1024
+
+
+class Form:
+    """One object that is being read."""
+
+    def __init__(self, data: dict[str, Any], pointer: str, problems: list[Problem]) -> None:
+        self.pointer = pointer
+        self.problems = problems
+        self.data = data
+        self._known: list[str] = []
+
+    # --- what is there
+
+    def at(self, name: Where) -> str:
+        """The pointer of a field, or of something within it."""
+        pointer = self.pointer
+        for part in (name,) if isinstance(name, str) else name:
+            pointer = step(pointer, str(part))
+        return pointer
+
+    def fault(self, name: Where, message: str) -> None:
+        """Note what is wrong with a field."""
+        self.problems.append(Problem(self.at(name), message))
+
+    def given(self, *names: str) -> list[str]:
+        """Which of these fields are there and not null. They count as known from now on."""
+        self._known += names
+        return [name for name in names if self.data.get(name) is not None]
+
+    def null(self, name: str) -> bool:
+        """Whether a field is there and null, where that means something."""
+        self._known.append(name)
+        return name in self.data and self.data[name] is None
+
+    def take(self, *names: str) -> tuple[str, Any]:
+        """The name under which a field is given, and its value; None when it is not given."""
+        found = self.given(*names)
+        if len(found) > 1:
+            self.fault(found[1], f'says the same as "{found[0]}"; give one of them')
+        return (found[0], self.data[found[0]]) if found else (names[0], None)
+
+    def finish(self) -> None:
+        """Refuse every field that nobody took."""
+        known = set(self._known)
+        for name in self.data:
+            if name not in known:
+                near = get_close_matches(name, sorted(known), n=1)
+                hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(sorted(known))}"
+                self.fault(name, f"is no known field{hint}")
+
+    # --- values of one type
+
+    def text(self, *names: str, longest: int = _MAX_TEXT) -> str | None:
+        """Some text."""
+        name, value = self.take(*names)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            self._not(name, "text", value)
+            return None
+        if len(value.encode()) > longest:
+            self.fault(name, f"has {len(value.encode())} bytes, allowed {longest}")
+            return None
+        return value
+
+    def whole(self, *names: str, low: int, high: int) -> int | None:
+        """A whole number within bounds."""
+        name, value = self.take(*names)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._not(name, "a whole number", value)
+            return None
+        return value if self._within(name, value, low, high) else None
+
+    def number(self, *names: str, low: float, high: float) -> float | None:
+        """A number within bounds."""
+        name, value = self.take(*names)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self._not(name, "a number", value)
+            return None
+        return float(value) if self._within(name, value, low, high) else None
+
+    def truth(self, name: str) -> bool | None:
+        """True or false."""
+        _, value = self.take(name)
+        if value is None or isinstance(value, bool):
+            return value
+        self._not(name, "true or false", value)
+        return None
+
+    def one_of(self, kind: type[E], *names: str, also: Mapping[str, E] | None = None) -> E | None:
+        """One of the values of an enum; ``also`` has other words for some."""
+        name, value = self.take(*names)
+        return None if value is None else self.choice(kind, name, value, also=also)
+
+    def choice(self, kind: type[E], name: str, value: Any, *, also: Mapping[str, E] | None = None) -> E | None:
+        """The same of a value that was taken already."""
+        words = {member.value: member for member in kind} | dict(also or {})
+        if isinstance(value, str) and value in words:
+            return words[value]
+        shown = f'"{value}"' if isinstance(value, str) else repr(value)
+        self.fault(name, f"is {shown[:64]}, allowed: {', '.join(words)}")
+        return None
+
+    def duration_us(self, *names: str, low_us: int = 1) -> int | None:
+        """A duration as text: ``1h30m``, ``90d``, ``PT5M``."""
+        name, value = self.take(*names)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            self._not(name, 'a duration like "30s", "1h30m" or "PT5M"', value)
+            return None
+        try:
+            found = read_duration_us(value)
+        except InvalidSchedule as error:
+            self.fault(name, str(error))
+            return None
+        if found < low_us:
+            self.fault(name, f"is {value}, which is too short")
+            return None
+        if found > LONGEST_US:
+            self.fault(name, "is longer than a hundred years")
+            return None
+        return found
+
+    def seconds_us(self, *names: str) -> int | None:
+        """A duration as a number of seconds, for the names that say so."""
+        found = self.number(*names, low=0.000_001, high=LONGEST_US / SECOND_US)
+        return None if found is None else max(1, round(found * SECOND_US))
+
+    # --- values that hold others
+
+    def form(self, *names: str) -> "Form | None":
+        """An object."""
+        name, value = self.take(*names)
+        return None if value is None else self.sub(name, value)
+
+    def sub(self, name: Where, value: Any) -> "Form | None":
+        """An object, of a value that was taken already."""
+        if not isinstance(value, dict):
+            self._not(name, "an object", value)
+            return None
+        return Form(value, self.at(name), self.problems)
+
+    def items(self, *names: str, most: int) -> tuple[str, list[Any]]:
+        """A list, empty when it is not given."""
+        name, value = self.take(*names)
+        if value is None:
+            return name, []
+        if not isinstance(value, list):
+            self._not(name, "a list", value)
+            return name, []
+        if len(value) > most:
+            self.fault(name, f"has {len(value)} entries, allowed {most}")
+            return name, []
+        return name, value
+
+    def texts(self, *names: str, most: int, longest: int = 256) -> tuple[str, ...]:
+        """A list of texts; a single text is a list of one."""
+        found = self.given(*names)
+        if found and isinstance(self.data[found[0]], str):
+            text = self.text(*names, longest=longest)
+            return () if text is None else (text,)
+        name, values = self.items(*names, most=most)
+        for place, value in enumerate(values):
+            if not isinstance(value, str) or len(value) > longest:
+                self.fault((name, place), f"has to be text of at most {longest} characters")
+        return tuple(value for value in values if isinstance(value, str))
+
+    def text_map(self, name: str, *, most: int, longest: int = 256, listed: bool = False) -> dict[str, str]:
+        """An object whose values are texts; where ``listed``, a list of texts means empty values."""
+        _, value = self.take(name)
+        if value is None:
+            return {}
+        if listed and isinstance(value, list):
+            value = dict.fromkeys((item if isinstance(item, str) else repr(item) for item in value), "")
+        if not isinstance(value, dict):
+            self._not(name, "an object of texts", value)
+            return {}
+        if len(value) > most:
+            self.fault(name, f"has {len(value)} entries, allowed {most}")
+            return {}
+        for key, text in value.items():
+            if not key or len(key) > longest or not isinstance(text, str) or len(text) > longest:
+                self.fault((name, key), f"has to be text of at most {longest} characters")
+        return {key: text for key, text in value.items() if isinstance(text, str)}
+
+    def _within(self, name: str, value: float, low: float, high: float) -> bool:
+        if low <= value <= high:
+            return True
+        self.fault(name, f"is {value}, allowed {low:g} to {high:g}")
+        return False
+
+    def _not(self, name: Where, wanted: str, value: Any) -> None:
+        self.fault(name, f"has to be {wanted}, got {_kind(value)}")
+
+
+def read_duration_us(text: str) -> int:
+    """Microseconds of a duration: Go's text with days and weeks, or an ISO 8601 period without months or years.
+
+    Raises ``InvalidSchedule``.
+    """
+    if _ZERO.fullmatch(text):
+        return 0
+    if text.startswith("P"):
+        period = parse_period(text)
+        if period.months:
+            raise InvalidSchedule(text, "has months or years, whose length varies", subject="duration")
+        return period.days * DAY_S * SECOND_US + period.us
+    match = _DAYS.fullmatch(text)
+    weeks, days, rest = match.groups() if match else (None, None, text)
+    counted_us = (int(weeks or 0) * 7 + int(days or 0)) * DAY_S * SECOND_US
+    if counted_us and not rest:
+        return counted_us
+    return counted_us + parse_go_duration(rest, expression=text, at=len(text) - len(rest))
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """A sentence's end that suggests what was meant, or nothing."""
+    near = get_close_matches(name, sorted(known), n=3)
+    return f"; did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value[:64]}"'
+        case int() | float():
+            return str(value)
+        case list():
+            return "a list"
+        case _:
+            return "an object"

@@ -1,0 +1,314 @@
+"""A job as people write it, and as it is answered: what is answered can be sent back and means the same."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from chronos.core.calendar import rfc3339
+from chronos.core.config import NOTHING_SET, Mode, Settings
+from chronos.core.group import lay_out
+from chronos.core.job import After, Job, JobSpec, JobState, On, Target, Task
+from chronos.core.lane import PYTHON
+from chronos.errors import Invalid
+from chronos.service.shapes.form import Form
+from chronos.service.shapes.names import fault_of_name, id_text
+from chronos.service.shapes.plain import plain
+from chronos.service.shapes.problems import InvalidJob, Problem
+from chronos.service.shapes.schedule import read_when, write_when
+from chronos.service.shapes.settings import read_overrides, read_settings, write_settings
+
+Check = Callable[[Mapping[str, Any]], None]
+
+DEFAULT_NAMESPACE = "default"
+MAX_TASKS = 1_000
+MAX_TAGS = 64
+MAX_FOLLOWED = 100
+MAX_ALERTS = 100
+MAX_DESCRIPTION = 10 * 1024
+MAX_PAYLOAD = 256 * 1024
+MAX_OPTIONS = 256 * 1024
+MAX_SPEC = 1024 * 1024  # all of it as it is stored
+ONLY_TASK = "main"  # the name of a task that was given without one
+
+#: In answers, and of no effect when they are sent back.
+_ANSWERED = ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at")
+_KINDS = ("http", "command", "python", "grpc", "wait")
+_ALIASES = {"webhook": "http"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A job somebody wants to be there."""
+
+    name: str
+    spec: JobSpec
+    namespace: str = DEFAULT_NAMESPACE
+    state: JobState | None = None  # active or disabled; None: as it is, and active when it is new
+    immediate: bool = False  # nothing says when it runs: once, when it is created
+    now: bool = False  # "now" was said: once, whenever it is saved and changed
+
+
+def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT_NAMESPACE) -> Draft:
+    """The job that somebody wrote. ``checks`` are the runners' own, by kind of target; other kinds are refused.
+
+    Raises ``InvalidJob`` with everything that is wrong, except what only time or other jobs can tell.
+    """
+    problems: list[Problem] = []
+    data = plain(data, problems)
+    if not isinstance(data, dict):
+        raise InvalidJob(problems or [Problem("", "a job is an object with a name, a schedule and tasks")])
+    form = Form(data, "", problems)
+    name = _name(form, "name")
+    space = _name(form, "namespace", default=namespace)
+    form.given(*_ANSWERED)
+    when = read_when(form, name)
+    tasks = _tasks(form, checks)
+    settings = _with_mode(form, read_settings(form), tasks)
+    after = _after(form, name)
+    enabled = form.truth("enabled")
+    spec = JobSpec(
+        schedule=when.spec,
+        tasks=tasks,
+        settings=settings,
+        description=form.text("description", longest=MAX_DESCRIPTION) or "",
+        after=after,
+        on_start=_hook(form, "on_start", checks),
+        on_complete=_hook(form, "on_complete", checks),
+        alerts=_alerts(form),
+        owner=form.text("owner", longest=200),
+        tags=form.text_map("tags", most=MAX_TAGS, listed=True),
+        payload=_payload(form),
+    )
+    form.finish()
+    if not problems:
+        _check_whole(spec, problems)
+    if problems:
+        raise InvalidJob(problems, name=name or None)
+    return Draft(
+        namespace=space,
+        name=name,
+        spec=spec,
+        state=None if enabled is None else JobState.ACTIVE if enabled else JobState.DISABLED,
+        immediate=when.spec is None and not when.manual and not after and enabled is not False,
+        now=when.now,
+    )
+
+
+def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The answer about a job: what the server adds, and all that was said."""
+    answer: dict[str, Any] = {
+        "id": id_text(job.id),
+        "name": job.name,
+        "namespace": job.namespace,
+        "version": job.version,
+        "state": job.state.name.lower(),
+        "enabled": job.state is not JobState.DISABLED,
+        **write_spec(job.spec),
+        "next_run_at": rfc3339(job.next_us) if job.next_us is not None and job.state is JobState.ACTIVE else None,
+        "last_execution": None if last_execution is None else dict(last_execution),
+        "created_at": rfc3339(job.created_us),
+        "updated_at": rfc3339(job.updated_us),
+    }
+    if job.note:
+        answer["note"] = job.note
+    if job.paused_us is not None:
+        answer["paused_at"] = rfc3339(job.paused_us)
+    return answer
+
+
+def write_spec(spec: JobSpec) -> dict[str, Any]:
+    """All that a version of a job says."""
+    said: dict[str, Any] = {
+        "description": spec.description or None,
+        **write_when(spec.schedule, follows=bool(spec.after)),
+        "tasks": [_written_task(task) for task in spec.tasks],
+        **write_settings(spec.settings),
+        "after": [{"job": one.job, "on": one.on.value} for one in spec.after] or None,
+        "on_start": None if spec.on_start is None else _written_target(spec.on_start),
+        "on_complete": None if spec.on_complete is None else _written_target(spec.on_complete),
+        "alerts": list(spec.alerts) or None,
+        "owner": spec.owner,
+        "tags": spec.tags or None,
+        "payload": spec.payload,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+# --- reading
+
+
+def _name(form: Form, field: str, default: str | None = None) -> str:
+    value = form.text(field, longest=1024)
+    if value is None:
+        if default is None and not form.given(field):
+            form.fault(field, "is missing")
+        return default or ""
+    fault = fault_of_name(value)
+    if fault is not None:
+        form.fault(field, f'"{value[:64]}" {fault}')
+    return value
+
+
+def _tasks(form: Form, checks: Mapping[str, Check]) -> tuple[Task, ...]:
+    function = form.text("job_type", longest=200)
+    direct = _direct(form, checks)
+    name, given = form.items("tasks", most=MAX_TASKS)
+    said = [*(["job_type"] if function else []), *direct, *(["tasks"] if given else [])]
+    if len(said) > 1:
+        form.fault(said[1], f'says what the job does, and so does "{said[0]}"; several tasks go into "tasks"')
+    if function is not None:
+        options = {"name": function}
+        _check(form, "job_type", PYTHON, options, checks)
+        return (Task(name=ONLY_TASK, target=Target(kind=PYTHON, options=options)),)
+    if direct:
+        target = _target(form, direct[0], checks)
+        return () if target is None else (Task(name=ONLY_TASK, target=target),)
+    if not given and not any(problem.pointer.startswith("/tasks") for problem in form.problems):
+        kinds = ", ".join(sorted(checks))
+        form.fault("tasks", f"is missing: say what the job does, in tasks or directly as one of {kinds}")
+    found = [_task(form.sub((name, place), value), checks, len(given)) for place, value in enumerate(given)]
+    return tuple(task for task in found if task is not None)
+
+
+def _task(form: Form | None, checks: Mapping[str, Check], count: int) -> Task | None:
+    if form is None:
+        return None
+    name = _name(form, "name", default=ONLY_TASK if count == 1 else None)
+    direct = _direct(form, checks)
+    if len(direct) != 1:
+        kinds = ", ".join(sorted(checks))
+        what = f"says {' and '.join(direct)}; a task does one thing" if direct else f"says nothing to do: give {kinds}"
+        form.problems.append(Problem(form.pointer, what))
+    target = _target(form, direct[0], checks) if direct else None
+    needs = form.texts("needs", most=MAX_TASKS)
+    settings = read_overrides(form)
+    form.finish()
+    return None if target is None else Task(name=name, target=target, needs=needs, settings=settings)
+
+
+def _direct(form: Form, checks: Mapping[str, Check]) -> list[str]:
+    """Which fields of an object are targets."""
+    return form.given(*dict.fromkeys((*_KINDS, *_ALIASES, *checks)))
+
+
+def _target(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
+    inner = form.form(field)
+    if inner is None:
+        return None
+    kind, options = _ALIASES.get(field, field), inner.data
+    if len(msgspec.json.encode(options)) > MAX_OPTIONS:
+        form.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
+    else:
+        _check(form, field, kind, options, checks)
+    return Target(kind=kind, options=options)
+
+
+def _check(form: Form, field: str, kind: str, options: dict[str, Any], checks: Mapping[str, Check]) -> None:
+    """Ask the runner whether it could ever run this."""
+    check = checks.get(kind)
+    if check is None:
+        form.fault(field, f'nothing here can run "{kind}"; known are {", ".join(sorted(checks))}')
+        return
+    try:
+        check(options)
+    except Invalid as error:
+        form.fault((field, *_option(kind, str(error))), str(error))
+
+
+def _option(kind: str, message: str) -> tuple[str, ...]:
+    """The way to the option that a runner's message begins with: ``http.auth.token``, ``http has no option "urll"``."""
+    if unknown := re.match(rf'{re.escape(kind)} has no option "([^"]+)"', message):
+        return (unknown.group(1),)
+    named = re.match(rf"{re.escape(kind)}((?:\.[A-Za-z0-9_-]+|\[\d+\])+)", message)
+    return () if named is None else tuple(re.findall(r"[A-Za-z0-9_-]+", named.group(1)))
+
+
+def _hook(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
+    inner = form.form(field)
+    if inner is None:
+        return None
+    direct = _direct(inner, checks)
+    if len(direct) != 1:
+        form.fault(field, f"has to be one target: {', '.join(sorted(checks))}")
+    target = _target(inner, direct[0], checks) if direct else None
+    inner.finish()
+    return target
+
+
+def _after(form: Form, name: str) -> tuple[After, ...]:
+    field, given = form.items("after", most=MAX_FOLLOWED)
+    found: list[After] = []
+    for place, value in enumerate(given):
+        if isinstance(value, str):
+            found.append(After(job=value))
+            continue
+        inner = form.sub((field, place), value)
+        if inner is None:
+            continue
+        job = inner.text("job", longest=200)
+        on = inner.one_of(On, "on") or On.SUCCESS
+        inner.finish()
+        if job is None:
+            inner.fault("job", "is missing")
+        else:
+            found.append(After(job=job, on=on))
+    if any(one.job == name for one in found):
+        form.fault(field, "names the job itself")
+    if len({one.job for one in found}) < len(found):
+        form.fault(field, "names a job twice")
+    return tuple(found)
+
+
+def _alerts(form: Form) -> tuple[dict[str, Any], ...]:
+    field, given = form.items("alerts", most=MAX_ALERTS)
+    for place, value in enumerate(given):
+        if not isinstance(value, dict):
+            form.fault((field, place), "has to be an object")
+    if len(msgspec.json.encode(given)) > MAX_OPTIONS:
+        form.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
+    return tuple(value for value in given if isinstance(value, dict))
+
+
+def _payload(form: Form) -> Any:
+    _, payload = form.take("payload")
+    if payload is not None and len(msgspec.json.encode(payload)) > MAX_PAYLOAD:
+        form.fault("payload", f"is larger than {MAX_PAYLOAD // 1024} KiB")
+    return payload
+
+
+def _with_mode(form: Form, settings: Settings, tasks: tuple[Task, ...]) -> Settings:
+    """Tasks that name what they need make a graph."""
+    if not any(task.needs for task in tasks) or settings.mode is Mode.GRAPH:
+        return settings
+    if settings.mode is not None:
+        form.fault("mode", f'is {settings.mode}, and tasks name what they need; write "graph", or leave out "needs"')
+    return replace(settings, mode=Mode.GRAPH)
+
+
+def _check_whole(spec: JobSpec, problems: list[Problem]) -> None:
+    """What no field alone can tell."""
+    size = len(msgspec.json.encode(spec))
+    if size > MAX_SPEC:
+        problems.append(Problem("", f"the job has {size} bytes, allowed {MAX_SPEC}; keep what is large elsewhere"))
+    try:
+        lay_out(spec)
+    except Invalid as error:
+        problems.append(Problem("/tasks", str(error)))
+
+
+# --- writing
+
+
+def _written_task(task: Task) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": task.name, **_written_target(task.target)}
+    if task.needs:
+        said["needs"] = list(task.needs)
+    return said if task.settings == NOTHING_SET else said | write_settings(task.settings)
+
+
+def _written_target(target: Target) -> dict[str, Any]:
+    return {target.kind: target.options}

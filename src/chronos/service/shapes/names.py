@@ -1,0 +1,24 @@
+"""Names and ids as people write them. A name never looks like an id, so one parameter can take either."""
+
+import re
+from uuid import UUID
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{12}", re.ASCII)
+
+
+def read_id(text: str) -> bytes | None:
+    """The 16 bytes of an id in hex or UUID form; None: it is none."""
+    return bytes.fromhex(text.replace("-", "")) if _UUID.fullmatch(text) else None
+
+
+def id_text(value: bytes) -> str:
+    """An id as it is shown."""
+    return str(UUID(bytes=value))
+
+
+def fault_of_name(text: str) -> str | None:
+    """What is wrong with a name; None: nothing."""
+    if not NAME.fullmatch(text):
+        return "is no name: write 1 to 200 letters, digits, dots, dashes and underscores, a letter or digit first"
+    return "looks like an id; choose a name that does not" if read_id(text) else None

@@ -1,0 +1,62 @@
+"""What JSON may hold here: a plain copy without what stores treat differently, and not nested without end."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from chronos.service.shapes.problems import Problem
+
+MAX_DEPTH = 32
+_INT64 = 1 << 63
+
+
+def plain(data: Any, problems: list[Problem], pointer: str = "", depth: int = 0) -> Any:
+    """A copy in dicts, lists, text, numbers, booleans and None; what does not fit is told and left out."""
+    if depth > MAX_DEPTH:
+        problems.append(Problem(pointer, f"is nested deeper than {MAX_DEPTH} levels"))
+        return None
+    if isinstance(data, Mapping):
+        return _mapping(data, problems, pointer, depth)
+    if isinstance(data, list | tuple):
+        return [plain(item, problems, f"{pointer}/{place}", depth + 1) for place, item in enumerate(data)]
+    fault = _fault(data)
+    if fault is not None:
+        problems.append(Problem(pointer, fault))
+        return None
+    return str(data) if isinstance(data, str) else data
+
+
+def step(pointer: str, name: str) -> str:
+    """The pointer of a field."""
+    return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+def _mapping(data: Mapping[Any, Any], problems: list[Problem], pointer: str, depth: int) -> dict[str, Any]:
+    copy: dict[str, Any] = {}
+    for key, value in data.items():
+        fault = _fault(key) if isinstance(key, str) else f"has the key {key!r}, which is no text"
+        if fault is not None:
+            problems.append(Problem(pointer, fault))
+            continue
+        copy[str(key)] = plain(value, problems, step(pointer, key), depth + 1)
+    return copy
+
+
+def _fault(data: Any) -> str | None:
+    match data:
+        case None | bool():
+            return None
+        case str():
+            if "\0" in data:
+                return "has a NUL character, which not every store can keep"
+            try:
+                data.encode()
+            except UnicodeEncodeError:
+                return "is not valid Unicode"
+            return None
+        case int():
+            return None if -_INT64 <= data < _INT64 else "is a number of more than 64 bits; write it as text"
+        case float():
+            return None if math.isfinite(data) else f"is {data}, which JSON cannot say"
+        case _:
+            return f"is of the type {type(data).__name__}, which JSON cannot say"

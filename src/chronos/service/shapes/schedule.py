@@ -1,0 +1,268 @@
+"""When a job runs, as people write it: text of any dialect, an object, or the names that other schedulers use."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from chronos.core.amounts import go_duration, in_words
+from chronos.core.calendar import rfc3339
+from chronos.core.cron import CronRule
+from chronos.core.every import SHORTEST_JOB_INTERVAL_US, EveryRule
+from chronos.core.iso8601 import Period, PeriodRule, is_instant
+from chronos.core.job import ScheduleSpec
+from chronos.core.parse import DST_POLICIES, MAX_EXCLUSIONS, parse_schedule
+from chronos.core.schedule import Schedule
+from chronos.errors import InvalidSchedule
+from chronos.service.shapes.form import Form, read_duration_us
+from chronos.service.shapes.plain import plain
+from chronos.service.shapes.problems import InvalidJob, Problem
+
+NOW = "now"
+MANUAL = "manual"  # only when it is triggered
+
+_KEYS = ("cron", "every", "iso8601", "at", "in", "words")
+_AROUND = ("timezone", "dst", "start", "end", "jitter", "exclude")
+_ONCE, _OFTEN, _AT_ONCE = ("one_time", "once", "delayed"), ("recurring", "cron", "interval"), ("immediate", "now")
+_ZONE_PREFIX = re.compile(r"CRON_TZ=\S+[ \t]+")
+#: What an error of the parser is about, where that is a field of its own.
+_FIELD_OF = {
+    "unknown time zone": "timezone",
+    "start": "start",
+    "end": "end",
+    "jitter": "jitter",
+    "exclude": "exclude",
+    "exclusion": "exclude",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """When a job runs: by a schedule, or once now, or only when it is triggered."""
+
+    spec: ScheduleSpec | None = None
+    now: bool = False  # it was said, rather than nothing
+    manual: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Said:
+    """The parts of a schedule while they are put together."""
+
+    text: str
+    pointer: str
+    dialect: str = "auto"
+    kept_dialect: str = "auto"
+    expected: str | None = None  # the key of the object it was given under
+
+
+def read_when(form: Form, key: str) -> When:
+    """The schedule of a job; ``key`` is its name."""
+    kind = _schedule_type(form)
+    name, value = form.take("schedule", "cron_expression", "execute_at")
+    outer = form
+    inner: Form | None = None
+    said: _Said | None = None
+    if isinstance(value, dict):
+        inner = Form(value, form.at(name), form.problems)
+        said = _from_object(inner)
+    elif value is not None and not isinstance(value, str):
+        form.fault(name, "has to be text or an object with one of " + ", ".join(_KEYS))
+    elif value in (NOW, MANUAL):
+        _around(outer, None)
+        return When(now=value == NOW, manual=value == MANUAL)
+    elif value is not None:
+        expected = {"cron_expression": "cron", "execute_at": "at"}.get(name)
+        said = _Said(text=value, pointer=form.at(name), expected=expected)
+        if expected == "cron":
+            said.dialect = _cron_dialect(value)
+    around = _around(outer, inner)
+    if inner is not None:
+        inner.finish()
+    _check_kind(form, kind, said)
+    if said is None:
+        return When()
+    return When(spec=_spec(form, said, around, key))
+
+
+def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
+    """A schedule by itself, for a preview: text, or an object as a job's ``schedule``. Raises ``InvalidJob``."""
+    problems: list[Problem] = []
+    form = Form({"schedule": plain(data, problems)}, "", problems)
+    when = read_when(form, key)
+    if when.spec is None and not problems:
+        problems.append(Problem("/schedule", "names no schedule to look at"))
+    if problems or when.spec is None:
+        raise InvalidJob(problems)
+    return when.spec
+
+
+def write_when(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any]:
+    """The fields of a job that say when it runs."""
+    if spec is None:
+        return {} if follows else {"schedule": MANUAL}
+    said: dict[str, Any] = {"schedule": spec.text}
+    if spec.dialect != "auto":
+        said["schedule"] = {"iso8601" if spec.dialect == "iso8601" else "cron": spec.text, "dialect": spec.dialect}
+        if spec.dialect == "words":
+            said["schedule"] = {"words": spec.text, "dialect": spec.dialect}
+    if spec.timezone is not None:
+        said["timezone"] = spec.timezone
+    if spec.dst != "robust":
+        said["dst"] = spec.dst
+    if spec.start_us is not None:
+        said["start"] = rfc3339(spec.start_us)
+    if spec.end_us is not None:
+        said["end"] = rfc3339(spec.end_us)
+    if spec.jitter_us:
+        said["jitter"] = go_duration(spec.jitter_us)
+    if spec.exclude:
+        said["exclude"] = list(spec.exclude)
+    return said
+
+
+# --- the text
+
+
+def _from_object(form: Form) -> _Said | None:
+    """The text that an object means."""
+    name, value = form.take(*_KEYS)
+    dialect = form.text("dialect", longest=32)
+    if value is None:
+        form.problems.append(Problem(form.pointer, f"names no schedule; give one of {', '.join(_KEYS)}"))
+        return None
+    if not isinstance(value, str):
+        form.fault(name, "has to be text")
+        return None
+    said = _Said(text=value, pointer=form.at(name), expected=name)
+    if name == "cron":
+        said.dialect = _cron_dialect(value)
+    elif name in ("every", "in"):
+        text = _interval(form, name, value)
+        if text is None:
+            return None
+        said.text = text
+    elif name in ("iso8601", "words"):
+        said.dialect = name
+    if dialect is not None:
+        said.dialect = said.kept_dialect = dialect
+    return said
+
+
+def _interval(form: Form, name: str, value: str) -> str | None:
+    """A duration as the expression that means it."""
+    try:
+        us = read_duration_us(value)
+    except InvalidSchedule as error:
+        form.fault(name, str(error))
+        return None
+    if us <= 0:
+        form.fault(name, f"is {value}, which has to be more than zero")
+        return None
+    return f"@every {go_duration(us)}" if name == "every" else f"in {in_words(Period(us=us))}"
+
+
+def _cron_dialect(text: str) -> str:
+    fields = _ZONE_PREFIX.sub("", text, count=1).split()
+    return "seconds" if len(fields) == 6 and not text.startswith("@") else "standard"
+
+
+# --- what stands around it
+
+
+def _around(outer: Form, inner: Form | None) -> dict[str, Any]:
+    """Zone, window and exclusions, said with the job or with the schedule; and where (``timezone_at`` …)."""
+    forms = [outer] if inner is None else [inner, outer]
+    found: dict[str, Any] = {}
+    for form in forms:
+        said = {
+            "timezone": form.text("timezone", longest=256),
+            "dst": form.text("dst", longest=32),
+            "start": form.text("start", longest=256),
+            "end": form.text("end", longest=256),
+            "jitter": form.duration_us("jitter", low_us=0),
+            "exclude": form.texts("exclude", most=MAX_EXCLUSIONS),
+        }
+        if said["dst"] not in (None, *DST_POLICIES):
+            form.fault("dst", f'is "{said["dst"]}", allowed: {", ".join(DST_POLICIES)}')
+            said["dst"] = None
+        for name, value in said.items():
+            if value not in (None, ()) and name in found:
+                form.fault(name, "is said twice, with the job and with its schedule; say it once")
+            elif value not in (None, ()):
+                found[name] = value
+                found[f"{name}_at"] = form.at(name)
+    return found
+
+
+def _spec(form: Form, said: _Said, around: dict[str, Any], key: str) -> ScheduleSpec | None:
+    """The schedule as it is stored, once it has been read."""
+    try:
+        schedule = parse_schedule(
+            said.text,
+            timezone=around.get("timezone"),
+            dialect=said.dialect,
+            dst=around.get("dst", "robust"),
+            start=around.get("start"),
+            end=around.get("end"),
+            jitter=timedelta(microseconds=around.get("jitter", 0)),
+            exclude=around.get("exclude", ()),
+            key=key,
+        )
+    except InvalidSchedule as error:
+        pointer = around.get(f"{_FIELD_OF.get(error.subject.split(':')[0])}_at", said.pointer)
+        form.problems.append(Problem(pointer, str(error)))
+        return None
+    fault = _fault(said, schedule)
+    if fault is not None:
+        form.problems.append(Problem(said.pointer, fault))
+        return None
+    return ScheduleSpec(
+        text=said.text,
+        timezone=around.get("timezone"),
+        dialect=said.kept_dialect,
+        dst=around.get("dst", "robust"),
+        start_us=schedule.start_us if "start" in around else None,
+        end_us=schedule.end_us if "end" in around else None,
+        jitter_us=around.get("jitter", 0),
+        exclude=tuple(around.get("exclude", ())),
+    )
+
+
+def _fault(said: _Said, schedule: Schedule) -> str | None:
+    """What a schedule may be as a value, and not as that of a job."""
+    rule = schedule.rule
+    period_us = None
+    if isinstance(rule, EveryRule):
+        period_us = rule.period_us
+    elif isinstance(rule, PeriodRule):
+        period_us = rule.period.about_us()
+    if period_us is not None and period_us < SHORTEST_JOB_INTERVAL_US:
+        return f"runs every {in_words(Period(us=period_us))}; a job may run every 100 milliseconds at most"
+    if said.expected == "cron" and not isinstance(rule, CronRule):
+        return f'"{said.text}" is no cron expression; write schedule: "{said.text}"'
+    if said.expected == "at" and not is_instant(said.text):
+        return f'is "{said.text}", which is no date and time; write it like 2027-01-01T09:00:00Z'
+    return None
+
+
+# --- the names of other schedulers
+
+
+def _schedule_type(form: Form) -> str | None:
+    kind = form.text("schedule_type", longest=64)
+    known = (*_ONCE, *_OFTEN, *_AT_ONCE)
+    if kind is not None and kind.lower() not in known:
+        form.fault("schedule_type", f'is "{kind}", allowed: {", ".join(known)}')
+        return None
+    return None if kind is None else kind.lower()
+
+
+def _check_kind(form: Form, kind: str | None, said: _Said | None) -> None:
+    """What ``schedule_type`` promises has to be there."""
+    if kind in _AT_ONCE and said is not None:
+        form.fault("schedule_type", "says that it runs at once, and there is a schedule; leave out one of them")
+    elif kind in _ONCE and said is None:
+        form.fault("schedule_type", "says that it runs once; say when in execute_at")
+    elif kind in _OFTEN and said is None:
+        form.fault("schedule_type", "says that it runs again and again; say when in cron_expression or schedule")

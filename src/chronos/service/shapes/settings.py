@@ -1,0 +1,259 @@
+"""Settings as people write them: durations as text, a name where an object would say no more, and the aliases."""
+
+from typing import Any, TypeVar
+
+from chronos.core.amounts import go_duration
+from chronos.core.config import (
+    UNLIMITED,
+    Concurrency,
+    Definition,
+    Delivery,
+    Mode,
+    OnFailure,
+    Overlap,
+    Placement,
+    Recovery,
+    RecoveryStrategy,
+    Retention,
+    Retry,
+    Settings,
+    Update,
+    UpdatePolicy,
+)
+from chronos.core.keys import check_key
+from chronos.errors import Invalid
+from chronos.service.shapes.form import Form
+from chronos.service.shapes.names import fault_of_name
+
+D = TypeVar("D", bound=Definition)
+
+_MANY = 1_000_000
+_FORBID = {"forbid": Overlap.SKIP}
+
+
+def read_settings(form: Form) -> Settings:
+    """All that a job can set."""
+    concurrency = form.given("concurrency")
+    _, limits = form.take("concurrency") if concurrency else ("", None)
+    overlap = form.one_of(Overlap, "overlap", also=_FORBID)
+    if isinstance(limits, str):
+        if overlap is not None:
+            form.fault("concurrency", 'says the same as "overlap"; give one of them')
+        overlap, limits = form.choice(Overlap, "concurrency", limits, also=_FORBID), None
+    queue = form.text("queue", longest=200)
+    if queue is not None and (fault := fault_of_name(queue)):
+        form.fault("queue", fault)
+    return Settings(
+        mode=form.one_of(Mode, "mode"),
+        on_failure=form.one_of(OnFailure, "on_failure"),
+        retry=_retry(form),
+        execution_timeout_us=form.duration_us("execution_timeout", low_us=0),
+        task_timeout_us=_task_timeout_us(form),
+        overlap=overlap,
+        delivery=form.one_of(Delivery, "delivery"),
+        recovery=_recovery(form),
+        priority=form.whole("priority", low=1, high=10),
+        update=_update(form),
+        concurrency=None if limits is None else _concurrency(form, limits),
+        retention=_retention(form),
+        queue=queue,
+        queue_max=form.whole("queue_max", low=0, high=_MANY),
+        placement=_placement(form),
+    )
+
+
+def read_overrides(form: Form) -> Settings:
+    """What one task can set."""
+    return Settings(
+        on_failure=form.one_of(OnFailure, "on_failure"),
+        retry=_retry(form),
+        task_timeout_us=_task_timeout_us(form),
+        delivery=form.one_of(Delivery, "delivery"),
+    )
+
+
+def write_settings(settings: Settings) -> dict[str, Any]:
+    """What a level sets, and nothing else."""
+    limits = settings.concurrency
+    said: dict[str, Any] = {
+        "mode": settings.mode,
+        "on_failure": settings.on_failure,
+        "retry": None if settings.retry is None else _written_retry(settings.retry),
+        "execution_timeout": _duration(settings.execution_timeout_us),
+        "task_timeout": _duration(settings.task_timeout_us),
+        "overlap": settings.overlap,
+        "delivery": settings.delivery,
+        "recovery": None if settings.recovery is None else _written_recovery(settings.recovery),
+        "priority": settings.priority,
+        "update": None if settings.update is None else _written_update(settings.update),
+        "concurrency": None if limits is None else _said(limit=limits.limit, key=limits.key),
+        "retention": None if settings.retention is None else _written_retention(settings.retention),
+        "queue": settings.queue,
+        "queue_max": settings.queue_max,
+        "placement": None if settings.placement is None else _written_placement(settings.placement),
+    }
+    return {name: str(value) if isinstance(value, str) else value for name, value in said.items() if value is not None}
+
+
+# --- reading
+
+
+def _task_timeout_us(form: Form) -> int | None:
+    found = form.given("task_timeout", "timeout", "timeout_secs")
+    if len(found) > 1:
+        form.fault(found[1], f'says the same as "{found[0]}"; give one of them')
+    if found[:1] == ["timeout_secs"]:
+        return form.seconds_us("timeout_secs")
+    return form.duration_us(*(found[:1] or ["task_timeout"]), low_us=1000)
+
+
+def _retry(form: Form) -> Retry | None:
+    max_retries = form.whole("max_retries", low=0, high=_MANY - 1)
+    inner = form.form("retry", "retry_policy")
+    if inner is None:
+        return None if max_retries is None else Retry(max_attempts=max_retries + 1)
+    unlimited = inner.null("max_attempts")
+    max_attempts = inner.whole("max_attempts", low=1, high=_MANY)
+    said = inner.whole("max_retries", low=0, high=_MANY - 1)
+    if sum(value is not None for value in (max_attempts, said, max_retries)) + unlimited > 1:
+        inner.fault("max_attempts", 'says the same as "max_retries"; give one of them')
+    for retries in (said, max_retries):
+        max_attempts = max_attempts if retries is None else retries + 1
+    retry = Retry(
+        max_attempts=UNLIMITED if unlimited else max_attempts,
+        initial_us=inner.duration_us("initial_interval", low_us=0),
+        multiplier=inner.number("multiplier", low=1, high=1000),
+        max_us=inner.duration_us("max_interval", low_us=0),
+        jitter=inner.number("jitter", low=0, high=1),
+        retry_on=inner.texts("retry_on", most=100) if inner.given("retry_on") else None,
+    )
+    inner.finish()
+    return _or_none(retry)
+
+
+def _recovery(form: Form) -> Recovery | None:
+    name, value = form.take("recovery")
+    if value is None or isinstance(value, str):
+        strategy = None if value is None else form.choice(RecoveryStrategy, name, value)
+        return None if strategy is None else Recovery(strategy=strategy)
+    inner = form.sub(name, value)
+    if inner is None:
+        return None
+    recovery = Recovery(
+        strategy=inner.one_of(RecoveryStrategy, "strategy"),
+        max_count=inner.whole("max_count", low=0, high=_MANY),
+        max_age_us=inner.duration_us("max_age"),
+        after_us=inner.duration_us("after", low_us=0),
+    )
+    inner.finish()
+    return _or_none(recovery)
+
+
+def _update(form: Form) -> Update | None:
+    name, value = form.take("update")
+    if value is None or isinstance(value, str):
+        policy = None if value is None else form.choice(UpdatePolicy, name, value)
+        return None if policy is None else Update(policy=policy)
+    inner = form.sub(name, value)
+    if inner is None:
+        return None
+    update = Update(
+        policy=inner.one_of(UpdatePolicy, "policy"),
+        count=inner.whole("count", low=1, high=10_000),
+        duration_us=inner.duration_us("duration"),
+    )
+    inner.finish()
+    return _or_none(update)
+
+
+def _concurrency(form: Form, value: Any) -> Concurrency | None:
+    inner = form.sub("concurrency", value)
+    if inner is None:
+        return None
+    limits = Concurrency(limit=inner.whole("limit", low=UNLIMITED, high=_MANY), key=inner.text("key", longest=1024))
+    inner.finish()
+    if limits.key is not None:
+        try:
+            check_key(limits.key)
+        except Invalid as error:
+            inner.fault("key", str(error))
+    return _or_none(limits)
+
+
+def _retention(form: Form) -> Retention | None:
+    inner = form.form("retention")
+    if inner is None:
+        return None
+    kept = Retention(
+        max_count=inner.whole("max_count", low=0, high=1_000_000_000), max_age_us=inner.duration_us("max_age")
+    )
+    inner.finish()
+    return _or_none(kept)
+
+
+def _placement(form: Form) -> Placement | None:
+    inner = form.form("placement")
+    if inner is None:
+        return None
+    labels = inner.text_map("labels", most=64) if inner.given("labels") else None
+    placement = Placement(labels=labels, fallback_us=inner.duration_us("fallback"))
+    inner.finish()
+    return _or_none(placement)
+
+
+def _or_none(value: D) -> D | None:
+    """A level that sets nothing says nothing."""
+    return None if value == type(value)() else value
+
+
+# --- writing
+
+
+def _written_retry(retry: Retry) -> dict[str, Any]:
+    said = _said(
+        initial_interval=_duration(retry.initial_us),
+        multiplier=retry.multiplier,
+        max_interval=_duration(retry.max_us),
+        jitter=retry.jitter,
+        retry_on=None if retry.retry_on is None else list(retry.retry_on),
+    )
+    if retry.max_attempts is not None:
+        said = {"max_attempts": None if retry.max_attempts == UNLIMITED else retry.max_attempts, **said}
+    return said
+
+
+def _written_recovery(recovery: Recovery) -> str | dict[str, Any]:
+    if recovery.strategy is not None and recovery == Recovery(strategy=recovery.strategy):
+        return recovery.strategy.value
+    return _said(
+        strategy=None if recovery.strategy is None else recovery.strategy.value,
+        max_count=recovery.max_count,
+        max_age=_duration(recovery.max_age_us),
+        after=_duration(recovery.after_us),
+    )
+
+
+def _written_update(update: Update) -> str | dict[str, Any]:
+    if update.policy is not None and update == Update(policy=update.policy):
+        return update.policy.value
+    return _said(
+        policy=None if update.policy is None else update.policy.value,
+        count=update.count,
+        duration=_duration(update.duration_us),
+    )
+
+
+def _written_retention(kept: Retention) -> dict[str, Any]:
+    return _said(max_count=kept.max_count, max_age=_duration(kept.max_age_us))
+
+
+def _written_placement(placement: Placement) -> dict[str, Any]:
+    return _said(labels=placement.labels, fallback=_duration(placement.fallback_us))
+
+
+def _duration(us: int | None) -> str | None:
+    return None if us is None else go_duration(us)
+
+
+def _said(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

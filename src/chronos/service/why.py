@@ -1,0 +1,241 @@
+"""Why: for a job and an instant, or for an execution, what was decided and for what reason.
+
+Everything is read from records: history, spans, versions, the audit log; and from the schedule where nothing is
+recorded, because nothing was to run.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from chronos.clock import Clock
+from chronos.core.calendar import rfc3339
+from chronos.core.exclude import NOTHING
+from chronos.core.execution import Cause, Execution, Span, Status
+from chronos.core.ids import id_floor, scheduled_execution_id
+from chronos.core.inforce import instants_of
+from chronos.core.job import Job, JobSpec, JobState
+from chronos.core.node import AuditEntry
+from chronos.core.reasons import Code
+from chronos.service.explaining import Step, Verdict, duration, ordered, span_step, steps_of, summary
+from chronos.service.jobs import Jobs
+from chronos.service.runs import Runs
+from chronos.service.shapes import id_text
+from chronos.service.shapes.job import DEFAULT_NAMESPACE
+from chronos.store.contract import ExecutionFilter, Store
+
+__all__ = ["Step", "Verdict", "Why"]
+
+_PAGE = 200
+_PAGES = 10  # of history or of the audit log that one question may read
+_SWITCHED = ("paused", "active", "disabled", "done")
+
+
+class Why:
+    """Explains. Reads only."""
+
+    def __init__(self, store: Store, clock: Clock, jobs: Jobs, runs: Runs) -> None:
+        self._store, self._clock, self._jobs, self._runs = store, clock, jobs, runs
+
+    async def why_execution(self, execution: str | bytes) -> list[Step]:
+        """What happened to an execution, in order. Raises ``NotFound``."""
+        view = await self._runs.get(execution)
+        one = view.execution
+        nodes = {node.number: node.name for node in await self._store.nodes()}
+        steps = steps_of(view, nodes, await self._asked_by(one))
+        if one.status is Status.SKIPPED and one.reason is not None and one.reason.code is Code.OVERLAP:
+            steps += await self._in_the_way(one.job, one.scheduled_us)
+        return ordered(steps)
+
+    async def why(
+        self, ref: str, at_us: int | None = None, *, namespace: str = DEFAULT_NAMESPACE, last: int = 10
+    ) -> list[Step]:
+        """Why a job ran or did not run at an instant; without one, its last instants and the next."""
+        job = await self._jobs.get(ref, namespace)
+        if at_us is not None:
+            return [*await self._at(job, at_us), self._coming(job)]
+        page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=last)
+        steps = ordered([summary(item) for item in page.items])
+        switched = await self._switched(job, self._clock.now_us())
+        if switched is not None and job.state in (JobState.PAUSED, JobState.DISABLED):
+            steps.append(switched)
+        return [*steps, self._coming(job)]
+
+    # --- one instant
+
+    async def _at(self, job: Job, at_us: int) -> list[Step]:
+        view = await self._store.execution(scheduled_execution_id(job.id, at_us))
+        if view is not None:
+            return await self.why_execution(view.execution.id)
+        span = await self._span(job, at_us)
+        if span is not None:
+            steps = [span_step(span), *await self._recovered(job, span)]
+            switched = await self._switched(job, span.from_us) if span.reason.code is Code.PAUSED else None
+            return steps if switched is None else [switched, *steps]
+        if at_us < job.created_us:
+            sentence = f"The job did not exist then: it was created at {rfc3339(job.created_us)}."
+            return [Step(at_us=job.created_us, verdict=Verdict.OFF, sentence=sentence)]
+        spec, version = await self._in_force(job, at_us)
+        other = _no_instant(spec, job.name, version, at_us)
+        if other is not None:
+            return [other]
+        now_us = self._clock.now_us()
+        if at_us > now_us:
+            return await self._not_yet(job, at_us)
+        return [await self._no_record(job, at_us, now_us)]
+
+    async def _not_yet(self, job: Job, at_us: int) -> list[Step]:
+        switched = await self._switched(job, self._clock.now_us())
+        if job.state is JobState.ACTIVE or switched is None:
+            return [Step(at_us=at_us, verdict=Verdict.COMING, sentence="The instant is still to come, and will run.")]
+        sentence = "The instant is still to come, and will not run as things are."
+        return [switched, Step(at_us=at_us, verdict=switched.verdict, sentence=sentence)]
+
+    async def _no_record(self, job: Job, at_us: int, now_us: int) -> Step:
+        """An instant of the schedule that passed, and of which nothing is on record."""
+        switched = await self._switched(job, at_us)
+        if switched is not None and switched.verdict is not Verdict.COMING:
+            return switched
+        if job.state is JobState.ACTIVE and job.next_us is not None and job.next_us <= at_us:
+            sentence = f"It is due since {duration(now_us - at_us)}, and no node has dealt with it yet."
+            return Step(at_us=at_us, verdict=Verdict.WAITS, sentence=sentence)
+        kept = self._jobs.effective(job.spec)
+        sentence = (
+            f"Nothing is on record. Of this job {kept.keep_count} executions are kept, for {duration(kept.keep_age_us)}"
+            " at most: the record may be gone, or the instant belonged to a schedule that was replaced."
+        )
+        return Step(at_us=at_us, verdict=Verdict.UNKNOWN, sentence=sentence)
+
+    async def _span(self, job: Job, at_us: int) -> Span | None:
+        """The span that an instant lies in: its id begins with its own first instant, so it is looked for backwards."""
+        async for item in self._before(job.id, at_us):
+            if isinstance(item, Span) and item.from_us <= at_us <= item.to_us:
+                return item
+        return None
+
+    async def _recovered(self, job: Job, span: Span) -> list[Step]:
+        """The runs that the same decision admitted."""
+        where = ExecutionFilter(job=job.id)
+        page = await self._store.list_executions(where, limit=_PAGE)
+        found = [
+            item
+            for item in page.items
+            if isinstance(item, Execution) and item.cause is Cause.RECOVERY and item.admitted_us == span.recorded_us
+        ]
+        return [
+            Step(
+                at_us=item.admitted_us,
+                verdict=Verdict.RECOVERED,
+                sentence=f"The instant {rfc3339(item.scheduled_us)} was recovered as {id_text(item.id)}.",
+            )
+            for item in reversed(found[:5])
+        ]
+
+    async def _in_the_way(self, job: bytes, at_us: int) -> list[Step]:
+        """What was under way when an instant was skipped."""
+        async for item in self._before(job, at_us):
+            if not isinstance(item, Execution) or item.scheduled_us >= at_us or item.status is Status.SKIPPED:
+                continue
+            if item.finished_us is None or item.finished_us >= at_us:
+                sentence = f"{id_text(item.id)}, of {rfc3339(item.scheduled_us)}, was under way."
+                return [Step(at_us=at_us, verdict=Verdict.SKIPPED, sentence=sentence)]
+        return []
+
+    # --- records
+
+    async def _before(self, job: bytes, at_us: int) -> AsyncIterator[Execution | Span]:
+        """The history of a job from an instant backwards, as far as one question may read."""
+        cursor: bytes | None = id_floor(at_us + 1_000)
+        for _ in range(_PAGES):
+            page = await self._store.list_executions(ExecutionFilter(job=job), limit=_PAGE, cursor=cursor)
+            for item in page.items:
+                yield item
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _in_force(self, job: Job, at_us: int) -> tuple[JobSpec, int]:
+        """What the job said at a time."""
+        if at_us >= job.updated_us:
+            return job.spec, job.version
+        for version in await self._store.versions(job.id, limit=_PAGE):
+            if version.saved_us <= at_us:
+                return version.spec, version.version
+        return job.spec, job.version
+
+    async def _switched(self, job: Job, at_us: int) -> Step | None:
+        """Who had switched the job off or on last, at a time."""
+        entry = await self._audited(job, at_us)
+        if entry is None:
+            return None
+        reason = f": {entry.detail}" if entry.detail else "."
+        when = rfc3339(entry.at_us)
+        match entry.action:
+            case "paused":
+                sentence, verdict = f"The job was paused by {entry.actor} at {when}{reason}", Verdict.PAUSED
+            case "disabled":
+                sentence, verdict = f"The job was disabled by {entry.actor} at {when}{reason}", Verdict.OFF
+            case "done":
+                sentence, verdict = f"The job had come to the end of its schedule at {when}.", Verdict.OFF
+            case _:
+                sentence, verdict = f"The job was switched on by {entry.actor} at {when}.", Verdict.COMING
+        return Step(at_us=entry.at_us, verdict=verdict, sentence=sentence)
+
+    async def _audited(self, job: Job, at_us: int) -> AuditEntry | None:
+        cursor: bytes | None = id_floor(at_us + 1_000)
+        for _ in range(_PAGES):
+            page = await self._store.audit(namespace=job.namespace, limit=_PAGE, cursor=cursor)
+            for entry in page.items:
+                if entry.subject == job.name and entry.action in _SWITCHED and entry.at_us <= at_us:
+                    return entry
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return None
+
+    async def _asked_by(self, one: Execution) -> str | None:
+        """Who triggered an execution: the audit log has its id."""
+        if one.cause not in (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL):
+            return None
+        page = await self._store.audit(namespace=None, limit=_PAGE, cursor=id_floor(one.admitted_us + 1_000))
+        for entry in page.items:
+            if entry.action == "trigger" and entry.detail == one.id.hex():
+                return entry.actor
+        return None
+
+    def _coming(self, job: Job) -> Step:
+        now_us = self._clock.now_us()
+        match job.state:
+            case JobState.ACTIVE if job.next_us is not None:
+                return Step(
+                    at_us=job.next_us,
+                    verdict=Verdict.COMING,
+                    sentence=f"It will next run at {rfc3339(job.next_us)}.",
+                )
+            case JobState.ACTIVE:
+                after = " or a job that it follows has ended" if job.spec.after else ""
+                sentence = f"It runs only when it is triggered{after}."
+            case JobState.PAUSED:
+                sentence = "It will not run until it is resumed."
+            case JobState.DISABLED:
+                sentence = "It will not run until it is enabled."
+            case JobState.DONE:
+                sentence = "It has no instants to come."
+        return Step(at_us=now_us, verdict=Verdict.COMING, sentence=sentence)
+
+
+def _no_instant(spec: JobSpec, name: str, version: int, at_us: int) -> Step | None:
+    """Why the schedule does not name an instant; None: it does."""
+    instants = instants_of(spec, name)
+    if instants is None or spec.schedule is None:
+        sentence = f"Version {version} of the job, in force then, has no schedule."
+        return Step(at_us=at_us, verdict=Verdict.NO_INSTANT, sentence=sentence)
+    following_us = instants.next_us(at_us - 1)
+    if following_us == at_us:
+        return None
+    schedule = spec.schedule.parse(name)
+    if replace(schedule, exclude=NOTHING).next_us(at_us - 1) == at_us:
+        sentence = "The schedule leaves it out: " + ", ".join(spec.schedule.exclude) + " are excluded."
+    else:
+        after = "none follows it" if following_us is None else f"the next after it is {rfc3339(following_us)}"
+        sentence = f"It is no instant of the schedule ({schedule.describe()}); {after}."
+    return Step(at_us=at_us, verdict=Verdict.NO_INSTANT, sentence=sentence)

@@ -1,0 +1,260 @@
+"""Writing jobs: create, replace, apply. ``saving`` decides what to write, and decides again after a lost race."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from msgspec.structs import replace as with_fields
+
+from chronos.clock import Clock
+from chronos.core.config import Settings, cascade
+from chronos.core.detail import Detail
+from chronos.core.diff import MAX_COMPARED, Diff
+from chronos.core.execution import Cause
+from chronos.core.ids import job_id
+from chronos.core.job import Job, JobState
+from chronos.core.node import Actor
+from chronos.errors import ChronosError, Conflict, Invalid
+from chronos.service.asking import asked_run
+from chronos.service.following import check_follows
+from chronos.service.saving import Prepared, prepare
+from chronos.service.shapes import Draft
+from chronos.service.switching import Switch
+from chronos.store.commands import SYSTEM, DeleteJob, SaveJobs, Trigger
+from chronos.store.contract import JobFilter, Store
+
+CHUNK = 500  # jobs of one command, where they need not be one change
+MAX_APPLIED = 10_000  # jobs of one atomic change
+_FEW = 10  # jobs that are read by their names
+_COMPARED_IN_BULK = 100  # coming runs that the difference of each of many jobs looks at
+_RACES = 10  # times that somebody else may be faster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedJob:
+    """What became of a draft. Of a dry run: what would."""
+
+    job_id: bytes
+    namespace: str
+    name: str
+    version: int
+    created: bool
+    changed: bool
+    state: JobState
+    next_us: int | None
+    diff: Diff | None = None  # how the coming runs change, when the schedule does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What applying a set of jobs changes."""
+
+    created: list[SavedJob]
+    changed: list[SavedJob]
+    unchanged: list[SavedJob]
+    pruned: list[Job]
+
+
+class Writer:
+    """Saves drafts into a store; ``defaults`` is what the server sets."""
+
+    def __init__(self, store: Store, clock: Clock, *, defaults: Settings, switch: Switch) -> None:
+        self._store, self._clock, self._defaults, self._switch = store, clock, defaults, switch
+
+    async def save(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        actor: Actor = SYSTEM,
+        create_only: bool = False,
+        expect: int | None = None,
+        dry_run: bool = False,
+    ) -> list[SavedJob]:
+        """Create or replace jobs, some hundreds at a time: each portion all or none.
+
+        ``create_only``: ``Conflict`` when one is there. ``expect``: the version that the (one) draft was made from;
+        ``Conflict`` when it is another. Raises ``InvalidJob``. Immediate jobs are triggered once they are saved.
+        """
+        await check_follows(self._store, drafts)
+        saved: list[SavedJob] = []
+        for begin in range(0, len(drafts), CHUNK):
+            part = drafts[begin : begin + CHUNK]
+            saved += await self._save(part, actor=actor, create_only=create_only, expect=expect, dry_run=dry_run)
+        return saved
+
+    async def save_each(self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM) -> list[SavedJob | ChronosError]:
+        """Create or replace jobs, each for itself: one that cannot be saved is answered by its error."""
+        results: list[SavedJob | ChronosError] = []
+        for begin in range(0, len(drafts), CHUNK):
+            part = drafts[begin : begin + CHUNK]
+            try:
+                results += await self.save(part, actor=actor)
+            except (Invalid, Conflict):
+                results += [await self._save_alone(draft, actor) for draft in part]
+        for place, draft in enumerate(drafts):  # it may follow one that has been saved after it
+            if draft.spec.after and isinstance(results[place], Invalid):
+                results[place] = await self._save_alone(draft, actor)
+        return results
+
+    async def _save_alone(self, draft: Draft, actor: Actor) -> SavedJob | ChronosError:
+        try:
+            return (await self.save([draft], actor=actor))[0]
+        except (Invalid, Conflict) as error:
+            return error
+
+    async def apply(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        owner: str,
+        prune: bool = False,
+        dry_run: bool = False,
+        actor: Actor = SYSTEM,
+    ) -> Plan:
+        """Make these the jobs of ``owner``, in one change; ``prune`` deletes what it had and does not name any more."""
+        if len(drafts) > MAX_APPLIED:
+            raise Invalid(f"{len(drafts)} jobs are too many for one change, allowed {MAX_APPLIED}; apply them in parts")
+        owned = [replace(draft, spec=with_fields(draft.spec, owner=owner)) for draft in drafts]
+        await check_follows(self._store, owned)
+        saved = await self._save(owned, actor=actor, create_only=False, expect=None, dry_run=dry_run)
+        pruned = await self._left_over(owned, owner) if prune else []
+        if not dry_run:
+            for job in pruned:
+                await self._store.apply(DeleteJob(job=job.id, now_us=self._clock.now_us(), actor=actor))
+        return Plan(
+            created=[one for one in saved if one.created],
+            changed=[one for one in saved if one.changed and not one.created],
+            unchanged=[one for one in saved if not one.changed],
+            pruned=pruned,
+        )
+
+    async def _left_over(self, drafts: Sequence[Draft], owner: str) -> list[Job]:
+        named = {(draft.namespace, draft.name) for draft in drafts}
+        page = await self._store.list_jobs(JobFilter(owner=owner), limit=1000)
+        found = page.items
+        while page.cursor is not None:
+            page = await self._store.list_jobs(JobFilter(owner=owner), limit=1000, cursor=page.cursor)
+            found += page.items
+        return [job for job in found if (job.namespace, job.name) not in named]
+
+    async def _save(
+        self, drafts: Sequence[Draft], *, actor: Actor, create_only: bool, expect: int | None, dry_run: bool
+    ) -> list[SavedJob]:
+        """One portion; made again from what is there then, when somebody else was faster."""
+        existing = await self._guess(drafts)
+        compared = MAX_COMPARED if len(drafts) <= _FEW else _COMPARED_IN_BULK
+        for race in range(_RACES):
+            now_us = self._clock.now_us()
+            prepared = []
+            for draft in drafts:
+                there = existing.get((draft.namespace, draft.name))
+                _check_expected(draft.name, there, create_only=create_only, expect=expect)
+                one = prepare(draft, there, defaults=self._defaults, now_us=now_us, compared=compared)
+                prepared.append(one)
+            if dry_run:
+                return [_as_planned(one) for one in prepared]
+            try:
+                saved = await self._write(prepared, now_us, actor)
+            except Conflict:
+                if create_only or expect is not None or race == _RACES - 1:
+                    raise
+                existing = await self._read(drafts)
+                continue
+            await self._trigger_at_once(prepared, saved, now_us, actor)
+            return saved
+        raise AssertionError("the last race is won or raised")
+
+    async def _write(self, prepared: Sequence[Prepared], now_us: int, actor: Actor) -> list[SavedJob]:
+        rows = [one.row for one in prepared if one.row is not None]
+        answered = await self._store.apply(SaveJobs(rows=tuple(rows), now_us=now_us, actor=actor)) if rows else []
+        answers = iter(answered)
+        saved: list[SavedJob] = []
+        for one in prepared:
+            planned = _as_planned(one)
+            if one.row is not None:
+                answer = next(answers)
+                planned = replace(
+                    planned,
+                    job_id=answer.id,
+                    version=answer.version,
+                    created=answer.created,
+                    changed=answer.changed,
+                )
+            elif one.turn is not None and one.existing is not None:
+                job = await self._turn(one.existing, one.turn, actor)
+                planned = replace(planned, state=job.state, next_us=job.next_us)
+            saved.append(planned)
+        return saved
+
+    async def _turn(self, job: Job, state: JobState, actor: Actor) -> Job:
+        if state is JobState.DISABLED:
+            return await self._switch.disable(job, reason="", actor=actor)
+        return await self._switch.enable(job, actor=actor)
+
+    async def _trigger_at_once(
+        self, prepared: Sequence[Prepared], saved: Sequence[SavedJob], now_us: int, actor: Actor
+    ) -> None:
+        """Immediate jobs run once, after they were saved; sent again, the same version runs no second time."""
+        asked: list[Trigger] = []
+        for one, answer in zip(prepared, saved, strict=True):
+            draft = one.draft
+            wanted = (draft.immediate and answer.created) or (draft.now and answer.changed)
+            if not wanted or answer.state is JobState.DISABLED:
+                continue
+            idempotency = f"chronos:saved:{answer.job_id.hex()}:{answer.version}"
+            run = asked_run(
+                job=answer.job_id,
+                namespace=draft.namespace,
+                name=draft.name,
+                spec=draft.spec,
+                effective=cascade(self._defaults, draft.spec.settings),
+                cause=Cause.MANUAL,
+                request=idempotency.encode(),
+                now_us=now_us,
+                detail=Detail(),
+            )
+            asked.append(Trigger(job=answer.job_id, run=run, now_us=now_us, idempotency=idempotency, actor=actor))
+        for begin in range(0, len(asked), CHUNK):
+            await asyncio.gather(*(self._store.apply(command) for command in asked[begin : begin + CHUNK]))
+
+    async def _guess(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
+        """The jobs that are there already, in one read, unless a name was deleted and created anew."""
+        if len(drafts) <= _FEW:
+            return await self._read(drafts)
+        ids = [job_id(draft.namespace, draft.name, 1) for draft in drafts]
+        found = await self._store.jobs_by_id(ids)
+        return {(job.namespace, job.name): job for job in found.values()}
+
+    async def _read(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
+        found = [await self._store.job_named(draft.namespace, draft.name) for draft in drafts]
+        return {(job.namespace, job.name): job for job in found if job is not None}
+
+
+def _check_expected(name: str, existing: Job | None, *, create_only: bool, expect: int | None) -> None:
+    if create_only and existing is not None:
+        raise Conflict(f'a job named "{name}" exists already')
+    if expect is not None and existing is None:
+        raise Conflict(f'"{name}" does not exist any more: you have version {expect}')
+    if expect is not None and existing is not None and existing.version != expect:
+        raise stale(name, existing.version, expect)
+
+
+def stale(name: str, version: int, expect: int) -> Conflict:
+    """Somebody else has changed a job."""
+    return Conflict(f'"{name}" changed since you read it: you have version {expect}, it is version {version}')
+
+
+def _as_planned(one: Prepared) -> SavedJob:
+    existing, changed = one.existing, one.row is not None
+    # Only the store knows whether a new job's name was used before: its id here is that of a name which was not.
+    return SavedJob(
+        job_id=job_id(one.draft.namespace, one.draft.name, 1) if existing is None else existing.id,
+        namespace=one.draft.namespace,
+        name=one.draft.name,
+        version=1 if existing is None else existing.version + changed,
+        created=existing is None,
+        changed=changed,
+        state=one.state if one.turn is None else one.turn,
+        next_us=one.next_us,
+        diff=one.diff,
+    )

@@ -1,0 +1,67 @@
+"""Calls of functions to make in tests, and a sink that remembers."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from chronos.engine.runners.contract import Call
+
+EXECUTION = bytes(range(16))
+SECOND = 1_000_000
+NOW = 1_800_000_000 * SECOND
+
+
+class Notes:
+    """A sink that keeps everything."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.steps: list[tuple[float, float | None]] = []
+        self.wrote = threading.Event()
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def write(self, text: str) -> None:
+        self.texts.append(text)
+        self.wrote.set()
+
+    def progress(self, done: float, total: float | None) -> None:
+        self.steps.append((done, total))
+
+
+def a_call(name: str = "work", **fields: Any) -> Call:
+    """A call of a function, with whatever matters to the test."""
+    known: dict[str, Any] = {
+        "execution": EXECUTION,
+        "job": bytes(16),
+        "job_name": "nightly",
+        "namespace": "default",
+        "task": "task",
+        "number": 1,
+        "token": 7,
+        "scheduled_us": NOW,
+        "started_us": NOW + SECOND,
+        "deadline_us": None,
+        "last_run_us": None,
+        "options": {"name": name},
+        "sink": Notes(),
+    }
+    return Call(**(known | fields))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that happens in another thread or process."""
+    for _ in range(4_000):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not happen")
+
+
+def notes(call: Call) -> Notes:
+    """What a call wrote."""
+    assert isinstance(call.sink, Notes)
+    return call.sink

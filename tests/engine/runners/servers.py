@@ -1,0 +1,98 @@
+"""A server that does as a test says, and one call to it."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from chronos.core.outcome import Failed, Outcome
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.http import HttpRunner
+from tests.engine.runners.target_calls import make_call
+
+Handler = Callable[["Seen", asyncio.StreamWriter], Awaitable[None]]
+SECRETS = {"TOKEN": "t0p/s3cr3t", "SIGNING": "whsec_" + base64.b64encode(b"k" * 24).decode(), "BAD": "a\r\nb"}
+
+
+class Seen:
+    """A request as a server saw it."""
+
+    def __init__(self, line: str, headers: dict[str, str], body: bytes) -> None:
+        self.method, self.target, _ = line.split(" ")
+        self.headers = headers
+        self.body = body
+
+
+class Server:
+    """Answers with whatever the handler writes, and remembers what it was asked."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.seen: list[Seen] = []
+        self.connections = 0
+
+    async def __aenter__(self) -> "Server":
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                line, *lines = head.decode().rstrip("\r\n").split("\r\n")
+                headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                self.seen.append(Seen(line, headers, body))
+                await self._handler(self.seen[-1], writer)
+                await writer.drain()
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+
+def answer(status: int = 200, body: bytes = b"", kind: str = "text/plain", **headers: str) -> Handler:
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", f"Content-Type: {kind}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    whole = "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(whole)
+
+    return handler
+
+
+def run(
+    handler: Handler, options: Mapping[str, Any], runner: Mapping[str, Any] | None = None, **changes: Any
+) -> tuple[Outcome, Call, list[Seen]]:
+    """One call to a server; ``URL`` in the options stands for its address."""
+
+    async def go() -> tuple[Outcome, Call, list[Seen]]:
+        async with Server(handler) as server:
+            settings: dict[str, Any] = {"allow_private": True, "secrets": SECRETS.get}
+            made = HttpRunner(**(settings | dict(runner or {})))
+            given = {**options, "url": options.get("url", "URL/hook").replace("URL", server.url)}
+            call = make_call(given, **changes)
+            try:
+                made.check(given)
+                return await made.run(call), call, server.seen
+            finally:
+                await made.close()
+
+    return asyncio.run(go())
+
+
+def failed(outcome: Outcome) -> Failed:
+    assert isinstance(outcome, Failed)
+    return outcome

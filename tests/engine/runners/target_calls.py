@@ -1,0 +1,57 @@
+"""Calls for runners under test, and a sink that keeps what it is given."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from chronos.engine.runners.contract import Call
+
+EXECUTION = bytes.fromhex("0190f1f2aaaa8bbb8cccdddddddddddd")
+JOB = bytes.fromhex("6d1f1f386a0e5c8e9c0b0f6b6c5f2a11")
+SCHEDULED_US = 1_800_000_000_000_000  # 2027-01-15T08:00:00Z
+STARTED_US = SCHEDULED_US + 1_500_000
+
+
+class Kept:
+    """A sink without a bound."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.pieces.append(text)
+
+    def progress(self, done: float, total: float | None) -> None:
+        raise AssertionError("no runner here says how far it is")
+
+    async def holds(self, lines: int) -> None:
+        """Until so many lines have come."""
+        for _ in range(2_000):
+            if self.text.count("\n") >= lines:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"only this came: {self.text!r}")
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+def make_call(options: Mapping[str, Any], *, sink: Kept | None = None, **changes: Any) -> Call:
+    """A call of the first attempt of task ``work`` of job ``report``."""
+    given: dict[str, Any] = {
+        "execution": EXECUTION,
+        "job": JOB,
+        "job_name": "report",
+        "namespace": "default",
+        "task": "work",
+        "number": 1,
+        "token": 7,
+        "scheduled_us": SCHEDULED_US,
+        "started_us": STARTED_US,
+        "deadline_us": STARTED_US + 300_000_000,
+        "last_run_us": None,
+        "options": options,
+        "sink": sink or Kept(),
+    }
+    return Call(**(given | changes))

@@ -1,0 +1,125 @@
+"""Which addresses jobs may reach, in every form that an address can be written in."""
+
+from ipaddress import ip_address
+
+import pytest
+
+from chronos.engine.runners.addresses import Guard, Refused, is_public, literal
+from chronos.errors import Invalid
+
+PRIVATE = [
+    "127.0.0.1",
+    "127.255.255.254",
+    "0.0.0.0",
+    "10.1.2.3",
+    "100.64.0.1",
+    "100.100.100.200",
+    "168.63.129.16",
+    "169.254.169.254",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.0.0.192",
+    "192.0.2.1",
+    "192.88.99.1",
+    "192.168.1.1",
+    "198.18.0.1",
+    "224.0.0.1",
+    "239.255.255.255",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "::127.0.0.1",
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "64:ff9b::7f00:1",
+    "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1::1",
+    "100::1",
+    "2001::1",
+    "2001:0:53aa:64c:0:0:80ff:fffe",
+    "2001:db8::1",
+    "2002:7f00:1::",
+    "2002:c0a8:101::1",
+    "2600::5efe:7f00:1",
+    "2600::200:5efe:a00:1",
+    "3fff::1",
+    "fc00::1",
+    "fd00:ec2::254",
+    "fe80::1",
+    "fe80::1%1",
+    "fec0::1",
+    "ff02::1",
+]
+PUBLIC = [
+    "1.1.1.1",
+    "8.8.8.8",
+    "172.15.255.255",
+    "172.32.0.1",
+    "223.255.255.255",
+    "2606:4700:4700::1111",
+    "::ffff:8.8.8.8",
+    "64:ff9b::808:808",
+    "2002:808:808::1",
+]
+
+
+@pytest.mark.parametrize("text", PRIVATE)
+def test_what_is_not_public_is_refused(text: str) -> None:
+    assert not is_public(ip_address(text))
+    with pytest.raises(Refused, match="is no public address; allow it with"):
+        Guard().check_address(text)
+    with pytest.raises(Refused):
+        Guard().check_host(f"[{text}]" if ":" in text else text)
+
+
+@pytest.mark.parametrize("text", PUBLIC)
+def test_what_is_public_is_not(text: str) -> None:
+    Guard().check_address(text)
+    Guard().check_host(text)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.1", "127.0.1", "0x7f000001", "0X7F.1", "2130706433", "017700000001", "0177.0.0.1", "0", "127.0.0.1."],
+)
+def test_other_ways_to_write_loopback(host: str) -> None:
+    with pytest.raises(Refused):
+        Guard().check_host(host)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "localhost.", "api.localhost", "ip6-localhost"])
+def test_names_of_this_machine(host: str) -> None:
+    with pytest.raises(Refused, match="is this machine"):
+        Guard().check_host(host)
+
+
+@pytest.mark.parametrize("host", ["example.com", "localhost.example.com", "127.0.0.1.nip.io", "1.2.3.4.5", "0x", ""])
+def test_names_are_judged_when_they_are_resolved(host: str) -> None:
+    assert literal(host) is None
+    Guard().check_host(host)
+
+
+def test_configuration_opens_hosts_and_networks() -> None:
+    guard = Guard(allow_hosts=["hooks.internal", "*.corp.example", "10.20.0.0/16", "192.168.1.7", "fd00::/8"])
+    assert guard.is_open("HOOKS.internal.")
+    assert guard.is_open("a.b.corp.example")
+    assert not guard.is_open("corp.example")
+    assert not guard.is_open("evil-corp.example")
+    for address in ("10.20.3.4", "192.168.1.7", "fd12::1"):
+        guard.check_address(address)
+        guard.check_host(address)
+    for address in ("10.21.0.1", "192.168.1.8", "127.0.0.1"):
+        with pytest.raises(Refused):
+            guard.check_address(address)
+
+
+def test_everything_may_be_opened() -> None:
+    guard = Guard(allow_private=True)
+    guard.check_address("127.0.0.1")
+    guard.check_host("localhost")
+    assert guard.is_open("anything")
+
+
+def test_a_network_that_is_none_is_refused() -> None:
+    with pytest.raises(Invalid, match="is no network"):
+        Guard(allow_hosts=["10.0.0.1/8"])

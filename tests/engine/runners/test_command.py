@@ -1,0 +1,369 @@
+"""The command target, with real processes: what it is given, how it ends, and that nothing of it is left."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.engine.runners.command import CommandRunner
+from chronos.engine.runners.contract import Call, StopReason
+from chronos.errors import Invalid
+from tests.engine.runners.target_calls import Kept, make_call
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="found by /proc and kept by a subreaper")
+root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def run(options: Mapping[str, Any], **changes: Any) -> tuple[Outcome, Call, str]:
+    sink = Kept()
+    call = make_call(options, sink=sink, **changes)
+
+    async def go() -> Outcome:
+        runner = CommandRunner(secrets={"KEY": "s3cr3t-value"}.get)
+        runner.check(options)
+        try:
+            return await runner.run(call)
+        finally:
+            await runner.close()
+
+    return asyncio.run(go()), call, sink.text
+
+
+def shell(text: str, **options: Any) -> dict[str, Any]:
+    return {"shell": True, "command": text, **options}
+
+
+def failed(outcome: Outcome) -> Failed:
+    assert isinstance(outcome, Failed)
+    return outcome
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(") ")[2][0] != "Z"
+
+
+def wait_until(holds: Any, within_s: float = 5.0) -> None:
+    end = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < end, "it did not come to be"
+        time.sleep(0.01)
+
+
+def test_output_and_exit_code_are_kept() -> None:
+    outcome, call, text = run(shell("echo out; echo err >&2"))
+    assert outcome == Succeeded()
+    assert call.detail == {"exit_code": 0}
+    assert sorted(text.splitlines()) == ["err", "out"]
+
+
+def test_an_exit_code_is_a_failure_with_its_last_words() -> None:
+    outcome, call, _ = run(shell("echo 'disk full' >&2; exit 3"))
+    assert failed(outcome) == Failed(error="it exited with code 3: disk full", kinds=("exit_3", "exit"))
+    assert call.detail["exit_code"] == 3
+
+
+def test_other_exit_codes_may_mean_success() -> None:
+    assert run(shell("exit 3", success_codes=[0, 3]))[0] == Succeeded()
+
+
+def test_a_signal_is_named() -> None:
+    outcome, call, _ = run(shell("kill -SEGV $$"))
+    assert failed(outcome).error == "it was killed by SIGSEGV"
+    assert failed(outcome).kinds == ("exit_-11", "exit")
+    assert call.detail["exit_code"] == -signal.SIGSEGV
+
+
+def test_arguments_are_never_read_by_a_shell() -> None:
+    _, _, text = run({"argv": ["printf", "%s|", "$HOME", "; echo no", "a b", "{{ payload.x }}"]}, payload={"x": "`id`"})
+    assert text == "$HOME|; echo no|a b|`id`|"
+
+
+def test_the_environment_is_clean_and_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
+    options = {"argv": ["env"], "env": {"MODE": "fast", "AT": "{{ execution.scheduled_at }}", "N": 3}}
+    _, _, text = run(options, payload={"a": [1]})
+    env = dict(line.split("=", 1) for line in text.splitlines())
+    assert "DATABASE_PASSWORD" not in env
+    assert env["PATH"]
+    assert (env["MODE"], env["AT"], env["N"]) == ("fast", "2027-01-15T08:00:00Z", "3")
+    assert {name: value for name, value in env.items() if name.startswith("CHRONOS_")} == {
+        "CHRONOS_EXECUTION_ID": "0190f1f2-aaaa-8bbb-8ccc-dddddddddddd",
+        "CHRONOS_JOB": "report",
+        "CHRONOS_TASK": "work",
+        "CHRONOS_ATTEMPT": "1",
+        "CHRONOS_TOKEN": "7",
+        "CHRONOS_SCHEDULED_AT": "2027-01-15T08:00:00Z",
+        "CHRONOS_PAYLOAD": '{"a":[1]}',
+    }
+
+
+def test_a_payload_that_no_environment_holds_comes_by_stdin() -> None:
+    payload = "x" * 300_000
+    outcome, _, text = run(shell('wc -c; echo "${CHRONOS_PAYLOAD-none}"', stdin=True), payload=payload)
+    assert outcome == Succeeded()
+    assert text.split() == ["300002", "none"]
+
+
+def test_stdin_is_empty_unless_given() -> None:
+    assert run({"argv": ["cat"]})[2] == ""
+    assert run({"argv": ["cat"], "stdin": "key={{ payload.k }}"}, payload={"k": 5})[2] == "key=5"
+
+
+def test_it_has_three_open_files_and_a_session_of_its_own() -> None:
+    code = "import os; print(sorted(map(int, os.listdir('/dev/fd')))[:-1], os.getsid(0) == os.getpid())"
+    _, _, text = run({"argv": [sys.executable, "-c", code]})
+    assert text == "[0, 1, 2] True\n"
+
+
+def test_the_directory_is_the_one_given(tmp_path: Path) -> None:
+    assert run({"argv": ["pwd", "-P"], "cwd": str(tmp_path)})[2] == f"{tmp_path.resolve()}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"argv": ["no-such-program-here"]}, 'there is no program "no-such-program-here"'),
+        ({"argv": ["/etc/passwd"]}, '"/etc/passwd" may not be executed'),
+        ({"argv": ["true"], "cwd": "/no/such/place"}, 'the directory "/no/such/place" cannot be entered'),
+        ({"argv": ["true", "x" * 200_000]}, "its arguments and environment are too long"),
+    ],
+)
+def test_what_cannot_be_started_is_a_sentence_and_not_tried_again(options: dict[str, Any], error: str) -> None:
+    outcome, call, _ = run(options)
+    assert error in failed(outcome).error
+    assert not failed(outcome).worth_retrying
+    assert call.detail == {}
+
+
+def test_secrets_are_masked_in_output_even_between_pieces() -> None:
+    text = 'printf "key s3cr"; sleep 0.05; printf "3t-value and s3cr3t-value"; echo "$K" >&2; exit 1'
+    outcome, _, shown = run(shell(text, env={"K": "{{ secret.KEY }}"}))
+    assert "s3cr" not in shown
+    assert shown.count("***") == 3
+    assert failed(outcome).error == "it exited with code 1: ***"
+
+
+def test_a_secret_that_is_not_there_is_named() -> None:
+    outcome, _, _ = run(shell("true", env={"K": "{{ secret.OTHER }}"}))
+    assert 'there is no secret "OTHER"' in failed(outcome).error
+
+
+def test_output_that_is_no_text_is_still_output() -> None:
+    _, _, text = run(shell(r"printf 'a\377b\303'; sleep 0.02; printf '\251\000c'"))
+    assert text == "a\N{REPLACEMENT CHARACTER}bé\N{REPLACEMENT CHARACTER}c"
+
+
+def test_a_flood_of_output_is_bounded_and_the_loop_goes_on() -> None:
+    sink = Kept()
+    call = make_call(shell("head -c 200000000 /dev/zero | tr '\\0' 'x'; echo; echo the end"), sink=sink)
+    gaps: list[float] = []
+
+    async def beat() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            gaps.append(time.perf_counter() - before)
+
+    async def go() -> Outcome:
+        runner = CommandRunner()
+        beating = asyncio.create_task(beat())
+        try:
+            return await runner.run(call)
+        finally:
+            beating.cancel()
+            await runner.close()
+
+    assert asyncio.run(go()) == Succeeded()
+    assert len(sink.text) < 4_000_000
+    assert "bytes left out" in sink.text
+    assert sink.text.endswith("the end\n")
+    assert sorted(gaps)[len(gaps) // 2] < 0.05
+
+
+def test_stopping_is_asked_for_and_may_be_answered() -> None:
+    sink = Kept()
+    call = make_call(shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"), sink=sink)
+
+    async def go() -> Outcome:
+        runner = CommandRunner()
+        running = asyncio.create_task(runner.run(call))
+        await sink.holds(1)
+        call.stop.ask(StopReason.CANCELED)
+        try:
+            return await running
+        finally:
+            await runner.close()
+
+    assert asyncio.run(go()) == Succeeded()
+    assert sink.text.endswith("bye\n")
+
+
+@linux
+def test_a_canceled_command_is_killed_with_all_that_it_started() -> None:
+    sink = Kept()
+    deaf = "trap '' TERM; sleep 300 & setsid sleep 300 & (setsid sh -c 'sleep 300 & echo $!; wait') & echo $$; wait"
+    call = make_call(shell(f"{deaf}; sleep 300"), sink=sink)
+
+    async def go() -> list[int]:
+        runner = CommandRunner()
+        running = asyncio.create_task(runner.run(call))
+        await sink.holds(2)
+        pids = [int(pid) for pid in sink.text.split()]
+        assert all(map(alive, pids))
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        left = [pid for pid in pids if alive(pid)]
+        await runner.close()
+        return left
+
+    assert asyncio.run(go()) == []
+
+
+@linux
+def test_what_a_command_leaves_behind_does_not_outlive_it() -> None:
+    started = time.monotonic()
+    outcome, _, text = run(shell("setsid sh -c 'echo $$; exec env -i sleep 300' & sleep 0.1; exit 0"))
+    assert outcome == Succeeded()
+    assert not alive(int(text))
+    assert time.monotonic() - started < 5
+
+
+@linux
+def test_commands_die_with_a_node_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "node.py"
+    script.write_text(
+        "import asyncio\n"
+        "from chronos.engine.runners.command import CommandRunner\n"
+        "from tests.engine.runners.target_calls import make_call\n"
+        "class Out:\n"
+        "    def write(self, text): print(text, end='', flush=True)\n"
+        "text = 'echo $$; setsid sh -c \"echo \\\\$\\\\$; exec sleep 300\" & sleep 300'\n"
+        "call = make_call({'shell': True, 'command': text}, sink=Out())\n"
+        "asyncio.run(CommandRunner().run(call))\n"
+    )
+    node = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    assert node.stdout is not None
+    with node.stdout:
+        pids = [int(node.stdout.readline()) for _ in range(2)]
+        assert all(map(alive, pids))
+        node.kill()
+        node.wait()
+    wait_until(lambda: not any(map(alive, pids)))
+
+
+@linux
+def test_too_many_processes_are_too_many() -> None:
+    text = "i=0; while [ $i -lt 400 ]; do sleep 300 & i=$((i+1)); done; wait"
+    outcome, _, _ = run(shell(text, limits={"processes": 40}))
+    error = failed(outcome)
+    assert "processes" in error.kinds or error.kinds[0].startswith("exit_")  # root is watched, others hit the limit
+
+
+@linux
+@pytest.mark.chaos
+@pytest.mark.parametrize("changes", [{}, pytest.param({"user": "nobody", "cwd": "/"}, marks=root)])
+def test_a_fork_bomb_is_bounded(changes: dict[str, Any]) -> None:
+    """A slow one: it doubles every few hundredths of a second, in sessions of its own too."""
+    begun = time.monotonic()
+    bomb = "b() { sleep 0.02; b & setsid -f sh -c 'sleep 0.02; sleep 300' & b & wait; }; b"
+    outcome, _, _ = run(shell(bomb, limits={"processes": 60}, **changes))
+    if not changes and os.geteuid() == 0:  # others meet the kernel's limit, and their shell makes what it likes of it
+        assert "it had more than 60 processes at once" in failed(outcome).error
+    assert time.monotonic() - begun < 20
+    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "sleep 0.02; b" not in listing
+
+
+def test_limits_hold() -> None:
+    _, _, text = run(shell("ulimit -n; ulimit -v; ulimit -t; ulimit -c", limits={"files": 64, "memory": "512MiB"}))
+    assert text.split() == ["64", "524288", "unlimited", "0"]
+
+
+@pytest.mark.slow
+def test_cpu_time_is_limited() -> None:
+    outcome, _, _ = run(shell("while :; do :; done", limits={"cpu_s": 1}))
+    assert "more than 1 s of CPU" in failed(outcome).error
+
+
+@root
+def test_it_may_run_as_somebody_else() -> None:
+    outcome, _, text = run({"argv": ["sh", "-c", "id -un; echo $HOME"], "user": "nobody", "cwd": "/"})
+    assert outcome == Succeeded()
+    assert text.split()[0] == "nobody"
+
+
+def test_hundreds_at_once() -> None:
+    async def go() -> list[Outcome]:
+        runner = CommandRunner()
+        calls = [make_call({"argv": ["true"]}, number=n + 1) for n in range(100)]
+        try:
+            return await asyncio.gather(*map(runner.run, calls))
+        finally:
+            await runner.close()
+
+    assert asyncio.run(go()) == [Succeeded()] * 100
+
+
+def test_a_nursery_that_was_killed_is_replaced() -> None:
+    async def go() -> list[Outcome]:
+        runner = CommandRunner()
+        first = await runner.run(make_call({"argv": ["true"]}))
+        process = runner._nursery._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        second = await runner.run(make_call({"argv": ["true"]}))
+        await runner.close()
+        await runner.close()
+        return [first, second]
+
+    assert asyncio.run(go()) == [Succeeded()] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({}, "command.argv must be a list"),
+        ({"argv": "rm -rf x"}, "command.argv must be a list"),
+        ({"argv": []}, "command.argv must be a list"),
+        ({"argv": [""]}, "command.argv[0] is empty"),
+        ({"argv": ["a\0b"]}, "NUL"),
+        ({"argv": ["true"], "evn": {}}, 'no option "evn"; did you mean "env"?'),
+        ({"argv": ["true"], "limits": {"cpu": 1}}, 'no option "cpu"; did you mean "cpu_s"?'),
+        ({"argv": ["true"], "limits": {"memory": "lots"}}, "expected bytes or a size such as 256MiB"),
+        ({"argv": ["true"], "limits": {"files": 0}}, "is 0, allowed 1"),
+        ({"command": "ls | wc"}, 'add "shell": true'),
+        ({"command": "ls", "shell": "yes"}, "must be true or false"),
+        ({"argv": ["ls"], "shell": True}, "argv and shell"),
+        ({"argv": ["true"], "env": {"A=B": "x"}}, "no name of a variable"),
+        ({"argv": ["true"], "env": {"CHRONOS_TOKEN": "9"}}, "Chronos sets it"),
+        ({"argv": ["curl", "{{ secret.KEY }}"]}, "would be seen by everybody"),
+        ({"argv": ["true", "{{ jobs.name }}"]}, '"jobs.name" is unknown: did you mean "job"?'),
+        ({"argv": ["true"], "cwd": "here"}, "expected a path from the root"),
+        ({"argv": ["true"], "user": "no-such-user"}, "command.user"),
+        ({"argv": ["true"], "success_codes": [256]}, "is 256, allowed 0 to 255"),
+        ({"argv": ["true"], "stdin": 5}, "command.stdin must be text"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], error: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        CommandRunner().check(options)
+    assert error in str(raised.value)

@@ -1,0 +1,192 @@
+"""The registry of functions: what they are told from their signatures, and how payloads fill their parameters."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from chronos.engine.runners.context import Context
+from chronos.engine.runners.functions import Functions, Home, Isolation, look_at
+from chronos.errors import Conflict, Invalid
+
+
+def nothing() -> None: ...
+
+
+def other() -> None: ...
+
+
+def sized(width: int, height: int = 2) -> int:
+    return width * height
+
+
+def with_ctx(ctx: Any, name: str) -> None: ...
+
+
+def by_annotation(context: Context) -> None: ...
+
+
+def by_text(context: "Context", *, name: str = "") -> None: ...
+
+
+def anything(**others: Any) -> None: ...
+
+
+async def on_the_loop() -> None: ...
+
+
+class Worker:
+    async def __call__(self, ctx: Any) -> None: ...
+
+    def method(self) -> None: ...
+
+    @classmethod
+    def made(cls) -> None: ...
+
+
+def test_a_name_belongs_to_one_function() -> None:
+    functions = Functions()
+    first = functions.register("nothing", nothing)
+    assert functions.register("nothing", nothing) is first
+    assert functions.get("nothing") is first
+    assert functions.get("missing") is None
+    assert functions.names == {"nothing"}
+    with pytest.raises(
+        Conflict, match=r'the name "nothing" belongs to .*\.nothing already, so .*\.other needs another'
+    ):
+        functions.register("nothing", other)
+    with pytest.raises(Conflict):
+        functions.register("nothing", nothing, "inline")
+
+
+@pytest.mark.parametrize(
+    ("call", "ctx", "parameters", "required"),
+    [
+        (nothing, None, set(), set()),
+        (sized, None, {"width", "height"}, {"width"}),
+        (with_ctx, "ctx", {"name"}, {"name"}),
+        (by_annotation, "context", set(), set()),
+        (by_text, "context", {"name"}, set()),
+        (functools.partial(sized, height=3), None, {"width", "height"}, {"width"}),
+        (Worker(), "ctx", set(), set()),
+    ],
+)
+def test_what_a_signature_tells(
+    call: Callable[..., Any], ctx: str | None, parameters: set[str], required: set[str]
+) -> None:
+    function = look_at("f", call)
+    assert function.ctx_parameter == ctx
+    assert function.takes_ctx == (ctx is not None)
+    assert function.parameters == parameters
+    assert function.required == required
+    assert function.plain == (ctx is None and not parameters)
+    assert function.isolation is Isolation.THREAD
+
+
+def test_async_is_told_also_of_objects_and_partials() -> None:
+    assert look_at("f", on_the_loop).is_async
+    assert look_at("f", Worker()).is_async
+    assert look_at("f", functools.partial(on_the_loop)).is_async
+    assert not look_at("f", nothing).is_async
+
+
+async def awaits() -> None:
+    await on_the_loop()
+
+
+async def goes_through() -> None:
+    async with asyncio.Lock():
+        pass
+
+
+async def collects() -> list[int]:
+    return [each async for each in counts()]
+
+
+async def counts() -> AsyncIterator[int]:
+    yield 1
+
+
+def test_whether_an_async_function_can_stop_half_way_is_told_by_its_code() -> None:
+    assert not look_at("f", on_the_loop).suspends
+    assert all(look_at("f", call).suspends for call in (awaits, goes_through, collects, Worker()))
+    assert not look_at("f", nothing).suspends
+    with pytest.raises(Invalid, match="yields"):
+        look_at("f", counts)
+
+
+@pytest.mark.parametrize(
+    ("call", "payload", "arguments"),
+    [
+        (nothing, None, {}),
+        (nothing, {"ignored": 1}, {}),
+        (nothing, [1], {}),
+        (by_annotation, {"ignored": 1}, {}),
+        (sized, {"width": 1}, {"width": 1}),
+        (sized, {"width": 1, "height": 3}, {"width": 1, "height": 3}),
+        (anything, {"a": 1}, {"a": 1}),
+        (anything, None, {}),
+        (by_text, None, {}),
+    ],
+)
+def test_payloads_fill_parameters_by_name(call: Callable[..., Any], payload: Any, arguments: dict[str, Any]) -> None:
+    assert look_at("f", call).arguments(payload) == arguments
+
+
+@pytest.mark.parametrize(
+    ("call", "payload", "sentence"),
+    [
+        (sized, None, 'the payload of "f" lacks "width"'),
+        (sized, {"height": 1}, 'the payload of "f" lacks "width"'),
+        (sized, {"width": 1, "depth": 1}, 'has "depth", and the function knows only "height", "width"'),
+        (sized, [1, 2], 'the payload of "f" is an array, and its parameters are filled by name: send a JSON object'),
+        (with_ctx, {"name": "x", "ctx": 1}, 'the payload of "f" has "ctx"'),
+    ],
+)
+def test_payloads_that_do_not_fit_are_refused_by_name(call: Callable[..., Any], payload: Any, sentence: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        look_at("f", call).arguments(payload)
+    assert sentence in str(caught.value)
+
+
+def test_arguments_are_a_copy() -> None:
+    payload = {"width": 1}
+    look_at("f", sized).arguments(payload)["width"] = 2
+    assert payload == {"width": 1}
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+def by_position(value: int, /) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("call", "isolation", "sentence"),
+    [
+        (generator, "thread", "collect what it yields"),
+        (by_position, "thread", 'takes "value" by position only'),
+        (nothing, "fibre", '"fibre", expected one of "inline", "process", "thread"'),
+        (type, "thread", "does not tell its parameters"),
+        (3, "thread", "cannot be called"),
+        (on_the_loop, "process", "only plain functions run in a process"),
+        (lambda: None, "process", "is a lambda"),
+        (functools.partial(sized, 1), "process", "another process cannot import"),
+        (Worker().method, "process", "a method of an object"),
+    ],
+)
+def test_what_could_never_run_is_refused(call: Any, isolation: str, sentence: str) -> None:
+    with pytest.raises(Invalid, match=sentence):
+        Functions().register("f", call, isolation)
+
+
+def test_a_process_finds_functions_by_import_and_no_others() -> None:
+    def inner() -> None: ...
+
+    assert look_at("f", nothing, "process").home == Home(module=__name__, qualname="nothing")
+    assert look_at("f", Worker.made, "process").home == Home(module=__name__, qualname="Worker.made")
+    with pytest.raises(Invalid, match=r"defined inside another function.* move it to the top of its module"):
+        look_at("f", inner, "process")

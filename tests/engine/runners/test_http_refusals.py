@@ -1,0 +1,207 @@
+"""Where the http target does not go: private addresses in any disguise, redirects, headers that are two."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from chronos.core.outcome import Outcome, Succeeded
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.http import HttpRunner
+from chronos.errors import Invalid
+from tests.engine.runners.servers import Handler, Seen, Server, answer, failed, run
+from tests.engine.runners.target_calls import make_call
+
+
+def test_redirects_are_followed_only_when_asked() -> None:
+    async def hop(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await answer(*((302, b"", "x") if seen.target == "/hook" else (200, b"there")), Location="/next")(seen, writer)
+
+    outcome, _, _ = run(hop, {"json": 1})
+    assert 'only with the option "redirects"' in failed(outcome).error
+    outcome, call, seen = run(hop, {"json": 1, "redirects": True})
+    assert outcome == Succeeded()
+    assert [(each.method, each.target) for each in seen] == [("POST", "/hook"), ("GET", "/next")]
+    assert call.detail["response"]["body"] == "there"
+    outcome, _, seen = run(answer(307, Location="/hook"), {"json": 1, "redirects": 3})
+    assert "too many redirects" in failed(outcome).error
+    assert [each.body for each in seen] == [b"1"] * 4
+
+
+def test_credentials_do_not_go_along_to_another_host() -> None:
+    async def go() -> list[Seen]:
+        async with Server(answer()) as other:
+            where = other.url.replace("127.0.0.1", "localhost")
+            async with Server(answer(307, Location=where)) as server:
+                runner = HttpRunner(allow_private=True)
+                auth = {"type": "bearer", "token": "abc"}
+                await runner.run(
+                    make_call({"url": server.url, "auth": auth, "headers": {"X-A": "b"}, "redirects": True})
+                )
+                await runner.close()
+            return other.seen
+
+    (seen,) = asyncio.run(go())
+    assert "authorization" not in seen.headers
+    assert "x-a" not in seen.headers
+    assert seen.headers["x-chronos-attempt"] == "1"
+
+
+@pytest.mark.parametrize(
+    "location", ["http://127.0.0.1:1/", "http://[::ffff:7f00:1]/", "//0x7f.1/", "http://localhost/"]
+)
+def test_a_redirect_into_private_space_is_refused(monkeypatch: pytest.MonkeyPatch, location: str) -> None:
+    _resolve(monkeypatch, {"hooks.internal": ["127.0.0.1"]})
+    options = {"url": "URL/", "redirects": True}
+    outcome, _, _ = _run_as("hooks.internal", answer(302, Location=location), options)
+    assert failed(outcome).kinds == ("address",)
+    assert not failed(outcome).worth_retrying
+
+
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "gopher://x/", "http://u:p@example.com/", "http://[bad/"])
+def test_a_redirect_to_nowhere_is_refused(location: str) -> None:
+    outcome, _, _ = run(answer(302, Location=location), {"redirects": True})
+    assert failed(outcome).kinds == ("request",)
+
+
+def _resolve(monkeypatch: pytest.MonkeyPatch, names: Mapping[str, list[str]]) -> None:
+    """Make names resolve to these, one after the other with each lookup."""
+    real, asked = socket.getaddrinfo, dict.fromkeys(names, 0)
+
+    def lookup(host: Any, *args: Any, **more: Any) -> Any:
+        if host in asked:
+            asked[host] += 1
+            host = names[host][min(asked[host], len(names[host])) - 1]
+        return real(host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+
+
+def _run_as(name: str, handler: Handler, options: Mapping[str, Any]) -> tuple[Outcome, Call, list[Seen]]:
+    """As ``run``, with the server under a name that configuration opens."""
+
+    async def go() -> tuple[Outcome, Call, list[Seen]]:
+        async with Server(handler) as server:
+            runner = HttpRunner(allow_hosts=[name])
+            given = {**options, "url": options["url"].replace("URL", server.url.replace("127.0.0.1", name))}
+            call = make_call(given)
+            runner.check(given)
+            try:
+                return await runner.run(call), call, server.seen
+            finally:
+                await runner.close()
+
+    return asyncio.run(go())
+
+
+def test_an_opened_name_is_reached_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _resolve(monkeypatch, {"hooks.internal": ["127.0.0.1"]})
+    outcome, _, (seen,) = _run_as("hooks.internal", answer(), {"url": "URL/x"})
+    assert outcome == Succeeded()
+    assert seen.headers["host"].startswith("hooks.internal:")
+
+
+def test_names_are_judged_by_what_is_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a name meant when it was checked, or a moment ago: the socket's own address counts."""
+    _resolve(monkeypatch, {"rebound.example": ["127.0.0.1"], "mapped.example": ["::ffff:127.0.0.1"]})
+
+    async def go() -> list[Outcome]:
+        async with Server(answer()) as server:
+            port = server.url.rpartition(":")[2]
+            runner = HttpRunner()
+            outcomes = []
+            for host in ("rebound.example", "mapped.example"):
+                options = {"url": f"http://{host}:{port}/"}
+                runner.check(options)
+                outcomes.append(await runner.run(make_call(options)))
+            await runner.close()
+            assert server.connections == 0
+            return outcomes
+
+    for outcome in asyncio.run(go()):
+        assert failed(outcome).kinds == ("address",)
+
+
+def test_addresses_from_a_payload_are_judged_too() -> None:
+    outcome, _, seen = run(
+        answer(), {"url": "{{ payload.u }}"}, {"allow_private": False}, payload={"u": "http://127.1/"}
+    )
+    assert failed(outcome).kinds == ("address",)
+    assert not seen
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "error"),
+    [
+        ({"headers": {"X-A": "{{ payload.a }}"}}, {"payload": {"a": "b\r\nEvil: 1"}}, "line break"),
+        ({"headers": {"X-A": "{{ secret.BAD }}"}}, {}, "line break"),
+        ({"json": {"x": "{{ payload.a.c }}"}}, {"payload": {"a": {"b": 1}}}, '"payload.a.c" is not there'),
+        ({"url": "{{ payload.a }}"}, {"payload": {"a": "ftp://x/"}}, "expected one that begins with https://"),
+        ({"url": "http://{{ payload.a }}/"}, {"payload": {"a": "good.example@127.0.0.1"}}, "which is none"),
+    ],
+)
+def test_what_only_the_call_shows_to_be_wrong(options: dict[str, Any], changes: dict[str, Any], error: str) -> None:
+    outcome, _, seen = run(answer(), options, **changes)
+    assert error in failed(outcome).error
+    assert not failed(outcome).worth_retrying
+    assert not seen
+
+
+def test_a_secret_that_is_not_there_may_be_there_next_time() -> None:
+    outcome, _, _ = run(answer(), {"headers": {"X": "{{ secret.LATER }}"}})
+    assert failed(outcome).kinds == ("secret",)
+    assert failed(outcome).worth_retrying
+
+
+PUBLIC = "https://example.com/"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({}, "http needs a url"),
+        ({"url": PUBLIC, "metod": "GET"}, 'no option "metod"; did you mean "method"?'),
+        ({"url": PUBLIC, "method": "BREW"}, 'http.method is "BREW"'),
+        ({"url": PUBLIC, "method": "GET\r\n"}, "http.method"),
+        ({"url": "example.com"}, "begins with https://"),
+        ({"url": "ftp://example.com/"}, "begins with https://"),
+        ({"url": "https:///x"}, "http.url"),
+        ({"url": "https://u:p@example.com/"}, "give them as auth"),
+        ({"url": "https://example.com/\r\nX: y"}, "control character"),
+        ({"url": "https://example.com:99999/"}, "http.url"),
+        ({"url": "http://127.0.0.1/"}, "no public address"),
+        ({"url": "http://127.1/"}, "no public address"),
+        ({"url": "http://0x7f000001/"}, "no public address"),
+        ({"url": "http://2130706433/"}, "no public address"),
+        ({"url": "http://[::1]/"}, "no public address"),
+        ({"url": "http://[::ffff:a00:1]/"}, "no public address"),
+        ({"url": "http://①②⑦.0.0.1/"}, "no public address"),
+        ({"url": "http://localhost:8080/"}, "is this machine"),
+        ({"url": "http://169.254.169.254/latest/meta-data"}, "no public address"),
+        ({"url": PUBLIC, "headers": {"X-A": "b\r\nEvil: 1"}}, "line break"),
+        ({"url": PUBLIC, "headers": {"X A": "b"}}, "no name of a header"),
+        ({"url": PUBLIC, "headers": {"X-A\r\nB": "b"}}, "no name of a header"),
+        ({"url": PUBLIC, "headers": {"Host": "b"}}, "the connection decides it"),
+        ({"url": PUBLIC, "headers": {"Transfer-Encoding": "chunked"}}, "the connection decides it"),
+        ({"url": PUBLIC, "headers": {"X-Chronos-Attempt": "1"}}, "Chronos sends its own"),
+        ({"url": PUBLIC, "headers": {"idempotency-key": "1"}}, "Chronos sends its own"),
+        ({"url": PUBLIC, "headers": ["X"]}, "http.headers must be an object"),
+        ({"url": PUBLIC, "body": {"a": 1}}, "give a value as json"),
+        ({"url": PUBLIC, "body": "a", "json": 1}, "both body and json"),
+        ({"url": PUBLIC, "json": "{{ paylod.x }}"}, 'did you mean "payload"?'),
+        ({"url": PUBLIC, "auth": {"type": "digest"}}, "one of basic, bearer, api_key, hmac"),
+        ({"url": PUBLIC, "auth": {"type": "bearer"}}, 'needs "token"'),
+        ({"url": PUBLIC, "auth": {"type": "bearer", "tokn": "x"}}, 'did you mean "token"?'),
+        ({"url": PUBLIC, "auth": {"type": "hmac", "secret": "whsec_!"}}, "not base64"),
+        ({"url": PUBLIC, "success_codes": [99]}, "expected a status"),
+        ({"url": PUBLIC, "success_codes": []}, "must be a list"),
+        ({"url": PUBLIC, "redirects": 11}, "allowed 0 to 10"),
+        ({"url": PUBLIC, "timeout": "soon"}, "http.timeout"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(options: dict[str, Any], error: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        HttpRunner().check(options)
+    assert error in str(raised.value)

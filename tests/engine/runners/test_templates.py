@@ -1,0 +1,123 @@
+"""Templates: names are looked up, nothing is evaluated; and secrets are kept out of sight."""
+
+from typing import Any
+
+import pytest
+
+from chronos.core.planner import Covered
+from chronos.engine.runners.masking import MASK, Mask, MaskedStream
+from chronos.engine.runners.templates import Renderer, check_template
+from chronos.errors import Invalid, NotFound
+from tests.engine.runners.target_calls import make_call
+
+PAYLOAD = {"order": {"id": 17, "tags": ["a", {"b": None}]}, "text": "x", "__class__": "plain"}
+
+
+def renderer(mask: Mask | None = None, **changes: Any) -> Renderer:
+    call = make_call({}, payload=PAYLOAD, **changes)
+    return Renderer(call, {"KEY": "s3cr3t/+ value"}.get, mask or Mask())
+
+
+@pytest.mark.parametrize(
+    ("template", "value"),
+    [
+        ("plain", "plain"),
+        ("{ {x} }", "{ {x} }"),
+        ("at {{execution.scheduled_at}}", "at 2027-01-15T08:00:00Z"),
+        ("{{ execution.id }}", "0190f1f2-aaaa-8bbb-8ccc-dddddddddddd"),
+        ("{{ job.namespace }}/{{ job.name }}#{{ execution.attempt }}", "default/report#1"),
+        ("{{ payload.order.id }}", 17),
+        ("n={{ payload.order.id }}", "n=17"),
+        ("{{ payload.order.tags }}", ["a", {"b": None}]),
+        ("t={{ payload.order.tags }}", 't=["a",{"b":null}]'),
+        ("{{ payload.order.tags.1.b }}", None),
+        ("{{ payload.__class__ }}", "plain"),
+        ({"a": ["{{ payload.text }}", 5, None]}, {"a": ["x", 5, None]}),
+        ({"{{ payload.text }}": 1}, {"{{ payload.text }}": 1}),
+        ("{{ execution.last_run_at }}", None),
+    ],
+)
+def test_values(template: Any, value: Any) -> None:
+    check_template("x", template)
+    assert renderer().value("x", template) == value
+
+
+def test_what_comes_out_is_not_looked_at_again() -> None:
+    call = make_call({}, payload={"a": "{{ secret.KEY }}"})
+    assert Renderer(call, {"KEY": "no"}.get, Mask()).text("x", "<{{ payload.a }}>") == "<{{ secret.KEY }}>"
+
+
+def test_the_span_of_a_compressed_run() -> None:
+    span = Covered(from_us=0, to_us=60_000_000, count=2)
+    text = "{{ span.from }} {{ span.to }} {{ span.count }}"
+    assert renderer(span=span).text("x", text) == "1970-01-01T00:00:00Z 1970-01-01T00:01:00Z 2"
+
+
+@pytest.mark.parametrize(
+    ("template", "error"),
+    [
+        ("{{ payload.order.idd }}", '"payload.order.idd" is not there: did you mean "id"?'),
+        ("{{ payload.nothing }}", '"payload.nothing" is not there: there are order, text'),
+        ("{{ payload.order.id.x }}", '"payload.order.id.x" is not there'),
+        ("{{ payload.order.tags.2 }}", '"payload.order.tags.2" is not there'),
+        ("{{ payload.text.upper }}", '"payload.text.upper" is not there'),
+        ("{{ span.count }}", '"span.count" is not there'),
+    ],
+)
+def test_what_is_not_there_is_named(template: str, error: str) -> None:
+    check_template("x", template)
+    with pytest.raises(Invalid) as raised:
+        renderer().text("x", template)
+    assert error in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "error"),
+    [
+        ("{{ exection.id }}", '"exection.id" is unknown: did you mean "execution"?'),
+        ("{{ execution.schduled_at }}", 'did you mean "scheduled_at"?'),
+        ("{{ execution.id.hex }}", "is unknown"),
+        ("{{ execution }}", "is unknown"),
+        ("{{ secret }}", "write secret.NAME"),
+        ("{{ 7*7 }}", "nothing is evaluated"),
+        ("{{ payload['a'] }}", "nothing is evaluated"),
+        ("{{ ''.__class__ }}", "nothing is evaluated"),
+        ("{{ payload. }}", "nothing is evaluated"),
+        ("{{}}", "nothing is evaluated"),
+        ("{{ payload", 'has "{{" without "}}"'),
+        ("{{ {{ payload }} }}", "nothing is evaluated"),
+        ({"a": ["{{ nope }}"]}, "x.a[0]"),
+    ],
+)
+def test_what_could_never_be_there_is_refused_when_it_is_saved(template: Any, error: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        check_template("x", template)
+    assert error in str(raised.value)
+
+
+def test_depth_is_bounded() -> None:
+    deep: Any = "x"
+    for _ in range(1_000):
+        deep = [deep]
+    with pytest.raises(Invalid, match="nested more than 64 deep"):
+        check_template("json", deep)
+
+
+def test_secrets_are_looked_up_by_name_and_then_masked() -> None:
+    mask = Mask()
+    assert renderer(mask).text("x", "Bearer {{ secret.KEY }}") == "Bearer s3cr3t/+ value"
+    shown = "raw s3cr3t/+ value, url s3cr3t%2F%2B%20value, form s3cr3t%2F%2B+value, base64 czNjcjN0LysgdmFsdWU="
+    assert mask(shown) == f"raw {MASK}, url {MASK}, form {MASK}, base64 {MASK}"
+    with pytest.raises(NotFound, match='there is no secret "OTHER"'):
+        renderer().text("x", "{{ secret.OTHER }}")
+
+
+def test_a_secret_is_masked_however_it_is_cut() -> None:
+    secret, text = "abcabd", "xabcabcabdyabcab abcabd"
+    for first in range(len(text)):
+        for second in range(first, len(text)):
+            mask = Mask()
+            mask.add(secret)
+            stream = MaskedStream(mask)
+            pieces = (text[:first], text[first:second], text[second:])
+            assert "".join(map(stream.feed, pieces)) + stream.flush() == f"xabc{MASK}yabcab {MASK}"

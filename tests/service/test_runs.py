@@ -1,0 +1,332 @@
+"""Asking for executions, stopping them, and how they are shown."""
+
+import pickle
+
+import msgspec
+import pytest
+
+from chronos.core.calendar import SECOND_US
+from chronos.core.config import Mode, OnFailure
+from chronos.core.detail import Detail, write_detail
+from chronos.core.execution import AttemptStatus, Cause, Status, TaskStatus
+from chronos.core.group import Group, TaskState
+from chronos.core.ids import key_gate_id
+from chronos.core.keys import key_limit, key_of
+from chronos.core.report import Report, TaskReport
+from chronos.core.templates import names, render
+from chronos.errors import Conflict, Invalid, NotFound, QueueFull
+from chronos.service.runs import BackfillStopped
+from chronos.service.shapes import id_text
+from chronos.store.commands import EndedAttempt, OutputRow, Suspend, SuspendRow, WriteOutput
+from chronos.store.contract import ExecutionFilter
+from tests.service.world import HOUR_US, START_US, World, in_world
+
+
+def test_a_trigger_runs_now_with_its_payload() -> None:
+    async def case(world: World) -> None:
+        await world.save(payload={"own": True})
+        asked = await world.runs.trigger("job", {"a": 1}, reason="to see")
+        assert (asked.status, asked.created) == (Status.READY, True)
+        shown = await world.runs.shown(asked.id)
+        assert (shown["trigger"], shown["payload"], shown["asked_because"]) == ("manual", {"a": 1}, "to see")
+        assert shown["scheduled_at"] == "2027-01-01T00:00:00Z"
+        assert shown["tasks"] == [
+            {
+                "name": "main",
+                "status": "pending",
+                "started_at": None,
+                "finished_at": None,
+                "error": None,
+                "attempts": [],
+            }
+        ]
+
+    in_world(case)
+
+
+def test_the_same_key_is_the_same_execution() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="allow")
+        first = await world.runs.trigger("job", idempotency="k")
+        world.tick()
+        again = await world.runs.trigger("job", idempotency="k")
+        assert (again.id, again.created) == (first.id, False)
+        other = await world.runs.trigger("job")
+        another = await world.runs.trigger("job")
+        assert len({first.id, other.id, another.id}) == 3
+
+    in_world(case)
+
+
+def test_what_a_trigger_refuses() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        with pytest.raises(NotFound):
+            await world.runs.trigger("nobody")
+        with pytest.raises(Invalid, match="still to come"):
+            await world.runs.trigger("job", at_us=START_US + 1)
+        with pytest.raises(Invalid, match="payload"):
+            await world.runs.trigger("job", {"a": object()})
+        with pytest.raises(Invalid, match="larger"):
+            await world.runs.trigger("job", "x" * 300_000)
+        past = await world.runs.trigger("job", at_us=START_US - HOUR_US)
+        assert (await world.runs.get(past.id)).execution.scheduled_us == START_US - HOUR_US
+
+    in_world(case)
+
+
+def test_too_much_waits_already() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="allow")
+        for _ in range(3):
+            await world.runs.trigger("job")
+        with pytest.raises(QueueFull, match="allowed 3"):
+            await world.runs.trigger("job")
+        for run in await world.claim():
+            await world.settle(run)
+        world.tick()
+        assert (await world.runs.trigger("job")).created
+
+    in_world(case, max_pending=3)
+
+
+def test_keys_share_a_limit() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="allow", concurrency={"key": "{{ payload.customer }}"})
+        one = await world.runs.trigger("job", {"customer": "a"})
+        two = await world.runs.trigger("job", {"customer": "a"})
+        other = await world.runs.trigger("job", {"customer": "b"})
+        assert [one.status, two.status, other.status] == [Status.READY, Status.QUEUED, Status.READY]
+
+    in_world(case)
+
+
+def test_a_key_is_rendered_from_what_there_is() -> None:
+    async def case(world: World) -> None:
+        saved = await world.save(concurrency={"key": "{{ job.name }}-{{payload.a.0}}-{{ payload.b }}", "limit": 4})
+        job = await world.jobs.get(saved.name)
+        effective = world.jobs.effective(job.spec)
+        key = key_of(effective, namespace="eu", name="job", payload={"a": [1.5]})
+        assert key == key_gate_id("eu", "job-1.5-")
+        assert key_limit(effective) == 4
+        plain = world.jobs.effective((await world.jobs.get((await world.save("plain")).name)).spec)
+        assert key_of(plain, namespace="eu", name="plain", payload=None) is None
+        assert key_limit(plain) == 1
+
+    in_world(case)
+
+
+def test_templates() -> None:
+    assert render("a {{ x.y }} b", {"x": {"y": {"b": 1, "a": None}}}) == 'a {"a":null,"b":1} b'
+    assert names("{{ a }}{{b.c}}") == ("a", "b.c")
+    with pytest.raises(Invalid, match="not there"):
+        render("{{ x.z }}", {"x": {}})
+    with pytest.raises(Invalid, match="is no name"):
+        names("{{ f() }}")
+
+
+def test_a_backfill_runs_a_past_range() -> None:
+    async def case(world: World) -> None:
+        saved = await world.save(overlap="queue")
+        done = await world.runs.backfill("job", START_US - 3 * HOUR_US, START_US, idempotency="b")
+        assert (len(done.ids), done.next_us) == (4, None)
+        page = await world.runs.list(ExecutionFilter(job=saved.job_id))
+        assert sorted((run.scheduled_us - START_US) // HOUR_US for run in page.items) == [-3, -2, -1, 0]  # type: ignore[union-attr]
+        assert {run.cause for run in page.items} == {Cause.BACKFILL}  # type: ignore[union-attr]
+        again = await world.runs.backfill("job", START_US - 3 * HOUR_US, START_US, idempotency="b")
+        assert again.ids == done.ids
+        with pytest.raises(Invalid, match="no instants"):
+            await world.runs.backfill("job", START_US - 10, START_US - 5)
+        with pytest.raises(Invalid, match="past"):
+            await world.runs.backfill("job", START_US, START_US + 5)
+        await world.save("hand", schedule="manual")
+        with pytest.raises(Invalid, match="no schedule"):
+            await world.runs.backfill("hand", START_US - 5, START_US)
+
+    in_world(case)
+
+
+def test_a_backfill_says_where_to_go_on() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="queue", queue_max=2)
+        with pytest.raises(BackfillStopped) as caught:
+            await world.runs.backfill("job", START_US - 9 * HOUR_US, START_US)
+        assert len(caught.value.admitted) == 3
+        assert caught.value.next_us == START_US - 6 * HOUR_US
+        assert "3 were admitted; go on from 2026-12-31T18:00:00Z" in str(caught.value)
+        assert pickle.loads(pickle.dumps(caught.value)).next_us == caught.value.next_us
+
+    in_world(case)
+
+
+def test_replaying_all_of_it_or_what_failed() -> None:
+    async def case(world: World) -> None:
+        await world.save(tasks=[{"name": "a", "command": {}}, {"name": "b", "command": {}}])
+        first = await world.runs.trigger("job", {"n": 1})
+        with pytest.raises(Conflict, match="it is ready"):
+            await world.runs.replay(first.id)
+        group = Group(
+            began_us=START_US,
+            tasks=(
+                TaskState(name="a", status=TaskStatus.SUCCEEDED, attempts=1, started_us=START_US, result=7),
+                TaskState(name="b", status=TaskStatus.FAILED, attempts=1, started_us=START_US, error="boom"),
+            ),
+        )
+        [run] = await world.claim()
+        detail = write_detail(Detail(payload={"n": 1}, group=group))
+        await world.settle(run, Status.FAILED, detail=detail, dead_letter=True)
+        world.tick()
+        again = await world.runs.replay(id_text(first.id), reason="fixed", from_failed=True)
+        view = await world.runs.get(again.id)
+        assert view.execution.cause is Cause.REPLAY
+        assert view.execution.scheduled_us == START_US
+        assert view.execution.detail == {
+            "payload": {"n": 1},
+            "replay_of": first.id.hex(),
+            "reason": "fixed",
+            "carried": {"a": 7},
+        }
+        assert (await world.runs.shown(again.id))["replay_of"] == id_text(first.id)
+
+        assert [letter.execution for letter in (await world.runs.dead_letters()).items] == [first.id]
+        once = await world.runs.replay_dead_letter(first.id, payload={"n": 2})
+        assert (await world.runs.get(once.id)).execution.detail == {"payload": {"n": 2}, "replay_of": first.id.hex()}
+        assert (await world.runs.replay_dead_letter(first.id)).id == once.id
+        assert (await world.runs.dead_letters()).items == []
+        await world.jobs.delete("job")
+        with pytest.raises(NotFound, match="its job was deleted"):
+            await world.runs.replay(first.id)
+
+    in_world(case)
+
+
+def test_nothing_failed_so_nothing_is_left_to_replay() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        await world.runs.trigger("job")
+        [run] = await world.claim()
+        await world.settle(run)
+        with pytest.raises(Invalid, match="none of its tasks failed"):
+            await world.runs.replay(run.id, from_failed=True)
+
+    in_world(case)
+
+
+def test_cancel_and_signal() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="allow")
+        waiting = await world.runs.trigger("job")
+        assert await world.runs.cancel(waiting.id, message="no need") is Status.CANCELED
+        with pytest.raises(NotFound):
+            await world.runs.cancel("what")
+        with pytest.raises(NotFound):
+            await world.runs.get("0" * 32)
+        await world.runs.trigger("job")
+        [run] = await world.claim()
+        assert not await world.runs.signal(run.id, "go")
+        row = SuspendRow(run.id, run.token, None, ("go",), 1, 0)
+        await world.store.apply(Suspend(rows=(row,), now_us=world.clock.us))
+        assert (await world.runs.shown(run.id))["status"] == "waiting"
+        assert await world.runs.signal(run.id, "go", {"ok": 1})
+        detail = (await world.runs.get(run.id)).execution.detail
+        assert detail == {"signals": {"go": {"ok": 1}}}
+
+    in_world(case)
+
+
+def test_one_task_at_its_first_try_is_shown_from_its_columns() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        run = await world.admit()
+        running = await world.runs.shown(run.id)
+        assert [attempt["status"] for attempt in running["tasks"][0]["attempts"]] == ["running"]
+        world.tick()
+        await world.settle(run, detail=write_detail(Detail(result={"rows": 3})))
+        shown = await world.runs.shown(run.id)
+        assert shown["tasks"] == [
+            {
+                "name": "main",
+                "status": "succeeded",
+                "started_at": "2027-01-01T01:00:00Z",
+                "finished_at": "2027-01-01T01:00:01Z",
+                "error": None,
+                "result": {"rows": 3},
+                "attempts": [
+                    {
+                        "number": 1,
+                        "status": "succeeded",
+                        "started_at": "2027-01-01T01:00:00Z",
+                        "finished_at": "2027-01-01T01:00:01Z",
+                        "error": None,
+                        "worker": "node-a",
+                    }
+                ],
+            }
+        ]
+        assert (shown["result"], shown["attempts"], shown["node"]) == ({"rows": 3}, 1, "node-a")
+        assert (shown["lateness_ms"], shown["duration_ms"], shown["report"]) == (0, 1000, None)
+        assert shown["reason"] == {"code": "succeeded", "message": "Every task succeeded."}
+        assert shown["job_name"] == "job"
+        page = await world.runs.listed()
+        assert [item["id"] for item in page.items] == [id_text(run.id)]
+        assert "tasks" not in page.items[0]
+        last = await world.runs.last(run.job)
+        assert last is not None
+        assert (last["id"], last["status"]) == (id_text(run.id), "succeeded")
+        assert await world.runs.last((await world.save("other")).job_id) is None
+
+    in_world(case)
+
+
+def test_tries_and_reports_are_shown_as_recorded() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        run = await world.admit()
+        began_us = world.clock.us
+        ended = EndedAttempt(
+            *(run.id, "main", 1, AttemptStatus.FAILED, began_us, began_us + SECOND_US, world.node, "boom"),
+            '{"exit_code": 3}',
+        )
+        task = TaskReport(name="main", status="failed", attempts=2, on_failure=OnFailure.FAIL_FAST, started_us=began_us)
+        report = Report(
+            mode=Mode.SEQUENTIAL,
+            strategy=OnFailure.FAIL_FAST,
+            status="failed",
+            began_us=began_us,
+            worked_us=SECOND_US,
+            tasks=(task,),
+        )
+        world.tick(5 * SECOND_US)
+        await world.settle(run, Status.FAILED, attempts=(ended,), detail=write_detail(Detail(report=report)))
+        shown = await world.runs.shown(run.id)
+        [task_shown] = shown["tasks"]
+        assert [(one["number"], one["status"]) for one in task_shown["attempts"]] == [(1, "failed"), (2, "failed")]
+        assert task_shown["attempts"][0]["exit_code"] == 3
+        assert shown["report"]["tasks"][0]["status"] == "failed"
+        assert shown["report"]["worked_ms"] == 1000
+        msgspec.json.encode(shown)
+
+    in_world(case)
+
+
+def test_spans_are_one_item() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        await world.jobs.pause("job")
+        world.tick(5 * HOUR_US)
+        await world.jobs.resume("job")
+        [item] = (await world.runs.listed()).items
+        assert (item["kind"], item["status"], item["count"]) == ("span", "skipped", 5)
+        assert (item["from"], item["to"]) == ("2027-01-01T01:00:00Z", "2027-01-01T05:00:00Z")
+
+    in_world(case)
+
+
+def test_output() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        run = await world.admit()
+        await world.store.apply(WriteOutput(rows=(OutputRow(run.id, "main", 1, 0, "hello"),)))
+        assert [row.text for row in await world.runs.output(run.id)] == ["hello"]
+
+    in_world(case)

@@ -1,0 +1,148 @@
+"""Whatever somebody sends, a job comes out of it or an error that says what is wrong; never anything else."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chronos.core.config import NOTHING_SET
+from chronos.service.saving import prepare
+from chronos.service.shapes import InvalidJob, read_job
+from tests.service.world import CHECKS, START_US, shape
+
+FIELDS = [
+    "name",
+    "namespace",
+    "description",
+    "schedule",
+    "timezone",
+    "dst",
+    "start",
+    "end",
+    "jitter",
+    "exclude",
+    "tasks",
+    "mode",
+    "on_failure",
+    "retry",
+    "retry_policy",
+    "execution_timeout",
+    "task_timeout",
+    "timeout",
+    "timeout_secs",
+    "overlap",
+    "recovery",
+    "delivery",
+    "priority",
+    "concurrency",
+    "update",
+    "retention",
+    "queue",
+    "queue_max",
+    "placement",
+    "after",
+    "on_start",
+    "on_complete",
+    "alerts",
+    "owner",
+    "tags",
+    "enabled",
+    "payload",
+    "http",
+    "webhook",
+    "command",
+    "wait",
+    "grpc",
+    "job_type",
+    "schedule_type",
+    "cron_expression",
+    "execute_at",
+    "max_retries",
+    "id",
+    "version",
+    "state",
+]
+INNER = [
+    "cron",
+    "every",
+    "iso8601",
+    "at",
+    "in",
+    "words",
+    "dialect",
+    "timezone",
+    "start",
+    "end",
+    "jitter",
+    "exclude",
+    "name",
+    "needs",
+    "http",
+    "command",
+    "limit",
+    "key",
+    "policy",
+    "count",
+    "duration",
+    "strategy",
+    "max_count",
+    "max_age",
+    "after",
+    "max_attempts",
+    "initial_interval",
+    "multiplier",
+    "labels",
+    "fallback",
+    "job",
+    "on",
+    "url",
+]
+WORDS = st.sampled_from(
+    [
+        "",
+        "0 9 * * *",
+        "@every 1s",
+        "@every 1ns",
+        "P1M",
+        "R0/PT1H",
+        "now",
+        "manual",
+        "in 2 hours",
+        "2027-01-01T00:00:00Z",
+        "1h",
+        "-1h",
+        "0s",
+        "PT5M",
+        "P1Y",
+        "9999999w",
+        "skip",
+        "queue",
+        "all",
+        "graceful",
+        "UTC",
+        "{{ payload.a }}",
+        "{{",
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(INNER) | st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=150)
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5))
+def test_anything_is_a_job_or_an_error_that_tells(fields: dict[str, Any]) -> None:
+    try:
+        draft = read_job(shape(**fields) if "command" not in fields else {"name": "job", **fields}, checks=CHECKS)
+        prepare(draft, None, defaults=NOTHING_SET, now_us=START_US)
+    except InvalidJob as error:
+        assert error.problems
+        assert all(problem.message for problem in error.problems)
+        assert str(error)
+    else:
+        msgspec.json.encode(draft.spec)

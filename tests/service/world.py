@@ -1,0 +1,141 @@
+"""A store in memory, a clock that a test sets, and the service on top of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from typing import Any
+
+from chronos.assembly import make_store
+from chronos.core.calendar import SECOND_US, to_us
+from chronos.core.config import NOTHING_SET, Settings
+from chronos.core.execution import Status
+from chronos.core.ids import scheduled_execution_id
+from chronos.core.inforce import instants_of
+from chronos.core.job import Job
+from chronos.core.reasons import Code
+from chronos.errors import Invalid
+from chronos.service.jobs import Jobs, SavedJob
+from chronos.service.runs import Runs
+from chronos.service.shapes import Check
+from chronos.service.why import Why
+from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, RegisterNode, Settle, SettleRow
+
+START_US = to_us(datetime(2027, 1, 1, tzinfo=UTC))
+HOUR_US = 3600 * SECOND_US
+
+
+def check_http(options: Mapping[str, Any]) -> None:
+    """As the real one words its errors."""
+    if "url" not in options:
+        raise Invalid("http.url is missing")
+    for name in options:
+        if name not in ("url", "method", "headers", "json", "body", "timeout"):
+            raise Invalid(f'http has no option "{name}"')
+
+
+def anything(options: Mapping[str, Any]) -> None:
+    """A target that takes what it is given."""
+
+
+CHECKS: dict[str, Check] = {"http": check_http, "command": anything, "python": anything, "wait": anything}
+
+
+class SetClock:
+    """Stands still until it is told otherwise."""
+
+    def __init__(self, now_us: int = START_US) -> None:
+        self.us = now_us
+
+    def now_us(self) -> int:
+        return self.us
+
+    def outside(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class World:
+    """All of it, with short ways to what tests do often."""
+
+    def __init__(self, *, defaults: Settings = NOTHING_SET, max_pending: int = 100_000) -> None:
+        self.clock = SetClock()
+        self.store = make_store("sqlite://")
+        self.jobs = Jobs(self.store, self.clock, defaults=defaults, checks=CHECKS)
+        self.runs = Runs(self.store, self.clock, self.jobs, new_request=self.request, max_pending=max_pending)
+        self.why = Why(self.store, self.clock, self.jobs, self.runs)
+        self.node = 0
+        self._asked = 0
+
+    def request(self) -> bytes:
+        self._asked += 1
+        return self._asked.to_bytes(16)
+
+    def tick(self, us: int = SECOND_US) -> int:
+        self.clock.us += us
+        return self.clock.us
+
+    async def save(self, name: str = "job", **fields: Any) -> SavedJob:
+        """Save one job, of a command unless it says otherwise."""
+        options = {key: fields.pop(key) for key in ("create_only", "expect", "dry_run", "actor") if key in fields}
+        [saved] = await self.jobs.save([self.jobs.read(shape(name, **fields))], **options)
+        return saved
+
+    async def admit(self, name: str = "job") -> Admitted:
+        """The next instant of a job comes, and this node takes it."""
+        if not self.node:
+            register = RegisterNode(name="node-a", incarnation=self.request(), now_us=self.clock.us, slots=8)
+            self.node = await self.store.apply(register)
+        job = await self.jobs.get(name)
+        assert job.next_us is not None
+        self.clock.us = max(self.clock.us, job.next_us)
+        row = admit_row(job)
+        command = Admit(rows=(row,), node=self.node, now_us=self.clock.us, request=self.request())
+        [admitted] = await self.store.apply(command)
+        return admitted
+
+    async def claim(self) -> list[Claimed]:
+        """Take what is ready."""
+        if not self.node:
+            register = RegisterNode(name="node-a", incarnation=self.request(), now_us=self.clock.us, slots=8)
+            self.node = await self.store.apply(register)
+        lanes = tuple(await self.store.lanes())
+        command = Claim(lanes=lanes, limit=100, node=self.node, now_us=self.clock.us, request=self.request())
+        return await self.store.apply(command)
+
+    async def settle(self, run: Admitted | Claimed, status: Status = Status.SUCCEEDED, **options: Any) -> None:
+        """An execution comes to its end."""
+        code = Code.SUCCEEDED if status is Status.SUCCEEDED else Code.TASK_FAILED
+        row = SettleRow(run.id, run.job, run.token, status, code, None, self.clock.us, **options)
+        await self.store.apply(Settle(rows=(row,), node=self.node, now_us=self.clock.us))
+
+
+def shape(name: str = "job", **fields: Any) -> dict[str, Any]:
+    """A job as somebody writes it."""
+    said = {"name": name, "schedule": "0 * * * *", **fields}
+    if not {"tasks", "http", "webhook", "python", "command", "job_type"} & said.keys():
+        said["command"] = {"argv": ["true"]}
+    return said
+
+
+def admit_row(job: Job) -> AdmitRow:
+    """The admission of the instant at which a job stands."""
+    instants = instants_of(job.spec, job.name)
+    assert instants is not None
+    assert job.next_us is not None
+    next_us = instants.next_us(job.next_us)
+    execution = scheduled_execution_id(job.id, job.next_us)
+    return AdmitRow(job.id, job.version, job.next_us, next_us, execution, job.next_us, claim=True)
+
+
+def in_world(case: Callable[[World], Awaitable[None]], **options: Any) -> None:
+    """Run a case on a fresh store."""
+
+    async def whole() -> None:
+        world = World(**options)
+        await world.store.open()
+        try:
+            await case(world)
+        finally:
+            await world.store.close()
+
+    asyncio.run(whole())
