@@ -1,10 +1,12 @@
-"""Which url names which store."""
+"""Which url names which store, and which kinds of targets there are."""
 
 from pathlib import Path
 
 import pytest
 
-from chronos.assembly import make_store
+from chronos.assembly import checks_of, is_in_memory, make_runners, make_store
+from chronos.clock import SystemClock
+from chronos.engine.runners.functions import Functions
 from chronos.errors import Invalid
 from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.sqlite import SqliteStore
@@ -34,3 +36,28 @@ def test_other_urls_are_refused_with_what_to_write(url: str, part: str) -> None:
         make_store(url)
     assert part in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_what_is_gone_when_it_is_closed() -> None:
+    assert is_in_memory("sqlite://")
+    assert not is_in_memory("sqlite:///a.db")
+    assert not is_in_memory("postgresql://db.example/jobs")
+
+
+def test_packages_bring_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "carrier.py").write_text(
+        "from chronos.errors import Invalid\n"
+        "class Pigeon:\n"
+        "    def check(self, options):\n"
+        "        raise Invalid('pigeon.loft is missing')\n"
+    )
+    info = tmp_path / "carrier-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[chronos.runners]\npigeon = carrier:Pigeon\nhttp = carrier:Pigeon\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    checks = checks_of(make_runners(Functions(), clock=SystemClock()))
+    assert set(checks) == {"command", "http", "pigeon", "python", "wait"}
+    with pytest.raises(Invalid, match=r"pigeon\.loft is missing"):
+        checks["pigeon"]({})
+    checks["http"]({"url": "https://api.example.org/"})  # nobody takes the place of what is there

@@ -1,17 +1,37 @@
-"""The composition root: the only place that knows which engine stands behind which url."""
+"""The composition root: the only place that knows which parts stand behind which name, and puts them together.
 
+What is heavy to import is imported when it is asked for, so that a program pays only for its own.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from chronos.clock import Clock
+from chronos.core.config import NOTHING_SET, Settings
 from chronos.errors import Invalid
 from chronos.store.contract import Store
 
+if TYPE_CHECKING:
+    from chronos.engine.engine import Engine
+    from chronos.engine.options import Options
+    from chronos.engine.runners.contract import Runner
+    from chronos.engine.runners.functions import Functions
+    from chronos.service.jobs import Jobs
+    from chronos.service.runs import Runs
+    from chronos.service.shapes import Check
+    from chronos.service.why import Why
+
+PLUGINS = "chronos.runners"  # the entry points that bring further kinds of targets
+_PROCESSES = 4
+
 
 def make_store(url: str) -> Store:
-    """The store a url names, not yet open: ``sqlite:///file``, ``sqlite://`` (in memory), ``postgresql://…``.
-
-    Engines are imported when they are asked for, so that a program pays only for its own.
-    """
+    """The store a url names, not yet open: ``sqlite:///file``, ``sqlite://`` (in memory), ``postgresql://…``."""
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         from chronos.store.sql.sqlite import SqliteStore  # noqa: PLC0415
@@ -22,9 +42,127 @@ def make_store(url: str) -> Store:
 
         return PostgresStore(url)
     raise Invalid(
-        f"{_without_password(url)} names no store Chronos knows; "
+        f"{without_password(url)} names no store Chronos knows; "
         "write sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
     )
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file that a url names; None where it names no file."""
+    return _sqlite_path(url) if urlsplit(url).scheme == "sqlite" else None
+
+
+def restore_store(copy: Path, url: str) -> Path:
+    """Make a backup the store that a url names, which must not exist yet; gives where it is now."""
+    target = sqlite_file(url)
+    if target is None:
+        raise Invalid(
+            f"{without_password(url)} is not a file; a backup is restored to sqlite:///path/to/file.db, "
+            "and PostgreSQL brings its own tools (pg_restore)"
+        )
+    from chronos.store.sql.sqlite import restore  # noqa: PLC0415
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    restore(copy, target)
+    return target
+
+
+def is_in_memory(url: str) -> bool:
+    """Whether what a url names is gone when its store is closed."""
+    return urlsplit(url).scheme == "sqlite" and _sqlite_path(url) is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Where requests may go, and how long one may take where no level says."""
+
+    allow_private: bool = False
+    allow_hosts: tuple[str, ...] = ()
+    timeout_s: float = 30.0
+
+
+PUBLIC = Reach()
+
+
+def make_runners(
+    functions: "Functions", *, clock: Clock, slots: int = 100, http: Reach = PUBLIC
+) -> "dict[str, Runner]":
+    """A runner for every kind of target, those that other packages bring included. Whoever asks closes them."""
+    from chronos.engine.runners.command import CommandRunner  # noqa: PLC0415
+    from chronos.engine.runners.later import LaterRunner  # noqa: PLC0415
+    from chronos.engine.runners.python import PythonRunner  # noqa: PLC0415
+    from chronos.engine.runners.wait import WaitRunner  # noqa: PLC0415
+
+    def make_http() -> "Runner":
+        from chronos.engine.runners.http import HttpRunner  # noqa: PLC0415
+
+        return HttpRunner(allow_private=http.allow_private, allow_hosts=http.allow_hosts, timeout_s=http.timeout_s)
+
+    return {
+        **{point.name: LaterRunner(_brought(point), clock) for point in entry_points(group=PLUGINS)},
+        "command": CommandRunner(),
+        "http": LaterRunner(make_http, clock),
+        "python": PythonRunner(functions, threads=slots, processes=min(slots, _PROCESSES), clock=clock),
+        "wait": WaitRunner(),
+    }
+
+
+def checks_of(runners: "Mapping[str, Runner]") -> "dict[str, Check]":
+    """What each kind of target says of its options when a job is saved."""
+    return {kind: runner.check for kind, runner in runners.items()}
+
+
+def make_engine(
+    store: Store,
+    *,
+    clock: Clock,
+    options: "Options",
+    functions: "Functions",
+    runners: "Mapping[str, Runner]",
+    defaults: Settings = NOTHING_SET,
+) -> "Engine":
+    """A node on an open store, not yet started."""
+    from chronos.engine.engine import Engine  # noqa: PLC0415
+
+    return Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What the faces share."""
+
+    jobs: "Jobs"
+    runs: "Runs"
+    why: "Why"
+
+
+def make_service(
+    store: Store,
+    clock: Clock,
+    *,
+    checks: "Mapping[str, Check]",
+    defaults: Settings = NOTHING_SET,
+    max_pending: int | None = None,
+) -> Service:
+    """The service on an open store. ``max_pending`` is how much may be ready or queued before asking for more fails."""
+    from chronos.service.jobs import Jobs  # noqa: PLC0415
+    from chronos.service.runs import MAX_PENDING, Runs  # noqa: PLC0415
+    from chronos.service.why import Why  # noqa: PLC0415
+
+    jobs = Jobs(store, clock, defaults=defaults, checks=checks)
+    pending = MAX_PENDING if max_pending is None else max_pending
+    runs = Runs(store, clock, jobs, new_request=lambda: os.urandom(16), max_pending=pending)
+    return Service(jobs=jobs, runs=runs, why=Why(store, clock, jobs, runs))
+
+
+def _brought(point: EntryPoint) -> "Callable[[], Runner]":
+    """An entry point names a class, or a function, that makes a runner of nothing."""
+
+    def make() -> "Runner":
+        made: Runner = point.load()()
+        return made
+
+    return make
 
 
 def _sqlite_path(url: str) -> Path | None:
@@ -37,6 +175,7 @@ def _sqlite_path(url: str) -> Path | None:
     return Path(rest[1:])
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
+    """A url as it may be shown."""
     parts = urlsplit(url)
     return url if parts.password is None else url.replace(f":{parts.password}@", ":…@")

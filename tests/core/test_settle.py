@@ -288,6 +288,8 @@ def test_a_retry_waits_without_a_slot_and_backs_off() -> None:
         (("ValueError",), TimedOut(), False),
         (("timeout",), TimedOut(), True),
         ((), Failed(error="", worth_retrying=False), False),
+        (("http_404",), Failed(error="", kinds=("http_404", "http_4xx"), worth_retrying=False), True),
+        (("http_5xx",), Failed(error="", kinds=("http_404", "http_4xx"), worth_retrying=False), False),
         (("KeyError",), Lost(), True),  # what became of the worker is not the work's failure
     ],
 )

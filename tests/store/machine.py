@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Span, Status, may_become
 from chronos.core.ids import asked_execution_id, key_gate_id, scheduled_execution_id, span_id
-from chronos.core.job import JobSpec, JobState, ScheduleSpec
+from chronos.core.job import After, JobSpec, JobState, ScheduleSpec
 from chronos.core.policy import GateSpec
 from chronos.core.reasons import Code, Reason
 from chronos.errors import ChronosError
@@ -42,8 +42,10 @@ from chronos.store.commands import (
     EndedAttempt,
     Follow,
     JobRow,
+    OutputRow,
     Reap,
     ReapRow,
+    RecordSkip,
     Recover,
     RegisterNode,
     Release,
@@ -62,6 +64,7 @@ from chronos.store.commands import (
     Trigger,
     Trim,
     Wake,
+    WriteOutput,
 )
 from chronos.store.contract import Due, ExecutionFilter, JobFilter, Store
 
@@ -159,9 +162,25 @@ class StoreMachine(RuleBasedStateMachine):
         lane=st.sampled_from(["x", "y"]),
         note=st.integers(0, 3),
         tag=st.sampled_from(["p", "q"]),
+        follows=st.sampled_from([None, None, "a", "b", "c"]),
     )
-    def save(self, name: str, note: int, tag: str, overlap: Overlap, limit: int, keyed: bool, **gate: Any) -> None:
-        spec = JobSpec(schedule=ScheduleSpec(text="@every 1s"), description=str(note), tags={tag: str(note)})
+    def save(
+        self,
+        name: str,
+        note: int,
+        tag: str,
+        follows: str | None,
+        overlap: Overlap,
+        limit: int,
+        keyed: bool,
+        **gate: Any,
+    ) -> None:
+        spec = JobSpec(
+            schedule=ScheduleSpec(text="@every 1s"),
+            description=str(note),
+            tags={tag: str(note)},
+            after=(After(job=follows),) if follows else (),
+        )
         spec_gate = GateSpec(
             overlap=overlap, limit=limit if overlap is Overlap.ALLOW else 1, keyed=keyed, keep_count=5, **gate
         )
@@ -249,7 +268,7 @@ class StoreMachine(RuleBasedStateMachine):
             execution, _, token = run
             tried = EndedAttempt(execution, "t", token, AttemptStatus.FAILED, self.now, self.now, 1, "e")
             wake = None if signal and not delay else self.now + delay * SECOND
-            row = SuspendRow(execution, token, wake, signal, 2, 7, None, (tried,))
+            row = SuspendRow(execution, token, wake, ("other", signal) if signal else (), 2, 7, None, (tried,))
             held = self.apply(Suspend(rows=(row,), now_us=self.now))
             assert not held or self.current[execution] == token
 
@@ -324,6 +343,24 @@ class StoreMachine(RuleBasedStateMachine):
         if admitted is not None:
             self.recorded[job.id] = max([self.recorded.get(job.id, 0), *instants, *(span.to_us for span in spans)])
 
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def skip(self, data: st.DataObject) -> None:
+        saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+        execution = asked_execution_id(saved.id, Cause.DEPENDENCY, self.now, b"skip")
+        cause, code = Cause.DEPENDENCY, Code.UPSTREAM_FAILED
+        common = {"id": execution, "job": saved.id, "scheduled_us": self.now, "now_us": self.now}
+        if self.apply(RecordSkip(cause=cause, code=code, message=None, **common)):  # type: ignore[arg-type]
+            self.admitted.add(execution)
+
+    @rule(run=runs, text=st.sampled_from(["", "said", "é\n"]))
+    def write(self, run: Any, text: str) -> None:
+        if run:
+            self.apply(
+                WriteOutput(rows=(OutputRow(run[0], "task", 1, 0, text), OutputRow(run[0], "task", 1, -1, text)))
+            )
+            self.ask(lambda store: store.output(run[0]))
+
     @rule(run=runs)
     def cancel(self, run: Any) -> None:
         if run:
@@ -359,7 +396,7 @@ class StoreMachine(RuleBasedStateMachine):
                 Status.STALE if final else Status.READY,
                 Code.WORKER_LOST,
                 run.attempt + 1,
-                EndedAttempt(run.id, "t", run.token, AttemptStatus.LOST, self.now, self.now, dead),
+                (EndedAttempt(run.id, "t", run.token, AttemptStatus.LOST, self.now, self.now, dead),),
             )
             for run in held
         )
@@ -400,6 +437,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.ask(lambda store: store.depths())
         self.ask(lambda store: store.next_due_us())
         self.ask(lambda store: store.next_wake_us())
+        self.ask(lambda store: store.ready_lanes())
+        self.ask(lambda store: store.outbox(limit=1_000))
+        self.ask(lambda store: store.ended_since((0, bytes(16)), 5_000))
+        self.ask(lambda store: store.followers("default", "a"))
+        self.ask(lambda store: store.running_since(self.now, 100))
 
     @invariant()
     def nothing_is_lost_and_statuses_change_as_documented(self) -> None:

@@ -124,7 +124,7 @@ class Node:
         self._keep([(run.id, run.job, run.token) for run in settled.taken])
 
     async def _sleep(self) -> None:
-        rows = tuple(SuspendRow(run[0], run[2], T0, None, 2, 0) for run in self._take())
+        rows = tuple(SuspendRow(run[0], run[2], T0, (), 2, 0) for run in self._take())
         await self._store.apply(Suspend(rows=rows, now_us=T0))
 
     async def _release(self) -> None:
@@ -181,7 +181,7 @@ class Node:
         rows = tuple(
             ReapRow(
                 *(run.id, run.job, run.token, self._random.choice((Status.READY, Status.STALE)), Code.WORKER_LOST, 2),
-                EndedAttempt(run.id, "task", run.token, AttemptStatus.LOST, T0, T0, self._number),
+                (EndedAttempt(run.id, "task", run.token, AttemptStatus.LOST, T0, T0, self._number),),
             )
             for run in await self._store.held_by(self._number)
         )

@@ -7,6 +7,7 @@ import asyncpg
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus
+from chronos.store.commands import OutputRow, WriteOutput
 from chronos.store.contract import ExecutionFilter
 from chronos.store.sql.partitions import AHEAD, WEEK_US, week_of
 from chronos.testing.conformance import World
@@ -35,6 +36,7 @@ async def run_at(w: World, at_us: int, **options: int) -> bytes:
     w.now = at_us
     await w.save("job", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
     run = await w.one("job")
+    await w.store.apply(WriteOutput(rows=(OutputRow(run.id, "task", 1, 0, "said"),)))
     await w.settle(run, attempts=(ended(run, 1, AttemptStatus.SUCCEEDED),))
     return run.id
 
@@ -67,6 +69,7 @@ def test_weeks_are_made_ahead_and_dropped_when_nobody_keeps_them(postgres_url: s
             old = await run_at(w, MONDAY + SECOND, **keep)
             assert await count(postgres_url, "history_20270301") == 1
             assert await count(postgres_url, "attempt_20270301") == 1
+            assert await count(postgres_url, "output_20270301") == 1
             later = MONDAY + 3 * WEEK_US
             await store.maintain(later - SECOND)
             assert "20270301" in await weeks(postgres_url), "its last instant is not two weeks old"
@@ -78,6 +81,7 @@ def test_weeks_are_made_ahead_and_dropped_when_nobody_keeps_them(postgres_url: s
             view = await store.execution(young)
             assert view is not None
             assert len(view.attempts) == 1
+            assert (await store.output(old), len(await store.output(young))) == ([], 1)
             [(left,)] = await on_server(postgres_url, "select to_regclass('chronos.attempt_20270301')::text")
             assert left is None
             assert await store.verify() == []

@@ -7,7 +7,7 @@ import pytest
 from chronos.core.config import Overlap
 from chronos.errors import ChronosError, Invalid, NotFound, QueueFull, StoreBroken, StoreUnavailable
 from chronos.store.commands import SaveJobs
-from chronos.store.contract import JobFilter
+from chronos.store.contract import Hint, JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.postgres_errors import Place
@@ -195,13 +195,20 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as other:
             hinted = asyncio.Event()
-            other.on_hint(hinted.set)
+            hints = []
+
+            def hear(hint: Hint) -> None:
+                hints.append(hint)
+                hinted.set()
+
+            other.on_hint(hear)
             w = World(one)
             await w.start_node()
             await asyncio.sleep(0.2)
             assert not hinted.is_set(), "a node that registers leaves nothing to do"
             await w.save("job")
             await asyncio.wait_for(hinted.wait(), 5)
+            assert hints == [Hint.JOBS]
             # The listening connection is cut; once it is back, hints are, too.
             hinted.clear()
             await on_server(

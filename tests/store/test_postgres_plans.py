@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from chronos.store.sql.dialect import Postgres
+from chronos.store.sql.endings import Endings
 from chronos.store.sql.executions import Executions
+from chronos.store.sql.followers import Followers
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.hot_postgres import HotPostgres
 from chronos.store.sql.jobs import Jobs
@@ -66,8 +68,11 @@ TABLES = """
 def statements() -> Iterator[str]:
     """Every statement that a command may run."""
     d = Postgres()
-    hot, gates, records = HotPostgres(d), Gates(d), Records(d)
-    for home in (hot, gates, records, Executions(d, hot, gates, records), Jobs(d, gates, records), Upkeep(d, records)):
+    hot, records = HotPostgres(d), Records(d)
+    gates = Gates(d, records)
+    endings = Endings(d, hot, gates, records)
+    executions, jobs = Executions(d, hot, gates, records, endings), Jobs(d, gates, records)
+    for home in (hot, gates, records, endings, executions, jobs, Followers(d), Upkeep(d, gates, records)):
         for text in vars(home).values():
             if isinstance(text, str) and text and OF_A_NODE not in text:
                 yield text

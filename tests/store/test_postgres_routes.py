@@ -1,4 +1,4 @@
-"""Which connection a command goes to, how rows of many jobs are split, and what is worth a hint."""
+"""Which connection a command goes to, and how rows of many jobs are split."""
 
 from typing import Any
 
@@ -16,16 +16,14 @@ from chronos.store.commands import (
     DeleteJob,
     Recover,
     RunRow,
-    Saved,
     SaveJobs,
     Settle,
     Settled,
     SettleRow,
     Trigger,
-    Triggered,
     Wake,
 )
-from chronos.store.sql.postgres_routes import CONTROL, gates_of, join, leaves_work, route
+from chronos.store.sql.postgres_routes import CONTROL, gates_of, join, route
 
 JOBS = [bytes([0] * 15 + [i]) for i in range(6)]
 RUN = RunRow(bytes(16), Cause.MANUAL, 0, 0)
@@ -91,22 +89,3 @@ def test_gates_are_named_by_whoever_waits_for_them() -> None:
     assert gates_of(admit(*JOBS)) == []
     assert gates_of(admit(*JOBS, careful=True)) == JOBS
     assert gates_of(Beat(node=1, beat=1, now_us=0)) == []
-
-
-def test_a_hint_is_worth_it_when_work_is_left_or_a_job_changed() -> None:
-    job = JOBS[0]
-    cases: list[tuple[Command[Any], Any, bool]] = [
-        (admit(job), [Admitted(job, job, Status.RUNNING, 1)], False),
-        (admit(job), [Admitted(job, job, Status.READY, 1)], True),
-        (settle(job), Settled([job], [], 0), False),
-        (settle(job), Settled([job], [], 1), True),
-        (Trigger(job=job, run=RUN, now_us=0), Triggered(job, Status.READY, created=False), False),
-        (Trigger(job=job, run=RUN, now_us=0), Triggered(job, Status.READY, created=True), True),
-        (SaveJobs(rows=(), now_us=0), [Saved(job, 1, created=False, changed=False)], False),
-        (SaveJobs(rows=(), now_us=0), [Saved(job, 2, created=False, changed=True)], True),
-        (DeleteJob(job=job, now_us=0), None, True),
-        (Wake(now_us=0, limit=1), 0, False),
-        (Wake(now_us=0, limit=1), 3, True),
-        (Beat(node=1, beat=1, now_us=0), None, False),
-    ]
-    assert [leaves_work(command, answer) for command, answer, _ in cases] == [worth for *_, worth in cases]

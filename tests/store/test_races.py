@@ -135,7 +135,7 @@ async def check_started_once(url: str, started: list[str], *, killed: int = 0) -
         rows = tuple(
             ReapRow(
                 *(e.id, e.job, e.token, Status.READY, Code.WORKER_LOST, 2),
-                EndedAttempt(e.id, "task", 1, AttemptStatus.LOST, T0, T0, node.number),
+                (EndedAttempt(e.id, "task", 1, AttemptStatus.LOST, T0, T0, node.number),),
             )
             for e in held
         )

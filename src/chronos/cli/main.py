@@ -5,6 +5,10 @@
 1      refused or failed: the message says why (a closed pipe says nothing)
 2      the command line is not understood: an unknown option, a missing
        argument, a value out of its range
+3      there is no such thing
+4      a conflict: it is not as one believed, or exists already
+5      no server can be reached
+6      the run that was waited for did not succeed
 130    interrupted (Ctrl-C)
 =====  ==================================================================
 """
@@ -18,6 +22,8 @@ from typing import Any
 import click
 
 from chronos.cli.completion import completion
+from chronos.cli.ctl.nouns import ALIASES, NOUNS
+from chronos.cli.ctl.options import where_options
 from chronos.cli.output import complain
 from chronos.cli.schedule import schedule
 from chronos.errors import ChronosError
@@ -105,13 +111,23 @@ def chronos() -> None:
     """
 
 
-@click.group(cls=Program, name="chronosctl", context_settings=_CONTEXT)
+class Nouns(Program):
+    """A program whose commands may have a second name."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
+
+
+@click.group(cls=Nouns, name="chronosctl", context_settings=_CONTEXT)
 @click.version_option(package_name="chronos-scheduler", message="%(prog)s %(version)s")
-def chronosctl() -> None:
-    """Ask Chronos, the job scheduler.
+@where_options
+def chronosctl(**_: str | None) -> None:
+    """Ask Chronos, the job scheduler: a server, or (schedule) nobody at all.
 
     \b
     Examples:
+      chronosctl jobs create hello --every 10s -- echo hi
+      chronosctl jobs list
       chronosctl schedule next "0 9 * * 1-5" --timezone Europe/Paris
       chronosctl schedule explain "30 2 * * *" --timezone America/New_York
     """
@@ -119,3 +135,5 @@ def chronosctl() -> None:
 
 chronosctl.add_command(completion)
 chronosctl.add_command(schedule)
+for noun in NOUNS:
+    chronosctl.add_command(noun)

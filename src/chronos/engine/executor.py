@@ -65,11 +65,12 @@ class Executor:
 
     def begin(self, claimed: Claimed, entry: Entry) -> None:
         """Work on an execution that is this node's; its slot has been taken."""
-        if (claimed.id, claimed.token) in self._given_back:  # the answer came later than patience lasted
+        older = self._works.get(claimed.id)
+        told_before = older is not None and older.claimed.token == claimed.token  # by two answers, one of them late
+        if told_before or (claimed.id, claimed.token) in self._given_back:
             self._slots.give(entry.effective.queue)
             self.freed()
             return
-        older = self._works.get(claimed.id)
         if older is not None:  # it was taken from this node, and given to it again
             older.kill()
         if self._crew.bus.watched:

@@ -70,7 +70,8 @@ class Ledger:
         """Record what ended and what is about to start; False: it is not this node's any more."""
         text = write_detail(replace(detail, group=group)) or "{}"
         row = AdvanceRow(self._claimed.id, self._claimed.token, text, self._take_attempts())
-        return bool(await insist(self._crew.store, Advance(rows=(row,)), self._crew.node.trouble))
+        held = await insist(self._crew.store, Advance(rows=(row,)), self._crew.node.trouble)
+        return bool(held)
 
     async def sleep(self, detail: Detail, step: Step) -> None:
         """Nothing of it runs: it goes to sleep, or, when the node closes, back to whoever takes it next."""

@@ -195,9 +195,8 @@ class Work:
             until_s = [at_s for at_s in (deadline_s, wake_s) if at_s is not None]
             timeout_s = max(0.0, min(until_s) - loop.time()) if until_s else None
             if self._stop is None or group.stop is not None:
-                await asyncio.wait(
-                    [*self._tasks.values(), self._nudge], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-                )
+                waited: list[asyncio.Future[Any]] = [*self._tasks.values(), self._nudge]
+                await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             now_us = self._crew.clock.now_us()
             if self._stop is not None and group.stop is None:
                 return stop(layout, group, self._stop[0], now_us, self._stop[1])

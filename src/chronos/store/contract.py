@@ -13,15 +13,25 @@ Reads see what was committed before they began. Lists are keyset-paged: no page 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntFlag
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
-from chronos.core.job import Job, JobState, JobVersion
+from chronos.core.job import Job, JobSpec, JobState, JobVersion, On
 from chronos.core.node import AuditEntry, Node
-from chronos.store.commands import Command, OutboxItem
+from chronos.store.commands import Command, OutboxItem, OutputRow
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+class Hint(IntFlag):
+    """What there may be to look for."""
+
+    JOBS = 1  # a job was created, changed or resumed: something may be due earlier than known
+    READY = 2  # ready executions were left for anyone
+    CANCEL = 4  # a running execution was asked to cancel
+    OUTBOX = 8  # something must follow an outcome
 
 
 class Due(NamedTuple):
@@ -106,8 +116,14 @@ class Store(Protocol):
         Returns when it is durable. Cancelling the waiter does not cancel the command.
         """
 
-    def on_hint(self, callback: Callable[[], None]) -> None:
-        """Call back when something may have become due or ready. A hint: it can be late, double or missing."""
+    def on_hint(self, callback: Callable[[Hint], None]) -> None:
+        """Call back when there may be something to do, by this node's writes or another's, in the event loop.
+
+        A hint: it can be late, double or missing.
+        """
+
+    def on_commit(self, callback: Callable[[int, float], None]) -> None:
+        """Call back after every transaction of this process with its number of rows and its seconds: for metrics."""
 
     async def clock_us(self) -> int | None:
         """The store's own clock, where it has one that differs from this machine's."""
@@ -126,8 +142,14 @@ class Store(Protocol):
     async def held_by(self, node: int) -> list[Execution]:
         """The running executions of a node."""
 
+    async def running_since(self, before_us: int, limit: int) -> list[Execution]:
+        """Running executions whose current attempt began before, longest first. Looks at all that is open."""
+
     async def lanes(self) -> dict[int, str]:
         """Every lane's number and text."""
+
+    async def ready_lanes(self) -> list[int]:
+        """The lanes in which something is ready and not held, by number. Its cost is that of these lanes alone."""
 
     async def depths(self) -> list[Depth]:
         """How much stands in each lane that has anything."""
@@ -149,6 +171,12 @@ class Store(Protocol):
     async def versions(self, job: bytes, *, limit: int, before: int | None = None) -> list[JobVersion]:
         """Newest first."""
 
+    async def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], JobSpec]:
+        """What jobs said at some versions, by (job, version): in force, old, or of a job that was deleted."""
+
+    async def followers(self, namespace: str, name: str) -> list[tuple[bytes, On]]:
+        """The jobs that follow the one of this name, by their ids, and on which outcome; it need not exist."""
+
     # --- executions
 
     async def list_executions(
@@ -158,6 +186,18 @@ class Store(Protocol):
 
     async def execution(self, execution: bytes) -> ExecutionView | None:
         """One execution with its attempts, in at most two queries."""
+
+    async def output(self, execution: bytes) -> list[OutputRow]:
+        """What the tries of an execution wrote, by task, try and part."""
+
+    async def ended_since(self, after: tuple[int, bytes], limit: int) -> list[Execution | Span]:
+        """History by (when it ended, id), strictly after this pair.
+
+        What ended at the same time may be committed later: whoever must not miss anything looks back a little.
+        """
+
+    async def last_run_us(self, job: bytes) -> int | None:
+        """The scheduled instant of the job's newest execution that ran and ended."""
 
     async def list_dead_letters(
         self, *, namespace: str | None, limit: int, cursor: bytes | None = None

@@ -42,7 +42,7 @@ def split(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> 
             for part in parts
             if isinstance(part, Settle)
         ]
-        answers[0] = Settled(answers[0].settled, answer.taken, answer.woken)
+        answers[0] = answer._replace(settled=answers[0].settled)
         return answers
     held = set(answer)
     return [[row.id for row in part.rows if row.id in held] for part in parts if isinstance(part, _MERGED)]

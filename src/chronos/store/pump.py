@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from chronos.errors import ChronosError, StoreUnavailable
-from chronos.store.commands import Admit, Claim, Command, Recover, SaveJobs, Trigger, Trim
+from chronos.store.commands import Admit, Claim, Command, Recover, SaveJobs, Trigger, Trim, WriteOutput
 from chronos.store.merge import size
 
 R = TypeVar("R")
 MAX_ROWS = 500
 MAX_WAITING = 10_000
-_PATIENT = (Admit, Claim, Recover, SaveJobs, Trigger, Trim)
+_PATIENT = (Admit, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
 
 
 @dataclass(slots=True, eq=False)
@@ -32,13 +32,23 @@ class Pending:
 
 #: Applies a batch in one transaction; gives each command's answer, or the error that is its own alone.
 Run = Callable[[Sequence[Command[Any]]], Awaitable[list[Any]]]
+#: Told of each transaction that was committed: how many rows it was about, and how long it took, in seconds.
+Watch = Callable[[int, float], None]
 
 
 class Pump:
     """One lane of group commit."""
 
-    def __init__(self, run: Run, *, max_rows: int = MAX_ROWS, max_waiting: int = MAX_WAITING) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        max_rows: int = MAX_ROWS,
+        max_waiting: int = MAX_WAITING,
+        watch: Watch | None = None,
+    ) -> None:
         self._run = run
+        self._watch = watch
         self._max_rows = max_rows
         self._max_waiting = max_waiting
         self._urgent: deque[Pending] = deque()
@@ -74,8 +84,12 @@ class Pump:
             await self._send(batch)
 
     async def _send(self, batch: list[Pending]) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         try:
             answers = await self._run([pending.command for pending in batch])
+            if self._watch is not None:
+                self._watch(sum(pending.rows for pending in batch), loop.time() - began_s)
         except ChronosError as error:  # the store's own trouble, the same for all
             answers = [error] * len(batch)
         except Exception as error:  # noqa: BLE001 - it goes to whoever waits

@@ -7,8 +7,8 @@ after milliseconds, so a thousand small steps are a thousand such waits.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -27,9 +27,13 @@ class Query(NamedTuple):
     args: tuple[Any, ...] = ()
     rows: Rows | None = None
     alone: bool = False  # stands by itself: as the first of its command or read it needs no transaction around it
+    into: tuple[str, tuple[str, ...]] | None = None  # it inserts its rows as they are into these columns of a table
+    theirs: bool = False  # the user's own: what is wrong with it is for them to know, and nothing else goes wrong
 
 
+T = TypeVar("T")
 Row = tuple[Any, ...]
+Steps = Generator[Query, list[Row], T]
 
 
 class Dialect(Protocol):
@@ -79,6 +83,15 @@ class Dialect(Protocol):
 
     def mutex(self) -> str:
         """A statement after which only one transaction at a time goes on; empty where that is so anyway."""
+
+    def share_names(self, *, alone: bool) -> str:
+        """A condition after which nobody says whom a job follows until this transaction ends; or nobody else does.
+
+        A job that is created must not miss that it is followed.
+        """
+
+    def aside(self) -> tuple[str, str]:
+        """Statements before and after those of a user: names are looked up where users have them, plans are usual."""
 
     def final(self, sql: str) -> str:
         """The statement as the driver takes it."""
@@ -142,8 +155,14 @@ class Sqlite:
     def mutex(self) -> str:
         return ""
 
+    def share_names(self, *, alone: bool) -> str:
+        return "true"
+
+    def aside(self) -> tuple[str, str]:
+        return "", ""
+
     def final(self, sql: str) -> str:
-        return re.sub(r"\$(\d+)", r"?\1", sql)
+        return _ARGUMENT.sub(lambda found: found[1] or f"?{found[2]}", sql)
 
 
 class Postgres:
@@ -199,20 +218,41 @@ class Postgres:
     def mutex(self) -> str:
         return f"select pg_advisory_xact_lock({NUMBERS_LOCK})"
 
+    def share_names(self, *, alone: bool) -> str:
+        return f"(select pg_advisory_xact_lock{'' if alone else '_shared'}({NAMES_LOCK}))::text is not null"
+
+    def aside(self) -> tuple[str, str]:
+        usual = {"search_path": '"$user", public', **dict.fromkeys(_UNUSUAL, "on"), "plan_cache_mode": "auto"}
+        enter = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in usual.items())
+        leave = ", ".join(
+            f"set_config('{name}', (select reset_val from pg_settings where name = '{name}'), true)" for name in usual
+        )
+        return f"select {enter}", f"select {leave}"
+
     def final(self, sql: str) -> str:
         return sql
 
 
 _TRIGRAM = 3
+_ARGUMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|--[^\n]*)|\$(\d+)""")  # but not within what is quoted
+_UNUSUAL = ("enable_seqscan", "enable_nestloop", "enable_mergejoin", "enable_bitmapscan")
+NAMES_LOCK = 0x6368726F04  # advisory lock: whoever says which job follows which
 NUMBERS_LOCK = 0x6368726F01  # advisory lock: whoever gives out the next number of a lane or node
 _ARRAYS = {"i": "uuid[]", "n": "bigint[]", "t": "text[]"}
 
 
 def json_rows(rows: Rows) -> str:
     """SQLite's form of the ``Rows`` argument."""
-    values = rows.values
-    for i in [i for i, kind in enumerate(rows.types) if kind == "i"]:
-        values = [(*row[:i], None if row[i] is None else row[i].hex(), *row[i + 1 :]) for row in values]
+    places = [i for i, kind in enumerate(rows.types) if kind == "i"]
+    if not places:
+        return msgspec.json.encode(rows.values).decode()
+    values = []
+    for row in rows.values:
+        changed = list(row)
+        for i in places:
+            if changed[i] is not None:
+                changed[i] = changed[i].hex()
+        values.append(changed)
     return msgspec.json.encode(values).decode()
 
 

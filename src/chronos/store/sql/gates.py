@@ -4,9 +4,9 @@ Everything here reads gates, decides with ``core.policy`` and writes back: asked
 concurrency keys. Order of locks, everywhere: job gates in key order, then key gates in key order, then executions.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cancel, Cause, Status
@@ -14,14 +14,13 @@ from chronos.core.job import JobState
 from chronos.core.policy import PRIORITY_STEP_US, Admission, admit
 from chronos.core.reasons import Code
 from chronos.store.commands import AdmitRow, Admitted, Claimed, RunRow
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows
-
-T = TypeVar("T")
-Steps = Generator[Query, list[Row], T]
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.records import Records
 
 OVERLAPS = tuple(Overlap)
 CLAIMED = "id, job, version, cause, scheduled_us, attempt, token, admitted_us, started_us, worked_us, detail"
 NONE_FREED: Mapping[bytes, int] = {}
+_CAUSES = {int(cause): cause for cause in Cause}
 _FEW = 4  # so many gates are asked one by one, with a limit that an index serves
 _UNSTARTED = (Status.READY, Status.QUEUED, Status.WAITING)
 
@@ -44,6 +43,7 @@ class Gate:
     queued: int
     seq: int
     done_us: int  # the latest instant that is on record: none of its schedule up to here is admitted again
+    followed: int  # 1: other jobs follow this one, and hear of its ends
 
 
 @dataclass(slots=True)
@@ -68,10 +68,11 @@ def ids(values: Iterable[bytes]) -> Rows:
 class Gates:
     """Statements and steps around gates."""
 
-    def __init__(self, d: Dialect) -> None:
+    def __init__(self, d: Dialect, records: Records) -> None:
+        self._records = records
         self._lock = f"""
             select job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed, active, queued, seq,
-                done_us
+                done_us, followed
             from gate where {d.one_of("job", 1)} order by job {d.lock()}"""
         self._save = f"""
             update gate as g set next_us = i.next_us, state = i.state, active = i.active, queued = i.queued,
@@ -88,7 +89,7 @@ class Gates:
             from {d.rows(1, "key:i active:n queued:n")} as i where {d.within("k.key", 1)} and k.key = i.key"""
         columns = (
             "id:i job:i version:n cause:n scheduled_us:n lane:n rank:n status:n exclusive:n owner:n token:n "
-            "admitted_us:n started_us:n key:i request:i detail:t"
+            "admitted_us:n started_us:n key:i request:i detail:t held:n"
         )
         names = ", ".join(column.split(":")[0] for column in columns.split())
         self._insert = f"""
@@ -184,10 +185,12 @@ class Gates:
         claim: bool = False,
         node: int | None = None,
         request: bytes | None = None,
+        whole: bool = False,
     ) -> Steps[tuple[list[Admitted], list[RunRow]]]:
         """Admit runs under one locked gate, in order; answers what was decided and what was refused.
 
-        The gate is changed in place: its caller writes it back. A run that exists already is passed over.
+        The gate is changed in place: its caller writes it back. A run that exists already is passed over. If ``whole``,
+        nothing is written when something is refused.
         """
         there = yield from self.known([run.id for run in runs])
         keys = yield from self.lock_keys({run.key: run.key_limit for run in runs if run.key is not None})
@@ -250,9 +253,12 @@ class Gates:
                     run.ready_us - gate.priority * PRIORITY_STEP_US,
                     *(int(status), int(gate.overlap is not Overlap.ALLOW), node if owned else None, token, now_us),
                     *(now_us if owned else None, run.key, request, run.detail),
+                    int(gate.state == JobState.PAUSED and run.cause is Cause.DEPENDENCY),  # asked for, but not by hand
                 )
             )
             admitted.append(Admitted(run.id, gate.job, status, token))
+        if whole and refused:
+            return [], refused
         yield from self._write(inserted, skipped)
         yield from self.save_keys(keys.values())
         return admitted, refused
@@ -307,6 +313,8 @@ class Gates:
         yield Query(self._drop, rows=ids(row[0] for row in gone))
         gate.queued -= sum(row[1] == Status.QUEUED for row in gone)
         gate.active -= sum(row[1] != Status.QUEUED for row in gone)
+        if gate.followed:
+            yield from self._records.ended([(row[0], gate.job, Status.CANCELED) for row in gone], now_us)
         keys = yield from self.relock_keys([row[2] for row in gone if row[2] is not None])
         for _, status, key in gone:
             if key is not None:
@@ -373,7 +381,7 @@ class Gates:
         if chosen or freed:
             yield from self.save_keys(keys.values())
         rows = (yield Query(self._make_ready, rows=Rows("innnn", chosen))) if chosen else []
-        taken = [claimed(row[:-1]) for row in rows if row[-1] == Status.RUNNING]
+        taken = claimed(row[:-1] for row in rows if row[-1] == Status.RUNNING)
         return taken, len(rows) - len(taken)
 
     def wake_behind_keys(self, keys: Sequence[bytes], now_us: int) -> Steps[int]:
@@ -412,7 +420,7 @@ class Gates:
 
     def _write(self, inserted: list[Row], skipped: list[Row]) -> Steps[None]:
         if inserted:
-            yield Query(self._insert, rows=Rows("iinnnnnnnnnnniit", inserted))
+            yield Query(self._insert, rows=Rows("iinnnnnnnnnnniitn", inserted))
         if skipped:
             yield Query(self._insert_skipped, rows=Rows("iinnntnnt", skipped))
 
@@ -424,10 +432,13 @@ def move_cursor(gate: Gate, next_us: int | None) -> None:
         gate.state = JobState.DONE
 
 
-def claimed(row: Row) -> Claimed:
-    """A row of the ``CLAIMED`` columns."""
-    execution, job, version, cause, *rest = row
-    return Claimed(execution, job, version, Cause(cause), *rest)
+def claimed(rows: Iterable[Sequence[Any]]) -> list[Claimed]:
+    """Rows of the ``CLAIMED`` columns. Made as the tuples they are: there are tens of thousands of them a second."""
+    make = tuple.__new__
+    return [
+        make(Claimed, (i, job, version, _CAUSES[cause], at, attempt, token, admitted, started, worked, detail))
+        for i, job, version, cause, at, attempt, token, admitted, started, worked, detail in rows
+    ]
 
 
 def _gate(row: Row) -> Gate:

@@ -22,9 +22,11 @@ from chronos.store.sql.decision import (
     open_those,
     record_skipped,
 )
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows
-from chronos.store.sql.gates import CLAIMED, Steps, claimed
+from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
+from chronos.store.sql.endings import Freed
+from chronos.store.sql.gates import CLAIMED, claimed
 
+_QUEUE, _FOLLOWED = 1, 2  # what is to be done after a settlement, as bits
 _STATUS = {int(status): status for status in Status}
 _ENDED = """id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt, admitted_us,
     started_us, attempt_us, finished_us, detail"""
@@ -61,7 +63,7 @@ class HotPostgres:
         self._settle = _settle(d, "(select count(*) from locked) >= 0")
         self._settle_alone = _settle(
             d,
-            """(select count(*) from locked where queued > 0) = 0
+            """(select count(*) from locked where queued > 0 or followed > 0) = 0
                 and not exists (select from active as k where k.id = any($1) and k.key is not null)""",
         )
 
@@ -77,33 +79,37 @@ class HotPostgres:
         args = (command.limit, command.node, command.now_us, command.request)
         lanes = Rows("n", [(lane,) for lane in dict.fromkeys(command.lanes)])
         found = yield Query(self._claim, args, lanes, alone=True)
-        return [claimed(row) for row in found]
+        return claimed(found)
 
     def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
         """For jobs without a queue, and executions without a key."""
         return Query(self._settle_alone, rows=_outcomes(rows), alone=True)
 
-    def settle(self, rows: Sequence[SettleRow]) -> Steps[tuple[list[bytes], list[bytes], list[Row]]]:
-        """Move rows to history and free their gates. Answers the ids, the jobs with a queue, the freed keys."""
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
+        """Move rows to history and free their gates."""
         found = yield Query(self._settle, rows=_outcomes(rows))
         settled: list[bytes] = []
         behind: list[bytes] = []
         freed: dict[bytes, int] = {}
-        for key_or_job, key, queue in found:
-            if queue:
-                behind.append(key_or_job)
+        followed: set[bytes] = set()
+        for id_or_job, key, after in found:
+            if after:
+                if after & _QUEUE:
+                    behind.append(id_or_job)
+                if after & _FOLLOWED:
+                    followed.add(id_or_job)
                 continue
-            settled.append(key_or_job)
+            settled.append(id_or_job)
             if key is not None:
                 freed[key] = freed.get(key, 0) + 1
-        return settled, sorted(behind), sorted(freed.items())
+        return Freed(settled, sorted(behind), sorted(freed.items()), followed)
 
 
 def _settle(d: Dialect, condition: str) -> str:
     outcome = "id:i job:i token:n status:n code:t message:t finished_us:n detail:t"
     return f"""
         with locked as materialized (
-            select g.job, g.queued from gate as g where g.job = any($2) order by g.job for update
+            select g.job, g.queued, g.followed from gate as g where g.job = any($2) order by g.job for update
         ), ended as (
             delete from active as a using {d.rows(1, outcome)} as i
             where {condition} and a.id = any($1) and a.id = i.id and a.token = i.token and a.status = {RUNNING}
@@ -116,9 +122,9 @@ def _settle(d: Dialect, condition: str) -> str:
             update gate as g set active = g.active - n.ended
             from (select job, count(*) as ended from ended group by job) as n
             where g.job = any($2) and g.job = n.job
-            returning g.job, g.queued
+            returning g.job, case when g.queued > 0 then {_QUEUE} else 0 end + {_FOLLOWED} * g.followed as after
         )
-        select id, key, 0 from ended union all select job, null, 1 from freed where queued > 0"""
+        select id, key, 0 from ended union all select job, null, after from freed where after > 0"""
 
 
 def _outcomes(rows: Sequence[SettleRow]) -> Rows:

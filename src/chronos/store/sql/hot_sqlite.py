@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from chronos.core.execution import Cause, Status
+from chronos.core.execution import Status
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, SettleRow
 from chronos.store.sql.decision import (
     ADMIT_ROW,
@@ -23,8 +23,9 @@ from chronos.store.sql.decision import (
     open_those,
     record_skipped,
 )
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows
-from chronos.store.sql.gates import CLAIMED, Steps
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.endings import Freed
+from chronos.store.sql.gates import CLAIMED, claimed
 
 _FEW_LANES = 16
 TEMPORARY = """
@@ -75,7 +76,8 @@ class HotSqlite:
             update gate set active = active - n.k
             from (select job, count(*) as k from temp.settled group by job) as n where gate.job = n.job"""
         self._behind = """
-            select distinct g.job from gate as g join temp.settled as s on s.job = g.job where g.queued > 0"""
+            select distinct g.job, g.queued, g.followed from gate as g join temp.settled as s on s.job = g.job
+            where g.queued > 0 or g.followed > 0"""
         self._answer_settle = "select json_group_array(hex(id)), max(key is not null) from temp.settled"
         self._freed_keys = "select key, count(*) from temp.settled where key is not null group by key order by key"
 
@@ -106,8 +108,8 @@ class HotSqlite:
         """Of no use here: a transaction costs nothing but its commit."""
         return None
 
-    def settle(self, rows: Sequence[SettleRow]) -> Steps[tuple[list[bytes], list[bytes], list[Row]]]:
-        """Move rows to history and free their gates. Answers the ids, the jobs with a queue, the freed keys."""
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
+        """Move rows to history and free their gates."""
         yield Query("delete from temp.settled")
         values = [(r.id, r.token, int(r.status), r.code.value, r.message, r.finished_us, r.detail) for r in rows]
         yield Query(self._match, rows=Rows("innttnt", values))
@@ -115,9 +117,11 @@ class HotSqlite:
         yield Query(self._from_active)
         yield Query(self._free)
         [(text, keyed)] = yield Query(self._answer_settle)
-        behind = yield Query(self._behind)
+        after = yield Query(self._behind)
         freed = (yield Query(self._freed_keys)) if keyed else []
-        return [bytes.fromhex(i) for i in msgspec.json.decode(text)], sorted(row[0] for row in behind), freed
+        behind = sorted(job for job, queued, _ in after if queued)
+        followed = {job for job, _, followed in after if followed}
+        return Freed([bytes.fromhex(i) for i in msgspec.json.decode(text)], behind, freed, followed)
 
 
 def _admitted(found: list[Row]) -> list[Admitted]:
@@ -127,4 +131,6 @@ def _admitted(found: list[Row]) -> list[Admitted]:
 
 def _claimed(found: list[Row]) -> list[Claimed]:
     rows: list[list[Any]] = msgspec.json.decode(found[0][0])
-    return [Claimed(bytes.fromhex(r[0]), bytes.fromhex(r[1]), r[2], Cause(r[3]), *r[4:]) for r in rows]
+    for row in rows:
+        row[0], row[1] = bytes.fromhex(row[0]), bytes.fromhex(row[1])
+    return claimed(rows)

@@ -13,40 +13,48 @@ from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import Code
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.store.commands import NEW, DeleteJob, JobRow, Saved, SaveJobs, SetJobState
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows
-from chronos.store.sql.gates import OVERLAPS, Gate, Gates, Raced, Steps
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.followers import Followers, Name
+from chronos.store.sql.gates import OVERLAPS, Gate, Gates, Raced
 from chronos.store.sql.records import Records
 
 _GATE = (
     "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n keep_count:n keep_age_us:n"
 )
-_GATE_NAMES = ", ".join(column.split(":")[0] for column in _GATE.split())
+_GATE_NAMES = tuple(column.split(":")[0] for column in _GATE.split())
+_JOB = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n updated_us:n"
+_JOB_NAMES = tuple(column.split(":")[0] for column in _JOB.split())
+_MANY = 20  # jobs saved by one command, after which they share a line of the audit log
+
+
+_FOLLOWS = '"after":'  # in the JSON of a job that follows others; where it is merely said, nothing is lost
 
 
 class Jobs:
     """Statements and steps."""
 
     def __init__(self, d: Dialect, gates: Gates, records: Records) -> None:
-        self._gates, self._records = gates, records
+        self._gates, self._records, self._followers = gates, records, Followers(d)
         self._mutex = d.mutex()
         names = d.rows(1, "namespace:t name:t")
-        self._existing = f"""
+        self._existing, self._existing_for_followers = (
+            f"""
             select j.namespace, j.name, j.id, j.version, j.spec from job as j join {names} as i
             on j.namespace = i.namespace and j.name = i.name
-            where {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
-        self._buried = f"""
-            select t.namespace, t.name, t.incarnation from tombstone as t join {names} as i
+            where {d.share_names(alone=alone)} and {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
+            for alone in (False, True)
+        )
+        self._said_before = f"""
+            select t.namespace, t.name, t.incarnation, 0 from tombstone as t join {names} as i
             on t.namespace = i.namespace and t.name = i.name
-            where {d.within("t.namespace", 1)} and {d.within("t.name", 2)}"""
+            where {d.within("t.namespace", 1)} and {d.within("t.name", 2)}
+            union all select distinct a.namespace, a.upstream, 0, 1 from job_after as a join {names} as i
+            on a.namespace = i.namespace and a.upstream = i.name
+            where {d.within("a.namespace", 1)} and {d.within("a.upstream", 2)}"""
         self._lanes = f"select key, number from lane where {d.one_of('key', 1, 't')}"
         self._highest_lane = "select coalesce(max(number), 0) from lane"
         self._add_lanes = f"insert into lane (number, key) select * from {d.rows(1, 'number:n key:t')} as i"
-        job = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t now_us:n"
-        self._create = f"""
-            insert into job (id, namespace, name, incarnation, version, spec, owner, author, created_us, saved_us,
-                updated_us)
-            select id, namespace, name, incarnation, version, spec, owner, author, now_us, now_us, now_us
-            from {d.rows(1, job)} as i"""
+        self._create = f"insert into job ({', '.join(_JOB_NAMES)}) select * from {d.rows(1, _JOB)} as i"
         self._replace = f"""
             update job as j set version = i.version, spec = i.spec, owner = i.owner, author = i.author,
                 saved_us = i.now_us, updated_us = i.now_us, paused_us = null, note = ''
@@ -55,8 +63,8 @@ class Jobs:
         self._keep_version = f"""
             insert into job_version (job, version, spec, saved_us, author)
             select id, version, spec, saved_us, author from job where {d.one_of("id", 1)}"""
-        self._add_gates = f"insert into gate ({_GATE_NAMES}) select {_GATE_NAMES} from {d.rows(1, _GATE)} as i"
-        settings = [name for name in _GATE_NAMES.split(", ") if name not in ("job", "next_us", "state")]
+        self._add_gates = f"insert into gate ({', '.join(_GATE_NAMES)}) select * from {d.rows(1, _GATE)} as i"
+        settings = [name for name in _GATE_NAMES if name not in ("job", "next_us", "state")]
         self._set_gates = f"""
             update gate as g set {", ".join(f"{name} = i.{name}" for name in settings)}
             from {d.rows(1, _GATE)} as i where {d.within("g.job", 1)} and g.job = i.job"""
@@ -89,15 +97,18 @@ class Jobs:
         if len({(row.namespace, row.name) for row in rows}) < len(rows):
             raise Invalid("a job is named twice in one change; name each job once")
         names = Rows("tt", [(row.namespace, row.name) for row in rows])
-        found = yield Query(self._existing, rows=names)
+        following = any(row.spec.after for row in rows)
+        found = yield Query(self._existing_for_followers if following else self._existing, rows=names)
         existing = {(r[0], r[1]): r[2:] for r in found}
         specs = [msgspec.json.encode(row.spec, order="deterministic").decode() for row in rows]
         for row in rows:
             _check_expected(row, existing.get((row.namespace, row.name)))
-        buried = {}
+        buried: dict[Name, int] = {}
+        followed: set[Name] = set()
         if len(existing) < len(rows):
-            dead = yield Query(self._buried, rows=names)
-            buried = {(r[0], r[1]): r[2] for r in dead}
+            said = yield Query(self._said_before, rows=names)
+            buried = {(r[0], r[1]): r[2] for r in said if not r[3]}
+            followed = {(r[0], r[1]) for r in said if r[3]}
         lanes = yield from self._intern(sorted({row.gate.lane for row in rows}))
 
         saved: list[Saved] = []
@@ -116,9 +127,33 @@ class Jobs:
                 answer = Saved(job_id(*name, incarnation), 1, created=True, changed=True)
                 new.append((row, spec, answer, incarnation))
             saved.append(answer)
+        links = [
+            (r.namespace, a.job, s.id, a.on)
+            for r, s in zip(rows, saved, strict=True)
+            if s.changed
+            for a in r.spec.after
+        ]
+        left = [s.id for r, _, s in changed if _FOLLOWS in existing[(r.namespace, r.name)][2]]
+        touched = {(link[0], link[1]) for link in links} | (yield from self._followers.upstream_of(left))
+        upstream = yield from self._followers.ids(touched)
+        gates = yield from self._lock(changed, upstream)
         yield from self._insert(new, lanes, command)
-        yield from self._update(changed, lanes, command)
+        yield from self._update(changed, gates, lanes, command)
+        yield from self._followers.forget(left)
+        yield from self._followers.add(links)
+        created = {(r.namespace, r.name): s.id for r, _, s, _ in new}
+        upstream |= {name: job for name, job in created.items() if name in followed or name in touched}
+        yield from self._followers.mark(upstream)
         return saved
+
+    def _lock(self, changed: list[tuple[JobRow, str, Saved]], upstream: dict[Name, bytes]) -> Steps[dict[bytes, Gate]]:
+        """The gates of jobs that change and of those they follow, locked in order; answers the former."""
+        if not changed and not upstream:
+            return {}
+        gates = yield from self._gates.lock(sorted({*(s.id for _, _, s in changed), *upstream.values()}))
+        if any(s.id not in gates or gates[s.id].version != s.version - 1 for _, _, s in changed):
+            raise Raced
+        return {s.id: gates[s.id] for _, _, s in changed}
 
     def _insert(
         self, new: list[tuple[JobRow, str, Saved, int]], lanes: dict[str, int], command: SaveJobs
@@ -127,20 +162,23 @@ class Jobs:
             return
         now_us = command.now_us
         author = command.actor.name
-        jobs = [(s.id, r.namespace, r.name, n, 1, spec, r.spec.owner, author, now_us) for r, spec, s, n in new]
-        yield Query(self._create, rows=Rows("ittnntttn", jobs))
-        yield Query(self._add_gates, rows=Rows("i" + "n" * 11, [_gate_row(r, s, lanes) for r, _, s, _ in new]))
+        saved = (author, now_us, now_us, now_us)
+        jobs = [(s.id, r.namespace, r.name, n, 1, spec, r.spec.owner, *saved) for r, spec, s, n in new]
+        gates = [_gate_row(r, s, lanes) for r, _, s, _ in new]
+        yield Query(self._create, rows=Rows("ittnntttnnn", jobs), into=("job", _JOB_NAMES))
+        yield Query(self._add_gates, rows=Rows("i" + "n" * 11, gates), into=("gate", _GATE_NAMES))
         yield from self._tag_and_audit([(r, s) for r, _, s, _ in new], command)
         yield from self._records.tally(Counter(int(r.state) for r, _, _, _ in new))
 
     def _update(
-        self, changed: list[tuple[JobRow, str, Saved]], lanes: dict[str, int], command: SaveJobs
+        self,
+        changed: list[tuple[JobRow, str, Saved]],
+        gates: dict[bytes, Gate],
+        lanes: dict[str, int],
+        command: SaveJobs,
     ) -> Steps[None]:
         if not changed:
             return
-        gates = yield from self._gates.lock(saved.id for _, _, saved in changed)
-        if any(s.id not in gates or gates[s.id].version != s.version - 1 for _, _, s in changed):
-            raise Raced
         now_us = command.now_us
         jobs = [(s.id, s.version, spec, r.spec.owner, command.actor.name, now_us) for r, spec, s in changed]
         yield Query(self._keep_version, rows=Rows("i", [(s.id,) for _, _, s in changed]))
@@ -169,11 +207,14 @@ class Jobs:
         tags = [(k, v, r.namespace, r.name, s.id) for r, s in saved for k, v in r.spec.tags.items()]
         if tags:
             yield Query(self._add_tags, rows=Rows("tttti", tags))
-        yield from self._records.audits(
-            command.actor,
-            command.now_us,
-            [("create" if s.created else "update", r.namespace, r.name, f"version {s.version}") for r, s in saved],
-        )
+        if len(saved) <= _MANY:
+            lines = [(_verb(s), r.namespace, r.name, f"version {s.version}") for r, s in saved]
+        else:
+            lines = []
+            for verb, namespace in sorted({(_verb(s), r.namespace) for r, s in saved}):
+                names = [r.name for r, s in saved if (_verb(s), r.namespace) == (verb, namespace)]
+                lines.append((verb, namespace, f"{names[0]} and {len(names) - 1} more", ", ".join(names)))
+        yield from self._records.audits(command.actor, command.now_us, lines)
 
     def _intern(self, keys: list[str]) -> Steps[dict[str, int]]:
         """Numbers for lanes, new ones given out one at a time across the whole store."""
@@ -193,13 +234,17 @@ class Jobs:
 
     def delete(self, command: DeleteJob) -> Steps[None]:
         """See ``DeleteJob``."""
-        gates = yield from self._gates.lock([command.job])
+        touched = yield from self._followers.upstream_of([command.job])
+        upstream = yield from self._followers.ids(touched)
+        gates = yield from self._gates.lock(sorted({command.job, *upstream.values()}))
         namespace, name, incarnation = yield from self._expected(command.job, command.expect)
         gate = gates[command.job]
         yield from self._gates.end_unstarted(gate, Code.JOB_DELETED, None, command.now_us)
         yield from self._records.tally(Counter({gate.state: -1}))
         yield from self._gates.ask_running(command.job, Cancel.DELETED)
         yield Query(self._keep_version, rows=Rows("i", [(command.job,)]))
+        yield from self._followers.forget([command.job] if touched else [])
+        yield from self._followers.mark(upstream)
         yield Query(self._drop_gate, (command.job,))
         yield Query(self._drop, (command.job,))
         yield Query(self._drop_tags, rows=Rows("i", [(command.job,)]))
@@ -253,6 +298,10 @@ def _check_expected(row: JobRow, found: Row | None) -> None:
         raise Conflict(
             f'"{row.name}" changed since you read it: you have version {row.expect}, it is version {found[1]}'
         )
+
+
+def _verb(saved: Saved) -> str:
+    return "create" if saved.created else "update"
 
 
 def _gate_row(row: JobRow, saved: Saved, lanes: dict[str, int]) -> Sequence[object]:

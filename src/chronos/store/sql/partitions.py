@@ -18,7 +18,7 @@ _MOST_MOVED = 10_000
 _TRIMMED_AT_ONCE = 1_000
 _LOCK_TIMEOUT = "200ms"
 _UPKEEP_LOCK = 0x6368726F03  # advisory lock: whoever looks after partitions just now
-TABLES = {"history": "id", "attempt": "execution"}  # and the column they are partitioned by
+TABLES = {"history": "id", "attempt": "execution", "output": "execution"}  # and the column they are partitioned by
 
 #: What stands in the way now may not do so next time.
 _NOT_NOW = (

@@ -14,10 +14,10 @@ import asyncpg
 
 from chronos.errors import ChronosError, Invalid, StoreUnavailable
 from chronos.store.commands import Command, SaveJobs
+from chronos.store.contract import Hint
 from chronos.store.pump import Pump
 from chronos.store.sql import partitions
-from chronos.store.sql.dialect import Postgres
-from chronos.store.sql.gates import Steps
+from chronos.store.sql.dialect import Postgres, Steps
 from chronos.store.sql.hot_postgres import HotPostgres
 from chronos.store.sql.postgres_errors import ERRORS, Place, explain, is_lost
 from chronos.store.sql.postgres_hints import Hints
@@ -111,7 +111,7 @@ class PostgresStore(SqlStore):
             connects = partial(connect, self._url, WRITING)
             lane = Lane(connects, writes, self._place, self._patience, self._doubts, self._tell)
             self._lanes.append(lane)
-            self._pumps.append(Pump(lane.run))
+            self._pumps.append(Pump(lane.run, watch=self._committed))
 
     async def close(self) -> None:
         """See ``Store.close``."""
@@ -167,10 +167,10 @@ class PostgresStore(SqlStore):
             await self._on_reader(lambda connection: partitions.remember_longest(connection, longest_us))
             self._kept_longest_us = max(self._kept_longest_us, longest_us)
 
-    def _tell(self) -> None:
-        self._hint()
+    def _tell(self, hint: Hint) -> None:
+        self._hint(hint)
         if self._listener is not None:
-            self._listener.send()
+            self._listener.send(hint)
 
     # --- reading
 

@@ -63,6 +63,13 @@ def is_deadlock(error: BaseException) -> bool:
     return _state(error) == _DEADLOCK
 
 
+def is_about_the_statement(error: BaseException) -> bool:
+    """Whether a statement of the user's own is at fault, or what was passed to it, and not the server or its load."""
+    if isinstance(error, asyncpg.PostgresError):
+        return not _state(error).startswith(_NOT_ITS_FAULT)
+    return isinstance(error, asyncpg.InterfaceError | TypeError | ValueError)
+
+
 def is_final(error: BaseException) -> bool:
     """Whether connecting again cannot help until a person changes something."""
     return _state(error).startswith(_NOBODY_ELSE_HELPS)
@@ -97,6 +104,7 @@ def _is_confused(error: BaseException) -> bool:
     return type(error) in (asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
+_NOT_ITS_FAULT = ("08", "25P03", "40", "53", "55P03", "57", "58", "XX")
 _SENTENCES: tuple[tuple[tuple[str, ...], type[ChronosError], str], ...] = (
     (
         ("28",),

@@ -6,23 +6,25 @@ One connection listens, and sends as well: hints are sent outside every transact
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
+from chronos.store.contract import Hint
 from chronos.store.sql.postgres_errors import ERRORS
 from chronos.store.sql.postgres_link import Connect, Connection
 
 CHANNEL = "chronos"
 EVERY_S = 0.05
 _LONGEST_PAUSE_S = 5.0
+_ANY = ~Hint(0)
 
 
 class Hints:
     """Calls back when another node has sent a hint, and sends hints to the others."""
 
-    def __init__(self, connect: Connect, receive: Callable[[], None]) -> None:
+    def __init__(self, connect: Connect, receive: Callable[[Hint], None]) -> None:
         self._connect, self._receive = connect, receive
         self._connection: Connection | None = None
         self._due = asyncio.Event()
+        self._hint = Hint(0)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -43,8 +45,9 @@ class Hints:
             except ERRORS:
                 connection.terminate()
 
-    def send(self) -> None:
+    def send(self, hint: Hint) -> None:
         """Tell the others, within a moment."""
+        self._hint |= hint
         self._due.set()
 
     async def _listen(self) -> asyncio.Event:
@@ -60,9 +63,9 @@ class Hints:
         self._connection = connection
         return lost
 
-    def _received(self, connection: Connection, sender: int, *_: Any) -> None:
+    def _received(self, connection: Connection, sender: int, _: str, payload: str) -> None:
         if sender != connection.get_server_pid():
-            self._receive()
+            self._receive(Hint(int(payload)) & _ANY if payload.isdecimal() else _ANY)
 
     async def _stay(self, lost: asyncio.Event) -> None:
         while True:
@@ -74,13 +77,14 @@ class Hints:
                     lost = await self._listen()
                     break
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            self._receive()  # for what was missed meanwhile
+            self._receive(_ANY)  # for what was missed meanwhile
 
     async def _send(self) -> None:
         while True:
             await self._due.wait()
             self._due.clear()
+            hint, self._hint = self._hint, Hint(0)
             if self._connection is not None:
                 with suppress(*ERRORS):
-                    await self._connection.execute(f"notify {CHANNEL}")
+                    await self._connection.execute(f"notify {CHANNEL}, '{int(hint)}'")
             await asyncio.sleep(EVERY_S)

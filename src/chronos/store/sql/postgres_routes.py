@@ -13,27 +13,23 @@ from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
-from chronos.core.execution import Status
 from chronos.store.commands import (
     Admit,
-    Admitted,
-    CancelExecution,
     Command,
     DeleteJob,
     Reap,
+    RecordSkip,
     Recover,
-    Release,
     SaveJobs,
     SetJobState,
     Settle,
     Settled,
-    Signal,
+    SettleWith,
     Trigger,
-    Wake,
 )
 
 CONTROL = 0
-_OF_ONE_JOB = (Recover, Trigger, DeleteJob, SetJobState)
+_OF_ONE_JOB = (Recover, RecordSkip, Trigger, DeleteJob, SetJobState)
 
 
 def route(command: Command[Any], lanes: int) -> list[tuple[int, Command[Any]]]:
@@ -47,6 +43,8 @@ def route(command: Command[Any], lanes: int) -> list[tuple[int, Command[Any]]]:
         if len(rows) > 1:
             return _split(command, rows)
         return [(next(iter(rows), CONTROL), command)]
+    if isinstance(command, SettleWith):
+        return [(_lane(command.row.job, lanes), command)]
     if isinstance(command, SaveJobs) and command.rows:
         return [(_lane(crc32(command.rows[0].name.encode()).to_bytes(4), lanes), command)]
     return [(CONTROL, command)]
@@ -56,8 +54,8 @@ def join(command: Command[Any], answers: Sequence[Any]) -> Any:
     """The answer to a command from those to its parts."""
     if isinstance(command, Settle):
         joined = Settled([], [], 0)
-        for settled, taken, woken in answers:
-            joined = Settled(joined.settled + settled, joined.taken + taken, joined.woken + woken)
+        for settled, taken, woken, told in answers:
+            joined = Settled(joined.settled + settled, joined.taken + taken, joined.woken + woken, joined.told + told)
         return joined
     return [row for answer in answers for row in answer]
 
@@ -66,27 +64,13 @@ def gates_of(command: Command[Any]) -> list[bytes]:
     """The jobs whose gates a command waits for, as far as it says."""
     if isinstance(command, _OF_ONE_JOB):
         return [command.job]
+    if isinstance(command, SettleWith):
+        return [command.row.job]
     if isinstance(command, Settle | Reap):
         return [row.job for row in command.rows]
     if isinstance(command, Admit):
         return [row.job for row in command.rows if row.careful]
     return []
-
-
-def leaves_work(command: Command[Any], answer: Any) -> bool:
-    """Whether something became ready for any node, or a job changed: what is worth a hint."""
-    if isinstance(command, Admit | Recover):
-        admitted: list[Admitted] = answer
-        return any(row.status is Status.READY for row in admitted)
-    if isinstance(command, Trigger):
-        return bool(answer.created)
-    if isinstance(command, Settle):
-        return bool(answer.woken)
-    if isinstance(command, SaveJobs):
-        return any(saved.changed for saved in answer)
-    if isinstance(command, Release | Reap | Wake | Signal):
-        return bool(answer)
-    return isinstance(command, DeleteJob | SetJobState | CancelExecution)
 
 
 def _lane(job: bytes, lanes: int) -> int:

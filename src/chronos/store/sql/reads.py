@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
-from chronos.core.job import Job, JobState, JobVersion
+from chronos.core.job import Job, JobSpec, JobState, JobVersion, On
 from chronos.core.node import AuditEntry, Node
-from chronos.store.commands import OutboxItem
+from chronos.store.commands import OutboxItem, OutputRow
 from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, JobFilter, Page
 from chronos.store.sql import rows as record
-from chronos.store.sql.dialect import Dialect, Query
-from chronos.store.sql.gates import OVERLAPS, Steps, ids
+from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
+from chronos.store.sql.gates import OVERLAPS, ids
 
 REPLACE = [overlap.value for overlap in OVERLAPS].index("replace")
 _SEPARATOR = "\x00"  # within a cursor of the job list: never part of a name
@@ -47,6 +47,31 @@ class Reads:
             union all select {record.ENDED} from history where id = $1"""
         self._attempts = f"""
             select {record.ATTEMPT} from attempt where execution = $1 order by started_us, task, number"""
+        self._running_since = f"""
+            select {record.OPEN} from active where status = {int(Status.RUNNING)} and attempt_us < $1
+            order by attempt_us, id limit $2"""
+        # One look for each lane, whatever stands in it.
+        ready = f"select min(lane) from active where status = {int(Status.READY)} and held = 0"
+        self._ready_lanes = f"""
+            with recursive found (lane) as (
+                {ready} union all select ({ready} and lane > found.lane) from found where found.lane is not null
+            ) select lane from found where lane is not null"""
+        pairs = d.rows(1, "job:i version:n")
+        self._specs_at = f"""
+            select j.id, j.version, j.spec from job as j join {pairs} as i on j.id = i.job and j.version = i.version
+            where {d.within("j.id", 1)}
+            union all select v.job, v.version, v.spec from job_version as v join {pairs} as i
+            on v.job = i.job and v.version = i.version where {d.within("v.job", 1)}"""
+        self._followers = """
+            select follower, outcome from job_after where namespace = $1 and upstream = $2 order by follower, outcome"""
+        self._output = """
+            select execution, task, number, part, text from output where execution = $1 order by task, number, part"""
+        self._ended_since = f"""
+            select {record.ENDED} from history where (finished_us, id) > ($1, $2) order by finished_us, id limit $3"""
+        did_not_run = ", ".join(str(int(status)) for status in (Status.SKIPPED, Status.MISSED))
+        self._last_run = f"""
+            select scheduled_us from history where job = $1 and status not in ({did_not_run}) and started_us is not null
+            order by id desc limit 1"""
         self._nodes = f"select {record.NODE} from node order by number"
         self._lanes = "select number, key from lane order by number"
         self._outbox = """
@@ -67,6 +92,13 @@ class Reads:
     def held_by(self, node: int) -> Steps[list[Execution]]:
         found = yield Query(self._held, (node,), alone=True)
         return [item for row in found if isinstance(item := record.execution(row), Execution)]
+
+    def running_since(self, before_us: int, limit: int) -> Steps[list[Execution]]:
+        found = yield Query(self._running_since, (before_us, limit), alone=True)
+        return [item for row in found if isinstance(item := record.execution(row), Execution)]
+
+    def ready_lanes(self) -> Steps[list[int]]:
+        return [row[0] for row in (yield Query(self._ready_lanes, alone=True))]
 
     def lanes(self) -> Steps[dict[int, str]]:
         return dict((yield Query(self._lanes, alone=True)))
@@ -91,6 +123,14 @@ class Reads:
     def job_named(self, namespace: str, name: str) -> Steps[Job | None]:
         found = yield Query(self._by_name, (namespace, name), alone=True)
         return record.job(found[0]) if found else None
+
+    def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> Steps[dict[tuple[bytes, int], JobSpec]]:
+        found = yield Query(self._specs_at, rows=Rows("in", list(dict.fromkeys(pairs))), alone=True)
+        return {(job, version): record.spec(text) for job, version, text in found}
+
+    def followers(self, namespace: str, name: str) -> Steps[list[tuple[bytes, On]]]:
+        found = yield Query(self._followers, (namespace, name), alone=True)
+        return [(job, On(outcome)) for job, outcome in found]
 
     def list_jobs(self, where: JobFilter, limit: int, cursor: bytes | None) -> Steps[Page[Job]]:
         sql, args = self._jobs_query(where, limit, cursor)
@@ -177,6 +217,17 @@ class Reads:
             return None
         attempts: list[Attempt] = [record.attempt(row) for row in (yield Query(self._attempts, (execution,)))]
         return ExecutionView(execution=item, attempts=attempts)
+
+    def output(self, execution: bytes) -> Steps[list[OutputRow]]:
+        return [OutputRow(*row) for row in (yield Query(self._output, (execution,), alone=True))]
+
+    def ended_since(self, after: tuple[int, bytes], limit: int) -> Steps[list[Execution | Span]]:
+        found = yield Query(self._ended_since, (*after, limit), alone=True)
+        return [record.execution(row) for row in found]
+
+    def last_run_us(self, job: bytes) -> Steps[int | None]:
+        found = yield Query(self._last_run, (job,), alone=True)
+        return found[0][0] if found else None
 
     def list_dead_letters(self, namespace: str | None, limit: int, cursor: bytes | None) -> Steps[Page[DeadLetter]]:
         found = yield self._newest("dead_letter", _DEAD, "execution", namespace, limit, cursor)

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
-from chronos.core.execution import Span
+from chronos.core.execution import Span, Status
 from chronos.core.ids import id_floor
 from chronos.core.job import JobState
 from chronos.core.node import Actor
 from chronos.store.commands import EndedAttempt, Follow
-from chronos.store.sql.dialect import Dialect, Query, Rows
-from chronos.store.sql.gates import Steps
+from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
+
+ENDED = "ended"  # the kind of outbox item that tells the followers of a job
 
 
 class Records:
@@ -75,6 +76,12 @@ class Records:
         ]
         if values:
             yield Query(self._outbox, rows=Rows("ittitn", values))
+
+    def ended(self, ends: Sequence[tuple[bytes, bytes, Status]], now_us: int) -> Steps[None]:
+        """Tell of executions of followed jobs that came to an end: (execution, job, status)."""
+        body = '{{"execution":"{}","job":"{}","status":{:d}}}'.format
+        items = [(e, Follow(ENDED, "", body(e.hex(), job.hex(), status))) for e, job, status in ends]
+        yield from self.follow(items, now_us)
 
     def dead_letters(self, rows: Sequence[tuple[bytes, bytes, int, str, str | None]]) -> Steps[None]:
         """List executions that failed for good: (execution, job, when, code, message)."""

@@ -15,10 +15,10 @@ JOB = """j.id, j.namespace, j.name, j.incarnation, j.version, g.state, j.spec, g
 #: The same columns of an open and of an ended execution, so that both make one list.
 OPEN = """id, job, version, cause, scheduled_us, status, null as code, null as message, attempt, token, owner,
     admitted_us, started_us, cast(null as bigint) as finished_us, wake_us, cancel, held, worked_us, detail,
-    cast(null as bigint) as until_us, 1 as count"""
+    cast(null as bigint) as until_us, 1 as count, attempt_us"""
 ENDED = """id, job, version, cause, scheduled_us, status, code, message, attempt, token, owner,
     admitted_us, started_us, finished_us, cast(null as bigint) as wake_us, 0 as cancel, 0 as held, 0 as worked_us,
-    detail, until_us, count"""
+    detail, until_us, count, attempt_us"""
 ATTEMPT = "execution, task, number, status, started_us, finished_us, node, error, detail"
 NODE = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels"
 AUDIT = "id, at_us, actor, action, namespace, subject, origin, detail"
@@ -29,7 +29,6 @@ _JSON = msgspec.json.Decoder()
 
 def job(row: Row) -> Job:
     """Of the ``JOB`` columns."""
-    spec = _SPEC.decode(row[6])
     return Job(
         id=row[0],
         namespace=row[1],
@@ -37,13 +36,18 @@ def job(row: Row) -> Job:
         incarnation=row[3],
         version=row[4],
         state=JobState(row[5]),
-        spec=spec,
+        spec=spec(row[6]),
         next_us=row[7],
         created_us=row[8],
         updated_us=row[9],
         paused_us=row[10],
         note=row[11],
     )
+
+
+def spec(text: str) -> JobSpec:
+    """Of its JSON."""
+    return _SPEC.decode(text)
 
 
 def version(row: Row) -> JobVersion:
@@ -85,6 +89,7 @@ def execution(row: Row) -> Execution | Span:
         held=bool(row[16]),
         worked_us=row[17],
         detail=_detail(row[18]),
+        attempt_us=row[21],
     )
 
 

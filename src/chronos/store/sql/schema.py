@@ -212,7 +212,53 @@ create table audit (
 ) {table};
 """
 
+OUTPUT = """
+create table output (
+    execution {id} not null,
+    task {text} not null,
+    number {int} not null,
+    part {int} not null,
+    text {text} not null,
+    primary key (execution, task, number, part)
+) {attempts};
+"""
+
+# Who follows whom goes by name, so that either may be there first; a gate knows whether its job is followed at all.
+FOLLOWERS = """
+create table job_after (
+    namespace {text} not null,
+    upstream {text} not null,
+    follower {id} not null,
+    outcome {text} not null,
+    primary key (namespace, upstream, follower, outcome)
+) {table};
+create index job_after_follower on job_after (follower);
+alter table gate add column followed {int} not null default 0;
+"""
+
+# For whoever reads what ended since they looked last. It grows at its end only, which costs settlements little.
+ENDED = """
+create index history_ended on history (finished_us, id);
+"""
+
 FIRST = GATES + ACTIVE + HISTORY + JOBS + OTHERS
+
+SECOND = OUTPUT + FOLLOWERS + ENDED
+SECOND_SQLITE = """
+update active set signal = json_array(signal) where signal is not null;
+insert or ignore into job_after select j.namespace, a.value->>'job', j.id, coalesce(a.value->>'on', 'success')
+from job as j, json_each(j.spec, '$.after') as a;
+update gate set followed = 1
+where job in (select j.id from job as j join job_after as a on a.namespace = j.namespace and a.upstream = j.name);
+"""
+SECOND_POSTGRES = """
+create table output_default partition of output default;
+update active set signal = json_build_array(signal)::text where signal is not null;
+insert into job_after select j.namespace, a.value->>'job', j.id, coalesce(a.value->>'on', 'success')
+from job as j cross join lateral json_array_elements(j.spec::json->'after') as a (value) on conflict do nothing;
+update gate set followed = 1
+where job in (select j.id from job as j join job_after as a on a.namespace = j.namespace and a.upstream = j.name);
+"""
 
 SQLITE_ONLY = """
 create virtual table job_fts using fts5 (name, content = 'job', tokenize = 'trigram', detail = 'none');

@@ -17,13 +17,14 @@ import apsw
 
 from chronos.errors import ChronosError, Invalid, NotFound, StoreBroken, StoreUnavailable
 from chronos.store.commands import HOT, Command
+from chronos.store.hints import NOTHING, hint_of
 from chronos.store.merge import merge, split
 from chronos.store.pump import Pump
 from chronos.store.sql import migrations
-from chronos.store.sql.dialect import Query, Row, Sqlite, json_rows
-from chronos.store.sql.gates import Steps
+from chronos.store.sql.dialect import Query, Row, Sqlite, Steps, json_rows
 from chronos.store.sql.hot_sqlite import TEMPORARY, HotSqlite
 from chronos.store.sql.store import SqlStore
+from chronos.store.sql.theirs import refused
 from chronos.store.sql.writes import Writes
 
 R = TypeVar("R")
@@ -39,6 +40,13 @@ _DIALECT = Sqlite()
 Journal = Callable[[Command[Any]], None]
 
 
+class _Swept(Exception):
+    """A user's statement failed in a way (``or rollback``) that undid the whole transaction."""
+
+    def __init__(self, error: ChronosError) -> None:
+        self.error = error
+
+
 class SqliteStore(SqlStore):
     """The contract on one SQLite file, or in memory (``path`` None)."""
 
@@ -48,7 +56,7 @@ class SqliteStore(SqlStore):
         self._journal = journal
         self._writes = Writes(_DIALECT, HotSqlite(_DIALECT))
         self._sql: dict[str, str] = {}
-        self._pump = Pump(self._run)
+        self._pump = Pump(self._run, watch=self._committed)
         self._writer: apsw.Connection | None = None
         self._write_thread: ThreadPoolExecutor | None = None
         self._read_threads: ThreadPoolExecutor | None = None
@@ -103,7 +111,11 @@ class SqliteStore(SqlStore):
 
     async def _run(self, commands: Sequence[Command[Any]]) -> list[Any]:
         answers = await self._in_writer(lambda: self._transaction(commands))
-        self._hint()
+        hint = NOTHING
+        for command, answer in zip(commands, answers, strict=True):
+            hint |= hint_of(command, answer)
+        if hint:
+            self._hint(hint)
         return answers
 
     def _transaction(self, commands: Sequence[Command[Any]]) -> list[Any]:
@@ -123,6 +135,10 @@ class SqliteStore(SqlStore):
                 for position, part in zip(positions, parts, strict=True):
                     answers[position] = part
             writer.execute("commit")
+        except _Swept as swept:
+            if len(commands) > 1:
+                raise  # each is sent again by itself
+            raise swept.error from swept
         except apsw.Error as error:
             with suppress(apsw.Error):
                 writer.execute("rollback")
@@ -145,6 +161,8 @@ class SqliteStore(SqlStore):
         try:
             answer = self._step_through(writer, self._writes.steps(command))
         except ChronosError as error:
+            if not writer.in_transaction:
+                raise _Swept(error) from error
             writer.execute("rollback to one")
             answer = error
         writer.execute("release one")
@@ -180,6 +198,8 @@ class SqliteStore(SqlStore):
             return stop.value  # type: ignore[no-any-return]
 
     def _execute(self, connection: apsw.Connection, query: Query) -> list[Row]:
+        if query.theirs:
+            return _execute_theirs(connection, query)
         sql = self._sql.get(query.sql)
         if sql is None:
             sql = self._sql[query.sql] = _DIALECT.final(query.sql)
@@ -284,6 +304,23 @@ class SqliteStore(SqlStore):
         return StoreBroken(f"SQLite: {error}")
 
 
+def _execute_theirs(connection: apsw.Connection, query: Query) -> list[Row]:
+    """Run a user's statement, which may touch rows and nothing else."""
+    connection.authorizer = _touches_rows
+    try:
+        return connection.execute(_DIALECT.final(query.sql), query.args).fetchall()
+    except _NOT_ITS_FAULT:
+        raise
+    except (apsw.Error, TypeError, ValueError, OverflowError) as error:
+        raise refused(error) from error
+    finally:
+        connection.authorizer = None
+
+
+def _touches_rows(operation: int, *_: object) -> int:
+    return apsw.SQLITE_OK if operation in _ROWS else apsw.SQLITE_DENY
+
+
 def restore(copy: Path, target: Path) -> None:
     """Make a backup the store again, under a name that is free; what it holds is checked first.
 
@@ -319,6 +356,14 @@ def _copy(connection: apsw.Connection, target: Path) -> None:
     partial.rename(target)
 
 
+_NOT_ITS_FAULT = (
+    *(apsw.FullError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError, apsw.LockedError),
+    *(apsw.IOError, apsw.NoMemError),
+)
+_ROWS = (
+    *(apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE),
+    *(apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE),
+)
 _SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], ...] = (
     (
         (apsw.FullError,),

@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from chronos.core.execution import DeadLetter, Execution, Span
-from chronos.core.job import Job, JobVersion
+from chronos.core.job import Job, JobSpec, JobVersion, On
 from chronos.core.node import AuditEntry, Node
-from chronos.store.commands import OutboxItem
-from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, JobFilter, Page
-from chronos.store.sql.dialect import Dialect
-from chronos.store.sql.gates import Steps
+from chronos.store.commands import OutboxItem, OutputRow
+from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, Hint, JobFilter, Page
+from chronos.store.sql.dialect import Dialect, Steps
 from chronos.store.sql.reads import Reads
 from chronos.store.sql.verify import Verify
 
@@ -23,18 +22,26 @@ class SqlStore(ABC):
     def __init__(self, dialect: Dialect) -> None:
         self._reads = Reads(dialect)
         self._verify = Verify()
-        self._hints: list[Callable[[], None]] = []
+        self._hints: list[Callable[[Hint], None]] = []
+        self._commits: list[Callable[[int, float], None]] = []
 
     @abstractmethod
     async def _read(self, steps: Steps[T]) -> T:
         """Run reading steps on a connection of their own."""
 
-    def on_hint(self, callback: Callable[[], None]) -> None:
+    def on_hint(self, callback: Callable[[Hint], None]) -> None:
         self._hints.append(callback)
 
-    def _hint(self) -> None:
+    def on_commit(self, callback: Callable[[int, float], None]) -> None:
+        self._commits.append(callback)
+
+    def _committed(self, rows: int, took_s: float) -> None:
+        for callback in self._commits:
+            callback(rows, took_s)
+
+    def _hint(self, hint: Hint) -> None:
         for callback in self._hints:
-            callback()
+            callback(hint)
 
     async def due(self, until_us: int, limit: int) -> list[Due]:
         return await self._read(self._reads.due(until_us, limit))
@@ -47,6 +54,12 @@ class SqlStore(ABC):
 
     async def held_by(self, node: int) -> list[Execution]:
         return await self._read(self._reads.held_by(node))
+
+    async def running_since(self, before_us: int, limit: int) -> list[Execution]:
+        return await self._read(self._reads.running_since(before_us, limit))
+
+    async def ready_lanes(self) -> list[int]:
+        return await self._read(self._reads.ready_lanes())
 
     async def lanes(self) -> dict[int, str]:
         return await self._read(self._reads.lanes())
@@ -63,6 +76,12 @@ class SqlStore(ABC):
     async def job_named(self, namespace: str, name: str) -> Job | None:
         return await self._read(self._reads.job_named(namespace, name))
 
+    async def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], JobSpec]:
+        return await self._read(self._reads.specs_at(pairs))
+
+    async def followers(self, namespace: str, name: str) -> list[tuple[bytes, On]]:
+        return await self._read(self._reads.followers(namespace, name))
+
     async def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Page[Job]:
         return await self._read(self._reads.list_jobs(where, limit, cursor))
 
@@ -76,6 +95,15 @@ class SqlStore(ABC):
 
     async def execution(self, execution: bytes) -> ExecutionView | None:
         return await self._read(self._reads.execution(execution))
+
+    async def output(self, execution: bytes) -> list[OutputRow]:
+        return await self._read(self._reads.output(execution))
+
+    async def ended_since(self, after: tuple[int, bytes], limit: int) -> list[Execution | Span]:
+        return await self._read(self._reads.ended_since(after, limit))
+
+    async def last_run_us(self, job: bytes) -> int | None:
+        return await self._read(self._reads.last_run_us(job))
 
     async def list_dead_letters(
         self, *, namespace: str | None, limit: int, cursor: bytes | None = None

@@ -15,9 +15,10 @@ from chronos.store.commands import (
     StopNode,
     TakeOutbox,
     Trim,
+    WriteOutput,
 )
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows
-from chronos.store.sql.gates import Steps, ids
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.gates import Gates, ids
 from chronos.store.sql.records import Records
 
 IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
@@ -26,8 +27,8 @@ IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
 class Upkeep:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, records: Records) -> None:
-        self._records = records
+    def __init__(self, d: Dialect, gates: Gates, records: Records) -> None:
+        self._gates, self._records = gates, records
         self._mutex = d.mutex()
         self._same_node = "select number from node where incarnation = $1"
         self._register = """
@@ -41,12 +42,16 @@ class Upkeep:
             select id, token, cancel from active where owner = $1 and status = {int(Status.RUNNING)} order by id"""
         self._stop = "update node set stopped_us = $2 where number = $1 and stopped_us is null"
         self._disown = "update outbox set owner = null where owner = $1"
-        self._take = f"""
+        self._take, self._take_for = (
+            f"""
             with taken as materialized (
-                select id from outbox where owner is null or owner = $1 order by id limit $2 {d.lock_or_skip()}
+                select id from outbox where (owner is null or owner = $1) and {whose}
+                order by id limit $2 {d.lock_or_skip()}
             )
             update outbox set owner = $1 where {d.among("id", "select id from taken")}
             returning id, kind, target, execution, body, created_us"""
+            for whose in ("true", d.one_of("target", 3, "t"))
+        )
         self._ack = f"delete from outbox where {d.one_of('id', 1)}"
         self._drop_dead = f"delete from dead_letter where {d.one_of('execution', 1)} returning namespace"
         # Served by an index of its own: jobs that ran 64 times since their history was looked at last.
@@ -56,6 +61,11 @@ class Upkeep:
         oldest = "select id from history where job = $1 and id <= $2 order by id limit $3"
         self._drop_old = f"delete from history where {d.among('id', oldest)} returning id"
         self._drop_attempts = f"delete from attempt where {d.one_of('execution', 1)}"
+        self._drop_output = f"delete from output where {d.one_of('execution', 1)}"
+        self._write_output = f"""
+            insert into output (execution, task, number, part, text)
+            select * from {d.rows(1, "execution:i task:t number:n part:n text:t")} as i where true
+            on conflict (execution, task, number, part) do update set text = excluded.text"""
         self._trimmed = "update gate set trimmed = $2 where job = $1"
         self._drop_keys = """
             delete from idempotency where created_us < $1 and created_us <= coalesce(
@@ -87,7 +97,11 @@ class Upkeep:
 
     def take_outbox(self, command: TakeOutbox) -> Steps[list[OutboxItem]]:
         """See ``TakeOutbox``."""
-        rows = yield Query(self._take, (command.node, command.limit))
+        args = (command.node, command.limit)
+        if command.targets is None:
+            rows = yield Query(self._take, args)
+        else:
+            rows = yield Query(self._take_for, args, Rows("t", [("",), *((target,) for target in command.targets)]))
         return sorted(OutboxItem(*row) for row in rows)
 
     def ack_outbox(self, command: AckOutbox) -> Steps[None]:
@@ -102,6 +116,13 @@ class Upkeep:
             yield from self._records.audit(command.actor, "drop dead letters", namespace, str(count), command.now_us)
         return len(rows)
 
+    def write_output(self, command: WriteOutput) -> Steps[None]:
+        """See ``WriteOutput``. What belongs to nothing would stay for ever, so it is not written."""
+        known = yield from self._gates.known(sorted({row.execution for row in command.rows}))
+        rows = {row[:4]: row for row in command.rows if row.execution in known}
+        if rows:
+            yield Query(self._write_output, rows=Rows("itnnt", list(rows.values())))
+
     def trim(self, command: Trim) -> Steps[int]:
         """See ``Trim``."""
         yield Query(self._drop_keys, (command.now_us - IDEMPOTENCY_KEPT_US, command.limit))
@@ -114,6 +135,7 @@ class Upkeep:
             gone = yield Query(self._drop_old, (job, upto, left))
             if gone:
                 yield Query(self._drop_attempts, rows=Rows("i", [row[:1] for row in gone]))
+                yield Query(self._drop_output, rows=Rows("i", [row[:1] for row in gone]))
             left -= len(gone)
             if left <= 0:
                 break

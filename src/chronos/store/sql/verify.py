@@ -1,8 +1,7 @@
 """Cross-checks of a whole store: what must always be true of its tables, each as a query that finds the exceptions."""
 
 from chronos.core.execution import Status
-from chronos.store.sql.dialect import Query
-from chronos.store.sql.gates import Steps
+from chronos.store.sql.dialect import Query, Steps
 
 _READY, _QUEUED, _RUNNING, _WAITING = (
     int(status) for status in (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
@@ -44,6 +43,9 @@ CHECKS = {
     "gate {0} has no job": "select g.job from gate as g left join job as j on j.id = g.job where j.id is null",
     "gate {0} is at version {1}, its job at {2}": """
         select g.job, g.version, j.version from gate as g join job as j on j.id = g.job where g.version <> j.version""",
+    "job {0} is followed, but its gate does not know": """
+        select j.id from job_after as a join job as j on j.namespace = a.namespace and j.name = a.upstream
+        join gate as g on g.job = j.id where g.followed = 0""",
     "{1} jobs are tallied as state {0}, {2} are there": """
         select t.state, t.jobs, coalesce(n.jobs, 0) from tally as t left join (
             select state, count(*) as jobs from gate group by state

@@ -14,12 +14,14 @@ from chronos.store.commands import (
     DeleteJob,
     DropDeadLetters,
     Reap,
+    RecordSkip,
     Recover,
     RegisterNode,
     Release,
     SaveJobs,
     SetJobState,
     Settle,
+    SettleWith,
     Signal,
     StopNode,
     Suspend,
@@ -27,10 +29,12 @@ from chronos.store.commands import (
     Trigger,
     Trim,
     Wake,
+    WriteOutput,
 )
-from chronos.store.sql.dialect import Dialect
-from chronos.store.sql.executions import Executions, Hot
-from chronos.store.sql.gates import Gates, Steps
+from chronos.store.sql.dialect import Dialect, Steps
+from chronos.store.sql.endings import Endings, Hot
+from chronos.store.sql.executions import Executions
+from chronos.store.sql.gates import Gates
 from chronos.store.sql.jobs import Jobs
 from chronos.store.sql.records import Records
 from chronos.store.sql.upkeep import Upkeep
@@ -40,21 +44,25 @@ class Writes:
     """How each command is applied."""
 
     def __init__(self, d: Dialect, hot: Hot) -> None:
-        gates, records = Gates(d), Records(d)
-        executions = Executions(d, hot, gates, records)
+        records = Records(d)
+        gates = Gates(d, records)
+        endings = Endings(d, hot, gates, records)
+        executions = Executions(d, hot, gates, records, endings)
         jobs = Jobs(d, gates, records)
-        upkeep = Upkeep(d, records)
+        upkeep = Upkeep(d, gates, records)
         self._once: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
             Recover: executions.recover,
             Trigger: executions.trigger,
-            Settle: executions.settle,
+            RecordSkip: endings.record_skip,
+            Settle: endings.settle,
+            SettleWith: endings.settle_with,
             Advance: executions.advance,
             Suspend: executions.suspend,
             Release: executions.release,
             Wake: executions.wake,
             Signal: executions.signal,
-            CancelExecution: executions.cancel,
-            Reap: executions.reap,
+            CancelExecution: endings.cancel,
+            Reap: endings.reap,
             SaveJobs: jobs.save,
             DeleteJob: jobs.delete,
             SetJobState: jobs.set_state,
@@ -64,6 +72,7 @@ class Writes:
             TakeOutbox: upkeep.take_outbox,
             AckOutbox: upkeep.ack_outbox,
             DropDeadLetters: upkeep.drop_dead_letters,
+            WriteOutput: upkeep.write_output,
             Trim: upkeep.trim,
         }
         self._admit, self._claim = executions.admit, executions.claim

@@ -87,6 +87,33 @@ def _missed(job: bytes, first: int, last: int, now_us: int) -> Span:
     )
 
 
+async def case_a_whole_gap_is_recovered_or_nothing_of_it(w: World) -> None:
+    for name, overlap in (("skipping", Overlap.SKIP), ("replacing", Overlap.REPLACE)):
+        saved = await w.save(name, overlap=overlap, queue_max=0 if overlap is Overlap.REPLACE else 1)
+        running = await w.trigger(saved.id)
+        w.now = T0 + 10 * SECOND
+        command = Recover(
+            job=saved.id,
+            version=1,
+            expect_us=T0 + SECOND,
+            next_us=T0 + 11 * SECOND,
+            runs=_runs(saved.id, 9, 10),
+            spans=(_missed(saved.id, 1, 8, w.now),),
+            now_us=w.now,
+            whole=True,
+        )
+        assert await w.store.apply(command) == []
+        page = await w.store.list_executions(ExecutionFilter(job=saved.id), limit=10)
+        assert [item.id for item in page.items] == [running.id]
+        assert (await w.job(name)).next_us == T0 + SECOND
+        await w.settle(*await w.claim())
+        recovered = await w.store.apply(command)
+        assert len(recovered) == 2
+        assert (await w.job(name)).next_us == T0 + 11 * SECOND
+        for _ in range(2):
+            await w.settle(*await w.claim())
+
+
 async def case_a_gap_is_recovered_in_one_step(w: World) -> None:
     saved = await w.save(overlap=Overlap.SKIP)
     w.now = T0 + 10 * SECOND
@@ -186,7 +213,7 @@ async def case_a_running_one_is_asked_to_stop(w: World) -> None:
 async def case_a_signal_ends_a_wait(w: World) -> None:
     await w.save()
     run = await w.one()
-    row = SuspendRow(run.id, run.token, None, "approved", 1, 0, '{"tasks":[]}')
+    row = SuspendRow(run.id, run.token, None, ("refused", "approved"), 1, 0, '{"tasks":[]}')
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
     assert not await w.store.apply(Signal(execution=run.id, name="other", payload="1", now_us=w.tick()))
     assert await w.claim() == []

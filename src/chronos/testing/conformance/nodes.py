@@ -48,12 +48,12 @@ async def case_a_beat_says_what_the_node_holds(w: World) -> None:
 
 def _again(run: Run) -> ReapRow:
     lost = ended(run, 1, AttemptStatus.LOST)
-    return ReapRow(run.id, run.job, run.token, Status.READY, Code.WORKER_LOST, 2, lost)
+    return ReapRow(run.id, run.job, run.token, Status.READY, Code.WORKER_LOST, 2, (lost,))
 
 
 def _stale(run: Run, **options: object) -> ReapRow:
     lost = ended(run, 1, AttemptStatus.LOST)
-    row = ReapRow(run.id, run.job, run.token, Status.STALE, Code.WORKER_LOST, 1, lost, dead_letter=True)
+    row = ReapRow(run.id, run.job, run.token, Status.STALE, Code.WORKER_LOST, 1, (lost,), dead_letter=True)
     return row._replace(**options)  # type: ignore[arg-type]
 
 

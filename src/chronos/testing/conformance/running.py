@@ -5,6 +5,7 @@ import asyncio
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Status
 from chronos.core.reasons import Code
+from chronos.errors import Invalid
 from chronos.store.commands import (
     AckOutbox,
     Advance,
@@ -17,10 +18,12 @@ from chronos.store.commands import (
     ReleaseRow,
     Settle,
     SettleRow,
+    SettleWith,
     Suspend,
     SuspendRow,
     TakeOutbox,
 )
+from chronos.testing.conformance.raises import raises
 from chronos.testing.conformance.world import SECOND, World, ended
 
 
@@ -85,7 +88,7 @@ async def case_an_old_token_changes_nothing(w: World) -> None:
     stale = run._replace(token=run.token - 1)
     assert (await w.settle(stale)).settled == []
     assert await w.store.apply(Advance(rows=(AdvanceRow(run.id, stale.token, "{}"),))) == []
-    assert await w.store.apply(Suspend(rows=(SuspendRow(run.id, stale.token, None, None, 2, 0),), now_us=w.now)) == []
+    assert await w.store.apply(Suspend(rows=(SuspendRow(run.id, stale.token, None, (), 2, 0),), now_us=w.now)) == []
     assert await w.store.apply(Release(rows=(ReleaseRow(run.id, stale.token),), now_us=w.now)) == []
     assert await w.status(run.id) is Status.RUNNING
     assert (await w.settle(run)).settled == [run.id]
@@ -129,7 +132,7 @@ async def case_a_retry_sleeps_and_is_counted(w: World) -> None:
     await w.save(overlap=Overlap.SKIP)
     run = await w.one()
     wake = w.now + 10 * SECOND
-    row = SuspendRow(run.id, run.token, wake, None, 2, 500, None, (ended(run, 1),))
+    row = SuspendRow(run.id, run.token, wake, (), 2, 500, None, (ended(run, 1),))
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
     asleep = await w.execution(run.id)
     assert (asleep.status, asleep.node, asleep.wake_us, asleep.attempt) == (Status.WAITING, None, wake, 2)
@@ -155,7 +158,7 @@ async def case_waking_is_bounded_and_earliest_first(w: World) -> None:
     await w.save(overlap=Overlap.ALLOW)
     runs = [await w.one() for _ in range(4)]
     at = w.now + SECOND
-    rows = tuple(SuspendRow(r.id, r.token, at - i, None, 2, 0) for i, r in enumerate(runs))
+    rows = tuple(SuspendRow(r.id, r.token, at - i, (), 2, 0) for i, r in enumerate(runs))
     await w.store.apply(Suspend(rows=rows, now_us=w.now))
     w.now = at
     assert await w.wake(2) == 2
@@ -190,7 +193,7 @@ async def case_what_was_asked_to_stop_does_not_start_again(w: World) -> None:
     sleeper, leaver, behind = [await w.one() for _ in range(3)]
     for run in (sleeper, leaver):
         await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick()))
-    row = SuspendRow(sleeper.id, sleeper.token, w.now, None, 2, 0)
+    row = SuspendRow(sleeper.id, sleeper.token, w.now, (), 2, 0)
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.tick())) == []
     assert await w.store.apply(Release(rows=(ReleaseRow(leaver.id, leaver.token),), now_us=w.tick())) == []
     for run in (sleeper, leaver):
@@ -234,3 +237,29 @@ async def case_dead_letters_are_listed_until_dropped(w: World) -> None:
     left = await w.store.list_dead_letters(namespace=None, limit=5)
     assert [letter.execution for letter in left.items] == [runs[2].id]
     assert await w.status(runs[0].id) is Status.FAILED
+
+
+async def case_a_settlement_takes_statements_with_it(w: World) -> None:
+    await w.save(overlap=Overlap.QUEUE)
+    run, behind = await w.one(), await w.one()
+    row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, Code.SUCCEEDED, None, w.tick())
+
+    def settle(*statements: tuple[str, tuple[object, ...]], row: SettleRow = row) -> SettleWith:
+        return SettleWith(row=row, statements=statements, node=w.node, now_us=w.now)
+
+    fails = ("insert into there_is_no_such_table values (1)", ())
+    with raises(Invalid, "there_is_no_such_table"):
+        await w.store.apply(settle(("select 1", ()), fails))
+    assert [await w.status(execution.id) for execution in (run, behind)] == [Status.RUNNING, Status.QUEUED]
+    for sql in ("commit", "", "-- well\n rollback", "drop table gate", "begin"):
+        with raises(Invalid):
+            await w.store.apply(settle((sql, ())))
+    with raises(Invalid):
+        await w.store.apply(settle(("select 1", (1, 2, 3))))
+    assert (await w.store.apply(settle(fails, row=row._replace(token=row.token - 1)))).settled == []
+    assert await w.status(run.id) is Status.RUNNING
+    settled = await w.store.apply(settle(("select 1", ()), ("with x as (select 1) select * from x", ())))
+    assert (settled.settled, settled.woken) == ([run.id], 1)
+    assert (await w.store.apply(settle(fails))).settled == [run.id], "it was settled before, so nothing is run"
+    assert (await w.store.apply(settle(fails, row=row._replace(status=Status.FAILED)))).settled == []
+    assert [await w.status(execution.id) for execution in (run, behind)] == [Status.SUCCEEDED, Status.READY]

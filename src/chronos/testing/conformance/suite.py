@@ -3,11 +3,21 @@
 from collections.abc import Awaitable, Callable
 
 from chronos.store.contract import Store
-from chronos.testing.conformance import admission, asking, jobs, nodes, reading, running
+from chronos.testing.conformance import (
+    admission,
+    asking,
+    following,
+    hints,
+    jobs,
+    lookups,
+    nodes,
+    reading,
+    running,
+)
 from chronos.testing.conformance.world import World
 
 Case = Callable[[World], Awaitable[None]]
-_ROOMS = (jobs, admission, asking, running, nodes, reading)
+_ROOMS = (jobs, admission, asking, running, following, nodes, reading, lookups, hints)
 CASES: list[Case] = [
     case for room in _ROOMS for name, case in vars(room).items() if callable(case) and name.startswith("case_")
 ]

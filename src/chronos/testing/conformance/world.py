@@ -73,6 +73,7 @@ class World:
             description=options.pop("description", ""),
             owner=options.pop("owner", None),
             tags=options.pop("tags", {}),
+            after=options.pop("after", ()),
         )
         options.setdefault("namespace", "default")
         options.setdefault("next_us", T0 + SECOND)
