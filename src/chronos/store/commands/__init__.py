@@ -1,0 +1,91 @@
+"""Every write, as a value: all of its time, ids and randomness are inside, so applying it is deterministic.
+
+A command is applied whole or not at all. ``Admit`` and ``Settle`` carry rows of many jobs that stand for themselves:
+each row is applied whole, those of different jobs perhaps in different transactions. Hot commands answer row by row: a
+row that lost a race is simply not among the answers, never an error. ``R`` is what applying the command answers.
+
+Rows are plain tuples, because tens of thousands of them pass here each second.
+"""
+
+from chronos.store.commands.admission import Admit, AdmitRow, Admitted, RecordSkip, Recover, RunRow, Trigger, Triggered
+from chronos.store.commands.base import SYSTEM, Command
+from chronos.store.commands.jobs import NEW, DeleteJob, JobRow, Saved, SaveJobs, SetJobState
+from chronos.store.commands.nodes import Beat, Beaten, Held, Reap, ReapRow, RegisterNode, StopNode
+from chronos.store.commands.running import (
+    PROGRESS,
+    Advance,
+    AdvanceRow,
+    CancelExecution,
+    Claim,
+    Claimed,
+    EndedAttempt,
+    Follow,
+    OutputRow,
+    Release,
+    ReleaseRow,
+    Settle,
+    Settled,
+    SettleRow,
+    SettleWith,
+    Signal,
+    Suspend,
+    SuspendRow,
+    Wake,
+    WriteOutput,
+)
+from chronos.store.commands.upkeep import AckOutbox, DropDeadLetters, OutboxItem, TakeOutbox, Trim
+
+#: Commands that answer row by row and never refuse as a whole.
+HOT = (Admit, Claim, Settle, Advance, Suspend, Release, Wake, Beat, WriteOutput)
+
+__all__ = [
+    "HOT",
+    "NEW",
+    "PROGRESS",
+    "SYSTEM",
+    "AckOutbox",
+    "Admit",
+    "AdmitRow",
+    "Admitted",
+    "Advance",
+    "AdvanceRow",
+    "Beat",
+    "Beaten",
+    "CancelExecution",
+    "Claim",
+    "Claimed",
+    "Command",
+    "DeleteJob",
+    "DropDeadLetters",
+    "EndedAttempt",
+    "Follow",
+    "Held",
+    "JobRow",
+    "OutboxItem",
+    "OutputRow",
+    "Reap",
+    "ReapRow",
+    "RecordSkip",
+    "Recover",
+    "RegisterNode",
+    "Release",
+    "ReleaseRow",
+    "RunRow",
+    "SaveJobs",
+    "Saved",
+    "SetJobState",
+    "Settle",
+    "SettleRow",
+    "SettleWith",
+    "Settled",
+    "Signal",
+    "StopNode",
+    "Suspend",
+    "SuspendRow",
+    "TakeOutbox",
+    "Trigger",
+    "Triggered",
+    "Trim",
+    "Wake",
+    "WriteOutput",
+]

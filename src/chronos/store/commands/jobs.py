@@ -1,0 +1,77 @@
+"""Writes of definitions: save, delete, pause and resume."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from chronos.core.execution import Span
+from chronos.core.job import JobSpec, JobState
+from chronos.core.node import Actor
+from chronos.core.policy import GateSpec
+from chronos.store.commands.base import SYSTEM, Command
+
+NEW = 0  # as ``expect``: the job must not exist
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """One job to save, with what follows from its spec worked out."""
+
+    namespace: str
+    name: str
+    spec: JobSpec
+    gate: GateSpec
+    next_us: int | None
+    state: JobState = JobState.ACTIVE
+    expect: int | None = None  # the version it was made from; NEW; None: whatever is there
+
+
+class Saved(NamedTuple):
+    id: bytes
+    version: int
+    created: bool
+    changed: bool  # False: the same spec was there already, nothing was written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveJobs(Command[list[Saved]]):
+    """Create or replace jobs, all or none. Each name at most once.
+
+    A new version re-configures what is ready or queued in the same transaction, and wakes queued executions where the
+    new limit has room. Raises ``Conflict`` naming the first job that is not at its expected version.
+    """
+
+    rows: tuple[JobRow, ...]
+    now_us: int
+    actor: Actor = SYSTEM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteJob(Command[None]):
+    """Delete a job: what is ready, queued or waiting is canceled, what runs is asked to stop; its history remains.
+
+    Raises ``NotFound``, or ``Conflict`` when it is not at ``expect``.
+    """
+
+    job: bytes
+    now_us: int
+    expect: int | None = None
+    actor: Actor = SYSTEM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetJobState(Command[None]):
+    """Pause, resume, disable, enable. Pausing holds what is ready and queued, except what was asked for by hand.
+
+    Resuming lets go of it, moves the cursor to ``next_us`` and records the instants in between as ``spans``.
+    Raises ``NotFound``, or ``Conflict`` when the job is not at ``expect``.
+    """
+
+    job: bytes
+    state: JobState
+    now_us: int
+    next_us: int | None = None
+    keep_cursor: bool = False
+    spans: tuple[Span, ...] = ()
+    note: str = ""
+    expect: int | None = None
+    actor: Actor = SYSTEM

@@ -1,0 +1,81 @@
+"""Writes of nodes: they come, beat, go, and are declared dead."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from chronos.core.execution import Cancel, Status
+from chronos.core.reasons import Code
+from chronos.store.commands.base import Command
+from chronos.store.commands.running import EndedAttempt, Follow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterNode(Command[int]):
+    """A process starts: answers its number, the same one when the same incarnation is sent again."""
+
+    name: str
+    incarnation: bytes
+    now_us: int
+    slots: int = 0
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+class Held(NamedTuple):
+    """What the store says a node holds."""
+
+    id: bytes
+    token: int
+    cancel: Cancel
+
+
+class Beaten(NamedTuple):
+    alive: bool  # False: the node was declared dead; it must stop its work and register anew
+    held: list[Held]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat(Command[Beaten]):
+    """A heartbeat: the node's beat becomes ``beat`` if that is newer. Answers what the store says the node holds."""
+
+    node: int
+    beat: int
+    now_us: int
+
+
+class ReapRow(NamedTuple):
+    """The verdict on one execution of a dead node: ready (tried again) or a final status."""
+
+    id: bytes
+    job: bytes
+    token: int
+    status: Status
+    code: Code
+    attempt: int  # the number its next try has
+    lost: tuple[EndedAttempt, ...]  # what was running when the node died
+    detail: str | None = None
+    follow: tuple[Follow, ...] = ()
+    dead_letter: bool = False
+    message: str | None = None  # None: the code's usual sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reap(Command[list[bytes]]):
+    """Take work from a node whose beat still is ``beat``; otherwise nothing happens. Marks it dead when ``last``.
+
+    Answers the ids reaped. Gates are freed and successors woken (to ready) as by ``Settle``. What would be tried again
+    ends canceled when it was asked to cancel.
+    """
+
+    node: int
+    beat: int
+    rows: tuple[ReapRow, ...]
+    now_us: int
+    last: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopNode(Command[None]):
+    """A node has shut down in good order."""
+
+    node: int
+    now_us: int

@@ -1,0 +1,55 @@
+"""Writes of upkeep: the outbox, dead letters, retention."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from chronos.core.node import Actor
+from chronos.store.commands.base import SYSTEM, Command
+
+
+class OutboxItem(NamedTuple):
+    id: bytes
+    kind: str
+    target: str
+    execution: bytes
+    body: str
+    created_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOutbox(Command[list[OutboxItem]]):
+    """Take the oldest outbox items that no living node holds; sent again, a node gets its own again.
+
+    Only those for anybody (without a target) or for one of ``targets``; None: all.
+    """
+
+    node: int
+    limit: int
+    targets: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckOutbox(Command[None]):
+    """These have been dealt with."""
+
+    ids: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropDeadLetters(Command[int]):
+    """Forget dead letters (their executions stay in history). Answers how many there were."""
+
+    executions: tuple[bytes, ...]
+    now_us: int
+    actor: Actor = SYSTEM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trim(Command[int]):
+    """Delete history that no job wants to keep any more, at most ``limit`` rows; answers how many went.
+
+    Bounded work: it looks only at jobs that ran often enough since they were trimmed last, and at the oldest rows.
+    """
+
+    now_us: int
+    limit: int

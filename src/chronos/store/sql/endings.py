@@ -1,0 +1,287 @@
+"""Steps for how executions end: settled by who ran them, canceled, lost with their node, or skipped without a start.
+
+Every end frees its gate, wakes what was queued behind it and tells those who follow the job, in one transaction.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from chronos.core.execution import Cancel, Status
+from chronos.core.reasons import Code
+from chronos.errors import Conflict, NotFound
+from chronos.store.commands import (
+    Admit,
+    AdmitRow,
+    Admitted,
+    CancelExecution,
+    Claim,
+    Claimed,
+    Reap,
+    ReapRow,
+    RecordSkip,
+    Settle,
+    Settled,
+    SettleRow,
+    SettleWith,
+)
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.gates import Gate, Gates, Raced
+from chronos.store.sql.records import Records
+from chronos.store.sql.theirs import check_statement
+
+RUNNING, READY = int(Status.RUNNING), int(Status.READY)
+_FEW = 8  # rows, for which a transaction costs more than what is in it
+_STOPPED = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
+
+
+class Freed(NamedTuple):
+    """What a hot settlement found: the ids it moved, and what is to be done after it."""
+
+    settled: list[bytes]
+    behind: list[bytes]  # jobs that have something queued
+    keys: list[Row]  # (key, how many) of the concurrency keys that were held
+    followed: set[bytes]  # jobs that others follow
+
+
+class Hot(Protocol):
+    """What each engine writes in its own way, because speed depends on it."""
+
+    def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
+        """Admit some rows of the command: those that are neither keyed nor ``replace``."""
+
+    def claim(self, command: Claim) -> Steps[list[Claimed]]:
+        """See ``Claim``."""
+
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
+        """Move running executions whose token holds to history, and take them off their gates."""
+
+    def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
+        """One statement that does the same and gives the ids, if nothing is to be done after it; else it does nothing.
+
+        None where an engine has no use for it.
+        """
+
+
+class Endings:
+    """Statements and steps."""
+
+    def __init__(self, d: Dialect, hot: Hot, gates: Gates, records: Records) -> None:
+        self._hot, self._gates, self._records = hot, gates, records
+        self._step_aside, self._step_back = d.aside()
+        held = (
+            f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
+        )
+        self._one = f"select job, status, cancel, key from active where id = $1 {d.lock()}"
+        self._job_of = "select job from active where id = $1"
+        self._ended = "select status from history where id = $1"
+        self._ask = "update active set cancel = $2 where id = $1"
+        self._end_one = f"""
+            insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
+                admitted_us, started_us, attempt_us, finished_us, detail)
+            select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $2, $3, owner, token, attempt,
+                admitted_us, started_us, attempt_us, $4, detail from active where id = $1"""
+        self._drop_one = "delete from active where id = $1"
+        self._settled_before = f"""
+            select h.id from history as h join {d.rows(1, "id:i token:n status:n")} as i
+            on h.id = i.id and h.token = i.token and h.status = i.status where {d.within("h.id", 1)}"""
+        self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock()}"
+        self._asked_to_stop = f"""
+            select active.id, active.job, active.token, active.cancel from active
+            join {d.rows(1, "id:i token:n")} as i on {held} where active.cancel <> 0"""
+        self._retry_lost = f"""
+            update active set status = {READY}, owner = null, attempt = i.attempt,
+                detail = coalesce(i.detail, active.detail)
+            from {d.rows(1, "id:i token:n attempt:n detail:t")} as i where {held} and active.cancel = 0
+            returning active.id"""
+        self._bury = "update node set stopped_us = $2 where number = $1"
+        self._disown = "update outbox set owner = null where owner = $1"
+        self._skip = f"""
+            insert into history (id, job, version, cause, scheduled_us, status, code, message, token, attempt,
+                admitted_us, finished_us)
+            values ($1, $2, $3, $4, $5, {int(Status.SKIPPED)}, $6, $7, $8, 0, $9, $9)"""
+
+    # --- settled by who ran them
+
+    def settle(self, command: Settle) -> Steps[Settled]:
+        """See ``Settle``. Two steps on purpose: what was queued is looked for only after the gates were freed.
+
+        A few rows that nothing has to be written beside, and nothing waits behind, are spared the transaction.
+        """
+        alone: list[bytes] = []
+        rows = command.rows
+        if len(rows) <= _FEW and not any(row.attempts or row.follow or row.dead_letter for row in rows):
+            query = self._hot.settle_alone(rows)
+            alone = [row[0] for row in (yield query)] if query is not None else []
+            rows = tuple(row for row in rows if row.id not in alone)
+            if not rows:
+                return Settled(alone, [], 0)
+        settled = yield from self._end(rows, command)
+        if len(settled.settled) < len(rows):
+            before = yield from self._before(rows, set(settled.settled))
+            return settled._replace(settled=alone + settled.settled + before)
+        return settled._replace(settled=alone + settled.settled) if alone else settled
+
+    def settle_with(self, command: SettleWith) -> Steps[Settled]:
+        """See ``SettleWith``."""
+        for sql, _ in command.statements:
+            check_statement(sql)
+        settle = Settle(rows=(command.row,), node=command.node, now_us=command.now_us)
+        settled = yield from self._end(settle.rows, settle)
+        if not settled.settled:
+            return Settled((yield from self._before(settle.rows, set())), [], 0)
+        if self._step_aside:
+            yield Query(self._step_aside)
+        for sql, args in command.statements:
+            yield Query(sql, args, theirs=True)
+        if self._step_back:
+            yield Query(self._step_back)
+        return settled
+
+    def _end(self, rows: Sequence[SettleRow], command: Settle) -> Steps[Settled]:
+        """End what runs under its token; all that follows from it."""
+        freed = yield from self._hot.settle(rows)
+        done = set(freed.settled)
+        ended = [row for row in rows if row.id in done] if len(done) < len(rows) else rows
+        told = yield from self._write_beside(ended, command.now_us)
+        if freed.followed:
+            ends = [(row.id, row.job, row.status) for row in ended if row.job in freed.followed]
+            yield from self._records.ended(ends, command.now_us)
+            told += len(ends)
+        if not freed.behind and not freed.keys:
+            return Settled(freed.settled, [], 0, told)
+        gates = yield from self._gates.lock(freed.behind)
+        taken, woken = yield from self._gates.wake(
+            gates.values(),
+            now_us=command.now_us,
+            node=command.node,
+            take=command.take,
+            lanes=command.take_lanes,
+            freed=dict(freed.keys),
+        )
+        yield from self._gates.save(gates.values())
+        return Settled(freed.settled, taken, woken, told)
+
+    def _before(self, rows: Sequence[SettleRow], done: set[bytes]) -> Steps[list[bytes]]:
+        """Those that were settled before, in the same way."""
+        missing = [(row.id, row.token, int(row.status)) for row in rows if row.id not in done]
+        return [row[0] for row in (yield Query(self._settled_before, rows=Rows("inn", missing)))]
+
+    def _write_beside(self, rows: Sequence[SettleRow], now_us: int) -> Steps[int]:
+        """Attempts, what follows and dead letters of rows that ended. Answers how much follows."""
+        yield from self._records.attempts(attempt for row in rows for attempt in row.attempts)
+        follow = [(row.id, item) for row in rows for item in row.follow]
+        yield from self._records.follow(follow, now_us)
+        yield from self._records.dead_letters(
+            [(r.id, r.job, r.finished_us, r.code.value, r.message) for r in rows if r.dead_letter]
+        )
+        return len(follow)
+
+    # --- canceled
+
+    def give_up(self, query: Query, rows: Sequence[Any], now_us: int) -> Steps[set[bytes]]:
+        """Running executions are put down by the query; those that were asked to stop end instead."""
+        yield from self._stop_instead(rows, now_us)
+        given_up = {row[0] for row in (yield query)}
+        left = [(row.id, row.token) for row in rows if row.id not in given_up]
+        if left and (yield Query(self._asked_to_stop, rows=Rows("in", left))):
+            raise Raced  # asked to stop just now
+        return given_up
+
+    def _stop_instead(self, rows: Sequence[Any], now_us: int) -> Steps[None]:
+        """What was asked to cancel must not start again: giving it up ends it."""
+        asked = yield Query(self._asked_to_stop, rows=Rows("in", [(row.id, row.token) for row in rows]))
+        if not asked:
+            return
+        given = {row.id: row for row in rows}
+        ends = []
+        for execution, job, token, cancel in asked:
+            row = given[execution]
+            tries = row.lost if isinstance(row, ReapRow) else row.attempts
+            code = _STOPPED[Cancel(cancel)]
+            ends.append(SettleRow(execution, job, token, Status.CANCELED, code, None, now_us, row.detail, tries))
+        yield from self._end(ends, Settle(rows=(), node=0, now_us=now_us))
+
+    def cancel(self, command: CancelExecution) -> Steps[Status]:
+        """See ``CancelExecution``. The gate is locked before the execution, as everywhere."""
+        found = yield Query(self._job_of, (command.execution,))
+        gates = (yield from self._gates.lock([found[0][0]])) if found else {}
+        rows = yield Query(self._one, (command.execution,))
+        if not rows:
+            ended = yield Query(self._ended, (command.execution,))
+            if not ended:
+                raise NotFound("there is no such execution")
+            if ended[0][0] == Status.CANCELED:
+                return Status.CANCELED
+            raise Conflict(f"it has ended already: {Status(ended[0][0]).name.lower()}")
+        job, status, cancel, key = rows[0]
+        if status == RUNNING:
+            if cancel == Cancel.NO:
+                yield Query(self._ask, (command.execution, int(Cancel.ASKED)))
+            return Status.RUNNING
+        yield Query(self._end_one, (command.execution, Code.CANCELED.value, command.message, command.now_us))
+        yield Query(self._drop_one, (command.execution,))
+        gate = gates.get(job)
+        if gate is not None and gate.followed:
+            yield from self._records.ended([(command.execution, job, Status.CANCELED)], command.now_us)
+        yield from self._leave(gate, Status(status), key, command.now_us)
+        return Status.CANCELED
+
+    def _leave(self, gate: Gate | None, status: Status, key: bytes | None, now_us: int) -> Steps[None]:
+        """An execution that was not running leaves its gate, and its key's; what was queued behind it wakes."""
+        queued = status is Status.QUEUED
+        keys = yield from self._gates.relock_keys([key] if key is not None else [])
+        for one in keys.values():
+            one.queued -= queued
+            one.active -= not queued
+        yield from self._gates.save_keys(keys.values())
+        if gate is not None:
+            gate.queued -= queued
+            gate.active -= not queued
+            yield from self._gates.wake([gate], now_us=now_us)
+            yield from self._gates.save([gate])
+
+    # --- lost, skipped
+
+    def reap(self, command: Reap) -> Steps[list[bytes]]:
+        """See ``Reap``. Final verdicts go the way of every settlement, so gates and successors are treated alike."""
+        now_us = command.now_us
+        rows = yield Query(self._node_beat, (command.node,))
+        if not rows or rows[0][0] != command.beat or rows[0][1] is not None:
+            return []
+        again = [r for r in command.rows if not r.status.final]
+        reaped: list[bytes] = []
+        if len(again) < len(command.rows):
+            ends = [
+                SettleRow(
+                    *(r.id, r.job, r.token, r.status, r.code, r.message, now_us, r.detail, r.lost, r.follow),
+                    dead_letter=r.dead_letter,
+                )
+                for r in command.rows
+                if r.status.final
+            ]
+            settled = yield from self._end(ends, Settle(rows=(), node=command.node, now_us=now_us))
+            reaped += settled.settled
+        if again:
+            values = [(r.id, r.token, r.attempt, r.detail) for r in again]
+            given_up = yield from self.give_up(Query(self._retry_lost, rows=Rows("innt", values)), again, now_us)
+            yield from self._records.attempts(lost for r in again if r.id in given_up for lost in r.lost)
+            yield from self._records.follow([(r.id, f) for r in again if r.id in given_up for f in r.follow], now_us)
+            reaped += given_up
+        if command.last:
+            yield Query(self._bury, (command.node, now_us))
+            yield Query(self._disown, (command.node,))
+        return reaped
+
+    def record_skip(self, command: RecordSkip) -> Steps[bool]:
+        """See ``RecordSkip``."""
+        gates = yield from self._gates.lock([command.job])
+        gate = gates.get(command.job)
+        if gate is None or (yield from self._gates.known([command.id])):
+            return False
+        gate.seq += 1
+        what = (gate.version, int(command.cause), command.scheduled_us, command.code.value, command.message)
+        yield Query(self._skip, (command.id, command.job, *what, gate.seq << 16, command.now_us))
+        if gate.followed:
+            yield from self._records.ended([(command.id, command.job, Status.SKIPPED)], command.now_us)
+        yield from self._gates.save([gate])
+        return True

@@ -1,0 +1,72 @@
+"""Who follows whom, by name, so that either job may be there first; and on each gate whether its job is followed.
+
+A settlement finds the mark on the gate it has locked anyway, so that jobs nobody follows pay nothing. The mark is
+changed under the gate's lock. A job that is created reads whether it is followed, while nobody says so (see
+``Dialect.share_names``).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from chronos.core.job import On
+from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
+
+Name = tuple[str, str]  # namespace, name
+
+
+class Followers:
+    """Statements and steps."""
+
+    def __init__(self, d: Dialect) -> None:
+        self._upstream = f"""
+            select distinct namespace, upstream from job_after where {d.one_of("follower", 1)}"""
+        names = d.rows(1, "namespace:t name:t")
+        self._ids = f"""
+            select j.namespace, j.name, j.id from job as j join {names} as i
+            on j.namespace = i.namespace and j.name = i.name
+            where {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
+        self._followed = f"""
+            select distinct a.namespace, a.upstream from job_after as a join {names} as i
+            on a.namespace = i.namespace and a.upstream = i.name
+            where {d.within("a.namespace", 1)} and {d.within("a.upstream", 2)}"""
+        self._forget = f"delete from job_after where {d.one_of('follower', 1)}"
+        self._add = f"""
+            insert into job_after (namespace, upstream, follower, outcome)
+            select * from {d.rows(1, "namespace:t upstream:t follower:i outcome:t")} as i where true
+            on conflict do nothing"""
+        self._mark = f"""
+            update gate as g set followed = i.followed from {d.rows(1, "job:i followed:n")} as i
+            where {d.within("g.job", 1)} and g.job = i.job"""
+
+    def upstream_of(self, jobs: Sequence[bytes]) -> Steps[set[Name]]:
+        """The names of the jobs that these follow."""
+        if not jobs:
+            return set()
+        return {(row[0], row[1]) for row in (yield Query(self._upstream, rows=Rows("i", [(job,) for job in jobs])))}
+
+    def ids(self, names: Iterable[Name]) -> Steps[dict[Name, bytes]]:
+        """Those of the jobs that exist."""
+        wanted = sorted(names)
+        if not wanted:
+            return {}
+        return {(row[0], row[1]): row[2] for row in (yield Query(self._ids, rows=Rows("tt", wanted)))}
+
+    def followed(self, names: Iterable[Name]) -> Steps[set[Name]]:
+        """Which of these names are followed, by whomever."""
+        return {(row[0], row[1]) for row in (yield Query(self._followed, rows=Rows("tt", sorted(names))))}
+
+    def forget(self, jobs: Sequence[bytes]) -> Steps[None]:
+        """These follow nobody any more."""
+        if jobs:
+            yield Query(self._forget, rows=Rows("i", [(job,) for job in jobs]))
+
+    def add(self, links: Sequence[tuple[str, str, bytes, On]]) -> Steps[None]:
+        """(namespace, upstream, follower, on which outcome)."""
+        if links:
+            yield Query(self._add, rows=Rows("ttit", [(*link[:3], link[3].value) for link in links]))
+
+    def mark(self, jobs: dict[Name, bytes]) -> Steps[None]:
+        """Put on the locked gates of these jobs whether they are followed now."""
+        if jobs:
+            followed = yield from self.followed(jobs)
+            marks = [(job, int(name in followed)) for name, job in sorted(jobs.items())]
+            yield Query(self._mark, rows=Rows("in", marks))

@@ -1,0 +1,22 @@
+"""What a user's own statements may be: they read and write rows, and leave the transaction and the session alone."""
+
+import re
+
+from chronos.errors import Invalid
+
+_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*([a-z]*)", re.DOTALL | re.IGNORECASE)
+_ALLOWED = ("insert", "update", "delete", "merge", "replace", "select", "with", "values", "call")
+
+
+def check_statement(sql: str) -> None:
+    """Raise ``Invalid`` for a statement that could end the transaction, or change the connection it runs on."""
+    found = _FIRST_WORD.match(sql)
+    word = found[1].lower() if found else ""
+    if word not in _ALLOWED:
+        said = f'begins with "{word}"' if word else "is empty"
+        raise Invalid(f"a statement to run with a settlement {said}; it may begin with {', '.join(_ALLOWED)}")
+
+
+def refused(error: Exception) -> Invalid:
+    """What the database said about a user's statement."""
+    return Invalid(f"a statement that was to run with the settlement failed, so nothing was written: {error}")

@@ -1,0 +1,92 @@
+"""What is worth a hint, told from commands and their answers alone."""
+
+from typing import Any
+
+from chronos.core.execution import Cause, Status
+from chronos.core.job import JobState
+from chronos.core.reasons import Code
+from chronos.errors import NotFound
+from chronos.store.commands import (
+    Admit,
+    AdmitRow,
+    Admitted,
+    Beat,
+    CancelExecution,
+    Command,
+    DeleteJob,
+    Reap,
+    RecordSkip,
+    Release,
+    ReleaseRow,
+    RunRow,
+    Saved,
+    SaveJobs,
+    SetJobState,
+    Settle,
+    Settled,
+    StopNode,
+    Suspend,
+    SuspendRow,
+    Trigger,
+    Triggered,
+    Wake,
+)
+from chronos.store.contract import Hint
+from chronos.store.hints import NOTHING, hint_of
+
+JOB = bytes(16)
+RUN = RunRow(JOB, Cause.MANUAL, 0, 0)
+TRIGGER = Trigger(job=JOB, run=RUN, now_us=0)
+SETTLE = Settle(rows=(), node=1, now_us=0)
+SAVE = SaveJobs(rows=(), now_us=0)
+CANCEL = CancelExecution(execution=JOB, now_us=0)
+RELEASE = Release(rows=(ReleaseRow(JOB, 1),), now_us=0)
+SUSPEND = Suspend(rows=(SuspendRow(JOB, 1, None, (), 1, 0),), now_us=0)
+SKIP = RecordSkip(
+    id=JOB, job=JOB, cause=Cause.DEPENDENCY, scheduled_us=0, code=Code.UPSTREAM_FAILED, message=None, now_us=0
+)
+
+
+def admit(*, careful: bool = False) -> Admit:
+    row = AdmitRow(JOB, 1, 0, 1, JOB, 0, claim=True, careful=careful)
+    return Admit(rows=(row,), node=1, now_us=0, request=bytes(16))
+
+
+def admitted(status: Status) -> list[Admitted]:
+    return [Admitted(JOB, JOB, status, 1)]
+
+
+def test_a_hint_is_given_when_something_is_left_to_do() -> None:
+    cases: list[tuple[Command[Any], Any, Hint]] = [
+        (admit(), admitted(Status.RUNNING), NOTHING),
+        (admit(), admitted(Status.READY), Hint.READY),
+        (admit(), admitted(Status.QUEUED), NOTHING),
+        (admit(careful=True), admitted(Status.QUEUED), Hint.CANCEL | Hint.OUTBOX),
+        (SETTLE, Settled([JOB], [], 0), NOTHING),
+        (SETTLE, Settled([JOB], [], 1), Hint.READY),
+        (SETTLE, Settled([JOB], [], 0, 1), Hint.OUTBOX),
+        (TRIGGER, Triggered(JOB, Status.READY, created=False), NOTHING),
+        (TRIGGER, Triggered(JOB, Status.READY, created=True), Hint.READY),
+        (TRIGGER, NotFound("gone"), NOTHING),
+        (SAVE, [Saved(JOB, 1, created=False, changed=False)], NOTHING),
+        (SAVE, [Saved(JOB, 1, created=True, changed=True)], Hint.JOBS),
+        (SAVE, [Saved(JOB, 2, created=False, changed=True)], Hint.JOBS | Hint.READY),
+        (DeleteJob(job=JOB, now_us=0), None, Hint.JOBS | Hint.CANCEL | Hint.OUTBOX),
+        (SetJobState(job=JOB, state=JobState.PAUSED, now_us=0), None, Hint.JOBS),
+        (SetJobState(job=JOB, state=JobState.ACTIVE, now_us=0), None, Hint.JOBS | Hint.READY),
+        (CANCEL, Status.RUNNING, Hint.CANCEL),
+        (CANCEL, Status.CANCELED, Hint.READY | Hint.OUTBOX),
+        (RELEASE, [JOB], Hint.READY),
+        (RELEASE, [], Hint.READY | Hint.OUTBOX),
+        (SUSPEND, [JOB], NOTHING),
+        (SUSPEND, [], Hint.READY | Hint.OUTBOX),
+        (Reap(node=1, beat=1, rows=(), now_us=0), [JOB], Hint.READY | Hint.OUTBOX),
+        (SKIP, True, Hint.OUTBOX),
+        (SKIP, False, NOTHING),
+        (Wake(now_us=0, limit=1), 0, NOTHING),
+        (Wake(now_us=0, limit=1), 3, Hint.READY),
+        (StopNode(node=1, now_us=0), None, Hint.OUTBOX),
+        (Beat(node=1, beat=1, now_us=0), None, NOTHING),
+    ]
+    for command, answer, hint in cases:
+        assert hint_of(command, answer) == hint, (command, answer)

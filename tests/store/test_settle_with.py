@@ -1,0 +1,122 @@
+"""Statements of a user's own that run with a settlement: their tables, their mistakes, and what stays untouched."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import apsw
+import pytest
+
+from chronos.core.execution import Status
+from chronos.core.reasons import Code
+from chronos.errors import Invalid
+from chronos.store.commands import Admitted, SettleRow, SettleWith
+from chronos.store.contract import Store
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance import World
+from tests.store.conftest import on_server, opened
+
+TABLE = "create table orders (id integer primary key, note text)"
+Statement = tuple[str, tuple[Any, ...]]
+Look = Callable[[], Awaitable[list[tuple[Any, ...]]]]
+
+
+def settle(w: World, run: Admitted, *statements: Statement) -> SettleWith:
+    row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, Code.SUCCEEDED, None, w.tick())
+    return SettleWith(row=row, statements=statements, node=w.node, now_us=w.now)
+
+
+async def promises(w: World, look: Look, *bad: Statement) -> None:
+    """What must hold on any engine that has a table ``orders``."""
+    await w.save("job")
+    await w.save("neighbour")
+    run, neighbour = await w.one("job"), await w.one("neighbour")
+    insert = "insert into orders (id, note) values ($1, $2)"
+    for statement in bad:
+        results = await asyncio.gather(
+            w.store.apply(settle(w, neighbour, ("select 1", ()))),
+            w.store.apply(settle(w, run, (insert, (1, "lost")), statement)),
+            return_exceptions=True,
+        )
+        assert isinstance(results[1], Invalid), (statement, results)
+        assert await w.status(run.id) is Status.RUNNING
+        assert await w.status(neighbour.id) is Status.SUCCEEDED
+        assert await look() == []
+    stale = run._replace(token=run.token - 1)
+    assert (await w.store.apply(settle(w, stale, (insert, (1, "stale"))))).settled == []
+    assert await look() == []
+    good = settle(w, run, (insert, (1, "costs $5")), ("update orders set note = note || '; $9' where id = $1", (1,)))
+    assert (await w.store.apply(good)).settled == [run.id]
+    assert (await w.store.apply(good)).settled == [run.id]
+    assert await look() == [(1, "costs $5; $9")]
+    assert await w.store.verify() == []
+
+
+def test_on_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "chronos.db"
+
+    async def look() -> list[tuple[Any, ...]]:
+        return apsw.Connection(str(path)).execute("select id, note from orders").fetchall()
+
+    async def check() -> None:
+        store: Store = SqliteStore(path)
+        await store.open()
+        try:
+            apsw.Connection(str(path)).execute(TABLE)
+            await promises(
+                World(store),
+                look,
+                ("insert into orders values (1, 'twice')", ()),
+                ("insert or rollback into orders values (1, 'twice')", ()),
+                ("insert into orders values (?, ?)", (2,)),
+                ("insert into orders values (?, ?)", (2, object())),
+                ("insert into orders values (2, 'x'); commit", ()),
+                ("select 1; pragma synchronous = off", ()),
+            )
+        finally:
+            await store.close()
+
+    asyncio.run(check())
+
+
+def test_on_postgres(postgres_url: str) -> None:
+    async def look() -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await on_server(postgres_url, "select id, note from orders")]
+
+    async def check() -> None:
+        await on_server(postgres_url, TABLE)
+        async with opened(postgres_url) as store:
+            await promises(
+                World(store),
+                look,
+                ("insert into orders values (1, 'twice')", ()),
+                ("insert into orders values ($1, $2)", (2,)),
+                ("insert into orders values ($1, $2)", ("no number", "x")),
+                ("insert into orders values (2, 'x'); commit", ()),
+                ("select 1 / 0", ()),
+                ("delete from gate", ()),
+            )
+            w = World(store)
+            await w.save("another")
+            await on_server(postgres_url, "create table tickets (id uuid)")
+            ticket = uuid4()
+            await store.apply(settle(w, await w.one("another"), ("insert into tickets values ($1)", (ticket,))))
+            assert [row[0] for row in await on_server(postgres_url, "select id from tickets")] == [ticket]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("text", ["COMMIT", "(commit)", "/* x */ set search_path = x", "  -- only this", "vacuum"])
+def test_other_statements_are_refused(text: str) -> None:
+    async def check() -> None:
+        store = SqliteStore()
+        await store.open()
+        w = World(store)
+        await w.save()
+        with pytest.raises(Invalid, match="may begin with"):
+            await store.apply(settle(w, await w.one(), (text, ())))
+        await store.close()
+
+    asyncio.run(check())
