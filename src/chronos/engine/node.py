@@ -24,6 +24,7 @@ from chronos.store.contract import Store
 MAX_SKEW_US = 1_000_000
 ONLY_WORKS = "chronos/only-works"  # the label of a node that does not schedule
 _JUMP_US = 1_000_000
+_UNHEARD = "the node could not say that it is alive"
 
 
 class Works(Protocol):
@@ -155,17 +156,25 @@ class NodeLife:
         self._bus.emit(Trouble(at_us=self._clock.now_us(), where="store", error=str(error)))
 
     async def _beat_once(self, works: Works) -> None:
-        """One heartbeat, sent before the timeout or not at all; unheard for too long, the node ends its own work."""
+        """One heartbeat, answered before the timeout; unheard for too long, the node ends its own work.
+
+        If it is too late already (the process stood still, or registering took long) the work is ended first.
+        """
         loop = asyncio.get_running_loop()
         asked_s = loop.time()
+        quiet_s = self._options.heartbeat_timeout_s * 11 / 12
+        until_s = self._beaten_s + quiet_s
+        if asked_s >= until_s:
+            works.kill_all(_UNHEARD)
+            until_s = asked_s + quiet_s
         self._beat += 1
         try:
-            async with asyncio.timeout_at(self._beaten_s + self._options.heartbeat_timeout_s * 11 / 12):
+            async with asyncio.timeout_at(until_s):
                 await self._clock.measure(self._store)
                 answer = await self._store.apply(Beat(node=self.number, beat=self._beat, now_us=self._clock.now_us()))
         except (StoreUnavailable, TimeoutError) as error:
-            if loop.time() - self._beaten_s >= self._options.heartbeat_timeout_s * 11 / 12:
-                works.kill_all("the node could not say that it is alive")
+            if loop.time() >= until_s:
+                works.kill_all(_UNHEARD)
                 await self.register()
             elif isinstance(error, StoreUnavailable):
                 self.trouble(error)

@@ -7,7 +7,7 @@ wall clock says. Taking over is a compare-and-set on that beat, so a node that w
 import asyncio
 from collections.abc import Callable, Sequence
 
-from chronos.core.events import ExecutionEnded, NodeLost
+from chronos.core.events import AttemptEnded, ExecutionEnded, NodeLost
 from chronos.core.execution import Execution, Status
 from chronos.core.node import Node
 from chronos.core.reasons import Code, Reason
@@ -172,6 +172,19 @@ class Reaper:
         self, executions: Sequence[Execution], verdicts: Sequence[Verdict], done: set[bytes], now_us: int
     ) -> None:
         for execution, verdict in zip(executions, verdicts, strict=True):
+            for lost in verdict.lost if execution.id in done else ():
+                self._crew.bus.emit(
+                    AttemptEnded(
+                        at_us=now_us,
+                        execution=execution.id,
+                        job=execution.job,
+                        task=lost.task,
+                        number=lost.number,
+                        status=lost.status,
+                        duration_us=max(0, lost.finished_us - lost.started_us),
+                        error=lost.error,
+                    )
+                )
             if verdict.end is not None and execution.id in done:
                 self._crew.bus.emit(
                     ExecutionEnded(

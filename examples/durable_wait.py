@@ -1,0 +1,50 @@
+"""Waits that hold no thread and outlast restarts: the program is stopped while its jobs wait for somebody."""
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from chronos import Chronos, Context
+
+
+def make(url: str) -> Chronos:
+    app = Chronos(url)
+    release = app.group("release", mode="sequential")
+
+    @release.task
+    def build() -> str:
+        return "1.2.0"
+
+    release.wait("approval", signal="approved", timeout="1d")
+
+    @release.task
+    def publish() -> str:
+        return "published"
+
+    @app.job
+    async def order(ctx: Context) -> str:
+        number = await ctx.step("reserve", lambda: 42)  # done once, however often the function is run through
+        await ctx.sleep("100ms")
+        by = await ctx.wait_for_signal("paid", timeout="24h")
+        return f"order {number} paid by {by}"
+
+    return app
+
+
+def main() -> None:
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'jobs.db'}"
+        with make(url) as app:
+            runs = [app.trigger("release"), app.trigger("order")]
+            time.sleep(0.5)
+            print("asleep:", *(run.status for run in runs))
+        with make(url) as app:
+            release, order = (app.get_run(run.id) for run in runs)
+            release.signal("approved", {"by": "ana"})
+            order.signal("paid", "bo")
+            print("release:", release.wait(timeout=5).status)
+            print(order.result(timeout=5))
+
+
+if __name__ == "__main__":
+    main()

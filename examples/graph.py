@@ -1,0 +1,37 @@
+"""A graph of tasks: each starts when what it needs has ended, and clean-up runs whatever happens."""
+
+from chronos import Chronos
+
+app = Chronos("sqlite://")
+etl = app.group("etl", cron="0 2 * * *", timezone="Europe/Paris", mode="graph", retries=2, timeout="10m")
+order: list[str] = []
+
+
+@etl.task
+def extract() -> None:
+    order.append("extract")
+
+
+@etl.task(needs=[extract], timeout="1h")
+def load_eu() -> None:
+    order.append("load_eu")
+
+
+@etl.task(needs=[extract])
+def load_us() -> None:
+    order.append("load_us")
+
+
+@etl.task(needs=[load_eu, load_us], on_failure="continue")
+def tidy() -> None:
+    order.append("tidy")
+
+
+def main() -> None:
+    with app:
+        run = etl.trigger().wait(timeout=5)
+        print(run.status, "in the order", " ".join(order))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Jobs inside a web app: they start and stop with it, on its own event loop.
+
+``lifespan`` is what FastAPI and Starlette take (``FastAPI(lifespan=lifespan)``); ``asgi`` shows the protocol beneath.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from chronos import Chronos
+
+jobs = Chronos("sqlite://", grace="5s")
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+@jobs.job(every="1m")
+async def refresh_cache() -> None: ...
+
+
+@jobs.job
+async def send_mail(to: str) -> str:
+    return f"sent to {to}"
+
+
+@asynccontextmanager
+async def lifespan(_app: object) -> AsyncIterator[None]:
+    async with jobs:
+        yield
+
+
+async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await receive()
+        async with lifespan(None):
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    run = await send_mail.atrigger({"to": "ana@example.org"})  # a request only asks; the job may take its time
+    await send({"type": "http.response.start", "status": 202, "headers": []})
+    await send({"type": "http.response.body", "body": run.id.encode()})
+
+
+async def main() -> None:
+    """What a server does with it: start, one request, stop."""
+    said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    server = asyncio.create_task(asgi({"type": "lifespan"}, said.get, sent.put))
+    await said.put({"type": "lifespan.startup"})
+    print((await sent.get())["type"])
+    await asgi({"type": "http"}, said.get, sent.put)
+    print((await sent.get())["status"])
+    run = jobs.get_run((await sent.get())["body"].decode())
+    print(await run.aresult(timeout=5))
+    await said.put({"type": "lifespan.shutdown"})
+    print((await sent.get())["type"])
+    await server
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,274 @@
+"""What a program says about its jobs is checked when it is said, and means the same as the job shape."""
+
+import inspect
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from chronos import Chronos, ChronosError, Conflict, Context, Invalid
+from chronos.core.config import Delivery, Mode, OnFailure, Overlap
+from chronos.core.job import JobSpec, JobState, On
+
+
+def plain() -> None: ...
+
+
+def spec_of(app: Chronos, name: str) -> JobSpec:
+    return app._runtime.declared.jobs[name].spec
+
+
+def test_a_decorated_function_stays_what_it_was() -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(cron="0 9 * * *")
+    def add(a: int, b: int = 2) -> int:
+        """Adds."""
+        return a + b
+
+    @app.job
+    async def double(a: int) -> int:
+        return 2 * a
+
+    assert add(1, b=3) == 4
+    assert add.function(1) == 3
+    assert (add.name, add.__name__, add.__doc__) == ("add", "add", "Adds.")
+    assert str(inspect.signature(add)) == "(a: int, b: int = 2) -> int"
+    coroutine = double(4)
+    assert inspect.iscoroutine(coroutine)
+    coroutine.close()
+    assert [job.name for job in app.scheduled_jobs()] == ["add", "double"]
+
+
+def test_one_function_may_be_several_jobs() -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(name="nightly", cron="0 2 * * *")
+    @app.job
+    async def sync() -> str:
+        return "done"
+
+    group = app.group("group", on_complete=sync)
+    group.task(sync)
+    functions = app._runtime.functions
+    assert functions.names == {"nightly", "sync", "group.sync", "group.on_complete"}
+    assert all(found is not None and found.is_async for found in map(functions.get, functions.names))
+    assert sync.name == "nightly"
+
+
+def test_keywords_become_the_job_they_mean() -> None:
+    app = Chronos("sqlite://", timezone="Europe/Paris", owner="billing")
+    app.job(
+        cron="0 9 * * 1-5",
+        jitter=timedelta(seconds=30),
+        exclude=["2027-12-25", datetime(2027, 12, 26, tzinfo=UTC).date()],
+        start=datetime(2027, 1, 1, tzinfo=UTC),
+        retries=3,
+        retry={"initial_interval": "5s"},
+        timeout=90,
+        execution_timeout="1h",
+        overlap="queue",
+        delivery="at_most_once",
+        recovery="all",
+        priority=7,
+        concurrency=2,
+        update={"policy": "windowed", "count": 2},
+        retention={"max_count": 5},
+        queue="reports",
+        placement={"labels": {"region": "eu"}},
+        tags=["money"],
+        description="Bills",
+        payload={"a": 1},
+        on_failure="continue",
+        on_start=plain,
+        on_complete={"http": {"url": "https://hooks.example/done"}},
+        name="bill",
+    )(plain)
+    spec, schedule = spec_of(app, "bill"), spec_of(app, "bill").schedule
+    assert schedule is not None
+    assert (schedule.text, schedule.timezone, schedule.jitter_us) == ("0 9 * * 1-5", "Europe/Paris", 30_000_000)
+    assert schedule.exclude == ("2027-12-25", "2027-12-26")
+    settings = spec.settings
+    assert settings.retry is not None
+    assert (settings.retry.max_attempts, settings.retry.initial_us) == (4, 5_000_000)
+    assert (settings.task_timeout_us, settings.execution_timeout_us) == (90_000_000, 3_600_000_000)
+    assert (settings.overlap, settings.delivery) == (Overlap.QUEUE, Delivery.AT_MOST_ONCE)
+    assert (settings.priority, settings.queue, settings.on_failure) == (7, "reports", OnFailure.CONTINUE)
+    assert (spec.owner, spec.tags, spec.payload) == ("billing", {"money": ""}, {"a": 1})
+    assert spec.on_start is not None
+    assert spec.on_start.options == {"name": "bill.on_start"}
+    assert spec.on_complete is not None
+    assert spec.on_complete.kind == "http"
+    assert app._runtime.functions.names == {"bill", "bill.on_start"}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"every": "90s"}, "@every 1m30s"),
+        ({"every": 2}, "@every 2s"),
+        ({"every": timedelta(hours=1)}, "@every 1h"),
+        ({"at": datetime(2099, 1, 1, tzinfo=UTC)}, "2099-01-01T00:00:00+00:00"),
+        ({"in_": "24h"}, "in 24 hours"),
+        ({"iso8601": "R5/2027-01-01T00:00:00Z/PT6H"}, "R5/2027-01-01T00:00:00Z/PT6H"),
+        ({"words": "every weekday at 9am"}, "every weekday at 9am"),
+        ({"schedule": "@daily"}, "@daily"),
+        ({"schedule": {"cron": "0 9 * * *"}}, "0 9 * * *"),
+    ],
+)
+def test_every_way_to_say_when(options: dict[str, Any], text: str) -> None:
+    app = Chronos("sqlite://")
+    app.job(**options)(plain)
+    schedule = spec_of(app, "plain").schedule
+    assert schedule is not None
+    assert schedule.text == text
+
+
+def test_without_a_schedule_it_runs_when_it_is_asked() -> None:
+    app = Chronos("sqlite://")
+    first = app.job(plain)
+    app.job(name="second", after=first)(plain)
+    app.job(name="third", after=["second", {"job": "plain", "on": "failure"}])(plain)
+    assert spec_of(app, "plain").schedule is None
+    assert not app._runtime.declared.jobs["plain"].immediate
+    assert [(one.job, one.on) for one in spec_of(app, "third").after] == [
+        ("second", On.SUCCESS),
+        ("plain", On.FAILURE),
+    ]
+
+
+def test_groups_and_their_tasks() -> None:
+    app = Chronos("sqlite://")
+    etl = app.group("etl", cron="0 2 * * *", retries=3, timeout="10m")
+
+    @etl.task
+    def extract() -> None: ...
+
+    @etl.task(needs=[extract], timeout="1h")
+    def load(rows: int) -> int:
+        return rows
+
+    call = etl.webhook("tell", "https://api.example/done", json={"ok": True}, needs=[load])
+    etl.command("sync", ["rsync", "-a", "x", "y"], needs=["load"])
+    etl.wait("approval", signal="ok", timeout="1d", needs=[call])
+
+    assert load(3) == 3
+    spec = spec_of(app, "etl")
+    assert spec.settings.mode is Mode.GRAPH  # what needs something makes it one
+    assert [(task.name, task.target.kind, task.needs) for task in spec.tasks] == [
+        ("extract", "python", ()),
+        ("load", "python", ("extract",)),
+        ("tell", "http", ("load",)),
+        ("sync", "command", ("load",)),
+        ("approval", "wait", ("tell",)),
+    ]
+    assert spec.tasks[0].target.options == {"name": "etl.extract"}
+    assert spec.tasks[1].settings.task_timeout_us == 3_600_000_000
+    assert spec.tasks[4].target.options == {"signal": "ok", "timeout": "24h"}
+
+
+def test_disabled_from_the_start() -> None:
+    app = Chronos("sqlite://")
+    app.command("backup", ["pg_dump"], cron="@daily", enabled=False)
+    assert app._runtime.declared.jobs["backup"].state is JobState.DISABLED
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"cron": "0 25 * * *"}, ["plain: cron:", 'field "hour" is 25', "0 25 * * *\n"]),
+        ({"cron": "@daily", "every": "1s"}, ["cron and every are both given"]),
+        ({"every": "1ms"}, ["plain: every:", "100 milliseconds"]),
+        ({"timezone": "Europe/Paris"}, ["timezone need a schedule"]),
+        ({"cron": "@daily", "timezone": "Europe/Pariss"}, ["timezone:", "Europe/Pariss"]),
+        ({"at": datetime(2027, 1, 1)}, ["at is 2027-01-01", "tzinfo=UTC"]),
+        ({"timeout": "soon"}, ["plain: timeout:", "soon"]),
+        ({"timeout": True}, ["timeout is True"]),
+        ({"retries": -1}, ["retries is -1"]),
+        ({"retries": 1, "retry": {"max_attempts": 2}}, ["retries and the retry's max_attempts"]),
+        ({"priority": 11}, ["plain: priority:", "11"]),
+        ({"overlap": "never"}, ["plain: overlap:", "never"]),
+        ({"corn": "@daily"}, ["there is no 'corn'", "did you mean cron?"]),
+        ({"isolation": "fiber"}, ["isolation", "fiber"]),
+        ({"limits": {"cpu_s": 1}}, ['isolation="process"']),
+        ({"on_start": 3}, ["on_start is 3"]),
+        ({"after": 3}, ["3 is neither"]),
+        ({"name": "no spaces please"}, ["name:", "no spaces please"]),
+        ({"payload": object()}, ["payload:", "JSON"]),
+    ],
+)
+def test_a_mistake_is_told_where_it_is_written(options: dict[str, Any], parts: list[str]) -> None:
+    app = Chronos("sqlite://")
+    with pytest.raises(Invalid) as caught:
+        app.job(**options)(plain)
+    assert str(caught.value).startswith(f"{__name__}.plain: ")
+    for part in parts:
+        assert part in str(caught.value)
+    assert app.scheduled_jobs() == []
+    app.job(plain)  # nothing of the mistake is left
+
+
+def test_functions_that_could_never_run_are_refused() -> None:
+    app = Chronos("sqlite://")
+    with pytest.raises(Invalid, match='isolation="process" imports it by name'):
+
+        @app.job(isolation="process")
+        def inner() -> None: ...
+
+    with pytest.raises(Invalid, match="has no name of its own"):
+        app.job(lambda: None)
+    with pytest.raises(Invalid, match="yields"):
+
+        @app.job
+        def stream(ctx: Context) -> Any:
+            yield 1
+
+
+def test_names_are_taken_once() -> None:
+    app = Chronos("sqlite://")
+    app.job(plain)
+    group = app.group("group")
+    group.task(plain)
+    for again in (
+        lambda: app.job(name="group")(plain),
+        lambda: app.group("plain"),
+        lambda: app.group("group"),
+        lambda: app.webhook("plain", "https://api.example/"),
+        lambda: group.task(plain),
+    ):
+        with pytest.raises(Conflict, match="already"):
+            again()
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda app: app.group("etl", cron="0 25 * * *"), "group etl: cron:"),
+        (lambda app: app.webhook("w", "ftp://x"), "job w: url"),
+        (lambda app: app.webhook("private", "http://127.0.0.1/"), "job private: url"),
+        (lambda app: app.command("c", "rm -r x"), "job c: the command is 'rm -r x'"),
+        (lambda app: app.group("g").wait("w"), "task g.w: "),
+        (lambda app: app.group("g").task(needs=["ghost"])(plain), "plain: tasks:"),
+    ],
+)
+def test_mistakes_in_other_jobs_name_them_too(make: Any, part: str) -> None:
+    with pytest.raises(ChronosError) as caught:
+        make(Chronos("sqlite://"))
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ({"url": "mysql://ana:secret@db/x"}, "mysql://ana:…@db/x names no store"),
+        ({"url": "http://127.0.0.1:8080", "slots": 5}, "slots: the server runs the jobs"),
+        ({"url": "sqlite://", "slots": 0}, "slots must be at least 1"),
+        ({"url": "sqlite://", "grace": "soon"}, "grace"),
+        ({"url": "sqlite://", "defaults": {"overlap": "never"}}, "defaults: overlap:"),
+        ({"url": "sqlite://", "namespace": "a b"}, 'the namespace "a b"'),
+    ],
+)
+def test_mistakes_of_the_app_itself(arguments: dict[str, Any], part: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        Chronos(**arguments)
+    assert part in str(caught.value)

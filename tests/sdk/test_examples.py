@@ -1,0 +1,31 @@
+"""Every example runs as the program it is, ends by itself and says what it should."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAYS = {
+    "basic": ["ticks at ", "digest: sent - next at "],
+    "durable_wait": ["asleep: waiting waiting", "release: succeeded", "order 42 paid by bo"],
+    "graph": ["succeeded in the order extract load_"],
+    "parallel_tasks": ["completed_with_errors", "paris: succeeded 120", "atlantis: failed ConnectionError"],
+    "recovery": ["one run for ", "3 recovered, "],
+    "web_app_lifespan": ["startup.complete", "202", "sent to ana@example.org", "shutdown.complete"],
+    "webhook": ["succeeded", '/sync {"job":"sync"} attempt 1', "attempt 2"],
+}
+
+
+def test_every_example_is_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SAYS)
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_examples_run(name: str) -> None:
+    program = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
+    result = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    for text in SAYS[name]:
+        assert text in result.stdout

@@ -1,0 +1,294 @@
+"""Programs that share a store: what each declares, runs, removes; and the one that runs as a process."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chronos import Chronos, Context, Invalid, RunFailed
+from chronos.errors import StoreUnavailable
+from tests.sdk.conftest import Make
+
+SOON_S = 10
+
+
+def names(app: Chronos) -> list[str]:
+    return [job.name for job in app.all_jobs()]
+
+
+def declare(app: Chronos, *jobs: str, cron: str = "@daily") -> None:
+    for job in jobs:
+        app.command(job, ["true"], cron=cron)
+
+
+def test_what_an_owner_no_longer_declares_is_removed_when_it_starts(make: Make, file_url: str) -> None:
+    with make(file_url, owner="reports") as first, make(file_url) as other:
+        declare(other, "stays")
+        declare(first, "kept", "dropped")
+        other.all_jobs()
+        assert names(first) == ["dropped", "kept", "stays"]
+    second = make(file_url, owner="reports")
+    declare(second, "kept", "new")
+    assert names(second) == ["dropped", "kept", "new", "stays"]  # asking removes nothing
+    with second:
+        assert names(second) == ["kept", "new", "stays"]
+    nobody = make(file_url)
+    with nobody:
+        assert names(nobody) == ["kept", "new", "stays"]
+
+
+def test_owners_and_namespaces_are_apart(make: Make, file_url: str) -> None:
+    for namespace, owner in (("a", "x"), ("b", "x"), ("a", "y")):
+        app = make(file_url, namespace=namespace, owner=owner)
+        declare(app, f"{owner}-job")
+        with app:
+            pass
+    with make(file_url, namespace="a", owner="x") as empty:
+        assert names(empty) == ["y-job"]
+    assert names(make(file_url, namespace="b")) == ["x-job"]
+
+
+def test_a_change_is_a_new_version_and_saying_the_same_is_none(make: Make, file_url: str) -> None:
+    versions: list[tuple[int, str, str | None]] = []
+    for cron in ("@daily", "@daily", "@hourly"):
+        app = make(file_url)
+        declare(app, "job", cron=cron)
+        if len(versions) == 1:
+            app.get("job").pause("by hand")
+        with app:
+            info = app.get("job").info()
+            versions.append((info.version, info.state, info.schedule))
+        app.stop()
+    assert versions == [(1, "active", "@daily"), (1, "paused", "@daily"), (2, "paused", "@hourly")]
+
+
+def test_each_program_runs_the_functions_that_it_has(make: Make, file_url: str) -> None:
+    one, two = make(file_url, node_name="one"), make(file_url, node_name="two")
+
+    @one.job
+    def left() -> str:
+        return "left"
+
+    @two.job
+    def right() -> str:
+        return "right"
+
+    with one, two:
+        assert one.trigger("right").result(timeout=SOON_S) == "right"
+        assert two.trigger("left").result(timeout=SOON_S) == "left"
+        two.stop()
+        waiting = one.trigger("right")
+        time.sleep(0.1)
+        assert waiting.status == "ready"
+        two.start()
+        assert waiting.result(timeout=SOON_S) == "right"
+
+
+def test_defaults_fall_to_jobs_that_say_nothing_else(make: Make, url: str) -> None:
+    app = make(url, defaults={"retries": 0})
+
+    @app.job
+    def fails() -> None:
+        raise ValueError("once")
+
+    @app.job(retries=1, retry={"initial_interval": "1ms"})
+    def fails_twice() -> None:
+        raise ValueError("twice")
+
+    with app:
+        for job, attempts in ((fails, 1), (fails_twice, 2)):
+            with pytest.raises(RunFailed) as caught:
+                job.trigger().result(timeout=SOON_S)
+            assert caught.value.run.tasks[0].attempts == attempts
+
+
+def test_hooks_and_followers(make: Make, url: str) -> None:
+    app = make(url)
+    told: list[str] = []
+    done = threading.Event()
+
+    def before() -> None:
+        told.append("before")
+
+    @app.job(on_start=before)
+    def first() -> None:
+        told.append("first")
+
+    @app.job(after=first)
+    def second() -> None:
+        told.append("second")
+        done.set()
+
+    with app:
+        first.trigger()
+        assert done.wait(SOON_S)
+    assert told == ["before", "first", "second"]
+
+
+def test_a_group_without_tasks_cannot_start(make: Make) -> None:
+    app = make("sqlite://")
+    app.group("empty")
+    with pytest.raises(Invalid, match="the group empty has no tasks"):
+        app.start()
+
+
+def test_a_store_that_cannot_be_opened_is_told_and_tried_again(make: Make, tmp_path: Path) -> None:
+    app = make(f"sqlite:///{tmp_path / 'none' / 'jobs.db'}")
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            app.all_jobs()
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(app.astart())
+    with pytest.raises(StoreUnavailable):
+        app.start()
+    with pytest.raises(StoreUnavailable):
+        app.run()
+    (tmp_path / "none").mkdir()
+    assert app.all_jobs() == []
+
+
+def test_stopping_waits_for_the_work_and_tells_it(make: Make, url: str) -> None:
+    app = make(url)
+    begun = threading.Event()
+
+    @app.job
+    def polite(ctx: Context) -> str:
+        begun.set()
+        while not ctx.stopping:
+            time.sleep(0.005)
+        return "finished"
+
+    app.start()
+    run = polite.trigger()
+    assert begun.wait(SOON_S)
+    app.stop()
+    assert run.result() == "finished"
+
+
+PROGRAM = """
+import sys, time
+from chronos import Chronos, Context
+
+app = Chronos(sys.argv[1], grace="20s")
+
+@app.job
+def slow(ctx: Context) -> str:
+    print("begun", flush=True)
+    while not (ctx.stopping if sys.argv[2] == "polite" else ctx.canceled):
+        time.sleep(0.005)
+    print("ends", flush=True)
+    return "done"
+
+run = slow.trigger()
+print("ready", run.id, flush=True)
+status = app.run()
+print("stopped", flush=True)
+sys.exit(status)
+"""
+
+
+@pytest.fixture
+def program(file_url: str, tmp_path: Path) -> Callable[[str], "subprocess.Popen[str]"]:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+
+    def start(manners: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen([sys.executable, script, file_url, manners], stdout=subprocess.PIPE, text=True)
+
+    return start
+
+
+def until(process: "subprocess.Popen[str]", word: str) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(word):
+            return line
+    raise AssertionError(f"it never said {word!r}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_the_work_finish(
+    program: Callable[[str], "subprocess.Popen[str]"], file_url: str, make: Make, number: signal.Signals
+) -> None:
+    with program("polite") as process:
+        run = until(process, "ready").split()[1]
+        until(process, "begun")
+        os.kill(process.pid, number)
+        until(process, "ends")
+        until(process, "stopped")
+        assert process.wait(SOON_S) == 0
+    assert make(file_url).get_run(run).result() == "done"
+
+
+def test_a_second_signal_skips_the_wait(
+    program: Callable[[str], "subprocess.Popen[str]"], file_url: str, make: Make
+) -> None:
+    with program("rude") as process:
+        until(process, "begun")
+        os.kill(process.pid, signal.SIGTERM)
+        time.sleep(0.2)
+        assert process.poll() is None
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(SOON_S) == 0
+
+
+def test_what_was_triggered_right_before_the_end_is_not_lost(make: Make, url: str) -> None:
+    app = make(url)
+
+    @app.job
+    def job() -> str:
+        return "done"
+
+    async def main() -> str:
+        async with app:
+            return (await job.atrigger()).id
+
+    run = app.get_run(asyncio.run(main()))
+    assert run.status in ("ready", "succeeded")  # and not held by a node that is gone
+    with app:
+        assert run.result(timeout=SOON_S) == "done"
+
+
+def test_a_function_in_a_process_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "isolated.py"
+    script.write_text(
+        "import os\n"
+        "from chronos import Chronos\n"
+        "app = Chronos('sqlite://')\n"
+        "@app.job(isolation='process', limits={'memory': '4GiB'})\n"
+        "def where(n: int) -> list[int]:\n"
+        "    return [os.getpid(), n * 2]\n"
+        "if __name__ == '__main__':\n"
+        "    with app:\n"
+        "        pid, n = where.trigger({'n': 4}).result(timeout=30)\n"
+        "    print(pid != os.getpid(), n)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", "True 8\n")
+
+
+def test_a_script_that_only_triggers_ends_by_itself(tmp_path: Path, file_url: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "from chronos import Chronos\n"
+        "app = Chronos(sys.argv[1])\n"
+        "@app.job\n"
+        "def job() -> None: ...\n"
+        "if sys.argv[2] == 'start':\n"
+        "    app.start()\n"
+        "print(job.trigger().status)\n"
+    )
+    for mode in ("ask", "start"):  # with the engine running too: it is stopped when the main thread ends
+        program = [sys.executable, "-W", "error", str(script), file_url, mode]
+        result = subprocess.run(program, capture_output=True, text=True, timeout=30, check=False)
+        assert (result.returncode, result.stderr) == (0, "")

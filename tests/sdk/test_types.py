@@ -1,0 +1,55 @@
+"""What a type checker sees: decorated functions keep their signatures, answers have types. mypy checks this file."""
+
+from collections.abc import Coroutine
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, assert_type
+
+from chronos import Chronos, Job, JobInfo, Run, RunInfo, SpanInfo, Task
+
+app = Chronos("sqlite://")
+
+
+@app.job(cron="0 9 * * *", retries=3, overlap="queue")
+def add(a: int, b: int = 2) -> float:
+    return a + b
+
+
+@app.job
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+group = app.group("group", mode="graph")
+
+
+@group.task
+def first() -> None: ...
+
+
+@group.task(needs=[first], timeout="1h")
+def double(n: int) -> int:
+    return 2 * n
+
+
+def test_functions_keep_their_types() -> None:
+    assert_type(add(1, b=2), float)
+    assert_type(double(2), int)
+    coroutine: Coroutine[Any, Any, bytes] = fetch("x")
+    coroutine.close()
+    job: Job[[str], Coroutine[Any, Any, bytes]] = fetch
+    task: Task = double
+    assert (job.name, task.name) == ("fetch", "double")
+
+
+if TYPE_CHECKING:
+    assert_type(add.trigger({"a": 1}, key="k"), Run)
+    assert_type(add.trigger().wait(timeout=5), RunInfo)
+    assert_type(add.trigger().status, str)
+    assert_type(add.next_run, datetime | None)
+    assert_type(add.is_running, bool)
+    assert_type(add.executions(limit=5), list[RunInfo | SpanInfo])
+    assert_type(app.all_jobs(), list[JobInfo])
+    add("text")  # type: ignore[arg-type]
+    app.job(corn="@daily")  # type: ignore[call-overload]
+    app.job(overlap="never")  # type: ignore[call-overload]
+    add.trigger(at=3)  # type: ignore[arg-type]
