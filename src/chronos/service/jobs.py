@@ -71,11 +71,14 @@ class Jobs:
         *,
         owner: str,
         prune: bool = False,
+        namespace: str = DEFAULT_NAMESPACE,
         dry_run: bool = False,
         actor: Actor = SYSTEM,
     ) -> Plan:
         """Make these the jobs of ``owner``. See ``Writer.apply``."""
-        return await self._writer.apply(drafts, owner=owner, prune=prune, dry_run=dry_run, actor=actor)
+        return await self._writer.apply(
+            drafts, owner=owner, prune=prune, namespace=namespace, dry_run=dry_run, actor=actor
+        )
 
     async def delete(
         self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM

@@ -14,19 +14,21 @@ from chronos.core.execution import Cause
 from chronos.core.ids import job_id
 from chronos.core.job import Job, JobState
 from chronos.core.node import Actor
-from chronos.errors import ChronosError, Conflict, Invalid
+from chronos.errors import ChronosError, Conflict, Invalid, NotFound
 from chronos.service.asking import asked_run
 from chronos.service.following import check_follows
 from chronos.service.saving import Prepared, prepare
 from chronos.service.shapes import Draft
+from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.switching import Switch
-from chronos.store.commands import SYSTEM, DeleteJob, SaveJobs, Trigger
+from chronos.store.commands import SYSTEM, DeleteRow, SaveJobs, Trigger
 from chronos.store.contract import JobFilter, Store
 
 CHUNK = 500  # jobs of one command, where they need not be one change
 MAX_APPLIED = 10_000  # jobs of one atomic change
 _FEW = 10  # jobs that are read by their names
 _COMPARED_IN_BULK = 100  # coming runs that the difference of each of many jobs looks at
+_PAGE = 1_000
 _RACES = 10  # times that somebody else may be faster
 
 
@@ -55,6 +57,18 @@ class Plan:
     pruned: list[Job]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """How drafts are to be saved."""
+
+    actor: Actor
+    create_only: bool = False
+    expect: int | None = None
+    dry_run: bool = False
+    owner: str | None = None  # whose jobs they are to be, and must not be another's
+    pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs go
+
+
 class Writer:
     """Saves drafts into a store; ``defaults`` is what the server sets."""
 
@@ -76,10 +90,12 @@ class Writer:
         ``Conflict`` when it is another. Raises ``InvalidJob``. Immediate jobs are triggered once they are saved.
         """
         await check_follows(self._store, drafts)
+        change = _Change(actor=actor, create_only=create_only, expect=expect, dry_run=dry_run)
         saved: list[SavedJob] = []
         for begin in range(0, len(drafts), CHUNK):
             part = drafts[begin : begin + CHUNK]
-            saved += await self._save(part, actor=actor, create_only=create_only, expect=expect, dry_run=dry_run)
+            done, _ = await self._save(part, change)
+            saved += done
         return saved
 
     async def save_each(self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM) -> list[SavedJob | ChronosError]:
@@ -108,19 +124,23 @@ class Writer:
         *,
         owner: str,
         prune: bool = False,
+        namespace: str = DEFAULT_NAMESPACE,
         dry_run: bool = False,
         actor: Actor = SYSTEM,
     ) -> Plan:
-        """Make these the jobs of ``owner``, in one change; ``prune`` deletes what it had and does not name any more."""
+        """Make these the jobs of ``owner``, in one change; ``prune`` deletes what it had and does not name any more.
+
+        Pruned are only namespaces that the drafts name; ``namespace``, when there are none. Raises ``Conflict`` when a
+        job belongs to another owner.
+        """
         if len(drafts) > MAX_APPLIED:
             raise Invalid(f"{len(drafts)} jobs are too many for one change, allowed {MAX_APPLIED}; apply them in parts")
         owned = [replace(draft, spec=with_fields(draft.spec, owner=owner)) for draft in drafts]
         await check_follows(self._store, owned)
-        saved = await self._save(owned, actor=actor, create_only=False, expect=None, dry_run=dry_run)
-        pruned = await self._left_over(owned, owner) if prune else []
-        if not dry_run:
-            for job in pruned:
-                await self._store.apply(DeleteJob(job=job.id, now_us=self._clock.now_us(), actor=actor))
+        pruned_in = ({draft.namespace for draft in owned} or {namespace}) if prune else set()
+        saved, pruned = await self._save(
+            owned, _Change(actor=actor, dry_run=dry_run, owner=owner, pruned_in=frozenset(pruned_in))
+        )
         return Plan(
             created=[one for one in saved if one.created],
             changed=[one for one in saved if one.changed and not one.created],
@@ -128,19 +148,23 @@ class Writer:
             pruned=pruned,
         )
 
-    async def _left_over(self, drafts: Sequence[Draft], owner: str) -> list[Job]:
+    async def _left_over(self, drafts: Sequence[Draft], change: _Change) -> list[Job]:
+        """What the owner has in the namespaces to prune and does not name."""
         named = {(draft.namespace, draft.name) for draft in drafts}
-        page = await self._store.list_jobs(JobFilter(owner=owner), limit=1000)
-        found = page.items
-        while page.cursor is not None:
-            page = await self._store.list_jobs(JobFilter(owner=owner), limit=1000, cursor=page.cursor)
-            found += page.items
-        return [job for job in found if (job.namespace, job.name) not in named]
+        found: list[Job] = []
+        for namespace in sorted(change.pruned_in):
+            where = JobFilter(namespace=namespace, owner=change.owner)
+            cursor: bytes | None = None
+            while True:
+                page = await self._store.list_jobs(where, limit=_PAGE, cursor=cursor)
+                found += [job for job in page.items if (job.namespace, job.name) not in named]
+                cursor = page.cursor
+                if cursor is None:
+                    break
+        return found
 
-    async def _save(
-        self, drafts: Sequence[Draft], *, actor: Actor, create_only: bool, expect: int | None, dry_run: bool
-    ) -> list[SavedJob]:
-        """One portion; made again from what is there then, when somebody else was faster."""
+    async def _save(self, drafts: Sequence[Draft], change: _Change) -> tuple[list[SavedJob], list[Job]]:
+        """One portion, and what was pruned; made again from what is there then, when somebody else was faster."""
         existing = await self._guess(drafts)
         compared = MAX_COMPARED if len(drafts) <= _FEW else _COMPARED_IN_BULK
         for race in range(_RACES):
@@ -148,25 +172,30 @@ class Writer:
             prepared = []
             for draft in drafts:
                 there = existing.get((draft.namespace, draft.name))
-                _check_expected(draft.name, there, create_only=create_only, expect=expect)
+                _check_expected(draft.name, there, change)
                 one = prepare(draft, there, defaults=self._defaults, now_us=now_us, compared=compared)
                 prepared.append(one)
-            if dry_run:
-                return [_as_planned(one) for one in prepared]
+            pruned = await self._left_over(drafts, change)
+            if change.dry_run:
+                return [_as_planned(one) for one in prepared], pruned
             try:
-                saved = await self._write(prepared, now_us, actor)
-            except Conflict:
-                if create_only or expect is not None or race == _RACES - 1:
+                saved = await self._write(prepared, pruned, now_us, change.actor)
+            except (Conflict, NotFound):
+                if change.create_only or change.expect is not None or race == _RACES - 1:
                     raise
                 existing = await self._read(drafts)
                 continue
-            await self._trigger_at_once(prepared, saved, now_us, actor)
-            return saved
+            await self._trigger_at_once(prepared, saved, now_us, change.actor)
+            return saved, pruned
         raise AssertionError("the last race is won or raised")
 
-    async def _write(self, prepared: Sequence[Prepared], now_us: int, actor: Actor) -> list[SavedJob]:
-        rows = [one.row for one in prepared if one.row is not None]
-        answered = await self._store.apply(SaveJobs(rows=tuple(rows), now_us=now_us, actor=actor)) if rows else []
+    async def _write(
+        self, prepared: Sequence[Prepared], pruned: Sequence[Job], now_us: int, actor: Actor
+    ) -> list[SavedJob]:
+        rows = tuple(one.row for one in prepared if one.row is not None)
+        delete = tuple(DeleteRow(job.id, job.version) for job in pruned)
+        command = SaveJobs(rows=rows, now_us=now_us, actor=actor, delete=delete)
+        answered = await self._store.apply(command) if rows or delete else []
         answers = iter(answered)
         saved: list[SavedJob] = []
         for one in prepared:
@@ -230,13 +259,19 @@ class Writer:
         return {(job.namespace, job.name): job for job in found if job is not None}
 
 
-def _check_expected(name: str, existing: Job | None, *, create_only: bool, expect: int | None) -> None:
-    if create_only and existing is not None:
+def _check_expected(name: str, existing: Job | None, change: _Change) -> None:
+    expect = change.expect
+    if change.create_only and existing is not None:
         raise Conflict(f'a job named "{name}" exists already')
     if expect is not None and existing is None:
         raise Conflict(f'"{name}" does not exist any more: you have version {expect}')
     if expect is not None and existing is not None and existing.version != expect:
         raise stale(name, existing.version, expect)
+    if change.owner is not None and existing is not None and existing.spec.owner not in (None, change.owner):
+        raise Conflict(
+            f'"{name}" belongs to "{existing.spec.owner}": "{change.owner}" cannot take it over; '
+            "let its owner give it up, or choose another name"
+        )
 
 
 def stale(name: str, version: int, expect: int) -> Conflict:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from chronos.core.config import NOTHING_SET, Mode, Settings
 from chronos.core.group import lay_out
 from chronos.core.job import After, Job, JobSpec, JobState, On, Target, Task
 from chronos.core.lane import PYTHON
+from chronos.core.schedule import Schedule
 from chronos.errors import Invalid
 from chronos.service.shapes.form import Form
 from chronos.service.shapes.names import fault_of_name, id_text
@@ -35,7 +37,11 @@ MAX_SPEC = 1024 * 1024  # all of it as it is stored
 ONLY_TASK = "main"  # the name of a task that was given without one
 
 #: In answers, and of no effect when they are sent back.
-_ANSWERED = ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at")
+_ANSWERED = frozenset(
+    ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at")
+)
+#: What few jobs say.
+_RARE = frozenset(("after", "enabled", "description", "on_start", "on_complete", "alerts", "owner", "payload"))
 _KINDS = ("http", "command", "python", "grpc", "wait")
 _ALIASES = {"webhook": "http"}
 
@@ -47,6 +53,7 @@ class Draft:
     name: str
     spec: JobSpec
     namespace: str = DEFAULT_NAMESPACE
+    schedule: Schedule | None = field(default=None, compare=False, repr=False)  # of the spec, if it was read already
     state: JobState | None = None  # active or disabled; None: as it is, and active when it is new
     immediate: bool = False  # nothing says when it runs: once, when it is created
     now: bool = False  # "now" was said: once, whenever it is saved and changed
@@ -64,25 +71,31 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
     form = Form(data, "", problems)
     name = _name(form, "name")
     space = _name(form, "namespace", default=namespace)
-    form.given(*_ANSWERED)
+    form.lacks(_ANSWERED)
     when = read_when(form, name)
     tasks = _tasks(form, checks)
     settings = _with_mode(form, read_settings(form), tasks)
-    after = _after(form, name)
-    enabled = form.truth("enabled")
-    spec = JobSpec(
-        schedule=when.spec,
-        tasks=tasks,
-        settings=settings,
-        description=form.text("description", longest=MAX_DESCRIPTION) or "",
-        after=after,
-        on_start=_hook(form, "on_start", checks),
-        on_complete=_hook(form, "on_complete", checks),
-        alerts=_alerts(form),
-        owner=form.text("owner", longest=200),
-        tags=form.text_map("tags", most=MAX_TAGS, listed=True),
-        payload=_payload(form),
-    )
+    after: tuple[After, ...] = ()
+    enabled: bool | None = None
+    if form.lacks(_RARE):
+        tags = form.text_map("tags", most=MAX_TAGS, listed=True)
+        spec = JobSpec(schedule=when.spec, tasks=tasks, settings=settings, tags=tags)
+    else:
+        after = _after(form, name)
+        enabled = form.truth("enabled")
+        spec = JobSpec(
+            schedule=when.spec,
+            tasks=tasks,
+            settings=settings,
+            description=form.text("description", longest=MAX_DESCRIPTION) or "",
+            after=after,
+            on_start=_hook(form, "on_start", checks),
+            on_complete=_hook(form, "on_complete", checks),
+            alerts=_alerts(form),
+            owner=form.text("owner", longest=200),
+            tags=form.text_map("tags", most=MAX_TAGS, listed=True),
+            payload=_payload(form),
+        )
     form.finish()
     if not problems:
         _check_whole(spec, problems)
@@ -92,6 +105,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         namespace=space,
         name=name,
         spec=spec,
+        schedule=when.schedule,
         state=None if enabled is None else JobState.ACTIVE if enabled else JobState.DISABLED,
         immediate=when.spec is None and not when.manual and not after and enabled is not False,
         now=when.now,
@@ -192,7 +206,13 @@ def _task(form: Form | None, checks: Mapping[str, Check], count: int) -> Task | 
 
 def _direct(form: Form, checks: Mapping[str, Check]) -> list[str]:
     """Which fields of an object are targets."""
-    return form.given(*dict.fromkeys((*_KINDS, *_ALIASES, *checks)))
+    return form.given(*_targets(tuple(checks)))
+
+
+@lru_cache(maxsize=64)
+def _targets(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Every name under which a target can be given."""
+    return tuple(dict.fromkeys((*_KINDS, *_ALIASES, *kinds)))
 
 
 def _target(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
@@ -268,7 +288,7 @@ def _alerts(form: Form) -> tuple[dict[str, Any], ...]:
     for place, value in enumerate(given):
         if not isinstance(value, dict):
             form.fault((field, place), "has to be an object")
-    if len(msgspec.json.encode(given)) > MAX_OPTIONS:
+    if given and len(msgspec.json.encode(given)) > MAX_OPTIONS:
         form.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
     return tuple(value for value in given if isinstance(value, dict))
 
@@ -294,6 +314,8 @@ def _check_whole(spec: JobSpec, problems: list[Problem]) -> None:
     size = len(msgspec.json.encode(spec))
     if size > MAX_SPEC:
         problems.append(Problem("", f"the job has {size} bytes, allowed {MAX_SPEC}; keep what is large elsewhere"))
+    if len(spec.tasks) == 1 and not spec.tasks[0].needs:
+        return
     try:
         lay_out(spec)
     except Invalid as error:

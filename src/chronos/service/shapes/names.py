@@ -6,6 +6,8 @@ from uuid import UUID
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{12}", re.ASCII)
 
+_UUID_LENGTHS = (32, 36)
+
 
 def read_id(text: str) -> bytes | None:
     """The 16 bytes of an id in hex or UUID form; None: it is none."""
@@ -21,4 +23,4 @@ def fault_of_name(text: str) -> str | None:
     """What is wrong with a name; None: nothing."""
     if not NAME.fullmatch(text):
         return "is no name: write 1 to 200 letters, digits, dots, dashes and underscores, a letter or digit first"
-    return "looks like an id; choose a name that does not" if read_id(text) else None
+    return "looks like an id; choose a name that does not" if len(text) in _UUID_LENGTHS and read_id(text) else None

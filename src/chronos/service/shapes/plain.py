@@ -1,4 +1,8 @@
-"""What JSON may hold here: a plain copy without what stores treat differently, and not nested without end."""
+"""What JSON may hold here: a plain copy without what stores treat differently, and not nested without end.
+
+Nearly all that is read is in order, so it is copied without keeping track of where one is; only what is not in order is
+gone through again, to tell where each fault lies.
+"""
 
 import math
 from collections.abc import Mapping
@@ -10,15 +14,52 @@ MAX_DEPTH = 32
 _INT64 = 1 << 63
 
 
-def plain(data: Any, problems: list[Problem], pointer: str = "", depth: int = 0) -> Any:
+class _Unusual(Exception):
+    """Something that is wrong, or of a type that has to be looked at closely."""
+
+
+def plain(data: Any, problems: list[Problem]) -> Any:
     """A copy in dicts, lists, text, numbers, booleans and None; what does not fit is told and left out."""
+    try:
+        return _copy(data, 0)
+    except (_Unusual, UnicodeEncodeError):
+        return _checked(data, problems, "", 0)
+
+
+def _copy(data: Any, depth: int) -> Any:
+    """The copy of what is in order and of exactly the usual types."""
+    kind = type(data)
+    if kind is str:
+        if "\0" in data or not (data.isascii() or data.encode()):
+            raise _Unusual
+        return data
+    if data is None or kind is bool or (kind is int and -_INT64 <= data < _INT64):
+        return data
+    if depth >= MAX_DEPTH:
+        raise _Unusual
+    depth += 1
+    if kind is dict:
+        copy = {}
+        for key, value in data.items():
+            if type(key) is not str:
+                raise _Unusual
+            copy[_copy(key, 0)] = _copy(value, depth)
+        return copy
+    if kind is list or kind is tuple:
+        return [_copy(item, depth) for item in data]
+    if kind is float and math.isfinite(data):
+        return data
+    raise _Unusual
+
+
+def _checked(data: Any, problems: list[Problem], pointer: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         problems.append(Problem(pointer, f"is nested deeper than {MAX_DEPTH} levels"))
         return None
     if isinstance(data, Mapping):
         return _mapping(data, problems, pointer, depth)
     if isinstance(data, list | tuple):
-        return [plain(item, problems, f"{pointer}/{place}", depth + 1) for place, item in enumerate(data)]
+        return [_checked(item, problems, f"{pointer}/{place}", depth + 1) for place, item in enumerate(data)]
     fault = _fault(data)
     if fault is not None:
         problems.append(Problem(pointer, fault))
@@ -38,7 +79,7 @@ def _mapping(data: Mapping[Any, Any], problems: list[Problem], pointer: str, dep
         if fault is not None:
             problems.append(Problem(pointer, fault))
             continue
-        copy[str(key)] = plain(value, problems, step(pointer, key), depth + 1)
+        copy[str(key)] = _checked(value, problems, step(pointer, key), depth + 1)
     return copy
 
 

@@ -3,7 +3,10 @@
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from chronos.core.amounts import go_duration, in_words
 from chronos.core.calendar import rfc3339
@@ -22,7 +25,9 @@ NOW = "now"
 MANUAL = "manual"  # only when it is triggered
 
 _KEYS = ("cron", "every", "iso8601", "at", "in", "words")
-_AROUND = ("timezone", "dst", "start", "end", "jitter", "exclude")
+_AROUND_FIELDS = frozenset(("timezone", "dst", "start", "end", "jitter", "exclude"))
+_TYPE = frozenset(("schedule_type",))
+_NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # neither ``H`` nor words
 _ONCE, _OFTEN, _AT_ONCE = ("one_time", "once", "delayed"), ("recurring", "cron", "interval"), ("immediate", "now")
 _ZONE_PREFIX = re.compile(r"CRON_TZ=\S+[ \t]+")
 #: What an error of the parser is about, where that is a field of its own.
@@ -43,6 +48,7 @@ class When:
     spec: ScheduleSpec | None = None
     now: bool = False  # it was said, rather than nothing
     manual: bool = False
+    schedule: Schedule | None = None  # of the spec, where it was made of the same words
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +64,7 @@ class _Said:
 
 def read_when(form: Form, key: str) -> When:
     """The schedule of a job; ``key`` is its name."""
-    kind = _schedule_type(form)
+    kind = None if form.lacks(_TYPE) else _schedule_type(form)
     name, value = form.take("schedule", "cron_expression", "execute_at")
     outer = form
     inner: Form | None = None
@@ -79,10 +85,24 @@ def read_when(form: Form, key: str) -> When:
     around = _around(outer, inner)
     if inner is not None:
         inner.finish()
-    _check_kind(form, kind, said)
-    if said is None:
-        return When()
-    return When(spec=_spec(form, said, around, key))
+    if kind is not None:
+        _check_kind(form, kind, said)
+    return When() if said is None else _when(form, said, around, key)
+
+
+def parse_spec(spec: ScheduleSpec, key: str) -> Schedule:
+    """``spec.parse(key)``, and no more work than needed when many jobs run by the same schedule."""
+    return _shared(spec) if _is_shared(spec) else spec.parse(key)
+
+
+@lru_cache(maxsize=4096)
+def _shared(spec: ScheduleSpec) -> Schedule:
+    return spec.parse("")
+
+
+def _is_shared(spec: ScheduleSpec) -> bool:
+    """Whether the job's name, which ``H`` and jitter hash, has nothing to do with it."""
+    return not spec.jitter_us and not spec.exclude and _NAMELESS.fullmatch(spec.text) is not None
 
 
 def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
@@ -175,6 +195,8 @@ def _around(outer: Form, inner: Form | None) -> dict[str, Any]:
     forms = [outer] if inner is None else [inner, outer]
     found: dict[str, Any] = {}
     for form in forms:
+        if form.lacks(_AROUND_FIELDS):
+            continue
         said = {
             "timezone": form.text("timezone", longest=256),
             "dst": form.text("dst", longest=32),
@@ -195,37 +217,46 @@ def _around(outer: Form, inner: Form | None) -> dict[str, Any]:
     return found
 
 
-def _spec(form: Form, said: _Said, around: dict[str, Any], key: str) -> ScheduleSpec | None:
+def _when(form: Form, said: _Said, around: dict[str, Any], key: str) -> When:
     """The schedule as it is stored, once it has been read."""
+    timezone, dst = around.get("timezone"), around.get("dst", "robust")
+    jitter_us, exclude = around.get("jitter", 0), around.get("exclude", ())
+    windowed = "start" in around or "end" in around
+    spec = ScheduleSpec(
+        text=said.text, timezone=timezone, dialect=said.dialect, dst=dst, jitter_us=jitter_us, exclude=exclude
+    )
     try:
-        schedule = parse_schedule(
-            said.text,
-            timezone=around.get("timezone"),
-            dialect=said.dialect,
-            dst=around.get("dst", "robust"),
-            start=around.get("start"),
-            end=around.get("end"),
-            jitter=timedelta(microseconds=around.get("jitter", 0)),
-            exclude=around.get("exclude", ()),
-            key=key,
-        )
+        if windowed:
+            schedule = parse_schedule(
+                said.text,
+                timezone=timezone,
+                dialect=said.dialect,
+                dst=dst,
+                start=around.get("start"),
+                end=around.get("end"),
+                jitter=timedelta(microseconds=jitter_us),
+                exclude=exclude,
+                key=key,
+            )
+        else:
+            schedule = parse_spec(spec, key)
     except InvalidSchedule as error:
         pointer = around.get(f"{_FIELD_OF.get(error.subject.split(':')[0])}_at", said.pointer)
         form.problems.append(Problem(pointer, str(error)))
-        return None
+        return When()
     fault = _fault(said, schedule)
     if fault is not None:
         form.problems.append(Problem(said.pointer, fault))
-        return None
-    return ScheduleSpec(
-        text=said.text,
-        timezone=around.get("timezone"),
-        dialect=said.kept_dialect,
-        dst=around.get("dst", "robust"),
-        start_us=schedule.start_us if "start" in around else None,
-        end_us=schedule.end_us if "end" in around else None,
-        jitter_us=around.get("jitter", 0),
-        exclude=tuple(around.get("exclude", ())),
+        return When()
+    if said.kept_dialect == said.dialect and not windowed:
+        return When(spec=spec, schedule=schedule)
+    return When(
+        spec=replace(
+            spec,
+            dialect=said.kept_dialect,
+            start_us=schedule.start_us if "start" in around else None,
+            end_us=schedule.end_us if "end" in around else None,
+        )
     )
 
 

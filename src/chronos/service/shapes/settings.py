@@ -4,6 +4,7 @@ from typing import Any, TypeVar
 
 from chronos.core.amounts import go_duration
 from chronos.core.config import (
+    NOTHING_SET,
     UNLIMITED,
     Concurrency,
     Definition,
@@ -29,10 +30,20 @@ D = TypeVar("D", bound=Definition)
 
 _MANY = 1_000_000
 _FORBID = {"forbid": Overlap.SKIP}
+#: What most jobs leave as it is, all but the retries and the time-out of a task.
+_RARE = frozenset(
+    "mode on_failure execution_timeout overlap delivery recovery priority update concurrency retention queue queue_max "
+    "placement".split()
+)
+_RARE_OVERRIDES = frozenset(("on_failure", "delivery"))
+_RETRY = frozenset(("retry", "retry_policy", "max_retries"))
+_TIMEOUT = frozenset(("task_timeout", "timeout", "timeout_secs"))
 
 
 def read_settings(form: Form) -> Settings:
     """All that a job can set."""
+    if form.lacks(_RARE):
+        return _usual(form)
     concurrency = form.given("concurrency")
     _, limits = form.take("concurrency") if concurrency else ("", None)
     overlap = form.one_of(Overlap, "overlap", also=_FORBID)
@@ -64,6 +75,8 @@ def read_settings(form: Form) -> Settings:
 
 def read_overrides(form: Form) -> Settings:
     """What one task can set."""
+    if form.lacks(_RARE_OVERRIDES):
+        return _usual(form)
     return Settings(
         on_failure=form.one_of(OnFailure, "on_failure"),
         retry=_retry(form),
@@ -98,7 +111,17 @@ def write_settings(settings: Settings) -> dict[str, Any]:
 # --- reading
 
 
+def _usual(form: Form) -> Settings:
+    """What is set when nothing rare is."""
+    retry, task_timeout_us = _retry(form), _task_timeout_us(form)
+    if retry is None and task_timeout_us is None:
+        return NOTHING_SET
+    return Settings(retry=retry, task_timeout_us=task_timeout_us)
+
+
 def _task_timeout_us(form: Form) -> int | None:
+    if form.lacks(_TIMEOUT):
+        return None
     found = form.given("task_timeout", "timeout", "timeout_secs")
     if len(found) > 1:
         form.fault(found[1], f'says the same as "{found[0]}"; give one of them')
@@ -108,6 +131,8 @@ def _task_timeout_us(form: Form) -> int | None:
 
 
 def _retry(form: Form) -> Retry | None:
+    if form.lacks(_RETRY):
+        return None
     max_retries = form.whole("max_retries", low=0, high=_MANY - 1)
     inner = form.form("retry", "retry_policy")
     if inner is None:

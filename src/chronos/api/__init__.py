@@ -1,0 +1,22 @@
+"""The REST API, a face on the service layer.
+
+``table`` has every route, put together from one module a noun (``jobs``, ``executions``, …). From it follow the routing
+(``app``), the permission check (``pipeline``, ``access``), OpenAPI (``openapi``) and the page of documentation
+(``docs``). Handlers see a ``call``; what goes wrong is one table in ``problems``.
+"""
+
+from chronos.api.access import Access, hash_password, read_users
+from chronos.api.app import make_api
+from chronos.api.options import ApiOptions
+from chronos.api.tokenbook import TokenBook, hash_token, new_token
+
+__all__ = [
+    "Access",
+    "ApiOptions",
+    "TokenBook",
+    "hash_password",
+    "hash_token",
+    "make_api",
+    "new_token",
+    "read_users",
+]

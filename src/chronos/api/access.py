@@ -1,0 +1,216 @@
+"""Who may do what: roles by namespace, users with passwords, bearer tokens, and the wait for those who guess.
+
+::
+
+    request ──► who is it?  (open: anybody · Basic: argon2 · Bearer: a token's hash)  ──► Principal
+    route   ──► what does it need?  (a permission)   namespace ──► which role has the principal there?
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error, InvalidHashError
+
+from chronos.api.errors import Unauthenticated
+from chronos.api.limits import Lockout, Recent
+from chronos.api.tokenbook import TokenBook
+from chronos.clock import Clock
+from chronos.core.calendar import SECOND_US
+from chronos.errors import Invalid
+from chronos.service.shapes.names import fault_of_name
+
+MAX_CREDENTIALS = 4_096  # characters of an Authorization header
+_REMEMBERED_US = 60 * SECOND_US  # how long a password that was right is not hashed again
+_AT_ONCE = 2  # hashes: each takes a core and 64 MiB
+
+
+class Permission(IntEnum):
+    """What a route asks for. A role has every permission up to its own."""
+
+    OPEN = 0  # anybody, known or not
+    LOOK = 1
+    OPERATE = 2  # run, pause, cancel, replay
+    ADMINISTER = 3  # change what there is
+
+
+class Role(IntEnum):
+    """What somebody is, in a namespace."""
+
+    VIEWER = Permission.LOOK
+    OPERATOR = Permission.OPERATE
+    ADMIN = Permission.ADMINISTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Somebody, with a role everywhere (``role``), or roles in some namespaces."""
+
+    name: str
+    role: Role | None = None
+    by_namespace: Mapping[str, Role] = field(default_factory=dict)
+
+    def may(self, permission: Permission, namespace: str | None = None) -> bool:
+        """Whether this is allowed in a namespace; None: in all of them."""
+        role = self.role if namespace is None else self.by_namespace.get(namespace, self.role)
+        return permission is Permission.OPEN or (role is not None and role >= permission)
+
+    def may_somewhere(self, permission: Permission) -> bool:
+        """Whether this is allowed in any namespace at all."""
+        return self.may(permission) or any(role >= permission for role in self.by_namespace.values())
+
+    def sees(self, namespace: str) -> bool:
+        """Whether a namespace is there, for this principal."""
+        return self.may(Permission.LOOK, namespace)
+
+
+ANYBODY = Principal(name="anonymous", role=Role.ADMIN)
+NOBODY = Principal(name="nobody")
+
+
+def read_grant(name: str, entry: Mapping[str, Any]) -> Principal:
+    """The principal of an entry ``{role, namespaces?}``.
+
+    ``namespaces`` is a list, in which the role holds, or a map with a role for each.
+    """
+    role = _role(name, entry.get("role", "viewer"))
+    spaces = entry.get("namespaces")
+    if spaces is None:
+        return Principal(name=name, role=role)
+    if isinstance(spaces, Mapping):
+        roles = {str(space): _role(name, one) for space, one in spaces.items()}
+    elif isinstance(spaces, list | tuple):
+        roles = {str(space): role for space in spaces}
+    else:
+        raise Invalid(f"auth: the namespaces of {name} have to be a list of names, or a map of names and roles")
+    for space in roles:
+        if fault := fault_of_name(space):
+            raise Invalid(f'auth: the namespace "{space[:64]}" of {name} {fault}')
+    return Principal(name=name, by_namespace=roles)
+
+
+def _role(name: str, value: Any) -> Role:
+    try:
+        return Role[str(value).upper()]
+    except KeyError:
+        raise Invalid(f'auth: the role of {name} is "{value}", allowed: viewer, operator, admin') from None
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A name, what it may do, and the argon2 hash of its password."""
+
+    principal: Principal
+    password_hash: str
+
+
+def read_users(entries: Mapping[str, Any]) -> dict[str, User]:
+    """Users as the configuration has them: name → {password_hash, role, namespaces?}. Raises ``Invalid``."""
+    users: dict[str, User] = {}
+    for name, entry in entries.items():
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("password_hash"), str):
+            raise Invalid(f"auth.users.{name} needs a password_hash; chronos can make one of a password")
+        if unknown := set(entry) - {"password_hash", "role", "namespaces"}:
+            raise Invalid(f"auth.users.{name} has no setting {min(unknown)}")
+        try:
+            PasswordHasher().check_needs_rehash(entry["password_hash"])
+        except InvalidHashError:
+            raise Invalid(f"auth.users.{name}.password_hash is no argon2 hash ($argon2id$…)") from None
+        users[name] = User(read_grant(name, entry), entry["password_hash"])
+    return users
+
+
+def hash_password(password: str) -> str:
+    """What the configuration keeps of a password."""
+    return PasswordHasher().hash(password)
+
+
+class Access:
+    """Tells who a request is from. Without users or tokens to tell apart (``open``), everybody may do everything."""
+
+    def __init__(
+        self, clock: Clock, *, users: Mapping[str, User] | None = None, tokens: TokenBook | None = None
+    ) -> None:
+        self._clock = clock
+        self._hasher = PasswordHasher()
+        self.users = dict(users or {})
+        self.tokens = tokens
+        self.open = users is None and tokens is None
+        self._nobody: str | None = None  # a hash that unknown names are checked against, so that they take as long
+        self._lockout = Lockout()
+        self._salt = secrets.token_bytes(32)
+        self._right: Recent[int] = Recent(1_000)  # when a password, by its keyed hash, was last found to be right
+        self._hashing = asyncio.Semaphore(_AT_ONCE)
+
+    async def principal(self, header: str | None, address: str) -> Principal:
+        """Who sends this Authorization header. ``NOBODY`` without one; raises ``Unauthenticated``, ``LockedOut``."""
+        if self.open:
+            return ANYBODY
+        if header is None:
+            return NOBODY
+        if len(header) > MAX_CREDENTIALS:
+            raise Unauthenticated("the Authorization header is too long")
+        scheme, _, rest = header.partition(" ")
+        match scheme.lower():
+            case "bearer":
+                return self._by_token(rest.strip(), address)
+            case "basic":
+                return await self._by_password(rest.strip(), address)
+            case _:
+                raise Unauthenticated("the Authorization header is neither Basic nor Bearer")
+
+    def _by_token(self, token: str, address: str) -> Principal:
+        """A right token never waits: nobody guesses 256 bits, and a neighbour's mistakes are not its own."""
+        now_us = self._clock.now_us()
+        entry = None if self.tokens is None else self.tokens.find(token, now_us)
+        if entry is None:
+            self._lockout.check("", address, now_us)
+            self._lockout.failed("", address, now_us)
+            raise Unauthenticated("the token is not known here, or has expired")
+        return read_grant(f"token:{entry.name}", {"role": entry.role, "namespaces": entry.namespaces})
+
+    async def _by_password(self, credentials: str, address: str) -> Principal:
+        try:
+            name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise Unauthenticated("the Basic credentials cannot be read") from None
+        now_us = self._clock.now_us()
+        self._lockout.check(name, address, now_us)
+        user = self.users.get(name)
+        if not colon or not await self._is_right(name, user, password, now_us):
+            self._lockout.failed(name, address, self._clock.now_us())
+            raise Unauthenticated("the name or the password is wrong")
+        self._lockout.succeeded(name, address)
+        assert user is not None
+        return user.principal
+
+    async def _is_right(self, name: str, user: User | None, password: str, now_us: int) -> bool:
+        key = hmac.digest(self._salt, f"{name}\0{password}".encode(), hashlib.sha256)
+        found_us = self._right.get(key)
+        if found_us is not None and 0 <= now_us - found_us < _REMEMBERED_US:
+            return user is not None
+        async with self._hashing:
+            if user is None and self._nobody is None:
+                self._nobody = await asyncio.to_thread(self._hasher.hash, secrets.token_hex())
+            known = self._nobody if user is None else user.password_hash
+            assert known is not None
+            right = await asyncio.to_thread(_verify, self._hasher, known, password)
+        if user is None or not right:
+            return False
+        self._right.put(key, now_us)
+        return True
+
+
+def _verify(hasher: PasswordHasher, known: str, password: str) -> bool:
+    try:
+        return hasher.verify(known, password)
+    except Argon2Error:
+        return False

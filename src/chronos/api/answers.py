@@ -1,0 +1,72 @@
+"""Answers: JSON, entity tags, and what If-Match means."""
+
+import re
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from chronos.api.call import Call
+from chronos.api.errors import Malformed, Stale
+from chronos.api.routes import JSON
+from chronos.core.job import Job
+from chronos.service.shapes import write_job
+
+_TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e]*)"|([0-9]+(?:-[0-9]+)?)', re.ASCII)
+
+
+def answer(data: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Something as JSON."""
+    return web.Response(status=status, body=msgspec.json.encode(data), content_type=JSON, headers=headers)
+
+
+def tag_of(job: Job) -> str:
+    """The version of a job as an entity tag. A name that was deleted and created anew counts its versions anew."""
+    return f'"{job.version}"' if job.incarnation == 1 else f'"{job.version}-{job.incarnation}"'
+
+
+async def job_answer(
+    call: Call, job: Job, *, status: int = 200, fresh: bool = False, extra: dict[str, Any] | None = None
+) -> web.Response:
+    """One job with its last execution; one that is ``fresh`` has none."""
+    last = None if fresh else await call.parts.service.runs.last(job.id)
+    return answer(write_job(job, last_execution=last) | (extra or {}), status=status, headers={"ETag": tag_of(job)})
+
+
+async def expected(call: Call, job: Job | None) -> int | None:
+    """The version that a change is made from: that of the job, when the client said which it knows, else None.
+
+    Raises ``Stale`` when the client knows another one.
+    """
+    tags = matches(call)
+    if tags is None:
+        return None
+    if job is None:
+        raise Stale("it does not exist any more; leave If-Match out to create it")
+    if "*" in tags or tag_of(job).strip('"') in tags:
+        return job.version
+    raise await stale(call, job, tags)
+
+
+async def stale(call: Call, job: Job, tags: list[str]) -> Stale:
+    """The sentence for somebody whose knowledge is old."""
+    versions = await call.parts.store.versions(job.id, limit=1)
+    author = f", by {versions[0].author}" if versions else ""
+    known = ", ".join(f"v{tag}" for tag in tags)[:64] or "none"
+    return Stale(f"{job.name} changed since you read it (you have {known}, it is v{job.version}{author})")
+
+
+def matches(call: Call) -> list[str] | None:
+    """The tags of If-Match; None: it was not sent."""
+    header = call.request.headers.get("If-Match")
+    if header is None:
+        return None
+    if header.strip() == "*":
+        return ["*"]
+    found: list[str] = []
+    for part in header.split(","):
+        match = _TAG.fullmatch(part.strip())
+        if match is None or len(found) == 16:
+            raise Malformed('If-Match has to be the ETag of an answer, like "7"')
+        found.append(match.group(1) if match.group(1) is not None else match.group(2))
+    return found

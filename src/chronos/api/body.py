@@ -1,0 +1,64 @@
+"""Bodies of requests, read strictly: JSON in UTF-8, every key once, no NaN, not nested without end."""
+
+import json
+import math
+from typing import Any, NoReturn
+
+from chronos.api.errors import Malformed
+
+MAX_DEPTH = 64
+
+
+def read_json(raw: bytes) -> Any:
+    """The value of a body. Raises ``Malformed`` with what is wrong and where."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"the body is not UTF-8: byte {error.start} begins no character") from None
+    try:
+        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise Malformed(f"the body is not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+    except RecursionError:
+        raise _too_deep() from None
+    except Malformed:
+        raise
+    except ValueError:  # a number of thousands of digits
+        raise Malformed("the body has a number of more than 64 bits; write it as text") from None
+    if _is_deep(value, MAX_DEPTH):
+        raise _too_deep()
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise Malformed(f'the body has the key "{key[:64]}" twice in one object; write it once')
+            seen.add(key)
+    return made
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise Malformed(f"the body has {word}, which is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise Malformed(f"the body has {text[:32]}, which is more than a number can hold")
+    return value
+
+
+def _is_deep(value: Any, left: int) -> bool:
+    if isinstance(value, dict):
+        return left == 0 or any(_is_deep(one, left - 1) for one in value.values() if isinstance(one, dict | list))
+    if isinstance(value, list):
+        return left == 0 or any(_is_deep(one, left - 1) for one in value if isinstance(one, dict | list))
+    return False
+
+
+def _too_deep() -> Malformed:
+    return Malformed(f"the body is nested deeper than {MAX_DEPTH} levels")

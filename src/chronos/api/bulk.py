@@ -1,0 +1,183 @@
+"""Many jobs at once: each for itself, or all of an owner's in one change."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import web
+
+from chronos.api import examples
+from chronos.api.access import Permission
+from chronos.api.answers import answer
+from chronos.api.call import Call
+from chronos.api.errors import InvalidBody
+from chronos.api.plans import write_plan, write_refused, write_saved
+from chronos.api.problems import kind_of
+from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Route, Scope, ref
+from chronos.errors import ChronosError, Conflict, Invalid
+from chronos.service.jobs import SavedJob
+from chronos.service.shapes import Draft, InvalidJob, Problem
+from chronos.service.writing import MAX_APPLIED
+
+MAX_BULK = 50_000
+_BREATH = 200  # jobs that are read before others get their turn
+
+
+async def bulk(call: Call) -> web.StreamResponse:
+    """Create or replace many jobs; what is wrong with one does not hold up the others."""
+    data = await call.json()
+    given = _jobs(data, {"jobs"}, most=MAX_BULK)
+    results: list[dict[str, Any]] = [{}] * len(given)
+    drafts: list[Draft] = []
+    places: list[int] = []
+    async for place, draft in _drafts(call, given):
+        if isinstance(draft, Draft):
+            drafts.append(draft)
+            places.append(place)
+        else:
+            results[place] = _refused(draft, given[place])
+    for place, saved in zip(places, await _save(call, drafts), strict=True):
+        results[place] = write_saved(saved) if isinstance(saved, SavedJob) else _refused(saved, given[place])
+    counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)
+    for one in results:
+        counts[one["result"]] += 1
+    return answer({**counts, "dry_run": call.dry_run, "results": results})
+
+
+async def apply(call: Call) -> web.StreamResponse:
+    """Make some jobs those of an owner, all or nothing; ``prune`` deletes what it had before and does not name."""
+    data = await call.json()
+    given = _jobs(data, {"jobs", "owner", "prune", "dry_run"}, most=MAX_APPLIED)
+    owner, prune, dry_run = _owner(data), _truth(data, "prune"), _truth(data, "dry_run") or call.dry_run
+    problems: list[Problem] = []
+    drafts: list[Draft] = []
+    async for place, draft in _drafts(call, given):
+        if isinstance(draft, Draft):
+            drafts.append(draft)
+        elif isinstance(draft, InvalidJob):
+            problems += [Problem(f"/jobs/{place}{one.pointer}", one.message) for one in draft.problems]
+        else:
+            raise draft
+    if problems:
+        raise InvalidBody(problems)
+    if not drafts:
+        call.require(call.namespace)  # which is pruned then
+    plan = await call.parts.service.jobs.apply(
+        drafts, owner=owner, prune=prune, namespace=call.namespace, dry_run=dry_run, actor=call.actor
+    )
+    return answer(write_plan(plan, dry_run=dry_run))
+
+
+# --- helpers
+
+
+async def _save(call: Call, drafts: list[Draft]) -> "list[SavedJob | ChronosError]":
+    jobs = call.parts.service.jobs
+    if not call.dry_run:
+        return list(await jobs.save_each(drafts, actor=call.actor))
+    planned: list[SavedJob | ChronosError] = []
+    for draft in drafts:
+        try:
+            planned += await jobs.save([draft], dry_run=True)
+        except (Invalid, Conflict) as error:
+            planned.append(error)
+    return planned
+
+
+async def _drafts(call: Call, given: list[Any]) -> AsyncIterator[tuple[int, Draft | ChronosError]]:
+    """Each job as it is understood, or what is wrong with it. Others get their turn in between."""
+    read, namespace = call.parts.service.jobs.read, call.namespace
+    for place, data in enumerate(given):
+        if place % _BREATH == _BREATH - 1:
+            await asyncio.sleep(0)
+        try:
+            draft = read(data, namespace=namespace)
+            call.require(draft.namespace)
+        except ChronosError as error:
+            yield place, error
+        else:
+            yield place, draft
+
+
+def _refused(error: ChronosError, data: Any) -> dict[str, Any]:
+    kind = kind_of(error)
+    name = data.get("name") if isinstance(data, dict) and isinstance(data.get("name"), str) else None
+    return write_refused(error, code=kind.code, status=kind.status, name=name)
+
+
+def _jobs(data: Any, known: set[str], *, most: int) -> list[Any]:
+    jobs = data.get("jobs") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(jobs, list):
+        raise InvalidBody([Problem("/jobs", "is missing: send an object with a list of jobs")])
+    if unknown := sorted(set(data) - known):
+        raise InvalidBody([Problem(f"/{unknown[0][:64]}", f"is no known field; known are {', '.join(sorted(known))}")])
+    if len(jobs) > most:
+        raise InvalidBody([Problem("/jobs", f"has {len(jobs)} entries, allowed {most}; send them in parts")])
+    return jobs
+
+
+def _owner(data: dict[str, Any]) -> str:
+    owner = data.get("owner")
+    if not isinstance(owner, str) or not 0 < len(owner.encode("utf-8", "replace")) <= 200 or not owner.isprintable():
+        raise InvalidBody([Problem("/owner", "is missing: say whose jobs these are, in up to 200 characters")])
+    return owner
+
+
+def _truth(data: dict[str, Any], name: str) -> bool:
+    value = data.get(name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise InvalidBody([Problem(f"/{name}", "has to be true or false")])
+
+
+_MANY = {"type": "array", "items": ref("JobInput")}
+
+ROUTES = (
+    Route(
+        method="POST",
+        path=f"{V1}/jobs/bulk",
+        handler=bulk,
+        permission=Permission.ADMINISTER,
+        scope=Scope.BODY,
+        tag="Jobs",
+        summary="Create or replace many jobs, each for itself",
+        query=(NAMESPACE, DRY_RUN),
+        body=Body(
+            schema={
+                "type": "object",
+                "required": ["jobs"],
+                "additionalProperties": False,
+                "properties": {"jobs": {"type": "array", "items": {}, "description": "of `JobInput`"}},
+            },
+            example={"jobs": [examples.JOB_INPUT]},
+        ),
+        answers={200: Answer(about="one result for each, in order", schema=ref("Bulk"), example=examples.BULK)},
+        submits=True,
+    ),
+    Route(
+        method="POST",
+        path=f"{V1}/apply",
+        handler=apply,
+        permission=Permission.ADMINISTER,
+        scope=Scope.BODY,
+        tag="Jobs",
+        summary="Make some jobs those of an owner, all or nothing",
+        query=(NAMESPACE, DRY_RUN),
+        body=Body(
+            schema={
+                "type": "object",
+                "required": ["jobs", "owner"],
+                "additionalProperties": False,
+                "properties": {
+                    "jobs": _MANY,
+                    "owner": {"type": "string", "minLength": 1, "maxLength": 200},
+                    "prune": {"type": ["boolean", "null"], "description": "delete what the owner no longer names"},
+                    "dry_run": {"type": ["boolean", "null"], "description": "answer the plan only"},
+                },
+            },
+            example={"jobs": [examples.JOB_INPUT], "owner": "billing", "prune": True},
+        ),
+        answers={200: Answer(about="the plan", schema=ref("Plan"), example=examples.PLAN)},
+        submits=True,
+    ),
+)

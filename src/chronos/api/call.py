@@ -1,0 +1,284 @@
+"""One request as its handler sees it: who asks, for what, in which namespace, and the way to the service."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from chronos.api.access import Access, Permission, Principal
+from chronos.api.body import read_json
+from chronos.api.errors import Forbidden, InvalidBody, Malformed, TooLarge, WrongType
+from chronos.api.limits import Rate
+from chronos.api.options import ApiOptions
+from chronos.api.routes import JSON, Route
+from chronos.assembly import Service
+from chronos.clock import Clock
+from chronos.core.iso8601 import parse_instant
+from chronos.core.job import Job
+from chronos.core.node import Actor
+from chronos.core.zones import get_zone
+from chronos.errors import NotFound
+from chronos.service.shapes import Problem, read_id
+from chronos.service.shapes.form import Form
+from chronos.service.shapes.job import DEFAULT_NAMESPACE
+from chronos.service.shapes.names import fault_of_name
+from chronos.service.shapes.plain import plain
+from chronos.store.contract import ExecutionView, Store
+
+if TYPE_CHECKING:
+    from chronos.api.events import Streams
+
+MAX_KEY = 255  # characters of an Idempotency-Key
+_YES, _NO = ("true", "1", "yes", ""), ("false", "0", "no")
+_MOST_BEHIND_A_PARAMETER = 2_048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What every request is answered with."""
+
+    service: Service
+    store: Store
+    clock: Clock
+    options: ApiOptions
+    access: Access
+    status: Callable[[], dict[str, Any]]
+    metrics: Callable[[], bytes]
+    rate: Rate
+    streams: "Streams"
+    document: bytes = b""  # the OpenAPI document
+    page: bytes = b""  # the same for people
+    page_policy: str = ""  # what a browser may do for it
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """A request on its way."""
+
+    request: web.Request
+    route: Route
+    parts: Parts
+    principal: Principal
+    request_id: str
+    found_job: Job | None = None
+    found_view: ExecutionView | None = None
+    reading: bool = field(default=False)  # the body is still being received
+
+    # --- who and where
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every answer carries."""
+        return {"X-Request-Id": self.request_id}
+
+    @property
+    def address(self) -> str:
+        return self.request.remote or ""
+
+    @property
+    def actor(self) -> Actor:
+        """Who is written into the audit log."""
+        return Actor(name=self.principal.name, origin=self.address)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that a name belongs to."""
+        return self.named_namespace or DEFAULT_NAMESPACE
+
+    @property
+    def named_namespace(self) -> str | None:
+        """The one that was asked for, if any was."""
+        name = self.text("namespace")
+        if name is not None and (fault := fault_of_name(name)):
+            raise Malformed(f'the namespace "{name[:64]}" {fault}')
+        return name
+
+    def require(self, namespace: str) -> None:
+        """Raise unless the caller has the route's permission there. What it may not see is not there."""
+        if not self.principal.sees(namespace):
+            raise NotFound(f'there is no namespace "{namespace[:200]}"')
+        if not self.principal.may(self.route.permission, namespace):
+            raise refusal(self.principal, self.route.permission, f'in the namespace "{namespace}"')
+
+    def shows(self, namespace: str | None) -> bool:
+        """Whether a thing of a namespace belongs in a list; None: it is not known, its job being gone."""
+        if namespace is None:
+            return self.principal.may(self.route.permission) and self.named_namespace is None
+        return self.principal.may(self.route.permission, namespace) and self.named_namespace in (None, namespace)
+
+    @property
+    def shows_everything(self) -> bool:
+        return self.named_namespace is None and self.principal.may(self.route.permission)
+
+    # --- what the path names
+
+    @property
+    def job(self) -> Job:
+        """The job of the path; the caller may do with it what the route does."""
+        assert self.found_job is not None
+        return self.found_job
+
+    @property
+    def view(self) -> ExecutionView:
+        """The execution of the path."""
+        assert self.found_view is not None
+        return self.found_view
+
+    async def find_job(self, ref: str) -> Job:
+        """A job by id or name. One that the caller may not see is not there, and its neighbours are not hinted at."""
+        unseen = NotFound(f'there is no job "{ref[:200]}" in the namespace "{self.namespace}"')
+        if read_id(ref) is None and not self.principal.sees(self.namespace):
+            raise unseen
+        job = await self.parts.service.jobs.get(ref, self.namespace)
+        if not self.principal.sees(job.namespace):
+            raise unseen
+        return job
+
+    def path(self, name: str) -> str:
+        return self.request.match_info[name]
+
+    def path_number(self, name: str) -> int:
+        """A number in the path; anything else names nothing."""
+        text = self.path(name)
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise NotFound(f'there is no {name} "{text[:64]}"')
+        return int(text)
+
+    # --- the query
+
+    def check_query(self) -> None:
+        """Refuse parameters that nobody reads, and those that stand there twice."""
+        known = [param.name for param in self.route.query]
+        for name in self.request.query:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(known) or 'none'}"
+                raise Malformed(f'there is no parameter "{name[:64]}" here{hint}')
+            if len(self.request.query.getall(name)) > 1:
+                raise Malformed(f'the parameter "{name}" stands there twice')
+
+    def text(self, name: str) -> str | None:
+        """A parameter."""
+        value = self.request.query.get(name)
+        if value is not None and (len(value) > _MOST_BEHIND_A_PARAMETER or "\0" in value or not _is_unicode(value)):
+            raise Malformed(f'the parameter "{name}" is too long, or no text')
+        return value
+
+    def whole(self, name: str, default: int, *, low: int, high: int) -> int:
+        """A whole number."""
+        value = self.text(name)
+        if value is None:
+            return default
+        number = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else -1
+        if not low <= number <= high:
+            raise Malformed(f'the parameter "{name}" is "{value[:64]}", allowed {low} to {high}')
+        return number
+
+    def flag(self, name: str) -> bool:
+        """True or false; a bare name is true."""
+        value = self.text(name)
+        if value is None or value.lower() in _NO:
+            return False
+        if value.lower() in _YES:
+            return True
+        raise Malformed(f'the parameter "{name}" is "{value[:64]}", allowed true or false')
+
+    def instant_us(self, name: str) -> int | None:
+        """An instant."""
+        value = self.text(name)
+        if value is None:
+            return None
+        found = read_instant_us(value.replace(" ", "+"))  # a plus sign that was not escaped
+        if found is None:
+            raise Malformed(f'the parameter "{name}" is "{value[:64]}"; write an instant like 2027-01-01T09:00:00Z')
+        return found
+
+    @property
+    def limit(self) -> int:
+        return self.whole("limit", 100, low=1, high=1000)
+
+    @property
+    def dry_run(self) -> bool:
+        return self.flag("dry_run")
+
+    # --- headers
+
+    @property
+    def idempotency(self) -> str | None:
+        """The client's Idempotency-Key."""
+        key = self.request.headers.get("Idempotency-Key")
+        if key is not None and (not key or len(key) > MAX_KEY or not key.isascii() or not key.isprintable()):
+            raise Malformed(f"the Idempotency-Key has to be 1 to {MAX_KEY} printable ASCII characters")
+        return key
+
+    # --- the body
+
+    async def json(self) -> Any:
+        """The body; None when there is none. Raises ``Malformed``, ``TooLarge``, ``WrongType``."""
+        self.reading = True
+        try:
+            raw = await self.request.read()
+        except web.HTTPRequestEntityTooLarge:
+            limit = self.parts.options.request_limit
+            raise TooLarge(f"the body is larger than {limit} bytes; send it in parts") from None
+        self.reading = False
+        if not raw.strip():
+            if self.route.body is not None and self.route.body.required:
+                raise Malformed("the body is missing; send JSON")
+            return None
+        allowed = self.route.body.types if self.route.body is not None else (JSON,)
+        if self.request.content_type not in allowed:
+            raise WrongType(f"the body is {self.request.content_type}; send Content-Type: {allowed[0]}")
+        return read_json(raw)
+
+    async def form(self) -> "Given":
+        """The body as an object of which every field has to be taken."""
+        problems: list[Problem] = []
+        data = plain(await self.json(), problems)
+        if data is None and not problems:
+            data = {}
+        if not isinstance(data, dict):
+            raise InvalidBody(problems or [Problem("", "has to be an object")])
+        return Given(data, "", problems)
+
+
+class Given(Form):
+    """A body that is being read."""
+
+    def instant_us(self, name: str, *, needed: bool = False) -> int | None:
+        """An instant."""
+        value = self.text(name, longest=64)
+        if value is None:
+            if needed and not any(problem.pointer == self.at(name) for problem in self.problems):
+                self.fault(name, "is missing")
+            return None
+        found = read_instant_us(value)
+        if found is None:
+            self.fault(name, f'is "{value}"; write an instant like 2027-01-01T09:00:00Z')
+        return found
+
+    def done(self) -> None:
+        """Raise what is wrong with it."""
+        self.finish()
+        if self.problems:
+            raise InvalidBody(self.problems)
+
+
+def refusal(principal: Principal, permission: Permission, where: str) -> Forbidden:
+    """What somebody is told who may not do a thing."""
+    return Forbidden(f"{principal.name} may not {permission.name.lower()} {where}; ask somebody who administers it")
+
+
+def read_instant_us(text: str) -> int | None:
+    """Microseconds of an RFC 3339 instant; without an offset it is UTC. None: it is none."""
+    return parse_instant(text, get_zone("UTC")) if len(text) <= 64 else None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,81 @@
+"""The OpenAPI document as one page for people: no script, nothing from elsewhere, so that it works offline."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from typing import Any
+
+from chronos.api.openapi import needs, operation_id
+from chronos.api.routes import Body, Route
+
+#: Styles are named by their hash in the policy; a page without scripts allows none.
+STYLE = """
+:root{color-scheme:light dark;--line:#8884;--quiet:#6a737d;--code:#8881}
+body{font:14px/20px system-ui,sans-serif;margin:0 auto;max-width:60rem;padding:1rem}
+h1{font-size:20px}h2{font-size:16px;border-bottom:1px solid var(--line);margin-top:2rem}
+code,pre{font:13px/18px ui-monospace,monospace}pre{background:var(--code);padding:.5rem;overflow:auto}
+details{border-bottom:1px solid var(--line);padding:.4rem 0}summary{cursor:pointer}
+table{border-collapse:collapse}td{padding:.1rem 1rem .1rem 0;vertical-align:top}
+.method{display:inline-block;min-width:4.5rem;font-weight:600}.quiet{color:var(--quiet)}
+nav a{margin-right:1rem}
+"""
+
+
+def page(routes: Iterable[Route], base_path: str) -> str:
+    """All of it."""
+    by_tag: dict[str, list[Route]] = {}
+    for route in routes:
+        by_tag.setdefault(route.tag, []).append(route)
+    nav = "".join(f'<a href="#{_anchor(tag)}">{escape(tag)}</a>' for tag in by_tag)
+    body = "".join(_section(tag, listed, base_path) for tag, listed in by_tag.items())
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Chronos API</title>'
+        '<meta name="viewport" content="width=device-width">'
+        f"<style>{STYLE}</style></head><body><h1>Chronos API</h1>"
+        "<p>JSON in, JSON out. Instants are RFC 3339 in UTC. What goes wrong is answered as "
+        "<code>application/problem+json</code> with a stable <code>code</code>. "
+        f'For programs: <a href="{escape(base_path)}/openapi.json">openapi.json</a>.</p>'
+        f"<nav>{nav}</nav>{body}</body></html>"
+    )
+
+
+def _section(tag: str, routes: Iterable[Route], base_path: str) -> str:
+    return f'<h2 id="{_anchor(tag)}">{escape(tag)}</h2>' + "".join(_route(route, base_path) for route in routes)
+
+
+def _route(route: Route, base_path: str) -> str:
+    return (
+        f'<details id="{escape(operation_id(route))}"><summary><span class="method">{route.method}</span>'
+        f"<code>{escape(base_path + route.path)}</code> "
+        f'<span class="quiet">{escape(route.summary)}</span></summary>'
+        f"<p>{escape(needs(route))}</p>{_parameters(route)}{_body(route.body)}{''.join(_answers(route))}</details>"
+    )
+
+
+def _parameters(route: Route) -> str:
+    rows = [(param.name, param.about) for param in route.query]
+    if route.matches:
+        rows.append(("If-Match", "header: the ETag of what you have read"))
+    if route.idempotent_by_key:
+        rows.append(("Idempotency-Key", "header: sent again, it happens once"))
+    cells = "".join(f"<tr><td><code>{escape(name)}</code></td><td>{escape(about)}</td></tr>" for name, about in rows)
+    return f"<table>{cells}</table>" if rows else ""
+
+
+def _body(body: Body | None) -> str:
+    return "" if body is None else f"<p>Takes <code>{escape(body.types[0])}</code></p>{_json(body.example)}"
+
+
+def _answers(route: Route) -> Iterator[str]:
+    for status, answer in sorted(route.answers.items()):
+        yield f"<p><b>{status}</b> {escape(answer.about)}</p>"
+        if answer.example is not None:
+            yield _json(answer.example)
+
+
+def _json(value: Mapping[str, Any] | Any) -> str:
+    return f"<pre>{escape(json.dumps(value, indent=2, ensure_ascii=False))}</pre>"
+
+
+def _anchor(tag: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in tag.lower())

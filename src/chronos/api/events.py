@@ -1,0 +1,290 @@
+"""Streams: what has ended, as server-sent events; and the log of an execution while it is written.
+
+Events are signals: each says that a record was written, and carries it. A client that comes back names the last event
+it saw (``Last-Event-ID``) and gets what came since. Hints of the store wake the streams; where none comes, they look
+once in a while. How many streams there are at once is bounded.
+"""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from chronos.api.access import Permission
+from chronos.api.call import Call
+from chronos.api.errors import Malformed
+from chronos.api.routes import SPACES, V1, Answer, Param, Route, Scope
+from chronos.core.calendar import SECOND_US
+from chronos.core.execution import Execution, Span
+from chronos.errors import Unavailable
+from chronos.service.shapes import write_execution
+from chronos.store.commands import PROGRESS, OutputRow
+from chronos.store.contract import Hint, Store
+
+EVENT_STREAM = "text/event-stream"
+Position = tuple[int, bytes]  # when something ended, and its id
+
+_PAGE = 500
+_LOOK_BACK_US = 2 * SECOND_US  # what ended earlier may be committed later
+_REMEMBERED = 10_000  # ids that were sent, as far as the look back goes
+_EVENT_ID = re.compile(r"(-?\d{1,18})-([0-9a-f]{32})", re.ASCII)
+_NO_ID = bytes(16)
+_LAST_ID = b"\xff" * 16
+
+
+class Streams:
+    """Those who listen. Each hint of the store wakes all of them."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._most = most
+        self._listening: dict[asyncio.Event, Hint] = {}
+        store.on_hint(self._hinted)
+
+    @contextmanager
+    def listen(self) -> Iterator[asyncio.Event]:
+        """An event that is set when there may be something new. Raises ``Unavailable`` when too many listen."""
+        if len(self._listening) >= self._most:
+            raise Unavailable(f"{self._most} clients listen already; try again later")
+        woken = asyncio.Event()
+        self._listening[woken] = Hint(0)
+        try:
+            yield woken
+        finally:
+            del self._listening[woken]
+
+    def taken(self, woken: asyncio.Event) -> Hint:
+        """What the hints since the last time said."""
+        hint, self._listening[woken] = self._listening[woken], Hint(0)
+        woken.clear()
+        return hint
+
+    def close(self) -> None:
+        """Wake everybody, so that they notice that the server stops."""
+        for woken in self._listening:
+            woken.set()
+
+    def _hinted(self, hint: Hint) -> None:
+        for woken in self._listening:
+            self._listening[woken] |= hint
+            woken.set()
+
+
+class Feed:
+    """What has ended since a position, each thing once."""
+
+    def __init__(self, store: Store, after: Position) -> None:
+        self._store = store
+        self._floor = self._position = after  # what lies before it was seen, or is of no interest
+        self._sent: OrderedDict[bytes, None] = OrderedDict()
+
+    async def read(self) -> list[Execution | Span]:
+        """The next page; empty: that is all for now."""
+        while True:
+            found = await self._store.ended_since(self._position, _PAGE)
+            fresh = [item for item in found if position_of(item) > self._floor and item.id not in self._sent]
+            for item in fresh:
+                self._sent[item.id] = None
+            while len(self._sent) > _REMEMBERED:
+                self._sent.popitem(last=False)
+            if len(found) == _PAGE:
+                self._position = position_of(found[-1])
+            else:
+                newest = position_of(found[-1]) if found else self._position
+                self._position = max(self._floor, (newest[0] - _LOOK_BACK_US, _NO_ID))
+            if fresh or len(found) < _PAGE:
+                return fresh
+
+
+def position_of(item: Execution | Span) -> Position:
+    """Where something stands among all that has ended."""
+    ended_us = item.recorded_us if isinstance(item, Span) else item.finished_us
+    return (ended_us or 0, item.id)
+
+
+async def events(call: Call) -> web.StreamResponse:
+    """What ends from now on, or since the event that the client saw last."""
+    store = call.parts.store
+    after = _last_event(call) or (await store.clock_us() or call.parts.clock.now_us(), _LAST_ID)
+    with call.parts.streams.listen() as woken:
+        return await _send(call, EVENT_STREAM, _feed_chunks(call, Feed(store, after), woken))
+
+
+async def _feed_chunks(call: Call, feed: Feed, woken: asyncio.Event) -> AsyncIterator[bytes]:
+    """Events as they come; a comment now and then shows that the line is open."""
+    options, loop = call.parts.options, asyncio.get_running_loop()
+    yield b"retry: 2000\n: welcome\n\n"
+    quiet_since = loop.time()
+    while not _is_closing(call):
+        if call.parts.streams.taken(woken) & Hint.JOBS:
+            yield b"event: jobs\ndata: {}\n\n"
+            quiet_since = loop.time()
+        while items := await feed.read():
+            async for chunk in _written(call, items):
+                yield chunk
+            quiet_since = loop.time()
+        if loop.time() - quiet_since >= options.heartbeat_s:
+            yield b": still here\n\n"
+            quiet_since = loop.time()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(options.poll_s, options.heartbeat_s)):
+                await woken.wait()
+
+
+async def _written(call: Call, items: Sequence[Execution | Span]) -> AsyncIterator[bytes]:
+    jobs = await call.parts.store.jobs_by_id(sorted({item.job for item in items}))
+    for item in items:
+        job = jobs.get(item.job)
+        if not call.shows(None if job is None else job.namespace):
+            continue
+        data = write_execution(item, job_name=None if job is None else job.name)
+        at_us, one = position_of(item)
+        kind = "span" if isinstance(item, Span) else "execution"
+        yield b"event: %s\nid: %d-%s\ndata: %s\n\n" % (
+            kind.encode(),
+            at_us,
+            one.hex().encode(),
+            msgspec.json.encode(data),
+        )
+
+
+def _last_event(call: Call) -> Position | None:
+    text = call.request.headers.get("Last-Event-ID") or call.text("after")
+    if not text:
+        return None
+    match = _EVENT_ID.fullmatch(text)
+    if match is None:
+        raise Malformed("Last-Event-ID is none of an event of this stream")
+    return int(match.group(1)), bytes.fromhex(match.group(2))
+
+
+# --- logs
+
+
+async def log(call: Call) -> web.StreamResponse:
+    """What the tries of an execution wrote; with ``follow``, until it has ended."""
+    task = call.text("task")
+    attempt = call.whole("attempt", 0, low=0, high=1_000_000)
+    if not call.flag("follow"):
+        rows = await call.parts.store.output(call.view.execution.id)
+        text = "".join(Log(task, attempt).more(rows))
+        return web.Response(text=text, content_type="text/plain", charset="utf-8")
+    with call.parts.streams.listen() as woken:
+        return await _send(call, "text/plain; charset=utf-8", _log_chunks(call, Log(task, attempt), woken))
+
+
+class Log:
+    """Output as text: what was not given out yet, with a line above each try when there are several."""
+
+    def __init__(self, task: str | None, attempt: int) -> None:
+        self._task, self._attempt = task, attempt
+        self._given: dict[tuple[str, int, int], str] = {}
+        self._current: tuple[str, int] | None = None
+
+    def more(self, rows: Sequence[OutputRow]) -> Iterator[str]:
+        """What is new in the rows of an execution."""
+        wanted = [row for row in rows if row.part != PROGRESS and self._wants(row)]
+        several = len({(row.task, row.number) for row in wanted}) > 1
+        for row in wanted:
+            place = (row.task, row.number, row.part)
+            before = self._given.get(place, "")
+            if row.text == before:
+                continue
+            if self._current != (row.task, row.number) and (several or self._current is not None):
+                yield f"--- {row.task}, attempt {row.number}\n"
+            self._current = (row.task, row.number)
+            self._given[place] = row.text
+            yield _added(before, row.text)
+
+    def _wants(self, row: OutputRow) -> bool:
+        return self._task in (None, row.task) and self._attempt in (0, row.number)
+
+
+def _added(before: str, after: str) -> str:
+    """What came to a part. The tail moves: what is at its front falls away while its end grows."""
+    if after.startswith(before):
+        return after[len(before) :]
+    end = before[-200:]
+    at = after.rfind(end)
+    return after[at + len(end) :] if at >= 0 else f"\n… some output is left out …\n{after}"
+
+
+async def _log_chunks(call: Call, text: Log, woken: asyncio.Event) -> AsyncIterator[bytes]:
+    execution, store = call.view.execution.id, call.parts.store
+    while not _is_closing(call):
+        view = await store.execution(execution)
+        over = view is None or view.execution.status.final
+        for chunk in text.more(await store.output(execution)):
+            yield chunk.encode()
+        if over:
+            return
+        call.parts.streams.taken(woken)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(call.parts.options.poll_s):
+                await woken.wait()
+
+
+# --- both
+
+
+async def _send(call: Call, content_type: str, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
+    """Send pieces as they come, until there are no more, nobody takes them, or they cannot be read.
+
+    A client that hears of the end of a stream comes back, and goes on from there.
+    """
+    headers = {"Content-Type": content_type, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    response = web.StreamResponse(headers=headers | call.headers)
+    await response.prepare(call.request)
+    with suppress(ConnectionError, TimeoutError, Unavailable):
+        async for chunk in chunks:
+            async with asyncio.timeout(call.parts.options.request_timeout_s):  # a client that takes nothing is let go
+                await response.write(chunk)
+    return response
+
+
+def _is_closing(call: Call) -> bool:
+    transport = call.request.transport
+    return transport is None or transport.is_closing() or call.parts.status().get("ready") is False
+
+
+_OUTPUT = "hello\n"
+_EVENT: dict[str, Any] = {"type": "string", "description": "server-sent events"}
+
+ROUTES = (
+    Route(
+        method="GET",
+        path=f"{V1}/events",
+        handler=events,
+        permission=Permission.LOOK,
+        scope=Scope.SEEN,
+        tag="Server",
+        summary="What ends, as server-sent events; Last-Event-ID resumes",
+        query=(SPACES, Param(name="after", about="the same as Last-Event-ID")),
+        answers={200: Answer(about="events until one side hangs up", schema=_EVENT, type=EVENT_STREAM)},
+        streams=True,
+    ),
+    Route(
+        method="GET",
+        path=f"{V1}/executions/{{id}}/log",
+        handler=log,
+        permission=Permission.LOOK,
+        scope=Scope.EXECUTION,
+        tag="Executions",
+        summary="What an execution wrote, as text",
+        query=(
+            Param(name="follow", about="stream until it has ended", schema={"type": "boolean", "default": False}),
+            Param(name="task", about="only of this task"),
+            Param(
+                name="attempt",
+                about="only of this try, counted from 1",
+                schema={"type": "integer", "minimum": 0, "maximum": 1_000_000},
+            ),
+        ),
+        answers={200: Answer(about="its output", schema={"type": "string"}, example=_OUTPUT, type="text/plain")},
+        streams=True,
+    ),
+)

@@ -1,0 +1,358 @@
+"""Jobs: create, list, look at, replace, change in part, delete."""
+
+from typing import Any
+
+from aiohttp import web
+
+from chronos.api import examples
+from chronos.api.access import Permission
+from chronos.api.answers import answer, expected, job_answer, matches, stale
+from chronos.api.call import Call, refusal
+from chronos.api.cursors import read_name_cursor, write_cursor
+from chronos.api.errors import Malformed, Stale
+from chronos.api.merge import merge
+from chronos.api.plans import write_saved
+from chronos.api.routes import (
+    CURSOR,
+    DRY_RUN,
+    JSON,
+    LIMIT,
+    NAMESPACE,
+    V1,
+    Answer,
+    Body,
+    Param,
+    Route,
+    Scope,
+    page_of,
+    ref,
+)
+from chronos.core.job import Job, JobState
+from chronos.errors import Conflict, NotFound
+from chronos.service.jobs import SavedJob
+from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, write_job
+from chronos.service.shapes.names import read_id
+from chronos.store.contract import JobFilter
+
+MERGE_PATCH = "application/merge-patch+json"
+ALL_NAMESPACES = "*"
+_RACES = 10  # times that somebody else may be faster than a patch that names no version
+
+
+async def create(call: Call) -> web.StreamResponse:
+    """A new job. Sent again with the same Idempotency-Key, a job that is there just as it was sent is the answer."""
+    draft = call.parts.service.jobs.read(await call.json(), namespace=call.namespace)
+    call.require(draft.namespace)
+    again = call.idempotency is not None and await _is_there(call, draft)
+    if again:
+        return await job_answer(call, await _saved(call, draft), status=201)
+    [saved] = await call.parts.service.jobs.save([draft], actor=call.actor, create_only=True, dry_run=call.dry_run)
+    if call.dry_run:
+        return answer(write_saved(saved) | {"dry_run": True})
+    job = await _by_id(call, saved)
+    return await job_answer(call, job, status=201, fresh=not (draft.immediate or draft.now))
+
+
+async def list_jobs(call: Call) -> web.StreamResponse:
+    """By namespace and name."""
+    where = JobFilter(
+        namespace=_listed_namespace(call),
+        prefix=call.text("prefix") or "",
+        contains=call.text("q") or "",
+        tag=_tag(call.text("tag")),
+        state=_state(call.text("state")),
+        owner=call.text("owner"),
+    )
+    cursor = read_name_cursor(call.text("cursor"))
+    page = await call.parts.service.jobs.list(where, limit=call.limit, cursor=cursor)
+    with_last = _includes_last(call)
+    items: list[dict[str, Any]] = []
+    for job in page.items:
+        if with_last:
+            items.append(write_job(job, last_execution=await call.parts.service.runs.last(job.id)))
+        else:
+            item = write_job(job)
+            del item["last_execution"]
+            items.append(item)
+    return answer({"items": items, "next_cursor": write_cursor(page.cursor)})
+
+
+async def get(call: Call) -> web.StreamResponse:
+    """One job, by id or name."""
+    return await job_answer(call, call.job)
+
+
+async def put(call: Call) -> web.StreamResponse:
+    """The job of a name becomes what the body says; it is created when there is none."""
+    ref_text = call.path("ref")
+    data = await call.json()
+    existing = await _existing(call, ref_text)
+    if existing is not None:
+        name, namespace = existing.name, existing.namespace
+    else:
+        name, namespace = ref_text, call.namespace
+        call.require(namespace)
+    if isinstance(data, dict):
+        data = {"name": name, **data}
+    draft = call.parts.service.jobs.read(data, namespace=namespace)
+    _same_job(draft, name, namespace)
+    if call.request.headers.get("If-None-Match", "").strip() == "*" and existing is not None:
+        raise Stale(f'a job named "{name}" exists already')
+    return await _replace(call, draft, existing)
+
+
+async def patch(call: Call) -> web.StreamResponse:
+    """Change some fields of a job (RFC 7396): null takes a field away."""
+    changes = await call.json()
+    if not isinstance(changes, dict):
+        raise Malformed("a merge patch is an object with the fields to change")
+    jobs = call.parts.service.jobs
+    for race in range(_RACES):
+        job = call.job
+        draft = jobs.read(merge(write_job(job), changes), namespace=job.namespace)
+        _same_job(draft, job.name, job.namespace)
+        try:
+            return await _replace(call, draft, job, made_from_it=True)
+        except Conflict:
+            if matches(call) is not None or race == _RACES - 1:
+                raise
+            call.found_job = await jobs.get(id_text(job.id))
+    raise AssertionError("the last race is won or raised")
+
+
+async def delete(call: Call) -> web.StreamResponse:
+    """Delete a job; its history remains. Answers what it was."""
+    job = call.job
+    expect = await expected(call, job)
+    if not call.dry_run:
+        try:
+            await call.parts.service.jobs.delete(id_text(job.id), expect=expect, actor=call.actor)
+        except Conflict:
+            raise await _as_stale(call, job) from None
+    return answer(write_job(job))
+
+
+# --- helpers
+
+
+async def _replace(call: Call, draft: Draft, existing: Job | None, *, made_from_it: bool = False) -> web.StreamResponse:
+    """Save a draft over what is there. What was made from a version is saved over that one only."""
+    expect = await expected(call, existing)
+    if made_from_it and existing is not None:
+        expect = existing.version
+    try:
+        [saved] = await call.parts.service.jobs.save([draft], actor=call.actor, expect=expect, dry_run=call.dry_run)
+    except Conflict:
+        if existing is None or expect is None:
+            raise
+        raise await _as_stale(call, existing) from None
+    if call.dry_run:
+        return answer(write_saved(saved) | {"dry_run": True})
+    job = await _by_id(call, saved)
+    return await job_answer(call, job, status=201 if saved.created else 200)
+
+
+async def _as_stale(call: Call, job: Job) -> Exception:
+    """Somebody was faster: 412 for those who said what they know, 409 for the others."""
+    there = (await call.parts.store.jobs_by_id([job.id])).get(job.id)
+    if there is None:
+        return Stale(f'"{job.name}" does not exist any more') if matches(call) else NotFound(f'no job "{job.name}"')
+    if matches(call) is not None:
+        return await stale(call, there, [str(job.version)])
+    return Conflict(f'"{job.name}" changed meanwhile, to version {there.version}; read it again')
+
+
+async def _existing(call: Call, ref_text: str) -> Job | None:
+    """The job that a PUT addresses; an id has to be there, a name need not."""
+    try:
+        job = await call.parts.service.jobs.get(ref_text, call.namespace)
+    except NotFound:
+        if read_id(ref_text) is not None:
+            raise
+        return None
+    if not call.principal.sees(job.namespace):
+        raise NotFound(f'there is no job "{ref_text[:200]}" in the namespace "{call.namespace}"')
+    call.require(job.namespace)
+    return job
+
+
+async def _by_id(call: Call, saved: SavedJob) -> Job:
+    found = (await call.parts.store.jobs_by_id([saved.job_id])).get(saved.job_id)
+    if found is None:
+        raise NotFound(f'"{saved.name}" was saved, and deleted by somebody else since')
+    return found
+
+
+async def _saved(call: Call, draft: Draft) -> Job:
+    return await call.parts.service.jobs.get(draft.name, draft.namespace)
+
+
+async def _is_there(call: Call, draft: Draft) -> bool:
+    """Whether a job is there in its first version and says what the draft says."""
+    job = await call.parts.store.job_named(draft.namespace, draft.name)
+    if job is None or job.version != 1:
+        return False
+    try:
+        [saved] = await call.parts.service.jobs.save([draft], dry_run=True)
+    except InvalidJob:  # a one-time job whose instant has passed since
+        return False
+    return not saved.changed
+
+
+def _same_job(draft: Draft, name: str, namespace: str) -> None:
+    """A job keeps its name: it is what links its history."""
+    problems: list[Problem] = []
+    if draft.name != name:
+        problems.append(Problem("/name", f'is "{draft.name}", and the path names "{name}"; a job keeps its name'))
+    if draft.namespace != namespace:
+        problems.append(Problem("/namespace", f'is "{draft.namespace}", and the job is in "{namespace}"'))
+    if problems:
+        raise InvalidJob(problems, name=name)
+
+
+def _listed_namespace(call: Call) -> str | None:
+    """Which namespace to list; a star stands for all of them."""
+    if call.text("namespace") != ALL_NAMESPACES:
+        call.require(call.namespace)
+        return call.namespace
+    if not call.principal.may(Permission.LOOK):
+        raise refusal(call.principal, Permission.LOOK, "in all namespaces; name one of yours")
+    return None
+
+
+def _includes_last(call: Call) -> bool:
+    included = call.text("include")
+    if included not in (None, "last_execution"):
+        raise Malformed('include has to be "last_execution"')
+    return included is not None
+
+
+def _tag(text: str | None) -> tuple[str, str | None] | None:
+    """``key`` or ``key=value`` (also with a colon)."""
+    if not text:
+        return None
+    for sign in "=:":
+        key, found, value = text.partition(sign)
+        if found:
+            return key, value
+    return text, None
+
+
+def _state(text: str | None) -> JobState | None:
+    if text is None:
+        return None
+    try:
+        return JobState[text.upper()]
+    except KeyError:
+        allowed = ", ".join(state.name.lower() for state in JobState)
+        raise Malformed(f'the state "{text[:64]}" is none of {allowed}') from None
+
+
+_STATES = {"type": "string", "enum": [state.name.lower() for state in JobState]}
+_PLANNED = Answer(about="of a dry run: what would become of it", schema=ref("JobOrSaved"), example=examples.JOB)
+
+ROUTES = (
+    Route(
+        method="POST",
+        path=f"{V1}/jobs",
+        handler=create,
+        permission=Permission.ADMINISTER,
+        scope=Scope.BODY,
+        tag="Jobs",
+        summary="Create a job",
+        query=(NAMESPACE, DRY_RUN),
+        body=Body(schema=ref("JobInput"), example=examples.JOB_INPUT),
+        answers={201: Answer(about="the job, with its ETag", schema=ref("Job"), example=examples.JOB), 200: _PLANNED},
+        idempotent_by_key=True,
+        submits=True,
+    ),
+    Route(
+        method="GET",
+        path=f"{V1}/jobs",
+        handler=list_jobs,
+        permission=Permission.LOOK,
+        scope=Scope.BODY,
+        tag="Jobs",
+        summary="List jobs, by name",
+        query=(
+            LIMIT,
+            CURSOR,
+            Param(name="q", about="text that is part of the name"),
+            Param(name="prefix", about="text that the name begins with"),
+            Param(name="tag", about="`key` or `key=value`"),
+            Param(name="state", about="only those in this state", schema=_STATES),
+            Param(name="owner", about="only those that this owner applied"),
+            Param(name="namespace", about='"default" without it; `*` is all of them'),
+            Param(
+                name="include",
+                about="`last_execution`: with the last execution of each",
+                schema={"type": "string", "enum": ["last_execution"]},
+            ),
+        ),
+        answers={
+            200: Answer(
+                about="a page; without `last_execution` unless it is asked for",
+                schema=page_of("JobItem"),
+                example={"items": [examples.JOB], "next_cursor": None},
+            )
+        },
+    ),
+    Route(
+        method="GET",
+        path=f"{V1}/jobs/{{ref}}",
+        handler=get,
+        permission=Permission.LOOK,
+        scope=Scope.JOB,
+        tag="Jobs",
+        summary="Look at a job",
+        query=(NAMESPACE,),
+        answers={200: Answer(about="the job, with its ETag", schema=ref("Job"), example=examples.JOB)},
+    ),
+    Route(
+        method="PUT",
+        path=f"{V1}/jobs/{{ref}}",
+        handler=put,
+        permission=Permission.ADMINISTER,
+        scope=Scope.BODY,
+        tag="Jobs",
+        summary="Create or replace a job",
+        query=(NAMESPACE, DRY_RUN),
+        body=Body(schema=ref("JobInput"), example=examples.JOB_INPUT),
+        answers={
+            200: Answer(about="the job as it is now", schema=ref("JobOrSaved"), example=examples.JOB),
+            201: Answer(about="it was created", schema=ref("Job"), example=examples.JOB),
+        },
+        matches=True,
+        submits=True,
+    ),
+    Route(
+        method="PATCH",
+        path=f"{V1}/jobs/{{ref}}",
+        handler=patch,
+        permission=Permission.ADMINISTER,
+        scope=Scope.JOB,
+        tag="Jobs",
+        summary="Change some fields of a job (merge patch)",
+        query=(NAMESPACE, DRY_RUN),
+        body=Body(
+            schema={"type": "object"},
+            example={"schedule": "0 10 * * *", "description": None},
+            types=(MERGE_PATCH, JSON),
+        ),
+        answers={200: Answer(about="the job as it is now", schema=ref("JobOrSaved"), example=examples.JOB)},
+        matches=True,
+        submits=True,
+    ),
+    Route(
+        method="DELETE",
+        path=f"{V1}/jobs/{{ref}}",
+        handler=delete,
+        permission=Permission.ADMINISTER,
+        scope=Scope.JOB,
+        tag="Jobs",
+        summary="Delete a job; its history remains",
+        query=(NAMESPACE, DRY_RUN),
+        answers={200: Answer(about="the job as it was", schema=ref("Job"), example=examples.JOB)},
+        matches=True,
+    ),
+)

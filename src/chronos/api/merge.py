@@ -1,0 +1,46 @@
+"""RFC 7396: a merge patch, on a job as it is answered.
+
+What says the same thing under another name gives way, so that ``{"command": …}`` replaces the tasks of a job instead of
+quarrelling with them.
+"""
+
+from typing import Any
+
+#: A field of a patch, and the fields of the answer that it stands in for.
+_INSTEAD = {
+    **dict.fromkeys(("http", "webhook", "command", "python", "grpc", "wait", "job_type"), ("tasks",)),
+    "cron_expression": ("schedule",),
+    "execute_at": ("schedule",),
+    "retry_policy": ("retry",),
+    "max_retries": ("retry",),
+    "timeout": ("task_timeout",),
+    "timeout_secs": ("task_timeout",),
+}
+
+
+def merge(said: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A job with some of its fields changed."""
+    base = dict(said)
+    for name, value in changes.items():
+        if value is not None:
+            for other in _INSTEAD.get(name, ()):
+                base.pop(other, None)
+    schedule = changes.get("schedule")
+    if schedule is not None:
+        base.pop("schedule", None)  # another one, not a mixture of both
+    if isinstance(schedule, dict) and "in" in schedule:
+        base.pop("start", None)  # it is counted from now
+    merged: dict[str, Any] = _merged(base, changes)
+    return merged
+
+
+def _merged(target: Any, changes: Any) -> Any:
+    if not isinstance(changes, dict):
+        return changes
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in changes.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = _merged(merged.get(name), value)
+    return merged

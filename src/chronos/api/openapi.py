@@ -1,0 +1,142 @@
+"""The table of routes as an OpenAPI 3.1 document."""
+
+import re
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from chronos.api import examples
+from chronos.api.access import Permission
+from chronos.api.problems import PROBLEM
+from chronos.api.routes import Answer, Route, Scope, ref
+from chronos.api.schemas import SCHEMAS
+
+_IN_PATH = re.compile(r"\{(\w+)\}")
+_PATH_ABOUT = {
+    "ref": "the id or the name of a job",
+    "id": "the id of an execution",
+    "version": "a version's number",
+    "name": "a name",
+}
+_HEADERS = {
+    "If-Match": ("the ETag of what you have read; 412 when it has changed since", {"type": "string"}),
+    "Idempotency-Key": ("sent again with the same key, it happens once", {"type": "string", "maxLength": 255}),
+}
+
+
+def openapi(routes: Iterable[Route], base_path: str = "") -> dict[str, Any]:
+    """The whole document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Chronos",
+            "version": _version(),
+            "summary": "Runs jobs at the right time, once, and can always say what it did and why.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": base_path or "/"}],
+        "security": [{}, {"basic": []}, {"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+    }
+
+
+def operation_id(route: Route) -> str:
+    """A name for programs, of the method and the path."""
+    words = re.findall(r"\w+", route.path.removeprefix("/api/v1"))
+    return "_".join([route.method.lower(), *words])
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": operation_id(route),
+        "summary": route.summary,
+        "description": _description(route),
+        "tags": [route.tag],
+        "parameters": _parameters(route),
+        "responses": {str(status): _answer(answer) for status, answer in sorted(route.answers.items())}
+        | {"default": _problem()},
+    }
+    if route.body is not None:
+        content = {"schema": route.body.schema, "examples": {"example": {"value": route.body.example}}}
+        operation["requestBody"] = {
+            "required": route.body.required,
+            "content": dict.fromkeys(route.body.types, content),
+        }
+    if route.permission is Permission.OPEN:
+        operation["security"] = [{}]
+    return operation
+
+
+def _description(route: Route) -> str:
+    doc = " ".join((route.handler.__doc__ or "").split())
+    return f"{doc} {needs(route)}".strip()
+
+
+def needs(route: Route) -> str:
+    """What somebody has to be to use a route."""
+    match route.permission:
+        case Permission.OPEN:
+            return "Open to everybody."
+        case Permission.LOOK:
+            role = "viewer"
+        case Permission.OPERATE:
+            role = "operator"
+        case Permission.ADMINISTER:
+            role = "admin"
+    return f"Needs the role {role}{' in all namespaces' if route.scope is Scope.EVERYWHERE else ''}."
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": _PATH_ABOUT[name],
+            "schema": {"type": "string", "minLength": 1},
+        }
+        for name in _IN_PATH.findall(route.path)
+    ]
+    found += [
+        {"name": param.name, "in": "query", "description": param.about, "schema": param.schema} for param in route.query
+    ]
+    honoured = (("If-Match", route.matches), ("Idempotency-Key", route.idempotent_by_key))
+    for name, is_honoured in honoured:
+        if is_honoured:
+            about, schema = _HEADERS[name]
+            found.append({"name": name, "in": "header", "description": about, "schema": schema})
+    return found
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    said: dict[str, Any] = {"description": answer.about}
+    if answer.schema is not None:
+        content: dict[str, Any] = {"schema": answer.schema}
+        if answer.example is not None:
+            content["examples"] = {"example": {"value": answer.example}}
+        said["content"] = {answer.type: content}
+    return said
+
+
+def _problem() -> dict[str, Any]:
+    return {
+        "description": "what went wrong (RFC 9457)",
+        "content": {PROBLEM: {"schema": ref("Problem"), "examples": {"example": {"value": examples.PROBLEM}}}},
+    }
+
+
+def _version() -> str:
+    try:
+        return version("chronos-scheduler")
+    except PackageNotFoundError:  # run from a tree that was not installed
+        return "0"

@@ -1,0 +1,23 @@
+"""What the API is told about itself."""
+
+from dataclasses import dataclass
+
+from chronos.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiOptions:
+    """Bounds, and where it stands."""
+
+    base_path: str = ""  # a prefix of every path, behind a proxy
+    request_limit: int = 2 << 20  # bytes of a body
+    request_timeout_s: float = 30.0
+    submit_rate: float | None = None  # of one client, a second
+    max_streams: int = 100  # that follow events or logs at once
+    heartbeat_s: float = 15.0  # of a stream on which nothing happens
+    poll_s: float = 1.0  # how often a stream looks by itself, where no hint comes
+    hosts: tuple[str, ...] = ()  # names under which it may be called without authentication, beside localhost
+
+    def __post_init__(self) -> None:
+        if self.base_path and (not self.base_path.startswith("/") or self.base_path.endswith("/")):
+            raise Invalid(f'server.base_path is "{self.base_path}"; write it like /chronos, or leave it out')

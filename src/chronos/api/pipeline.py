@@ -1,0 +1,212 @@
+"""The way of a request to its handler::
+
+from a browser elsewhere? ─► who is it? ─► within its rate? ─► parameters known? ─► allowed there? ─► handler
+                                                                                                    │
+id, headers, and every error as a problem  ◄────────────────────────────────────────────────────────┘
+"""
+
+import asyncio
+import ipaddress
+import logging
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from structlog.contextvars import bind_contextvars
+
+from chronos.api.access import NOBODY, Permission, Principal
+from chronos.api.call import Call, Parts, refusal
+from chronos.api.errors import (
+    Forbidden,
+    Malformed,
+    NoRoute,
+    TimedOut,
+    TooLarge,
+    TooSlow,
+    Unauthenticated,
+    WrongMethod,
+)
+from chronos.api.executions import execution_id
+from chronos.api.problems import kind_of, problem_response
+from chronos.api.routes import Route, Scope
+from chronos.errors import NotFound
+from chronos.store.contract import ExecutionView
+
+Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
+REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
+
+log = logging.getLogger("chronos.api")
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Server": "chronos",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+# --- around every request
+
+
+@web.middleware
+async def answered(request: web.Request, handler: Handle) -> web.StreamResponse:
+    """Every request has an id, and every error is a problem that names it."""
+    given = request.headers.get("X-Request-Id", "")
+    request_id = given if _GIVEN_ID.fullmatch(given) else secrets.token_hex(8)
+    request[REQUEST_ID] = request_id
+    bind_contextvars(request_id=request_id)  # for every line that is logged on its behalf
+    try:
+        response = await handler(request)
+    except ConnectionError:
+        raise  # nobody is there to be answered
+    except web.HTTPException as error:
+        response = _of_aiohttp(error, request_id)
+    except Exception as error:  # the last line of defence: it is logged, and answered as 500
+        if kind_of(error).status == 500:
+            log.exception("a request failed", extra={"request_id": request_id, "path": request.path})
+        response = problem_response(error, request_id)
+    if not response.prepared:
+        response.headers["X-Request-Id"] = request_id
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+    return response
+
+
+def _of_aiohttp(error: web.HTTPException, request_id: str) -> web.StreamResponse:
+    """What the router says, in our words."""
+    match error:
+        case web.HTTPNotFound():
+            return problem_response(NoRoute("nothing answers at this path; /docs lists what does"), request_id)
+        case web.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            response = problem_response(WrongMethod(f"this path takes {allowed}, not {error.method}"), request_id)
+            response.headers["Allow"] = allowed
+            return response
+        case web.HTTPRequestEntityTooLarge():
+            return problem_response(TooLarge("the body is too large; send it in parts"), request_id)
+        case _ if 400 <= error.status < 500:
+            return problem_response(Malformed(error.reason), request_id)
+        case _:
+            return error
+
+
+# --- one route
+
+
+def handler_of(route: Route, parts: Parts) -> Handle:
+    """What aiohttp calls for a route."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        call = Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request[REQUEST_ID])
+        if route.streams:
+            return await _serve(call)
+        try:
+            async with asyncio.timeout(parts.options.request_timeout_s):
+                return await _serve(call)
+        except TimeoutError:
+            limit = f"{parts.options.request_timeout_s:g} s"
+            if call.reading:
+                raise TooSlow(f"the body did not arrive within {limit}") from None
+            raise TimedOut(f"it took longer than {limit}; it may have been done all the same") from None
+
+    return handle
+
+
+async def _serve(call: Call) -> web.StreamResponse:
+    route, parts = call.route, call.parts
+    refuse_foreign(call.request, is_open=parts.access.open, hosts=parts.options.hosts)
+    if route.permission is not Permission.OPEN:
+        call.principal = await parts.access.principal(call.request.headers.get("Authorization"), call.address)
+        if call.principal is NOBODY:
+            raise Unauthenticated("send a name and password (Basic) or a token (Bearer)")
+    if route.submits:
+        client = call.address if parts.access.open else call.principal.name
+        parts.rate.take(client, parts.clock.now_us())
+    call.check_query()
+    await _allow(call)
+    return await route.handler(call)
+
+
+async def _allow(call: Call) -> None:
+    """Raise unless the caller may do this; look up what the path names on the way."""
+    principal, permission = call.principal, call.route.permission
+    match call.route.scope:
+        case Scope.ANYWHERE | Scope.BODY:
+            _need(principal, permission, principal.may_somewhere(permission), "here")
+        case Scope.EVERYWHERE:
+            _need(principal, permission, principal.may(permission), "in all namespaces")
+        case Scope.SEEN:
+            _need(principal, permission, principal.may_somewhere(permission), "here")
+            if call.named_namespace is not None:
+                call.require(call.named_namespace)
+        case Scope.JOB:
+            call.found_job = await call.find_job(call.path("ref"))
+            call.require(call.found_job.namespace)
+        case Scope.EXECUTION:
+            call.found_view = await _view(call)
+
+
+def _need(principal: Principal, permission: Permission, is_held: bool, where: str) -> None:
+    if permission is not Permission.OPEN and not is_held:
+        raise refusal(principal, permission, where)
+
+
+async def _view(call: Call) -> ExecutionView:
+    """The execution of the path; of a job that is gone only those see it who see everything."""
+    text = call.path("id")
+    view = await call.parts.service.runs.get(execution_id(text))
+    if call.principal.may(call.route.permission):
+        return view
+    job = (await call.parts.store.jobs_by_id([view.execution.job])).get(view.execution.job)
+    namespace = None if job is None else job.namespace
+    if not (call.principal.may(Permission.LOOK) if namespace is None else call.principal.sees(namespace)):
+        raise NotFound(f'there is no execution "{text[:200]}"')
+    if namespace is None:
+        raise refusal(call.principal, call.route.permission, "in all namespaces")
+    call.require(namespace)
+    return view
+
+
+# --- browsers
+
+
+def refuse_foreign(request: web.Request, *, is_open: bool, hosts: tuple[str, ...]) -> None:
+    """Raise ``Forbidden`` for what a page from elsewhere makes a browser send.
+
+    A write has to come from a page of this server, or from no page at all. Where nobody is asked who they are, a name
+    that somebody else's DNS points at this machine does not count as this server.
+    """
+    host = request.headers.get("Host", "")
+    if request.method not in _SAFE:
+        site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+        if site not in (None, "same-origin", "none"):
+            raise Forbidden("a page of another site cannot change anything here")
+        if site is None and origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            raise Forbidden("a page of another origin cannot change anything here")
+    if is_open and _is_loopback(request.remote or "") and not _is_own(host, hosts):
+        raise Forbidden(f'this server is not called "{host[:100]}"; call it localhost, or turn authentication on')
+
+
+@lru_cache(maxsize=1_024)
+def _is_own(host: str, hosts: tuple[str, ...]) -> bool:
+    name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    if name in ("", "localhost") or name.endswith(".localhost") or name in hosts:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1_024)
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

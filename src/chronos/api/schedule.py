@@ -1,0 +1,76 @@
+"""Schedules before they are anybody's."""
+
+from aiohttp import web
+
+from chronos.api import examples
+from chronos.api.access import Permission
+from chronos.api.answers import answer
+from chronos.api.call import Call
+from chronos.api.routes import V1, Answer, Body, Route, ref
+from chronos.core.calendar import SECOND_US, rfc3339
+from chronos.core.planner import MAX_PREVIEW
+from chronos.service.previewing import preview_of_spec
+from chronos.service.shapes.schedule import read_when
+
+
+async def preview(call: Call) -> web.StreamResponse:
+    """What a schedule means: in words, its next runs, and what changes of the clocks will do to it."""
+    body = await call.form()
+    count = body.whole("count", low=1, high=MAX_PREVIEW) or 10
+    key = body.text("key", "name", longest=200) or ""
+    when = read_when(body, key)
+    if when.spec is None and not body.problems:
+        body.fault("schedule", 'is missing: text of any dialect, or an object such as {"cron": "0 9 * * *"}')
+    body.done()
+    assert when.spec is not None
+    found = preview_of_spec(when.spec, now_us=call.parts.clock.now_us(), count=count, key=key)
+    return answer(
+        {
+            "words": found.words,
+            "timezone": found.timezone,
+            "next": [rfc3339(us) for us in found.next_us],
+            "warnings": [
+                {
+                    "kind": oddity.kind.value,
+                    "at": rfc3339(oddity.at_us),
+                    "wall": rfc3339(oddity.wall * SECOND_US).removesuffix("Z"),
+                    "count": oddity.count,
+                    "message": oddity.message,
+                }
+                for oddity in found.oddities
+            ],
+        }
+    )
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path=f"{V1}/schedule/preview",
+        handler=preview,
+        permission=Permission.LOOK,
+        tag="Schedules",
+        summary="Say what a schedule means, before a job has it",
+        body=Body(
+            schema={
+                "type": "object",
+                "required": ["schedule"],
+                "additionalProperties": False,
+                "properties": {
+                    "schedule": {"type": ["string", "object"]},
+                    "timezone": {"type": ["string", "null"]},
+                    "dst": {"type": ["string", "null"], "enum": ["robust", "literal", None]},
+                    "start": {"type": ["string", "null"]},
+                    "end": {"type": ["string", "null"]},
+                    "jitter": {"type": ["string", "null"]},
+                    "exclude": {"type": ["array", "string", "null"]},
+                    "count": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PREVIEW},
+                    "key": {"type": ["string", "null"], "description": "what `H` and jitter hash: the job's name"},
+                    "name": {"type": ["string", "null"], "description": "the same"},
+                },
+            },
+            example={"schedule": "30 2 * * *", "timezone": "Europe/Paris", "count": 3},
+        ),
+        answers={200: Answer(about="what it means", schema=ref("Preview"), example=examples.PREVIEW)},
+    ),
+)

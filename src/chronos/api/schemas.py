@@ -1,0 +1,313 @@
+"""The shapes of the API as JSON Schema: what is promised about them, and no more."""
+
+from typing import Any
+
+from chronos.api.routes import ref
+from chronos.core.execution import Status
+from chronos.core.job import JobState
+
+_TEXT = {"type": "string"}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_WHOLE = {"type": "integer"}
+_TRUTH = {"type": "boolean"}
+_NUMBER_OR_NULL = {"type": ["number", "null"]}
+_ID = {"type": "string", "format": "uuid"}
+_AT = {"type": "string", "format": "date-time"}
+_AT_OR_NULL = {"type": ["string", "null"], "format": "date-time"}
+_MAP = {"type": "object", "additionalProperties": _TEXT}
+_OPTIONS = {"type": ["object", "null"]}
+
+
+def _object(required: dict[str, Any], optional: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(required), "properties": required | (optional or {}), **more}
+
+
+def _list(item: Any) -> dict[str, Any]:
+    return {"type": "array", "items": item}
+
+
+_STATE = {"type": "string", "enum": [state.name.lower() for state in JobState]}
+_STATUS = {"type": "string", "enum": [status.name.lower() for status in Status]}
+_REASON = _object({"code": _TEXT, "message": _TEXT})
+_PLURAL_OF_TASKS = _list(
+    {
+        "type": "object",
+        "description": "a name, one of http, command, python, grpc, wait, what it needs, and what it overrides",
+    }
+)
+
+#: What a job may say beside its name. Everything may be left out, or null, which is the same.
+_JOB_INPUT: dict[str, Any] = {
+    "namespace": {"anyOf": [ref("Name"), {"type": "null"}]},
+    "description": {"type": ["string", "null"], "maxLength": 10_240},
+    "schedule": {
+        "type": ["string", "object", "null"],
+        "description": "text of any dialect, now, manual, an instant; or {cron | every | iso8601 | at | in | words, …}",
+    },
+    "timezone": _TEXT_OR_NULL,
+    "dst": {"type": ["string", "null"], "enum": ["robust", "literal", None]},
+    "start": _TEXT_OR_NULL,
+    "end": _TEXT_OR_NULL,
+    "jitter": _TEXT_OR_NULL,
+    "exclude": {"type": ["array", "string", "null"], "items": _TEXT},
+    "tasks": {"type": ["array", "null"], "items": {"type": "object"}, "maxItems": 1000},
+    "http": _OPTIONS | {"description": "{url, method, headers, query, body | json, auth, success_codes, timeout}"},
+    "webhook": _OPTIONS | {"description": "the same as http"},
+    "command": _OPTIONS | {"description": "{argv, env, cwd, limits}"},
+    "python": _OPTIONS | {"description": "{name, payload}"},
+    "wait": _OPTIONS,
+    "job_type": _TEXT_OR_NULL | {"description": "a python task of that name"},
+    "mode": _TEXT_OR_NULL,
+    "on_failure": _TEXT_OR_NULL,
+    "retry": {"type": ["object", "integer", "null"]},
+    "retry_policy": {"type": ["object", "integer", "null"]},
+    "max_retries": {"type": ["integer", "null"]},
+    "execution_timeout": _TEXT_OR_NULL,
+    "task_timeout": _TEXT_OR_NULL,
+    "timeout": _TEXT_OR_NULL,
+    "timeout_secs": {"type": ["number", "null"]},
+    "overlap": _TEXT_OR_NULL,
+    "concurrency": {"type": ["string", "object", "null"]},
+    "recovery": {"type": ["string", "object", "null"]},
+    "delivery": _TEXT_OR_NULL,
+    "priority": {"type": ["integer", "null"]},
+    "update": {"type": ["string", "object", "null"]},
+    "retention": {"type": ["object", "null"]},
+    "queue": {"type": ["string", "object", "null"]},
+    "placement": {"type": ["object", "null"]},
+    "after": {"type": ["array", "null"], "items": {"type": ["string", "object"]}},
+    "on_start": _OPTIONS,
+    "on_complete": _OPTIONS,
+    "alerts": {"type": ["array", "null"], "items": {"type": "object"}},
+    "owner": {"type": ["string", "null"], "maxLength": 200},
+    "tags": {"type": ["object", "array", "null"]},
+    "enabled": {"type": ["boolean", "null"]},
+    "payload": {"description": "any JSON"},
+    "schedule_type": _TEXT_OR_NULL,
+    "cron_expression": _TEXT_OR_NULL,
+    "execute_at": _TEXT_OR_NULL,
+}
+
+_JOB_ANSWER: dict[str, Any] = {
+    "id": _ID,
+    "name": ref("Name"),
+    "namespace": ref("Name"),
+    "version": _WHOLE,
+    "state": _STATE,
+    "enabled": _TRUTH,
+    "tasks": _PLURAL_OF_TASKS,
+    "next_run_at": _AT_OR_NULL,
+    "created_at": _AT,
+    "updated_at": _AT,
+}
+_JOB_MORE: dict[str, Any] = {
+    "schedule": {"type": ["string", "object"]},
+    "timezone": _TEXT,
+    "description": _TEXT,
+    "tags": _MAP,
+    "owner": _TEXT,
+    "note": {"type": "string", "description": "why it is paused or disabled"},
+    "paused_at": _AT,
+}
+_LAST = {"anyOf": [ref("ExecutionItem"), {"type": "null"}]}
+
+_EXECUTION: dict[str, Any] = {
+    "kind": {"const": "execution"},
+    "id": _ID,
+    "job_id": _ID,
+    "job_name": _TEXT_OR_NULL,
+    "job_version": _WHOLE,
+    "trigger": {"type": "string", "enum": ["schedule", "recovery", "backfill", "manual", "replay", "dependency"]},
+    "scheduled_at": _AT,
+    "admitted_at": _AT,
+    "started_at": _AT_OR_NULL,
+    "finished_at": _AT_OR_NULL,
+    "status": _STATUS,
+    "reason": {"anyOf": [_REASON, {"type": "null"}]},
+    "recovered": _TRUTH,
+    "node": _TEXT_OR_NULL,
+    "attempts": _WHOLE,
+    "lateness_ms": _NUMBER_OR_NULL,
+    "duration_ms": _NUMBER_OR_NULL,
+}
+_SPAN: dict[str, Any] = {
+    "kind": {"const": "span"},
+    "id": _ID,
+    "job_id": _ID,
+    "job_name": _TEXT_OR_NULL,
+    "status": _STATUS,
+    "from": _AT,
+    "to": _AT,
+    "count": _WHOLE,
+    "reason": _REASON,
+    "recorded_at": _AT,
+}
+_ATTEMPT = _object(
+    {
+        "number": _WHOLE,
+        "status": _TEXT,
+        "started_at": _AT_OR_NULL,
+        "finished_at": _AT_OR_NULL,
+        "error": _TEXT_OR_NULL,
+        "worker": _TEXT_OR_NULL,
+    }
+)
+_TASK = _object(
+    {
+        "name": _TEXT,
+        "status": _TEXT,
+        "started_at": _AT_OR_NULL,
+        "finished_at": _AT_OR_NULL,
+        "error": _TEXT_OR_NULL,
+        "attempts": _list(_ATTEMPT),
+    }
+)
+_LISTED = _object({"first": _list(_AT), "count": _WHOLE})
+_RUNS = _object({"added": _LISTED, "cancelled": _LISTED, "kept": _LISTED, "until": _AT, "whole": _TRUTH})
+_POINTED = _list(_object({"pointer": _TEXT, "message": _TEXT}))
+
+SCHEMAS: dict[str, Any] = {
+    "Anything": {"type": "object"},
+    "Name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"},
+    "JobInput": _object({"name": ref("Name")}, _JOB_INPUT),
+    "Job": _object(_JOB_ANSWER | {"last_execution": _LAST}, _JOB_MORE),
+    "JobItem": _object(_JOB_ANSWER, _JOB_MORE | {"last_execution": _LAST}),
+    "Saved": _object(
+        {
+            "id": _ID,
+            "namespace": ref("Name"),
+            "name": ref("Name"),
+            "version": _WHOLE,
+            "result": {"type": "string", "enum": ["created", "changed", "unchanged"]},
+            "state": _STATE,
+            "next_run_at": _AT_OR_NULL,
+        },
+        {"diff": _RUNS, "dry_run": _TRUTH},
+    ),
+    "JobOrSaved": {"anyOf": [ref("Job"), ref("Saved")]},
+    "Bulk": _object(
+        {
+            "created": _WHOLE,
+            "changed": _WHOLE,
+            "unchanged": _WHOLE,
+            "failed": _WHOLE,
+            "dry_run": _TRUTH,
+            "results": _list(
+                {
+                    "anyOf": [
+                        ref("Saved"),
+                        _object(
+                            {"result": {"const": "failed"}, "code": _TEXT, "status": _WHOLE, "message": _TEXT},
+                            {"name": _TEXT_OR_NULL, "errors": _POINTED},
+                        ),
+                    ]
+                }
+            ),
+        }
+    ),
+    "Plan": _object(
+        {
+            "dry_run": _TRUTH,
+            "created": _list(ref("Saved")),
+            "changed": _list(ref("Saved")),
+            "unchanged": _list(ref("Saved")),
+            "pruned": _list(ref("Job")),
+        }
+    ),
+    "Version": _object(
+        {"version": _WHOLE, "saved_at": _AT, "author": _TEXT, "spec": {"type": "object"}},
+    ),
+    "VersionDiff": _object(
+        {
+            "from": _WHOLE,
+            "to": _WHOLE,
+            "fields": _list(_object({"pointer": _TEXT, "old": {}, "new": {}})),
+            "runs": _RUNS,
+        }
+    ),
+    "Asked": _object({"execution_id": _ID, "status": _STATUS, "created": _TRUTH}, {"replay_of": _ID}),
+    "Backfilled": _object({"execution_ids": _list(_ID), "count": _WHOLE, "next_from": _AT_OR_NULL}),
+    "Why": _object({"steps": _list(_object({"at": _AT, "verdict": _TEXT, "sentence": _TEXT}))}),
+    "ExecutionItem": {"anyOf": [_object(_EXECUTION), _object(_SPAN)]},
+    "Execution": _object(
+        _EXECUTION | {"tasks": _list(_TASK), "report": {"type": ["object", "null"]}},
+        {"payload": {}, "result": {}, "replay_of": _ID},
+    ),
+    "DeadLetter": _object(
+        {
+            "id": _ID,
+            "execution_id": _ID,
+            "job_id": _ID,
+            "job_name": _TEXT_OR_NULL,
+            "namespace": _TEXT,
+            "failed_at": _AT,
+            "reason": _REASON,
+        }
+    ),
+    "Preview": _object(
+        {
+            "words": _TEXT,
+            "timezone": _TEXT,
+            "next": _list(_AT),
+            "warnings": _list(_object({"kind": _TEXT, "at": _AT, "wall": _TEXT, "count": _WHOLE, "message": _TEXT})),
+        }
+    ),
+    "Status": _object({"jobs_persisted": _WHOLE, "jobs": {"type": "object"}, "executions": {"type": "object"}}),
+    "Node": _object(
+        {
+            "number": _WHOLE,
+            "name": _TEXT,
+            "state": {"type": "string", "enum": ["alive", "stopped"]},
+            "started_at": _AT,
+            "beat_at": _AT,
+            "stopped_at": _AT_OR_NULL,
+            "slots": _WHOLE,
+            "labels": _MAP,
+        }
+    ),
+    "Queue": _object(
+        {
+            "queue": _TEXT,
+            "labels": _MAP,
+            "functions": _list(_TEXT),
+            "ready": _WHOLE,
+            "queued": _WHOLE,
+            "running": _WHOLE,
+            "waiting": _WHOLE,
+        }
+    ),
+    "Namespace": _object({"name": ref("Name")}),
+    "AuditEntry": _object(
+        {
+            "at": _AT,
+            "actor": _TEXT,
+            "action": _TEXT,
+            "namespace": _TEXT,
+            "subject": _TEXT,
+            "origin": _TEXT,
+            "detail": _TEXT,
+        }
+    ),
+    "Token": _object(
+        {
+            "name": _TEXT,
+            "role": _TEXT,
+            "namespaces": {"type": ["array", "object", "null"]},
+            "created_at": _AT_OR_NULL,
+            "expires_at": _AT_OR_NULL,
+        },
+        {"token": {"type": "string", "description": "when it is made, and never again"}},
+    ),
+    "User": _object({"name": _TEXT, "role": _TEXT_OR_NULL, "namespaces": {"type": ["object", "null"]}}),
+    "Problem": _object(
+        {
+            "type": _TEXT,
+            "title": _TEXT,
+            "status": _WHOLE,
+            "code": _TEXT | {"description": "stable: match on this"},
+            "detail": _TEXT,
+            "request_id": _TEXT,
+        },
+        {"errors": _POINTED},
+    ),
+}

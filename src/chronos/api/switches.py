@@ -1,0 +1,100 @@
+"""Switching a job: enable and disable, pause and resume."""
+
+from typing import cast
+
+from aiohttp import web
+
+from chronos.api import examples
+from chronos.api.access import Permission
+from chronos.api.answers import expected, job_answer, stale
+from chronos.api.call import Call
+from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Handler, Route, Scope, ref
+from chronos.core.job import Job
+from chronos.errors import Conflict
+from chronos.service.switching import Switch
+from chronos.store.commands import Command
+from chronos.store.contract import Store
+
+
+class _Unwritten:
+    """Where the changes of a dry run go."""
+
+    async def apply(self, command: Command[None]) -> None:
+        """Nowhere."""
+
+
+async def enable(call: Call) -> web.StreamResponse:
+    """Switch a job on, from now."""
+    return await _switch(call, "enable", takes_reason=False)
+
+
+async def disable(call: Call) -> web.StreamResponse:
+    """Switch a job off: no instants at all."""
+    return await _switch(call, "disable", takes_reason=True)
+
+
+async def pause(call: Call) -> web.StreamResponse:
+    """Hold a job."""
+    return await _switch(call, "pause", takes_reason=True)
+
+
+async def resume(call: Call) -> web.StreamResponse:
+    """Let it go on."""
+    return await _switch(call, "resume", takes_reason=False)
+
+
+async def _switch(call: Call, verb: str, *, takes_reason: bool) -> web.StreamResponse:
+    body = await call.form()
+    reason = (body.text("reason", longest=4_000) or "") if takes_reason else ""
+    body.done()
+    known = await expected(call, call.job)
+    store = cast(Store, _Unwritten()) if call.dry_run else call.parts.store
+    try:
+        job = await _switched(Switch(store, call.parts.clock), call, verb, reason)
+    except Conflict:
+        there = (await call.parts.store.jobs_by_id([call.job.id])).get(call.job.id)
+        if known is None or there is None or there.version == known:
+            raise
+        raise await stale(call, there, [str(known)]) from None
+    return await job_answer(call, job)
+
+
+async def _switched(switch: Switch, call: Call, verb: str, reason: str) -> Job:
+    match verb:
+        case "enable":
+            return await switch.enable(call.job, actor=call.actor)
+        case "disable":
+            return await switch.disable(call.job, reason=reason, actor=call.actor)
+        case "pause":
+            return await switch.pause(call.job, reason=reason, actor=call.actor)
+        case _:
+            return await switch.resume(call.job, actor=call.actor)
+
+
+def _route(verb: str, handler: Handler, summary: str, *, takes_reason: bool) -> Route:
+    properties = {"reason": {"type": ["string", "null"], "maxLength": 1000}} if takes_reason else {}
+    return Route(
+        method="POST",
+        path=f"{V1}/jobs/{{ref}}/{verb}",
+        handler=handler,
+        permission=Permission.OPERATE,
+        scope=Scope.JOB,
+        tag="Jobs",
+        summary=summary,
+        query=(NAMESPACE, DRY_RUN),
+        body=Body(
+            schema={"type": "object", "additionalProperties": False, "properties": properties},
+            example={"reason": "the target is being moved"} if takes_reason else {},
+            required=False,
+        ),
+        answers={200: Answer(about="the job as it is now", schema=ref("Job"), example=examples.JOB)},
+        matches=True,
+    )
+
+
+ROUTES = (
+    _route("enable", enable, "Switch a job on, from now", takes_reason=False),
+    _route("disable", disable, "Switch a job off: it has no instants until it is enabled", takes_reason=True),
+    _route("pause", pause, "Hold a job: its instants pass and are recorded as skipped", takes_reason=True),
+    _route("resume", resume, "Let a paused job go on", takes_reason=False),
+)

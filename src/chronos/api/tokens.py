@@ -1,0 +1,173 @@
+"""Tokens and users: who may come in. Neither passwords nor tokens are ever shown; a token once, when it is made."""
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from chronos.api import examples
+from chronos.api.access import Permission, Role, read_grant
+from chronos.api.answers import answer
+from chronos.api.call import Call
+from chronos.api.routes import DRY_RUN, V1, Answer, Body, Route, Scope, ref
+from chronos.api.tokenbook import ROLES, Token, TokenBook
+from chronos.core.calendar import rfc3339
+from chronos.errors import Conflict, Invalid
+from chronos.service.shapes import Problem
+from chronos.service.shapes.names import fault_of_name
+
+
+async def list_tokens(call: Call) -> web.StreamResponse:
+    """All tokens, by name."""
+    book = call.parts.access.tokens
+    return answer({"items": [] if book is None else [_written(token) for token in book.entries()]})
+
+
+async def create_token(call: Call) -> web.StreamResponse:
+    """Make a token. It is shown this once."""
+    body = await call.form()
+    name = body.text("name", longest=200)
+    if name is None and not body.problems:
+        body.fault("name", "is missing: say what the token is for")
+    elif name is not None and (fault := fault_of_name(name)):
+        body.fault("name", f'"{name[:64]}" {fault}')
+    role = body.text("role", longest=16) or "viewer"
+    _, namespaces = body.take("namespaces")
+    expires_us = body.instant_us("expires_at")
+    try:
+        read_grant(name or "", {"role": role, "namespaces": namespaces})
+    except Invalid as error:
+        body.problems.append(Problem("/role" if "role of" in str(error) else "/namespaces", str(error)))
+    if expires_us is not None and expires_us <= call.parts.clock.now_us():
+        body.fault("expires_at", "has passed")
+    body.done()
+    book = _book(call)
+    if name is None or call.dry_run:
+        return answer({"dry_run": True, "name": name, "role": role})
+    text, token = await asyncio.to_thread(
+        book.add, name, role=role, namespaces=namespaces, now_us=call.parts.clock.now_us(), expires_us=expires_us
+    )
+    return answer(_written(token) | {"token": text}, status=201)
+
+
+async def delete_token(call: Call) -> web.StreamResponse:
+    """Whoever uses it is nobody from now on."""
+    book = _book(call)
+    if not call.dry_run:
+        await asyncio.to_thread(book.remove, call.path("name"))
+    return web.Response(status=204)
+
+
+async def list_users(call: Call) -> web.StreamResponse:
+    """The users of the configuration."""
+    users = sorted(call.parts.access.users.items())
+    items = [
+        {
+            "name": name,
+            "role": None if user.principal.role is None else _word(user.principal.role),
+            "namespaces": {space: _word(role) for space, role in user.principal.by_namespace.items()} or None,
+        }
+        for name, user in users
+    ]
+    return answer({"items": items})
+
+
+def _book(call: Call) -> TokenBook:
+    book = call.parts.access.tokens
+    if book is None:
+        raise Conflict("this server asks nobody who they are (auth.type: none), so that there are no tokens")
+    return book
+
+
+def _written(token: Token) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "role": token.role,
+        "namespaces": token.namespaces,
+        "created_at": None if token.created_us is None else rfc3339(token.created_us),
+        "expires_at": None if token.expires_us is None else rfc3339(token.expires_us),
+    }
+
+
+def _word(role: Role) -> str:
+    return role.name.lower()
+
+
+def _items(name: str) -> dict[str, Any]:
+    return {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": ref(name)}}}
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path=f"{V1}/tokens",
+        handler=list_tokens,
+        permission=Permission.ADMINISTER,
+        scope=Scope.EVERYWHERE,
+        tag="Access",
+        summary="List the API tokens",
+        answers={200: Answer(about="all of them", schema=_items("Token"), example={"items": [examples.TOKEN]})},
+    ),
+    Route(
+        method="POST",
+        path=f"{V1}/tokens",
+        handler=create_token,
+        permission=Permission.ADMINISTER,
+        scope=Scope.EVERYWHERE,
+        tag="Access",
+        summary="Make an API token; it is shown this once",
+        query=(DRY_RUN,),
+        body=Body(
+            schema={
+                "type": "object",
+                "required": ["name"],
+                "additionalProperties": False,
+                "properties": {
+                    "name": ref("Name"),
+                    "role": {"type": ["string", "null"], "enum": [*ROLES, None]},
+                    "namespaces": {
+                        "description": "in which the role holds; or a role for each; everywhere without it",
+                        "anyOf": [
+                            {"type": "array", "items": ref("Name"), "minItems": 1},
+                            {
+                                "type": "object",
+                                "minProperties": 1,
+                                "additionalProperties": {"type": "string", "enum": list(ROLES)},
+                            },
+                            {"type": "null"},
+                        ],
+                    },
+                    "expires_at": {"type": ["string", "null"], "format": "date-time"},
+                },
+            },
+            example={"name": "ci", "role": "operator", "namespaces": ["billing"]},
+        ),
+        answers={
+            201: Answer(
+                about="the token", schema=ref("Token"), example=examples.TOKEN | {"token": "chr_shown-this-once"}
+            ),
+            200: Answer(about="of a dry run", schema=ref("Anything"), example={"dry_run": True}),
+        },
+    ),
+    Route(
+        method="DELETE",
+        path=f"{V1}/tokens/{{name}}",
+        handler=delete_token,
+        permission=Permission.ADMINISTER,
+        scope=Scope.EVERYWHERE,
+        tag="Access",
+        summary="Delete an API token",
+        query=(DRY_RUN,),
+        answers={204: Answer(about="it is gone")},
+    ),
+    Route(
+        method="GET",
+        path=f"{V1}/users",
+        handler=list_users,
+        permission=Permission.ADMINISTER,
+        scope=Scope.EVERYWHERE,
+        tag="Access",
+        summary="List the users of the configuration",
+        answers={200: Answer(about="all of them", schema=_items("User"), example={"items": [examples.USER]})},
+    ),
+)

@@ -1,0 +1,322 @@
+"""Who may do what: every route of the table, asked for by everybody."""
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos.api import Access, TokenBook, read_users
+from chronos.api.access import NOBODY, Permission, Principal, Role, read_grant
+from chronos.api.errors import LockedOut, Unauthenticated
+from chronos.api.routes import Route, Scope
+from chronos.api.table import ROUTES
+from chronos.api.tokenbook import hash_token, new_token
+from chronos.clock import SystemClock
+from chronos.errors import Conflict, Invalid, NotFound, StoreBroken
+from tests.api.world import SECRET, V1, World, basic, in_world, shape
+
+#: Everybody there is: a role everywhere, a role in one namespace, a role in another.
+USERS: dict[str, dict[str, Any]] = {
+    "vera": {"password_hash": SECRET, "role": "viewer"},
+    "otto": {"password_hash": SECRET, "role": "operator"},
+    "ada": {"password_hash": SECRET, "role": "admin"},
+    "vera-here": {"password_hash": SECRET, "role": "viewer", "namespaces": ["here"]},
+    "otto-here": {"password_hash": SECRET, "role": "operator", "namespaces": ["here"]},
+    "ada-here": {"password_hash": SECRET, "namespaces": {"here": "admin"}},
+    "ada-there": {"password_hash": SECRET, "role": "admin", "namespaces": ["there"]},
+}
+GRANTS = {name: read_grant(name, entry) for name, entry in USERS.items()}
+NO_EXECUTION = "00000000-0000-0000-0000-000000000000"
+MATRIX = list(itertools.product(ROUTES, [*USERS, None]))
+
+
+def path_of(route: Route, execution: str) -> str:
+    """The route's path, to things of the namespace "here"."""
+    path = route.path.format(ref="job", id=execution, version=1, name="nothing")
+    names = {param.name for param in route.query}
+    query = ["namespace=here"] if "namespace" in names else []
+    query += ["dry_run=true"] if "dry_run" in names else []
+    query += ["follow=false"] if "follow" in names else []
+    return "?".join([path, "&".join(query)]) if query else path
+
+
+def expected(route: Route, who: str | None) -> tuple[int, ...]:
+    """How somebody is refused; empty: not at all."""
+    if route.permission is Permission.OPEN:
+        return ()
+    if who is None:
+        return (401,)
+    principal = GRANTS[who]
+    match route.scope:
+        case Scope.ANYWHERE:
+            return () if principal.may_somewhere(route.permission) else (403,)
+        case Scope.EVERYWHERE:
+            return () if principal.may(route.permission) else (403,)
+        case Scope.BODY | Scope.SEEN if not principal.may_somewhere(route.permission):
+            return (403,)
+        case Scope.BODY | Scope.SEEN | Scope.JOB | Scope.EXECUTION:
+            if not principal.sees("here"):
+                return (404,)
+            return () if principal.may(route.permission, "here") else (403,)
+
+
+def body_of(route: Route) -> Any:
+    """Something that makes sense to a route, and changes nothing that the next one needs."""
+    return None if route.body is None else route.body.example
+
+
+def test_the_matrix() -> None:
+    async def case(world: World) -> None:
+        await world.post("/jobs?namespace=here", shape("job"), status=201, user="ada")
+        asked = await world.post("/jobs/job/trigger?namespace=here", status=202, user="ada")
+        wrong: list[str] = []
+        for route, who in MATRIX:
+            if route.streams and route.path.endswith("/events"):
+                continue  # it would go on; below
+            path = path_of(route, asked["execution_id"])
+            reply = await world.call(route.method, path, body_of(route), user=who)
+            refused = expected(route, who)
+            fits = reply.status in refused if refused else reply.status not in (401, 403)
+            if route.path.endswith("/jobs/bulk") and refused == (404,):
+                fits = reply.status == 200 and reply.json["results"][0]["status"] == 404
+            if not refused and reply.status == 404:
+                fits = "nothing" in path or "dead" in path or "rollback" in path
+            if not fits:
+                wrong.append(f"{route.method} {path} by {who}: {reply.status}, expected {refused or 'to be let in'}")
+        assert not wrong, "\n".join(wrong)
+
+    in_world(case, users=USERS, tokens=TokenBook())
+
+
+def test_events_are_for_those_who_see_them() -> None:
+    async def case(world: World) -> None:
+        for who, namespace, status in (
+            (None, "here", 401),
+            ("ada-there", "here", 404),
+            ("vera-here", "here", 200),
+            ("vera", "here", 200),
+        ):
+            headers = {} if who is None else {"Authorization": basic(who, "secret")}
+            url = f"{world.base}{V1}/events?namespace={namespace}"
+            async with world.client.get(url, headers=headers) as response:
+                assert response.status == status, who
+
+    in_world(case, users=USERS)
+
+
+def test_another_namespaces_things_are_not_there() -> None:
+    async def case(world: World) -> None:
+        job = await world.post("/jobs?namespace=here", shape("secret-job"), status=201, user="ada")
+        asked = await world.post("/jobs/secret-job/trigger?namespace=here", status=202, user="ada")
+        await world.post("/jobs", shape("hidden-job"), status=201, user="ada")
+        for path in (
+            "/jobs/hidden-jab",
+            "/executions?job=hidden-jab",
+            "/executions?job=hidden-job",
+            f"/jobs/{job['id']}",
+            f"/jobs/{job['id']}?namespace=there",
+            "/jobs/secret-job?namespace=here",
+            "/jobs/secret-jab?namespace=here",
+            f"/executions/{asked['execution_id']}",
+            f"/executions/{asked['execution_id']}/log",
+            "/executions?job=secret-job&namespace=here",
+            f"/executions?job={job['id']}",
+            "/jobs?namespace=here",
+        ):
+            reply = await world.call("GET", V1 + path, user="ada-there")
+            assert (reply.status, reply.code) == (404, "not_found"), path
+            assert "did you mean" not in reply.json["detail"]
+        assert (await world.get("/executions", user="ada-there"))["items"] == []
+        assert (await world.get("/audit", user="ada-there"))["items"] == []
+        assert (await world.get("/namespaces", user="ada-there"))["items"] == []
+        assert len((await world.get("/executions", user="vera-here"))["items"]) == 1
+        assert len((await world.get("/audit", user="ada-here"))["items"]) == 2
+        everything = await world.call("GET", f"{V1}/jobs?namespace=*", user="vera-here")
+        assert (everything.status, everything.code) == (403, "forbidden")
+        moved = await world.call("PUT", f"{V1}/jobs/{job['id']}", shape("secret-job"), user="ada-there")
+        assert moved.status == 404
+        sneaked = await world.call("POST", f"{V1}/jobs", shape("x", namespace="here"), user="ada-there")
+        assert sneaked.status == 404
+        bulk = await world.call(
+            "POST", f"{V1}/jobs/bulk?namespace=there", {"jobs": [shape("x", namespace="here")]}, user="ada-there"
+        )
+        assert bulk.json["results"][0]["status"] == 404
+        applied = await world.call(
+            "POST", f"{V1}/apply", {"jobs": [shape("x", namespace="here")], "owner": "me"}, user="ada-there"
+        )
+        assert applied.status == 404
+
+    in_world(case, users=USERS)
+
+
+def test_pruning_stays_within_ones_namespaces() -> None:
+    async def case(world: World) -> None:
+        await world.post("/apply?namespace=here", {"jobs": [shape("a")], "owner": "team"}, user="ada")
+        body = {"jobs": [shape("b")], "owner": "team", "prune": True}
+        assert (await world.post("/apply?namespace=there", body, user="ada-there"))["pruned"] == []
+        nothing = {"jobs": [], "owner": "team", "prune": True}
+        refused = await world.call("POST", f"{V1}/apply?namespace=here", nothing, user="ada-there")
+        assert (refused.status, refused.code) == (404, "not_found")
+        assert (await world.get("/jobs/a?namespace=here", user="ada"))["name"] == "a"
+        plan = await world.post("/apply?namespace=there", nothing, user="ada-there")
+        assert [job["name"] for job in plan["pruned"]] == ["b"]
+
+    in_world(case, users=USERS)
+
+
+def test_who_changed_what_is_on_record() -> None:
+    async def case(world: World) -> None:
+        await world.post("/jobs?namespace=here", shape("job"), status=201, user="ada-here")
+        [entry] = (await world.get("/audit", user="ada"))["items"]
+        assert (entry["actor"], entry["origin"], entry["action"]) == ("ada-here", "127.0.0.1", "create")
+
+    in_world(case, users=USERS)
+
+
+def test_wrong_passwords() -> None:
+    async def case(world: World) -> None:
+        assert (await world.call("GET", f"{V1}/jobs", user="vera")).status == 200
+        nobody = await world.call("GET", f"{V1}/jobs")
+        assert (nobody.status, nobody.code) == (401, "unauthenticated")
+        assert nobody.headers["WWW-Authenticate"].startswith("Basic")
+        odd = (
+            "Basic !!!",
+            "Basic " + "A" * 5_000,
+            "Digest x",
+            "Bearer chr_unknown",
+            basic("vera", ""),
+            "Basic dmVyYQ==",
+        )
+        for header in odd:
+            reply = await world.call("GET", f"{V1}/jobs", headers={"Authorization": header})
+            assert (reply.status, reply.code) == (401, "unauthenticated"), header
+        for _ in range(5):
+            await world.call("GET", f"{V1}/jobs", headers={"Authorization": basic("otto", "guess")})
+        locked = await world.call("GET", f"{V1}/jobs", user="otto")
+        assert (locked.status, locked.code) == (429, "locked_out")
+        assert int(locked.headers["Retry-After"]) >= 1
+        assert (await world.call("GET", f"{V1}/jobs", user="vera")).status == 200
+        assert (await world.call("GET", "/healthz")).status == 200
+        assert (await world.call("GET", "/metrics")).status == 401
+
+    in_world(case, users=USERS)
+
+
+def test_tokens_come_and_go(tmp_path: Path) -> None:
+    book = TokenBook(path=tmp_path / "data" / "tokens.json")
+
+    async def case(world: World) -> None:
+        body = {"name": "ci", "role": "operator", "namespaces": ["here"]}
+        assert (await world.post("/tokens?dry_run=true", body, user="ada"))["dry_run"] is True
+        made = await world.post("/tokens", body, status=201, user="ada")
+        assert made["token"].startswith("chr_")
+        assert len(made["token"]) >= 43
+        again = await world.call("POST", f"{V1}/tokens", body, user="ada")
+        assert again.status == 409
+        kept = (tmp_path / "data" / "tokens.json").read_text()
+        assert made["token"] not in kept
+        assert hash_token(made["token"]) in kept
+        assert (tmp_path / "data" / "tokens.json").stat().st_mode & 0o077 == 0
+        listed = (await world.call("GET", f"{V1}/tokens", user="ada")).body.decode()
+        assert made["token"] not in listed
+        assert hash_token(made["token"]) not in listed
+        bearer = {"Authorization": f"Bearer {made['token']}"}
+        assert (await world.call("GET", f"{V1}/jobs?namespace=here", headers=bearer)).status == 200
+        assert (await world.call("GET", f"{V1}/jobs", headers=bearer)).status == 404
+        assert (await world.call("POST", f"{V1}/jobs?namespace=here", shape(), headers=bearer)).status == 403
+        assert (await world.call("DELETE", f"{V1}/tokens/ci", user="ada")).status == 204
+        assert (await world.call("DELETE", f"{V1}/tokens/ci", user="ada")).status == 404
+        assert (await world.call("GET", f"{V1}/jobs?namespace=here", headers=bearer)).status == 401
+        for wrong, pointer in (
+            ({"name": "x", "role": "king"}, "/role"),
+            ({"name": "x", "namespaces": 7}, "/namespaces"),
+            ({"name": "a b"}, "/name"),
+            ({}, "/name"),
+            ({"name": "x", "expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
+        ):
+            reply = await world.call("POST", f"{V1}/tokens", wrong, user="ada")
+            assert (reply.status, reply.json["errors"][0]["pointer"]) == (422, pointer)
+        users = (await world.call("GET", f"{V1}/users", user="ada")).json["items"]
+        assert {"name": "otto", "role": "operator", "namespaces": None} in users
+        assert "argon2" not in str(users)
+
+    in_world(case, users=USERS, tokens=book)
+
+
+def test_a_book_of_tokens(tmp_path: Path) -> None:
+    text = new_token()
+    fixed = {"deploy": {"token_hash": hash_token(text), "role": "admin"}}
+    only_fixed = TokenBook(fixed)
+    found = only_fixed.find(text, 0)
+    assert found is not None
+    assert found.name == "deploy"
+    with pytest.raises(Conflict, match="configuration"):
+        only_fixed.add("new", role="viewer", namespaces=None, now_us=0)
+    with pytest.raises(Conflict, match="configuration"):
+        only_fixed.remove("deploy")
+    path = tmp_path / "tokens.json"
+    one, other = TokenBook(fixed, path), TokenBook(fixed, path)
+    made, entry = one.add("short", role="viewer", namespaces=None, now_us=0, expires_us=10)
+    assert other.find(made, 9) == entry
+    assert other.find(made, 10) is None
+    assert [token.name for token in other.entries()] == ["deploy", "short"]
+    other.remove("short")
+    assert one.find(made, 0) is None
+    with pytest.raises(NotFound):
+        one.remove("short")
+    path.write_text("what")
+    with pytest.raises(StoreBroken, match="cannot be read"):
+        one.find(made, 0)
+    for bad in ({"role": "admin"}, {"token_hash": "x"}, {"token_hash": "0" * 64, "role": "king"}, {"tokenhash": "x"}):
+        with pytest.raises(Invalid, match=r"auth\.tokens"):
+            TokenBook({"bad": bad})
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({}, "password_hash"),
+        ({"password_hash": "plain"}, "no argon2 hash"),
+        ({"password_hash": SECRET, "role": "king"}, "allowed: viewer, operator, admin"),
+        ({"password_hash": SECRET, "namespaces": "here"}, "list of names"),
+        ({"password_hash": SECRET, "namespaces": ["a b"]}, "is no name"),
+        ({"password_hash": SECRET, "rolle": "admin"}, "no setting rolle"),
+    ],
+    ids=["nothing", "plain", "role", "namespaces", "namespace", "unknown"],
+)
+def test_users_that_cannot_be(entry: Mapping[str, Any], words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        read_users({"ana": entry})
+
+
+def test_a_password_is_hashed_once_and_then_remembered() -> None:
+    async def check() -> None:
+        access = Access(SystemClock(), users=read_users({"ana": {"password_hash": SECRET, "role": "admin"}}))
+        for _ in range(20):
+            assert (await access.principal(basic("ana", "secret"), "::1")).name == "ana"
+        assert await access.principal(None, "::1") is NOBODY
+        with pytest.raises(Unauthenticated):
+            await access.principal(basic("eve", "secret"), "::1")
+        for _ in range(5):
+            with pytest.raises(Unauthenticated):
+                await access.principal(basic("ana", "no"), "::2")
+        with pytest.raises(LockedOut):
+            await access.principal(basic("ana", "secret"), "::2")
+
+    asyncio.run(check())
+
+
+def test_roles() -> None:
+    everywhere = Principal(name="a", role=Role.OPERATOR)
+    assert everywhere.may(Permission.OPERATE, "x")
+    assert not everywhere.may(Permission.ADMINISTER, "x")
+    here = Principal(name="b", by_namespace={"here": Role.ADMIN})
+    assert here.may(Permission.ADMINISTER, "here")
+    assert not here.sees("there")
+    assert not here.may(Permission.LOOK)
+    assert here.may_somewhere(Permission.ADMINISTER)
+    assert NOBODY.may(Permission.OPEN)
+    assert not NOBODY.may_somewhere(Permission.LOOK)

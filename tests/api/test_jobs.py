@@ -1,0 +1,312 @@
+"""Jobs over HTTP: every row of the table that is about definitions."""
+
+from chronos.api import ApiOptions
+from tests.api.world import V1, World, in_world, shape
+
+
+def test_create_look_list_and_delete() -> None:
+    async def case(world: World) -> None:
+        reply = await world.call("POST", f"{V1}/jobs", shape("digest", tags={"team": "data"}))
+        assert (reply.status, reply.headers["ETag"]) == (201, '"1"')
+        job = reply.json
+        assert (job["name"], job["version"], job["state"], job["last_execution"]) == ("digest", 1, "active", None)
+        again = await world.call("POST", f"{V1}/jobs", shape("digest"))
+        assert (again.status, again.code) == (409, "conflict")
+        for ref in ("digest", job["id"], job["id"].replace("-", "")):
+            assert (await world.get(f"/jobs/{ref}"))["id"] == job["id"]
+        await world.create("backup")
+        listed = await world.get("/jobs")
+        assert [one["name"] for one in listed["items"]] == ["backup", "digest"]
+        assert "last_execution" not in listed["items"][0]
+        assert (await world.get("/jobs?include=last_execution"))["items"][0]["last_execution"] is None
+        assert [one["name"] for one in (await world.get("/jobs?tag=team=data"))["items"]] == ["digest"]
+        assert [one["name"] for one in (await world.get("/jobs?q=ack&state=active"))["items"]] == ["backup"]
+        gone = await world.call("DELETE", f"{V1}/jobs/digest")
+        assert (gone.status, gone.json["name"]) == (200, "digest")
+        missing = await world.call("GET", f"{V1}/jobs/digest")
+        assert (missing.status, missing.code) == (404, "not_found")
+
+    in_world(case)
+
+
+def test_lists_are_paged() -> None:
+    async def case(world: World) -> None:
+        await world.post("/jobs/bulk", {"jobs": [shape(f"job-{n}") for n in range(5)]})
+        seen, cursor = [], ""
+        while True:
+            page = await world.get(f"/jobs?limit=2{cursor}")
+            seen += [job["name"] for job in page["items"]]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        assert seen == [f"job-{n}" for n in range(5)]
+
+    in_world(case)
+
+
+def test_put_creates_and_replaces_and_heeds_if_match() -> None:
+    async def case(world: World) -> None:
+        body = shape("digest")
+        del body["name"]  # the path says it
+        created = await world.call("PUT", f"{V1}/jobs/digest", body)
+        assert (created.status, created.headers["ETag"]) == (201, '"1"')
+        body["description"] = "two"
+        changed = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-Match": '"1"'})
+        assert (changed.status, changed.headers["ETag"]) == (200, '"2"')
+        stale = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-Match": '"1"'})
+        assert (stale.status, stale.code) == (412, "stale")
+        assert stale.json["detail"] == "digest changed since you read it (you have v1, it is v2, by anonymous)"
+        for tag in ("2", "*", '"1", "2"', 'W/"2"'):
+            same = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-Match": tag})
+            assert (same.status, same.headers["ETag"]) == (200, '"2"')
+        other = await world.call("PUT", f"{V1}/jobs/digest", body | {"name": "else"})
+        assert (other.status, other.json["errors"][0]["pointer"]) == (422, "/name")
+        there = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-None-Match": "*"})
+        assert there.status == 412
+        nowhere = await world.call("PUT", f"{V1}/jobs/new", body, headers={"If-Match": '"1"'})
+        assert nowhere.status == 412
+        odd = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-Match": "seven"})
+        assert (odd.status, odd.code) == (400, "malformed")
+
+    in_world(case)
+
+
+def test_every_change_heeds_if_match() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        await world.call("PATCH", f"{V1}/jobs/digest", {"description": "two"})
+        stale = {"If-Match": '"1"'}
+        calls = [
+            ("PATCH", "", {"description": "three"}),
+            ("DELETE", "", None),
+            ("POST", "/enable", None),
+            ("POST", "/disable", None),
+            ("POST", "/pause", None),
+            ("POST", "/resume", None),
+            ("POST", "/rollback", {"version": 1}),
+        ]
+        for method, path, body in calls:
+            reply = await world.call(method, f"{V1}/jobs/digest{path}", body, headers=stale)
+            assert (reply.status, reply.code) == (412, "stale"), (method, path)
+        assert (await world.get("/jobs/digest"))["version"] == 2
+
+    in_world(case)
+
+
+def test_a_recreated_job_has_other_tags() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        await world.call("DELETE", f"{V1}/jobs/digest")
+        await world.create("digest")
+        reply = await world.call("GET", f"{V1}/jobs/digest")
+        assert reply.headers["ETag"] == '"1-2"'
+        stale = await world.call("DELETE", f"{V1}/jobs/digest", headers={"If-Match": '"1"'})
+        assert stale.status == 412
+        fresh = await world.call("DELETE", f"{V1}/jobs/digest", headers={"If-Match": '"1-2"'})
+        assert fresh.status == 200
+
+    in_world(case)
+
+
+def test_merge_patch() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", description="one", tags={"a": "1", "b": "2"}, timezone="Europe/Paris")
+        patch = {"schedule": "30 2 * * *", "description": None, "tags": {"a": None, "c": "3"}}
+        typed = {"Content-Type": "application/merge-patch+json"}
+        reply = await world.call("PATCH", f"{V1}/jobs/digest", patch, headers=typed)
+        job = reply.json
+        assert (reply.status, job["version"], job["schedule"]) == (200, 2, "30 2 * * *")
+        assert (job["tags"], job["timezone"]) == ({"b": "2", "c": "3"}, "Europe/Paris")
+        assert "description" not in job
+        target = {"command": {"argv": ["false"]}}
+        job = (await world.call("PATCH", f"{V1}/jobs/digest", target)).json
+        assert job["tasks"] == [{"name": "main", "command": {"argv": ["false"]}}]
+        wrong = await world.call("PATCH", f"{V1}/jobs/digest", {"schedule": "61 * * * *"})
+        assert (wrong.status, wrong.json["errors"][0]["pointer"]) == (422, "/schedule")
+        renamed = await world.call("PATCH", f"{V1}/jobs/digest", {"name": "else"})
+        assert renamed.status == 422
+
+    in_world(case)
+
+
+def test_every_bad_field_is_named() -> None:
+    async def case(world: World) -> None:
+        bad = {"name": "no spaces", "schedule": "0 25 * * *", "http": {"urll": "x"}, "colour": "red"}
+        reply = await world.call("POST", f"{V1}/jobs", bad)
+        assert (reply.status, reply.code) == (422, "invalid_job")
+        pointers = {error["pointer"] for error in reply.json["errors"]}
+        assert {"/name", "/schedule", "/colour"} <= pointers
+        assert any(pointer.startswith("/http") for pointer in pointers)
+        assert "allowed 0–23" in reply.json["detail"]
+
+    in_world(case)
+
+
+def test_switching() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        paused = await world.post("/jobs/digest/pause", {"reason": "moving house"})
+        assert (paused["state"], paused["note"], paused["next_run_at"]) == ("paused", "moving house", None)
+        assert (await world.post("/jobs/digest/resume"))["state"] == "active"
+        assert (await world.post("/jobs/digest/disable"))["enabled"] is False
+        cannot = await world.call("POST", f"{V1}/jobs/digest/pause")
+        assert (cannot.status, cannot.code) == (409, "conflict")
+        assert (await world.post("/jobs/digest/enable"))["state"] == "active"
+        dry = await world.post("/jobs/digest/pause?dry_run=true")
+        assert dry["state"] == "paused"
+        assert (await world.get("/jobs/digest"))["state"] == "active"
+        unknown = await world.call("POST", f"{V1}/jobs/digest/pause", {"reson": "x"})
+        assert (unknown.status, unknown.json["errors"][0]["pointer"]) == (422, "/reson")
+
+    in_world(case)
+
+
+def test_versions_diff_and_rollback() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        await world.call("PATCH", f"{V1}/jobs/digest", {"schedule": "30 * * * *"})
+        versions = await world.get("/jobs/digest/versions")
+        assert [one["version"] for one in versions["items"]] == [2, 1]
+        page = await world.get("/jobs/digest/versions?limit=1")
+        assert page["next_cursor"] == "2"
+        assert (await world.get("/jobs/digest/versions?limit=1&cursor=2"))["items"][0]["version"] == 1
+        assert (await world.get("/jobs/digest/versions/1"))["spec"]["schedule"] == "0 * * * *"
+        for number in ("9", "x"):
+            assert (await world.call("GET", f"{V1}/jobs/digest/versions/{number}")).status == 404
+        diff = await world.get("/jobs/digest/diff?from=1&to=2")
+        assert diff["fields"] == [{"pointer": "/schedule", "old": "0 * * * *", "new": "30 * * * *"}]
+        assert diff["runs"]["added"]["count"] > 0
+        assert (await world.get("/jobs/digest/diff"))["fields"] == diff["fields"]
+        dry = await world.post("/jobs/digest/rollback?dry_run=true", {"version": 1})
+        assert (dry["result"], dry["version"]) == ("changed", 3)
+        back = await world.post("/jobs/digest/rollback", {"version": 1})
+        assert (back["version"], back["schedule"]) == (3, "0 * * * *")
+
+    in_world(case)
+
+
+def test_bulk_answers_for_each() -> None:
+    async def case(world: World) -> None:
+        await world.create("there")
+        jobs = [shape("there"), shape("new"), shape("bad", schedule="never ever"), shape("there-too"), "what"]
+        dry = await world.post("/jobs/bulk?dry_run=true", {"jobs": jobs})
+        assert (dry["created"], dry["failed"]) == (2, 2)
+        assert len((await world.get("/jobs"))["items"]) == 1
+        said = await world.post("/jobs/bulk", {"jobs": jobs})
+        assert [one["result"] for one in said["results"]] == ["unchanged", "created", "failed", "created", "failed"]
+        assert said["results"][2]["code"] == "invalid_job"
+        assert said["results"][2]["errors"][0]["pointer"] == "/schedule"
+        wrong = await world.call("POST", f"{V1}/jobs/bulk", {"job": []})
+        assert (wrong.status, wrong.code) == (422, "invalid")
+
+    in_world(case)
+
+
+def test_apply_is_a_plan_and_all_or_nothing() -> None:
+    async def case(world: World) -> None:
+        first = {"jobs": [shape("a"), shape("b")], "owner": "team"}
+        dry = await world.post("/apply?dry_run=true", first)
+        assert (len(dry["created"]), dry["dry_run"]) == (2, True)
+        assert (await world.get("/jobs"))["items"] == []
+        await world.post("/apply", first)
+        await world.create("c")
+        bad = await world.call("POST", f"{V1}/apply", {"jobs": [shape("d"), shape("e", schedule="x")], "owner": "team"})
+        assert (bad.status, bad.json["errors"][0]["pointer"]) == (422, "/jobs/1/schedule")
+        assert (await world.call("GET", f"{V1}/jobs/d")).status == 404
+        second = {"jobs": [shape("a", schedule="30 * * * *")], "owner": "team", "prune": True}
+        plan = await world.post("/apply", second)
+        assert [one["name"] for one in plan["changed"]] == ["a"]
+        assert plan["changed"][0]["diff"]["added"]["count"] > 0
+        assert [one["name"] for one in plan["pruned"]] == ["b"]
+        assert [one["name"] for one in (await world.get("/jobs"))["items"]] == ["a", "c"]
+        nobody = await world.call("POST", f"{V1}/apply", {"jobs": []})
+        assert (nobody.status, nobody.json["errors"][0]["pointer"]) == (422, "/owner")
+
+    in_world(case)
+
+
+def test_dry_runs_change_nothing() -> None:
+    async def case(world: World) -> None:
+        dry = await world.post("/jobs?dry_run=true", shape("digest"))
+        assert (dry["result"], dry["dry_run"]) == ("created", True)
+        await world.create("digest")
+        put = await world.call("PUT", f"{V1}/jobs/digest?dry_run=true", shape("digest", schedule="5 * * * *"))
+        assert put.json["diff"]["cancelled"]["count"] > 0
+        patch = await world.call("PATCH", f"{V1}/jobs/digest?dry_run=true", {"description": "x"})
+        assert (patch.json["result"], patch.json["version"]) == ("changed", 2)
+        assert (await world.call("DELETE", f"{V1}/jobs/digest?dry_run=true")).status == 200
+        assert (await world.get("/jobs/digest"))["version"] == 1
+
+    in_world(case)
+
+
+def test_creating_again_with_the_same_key() -> None:
+    async def case(world: World) -> None:
+        key = {"Idempotency-Key": "abc"}
+        body = shape("digest", schedule={"every": "10m"})
+        first = await world.call("POST", f"{V1}/jobs", body, headers=key)
+        second = await world.call("POST", f"{V1}/jobs", body, headers=key)
+        assert (first.status, second.status) == (201, 201)
+        assert first.json == second.json
+        other = await world.call("POST", f"{V1}/jobs", body | {"description": "x"}, headers=key)
+        assert other.status == 409
+
+    in_world(case)
+
+
+def test_namespaces_are_apart() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        there = await world.call("POST", f"{V1}/jobs?namespace=billing", shape("digest", description="theirs"))
+        assert (there.status, there.json["namespace"]) == (201, "billing")
+        assert (await world.get("/jobs/digest?namespace=billing"))["description"] == "theirs"
+        assert "description" not in await world.get("/jobs/digest")
+        assert len((await world.get("/jobs?namespace=*"))["items"]) == 2
+        assert [one["namespace"] for one in (await world.get("/jobs"))["items"]] == ["default"]
+        assert await world.get("/namespaces") == {"items": [{"name": "billing"}, {"name": "default"}]}
+        wrong = await world.call("PUT", f"{V1}/jobs/digest", shape("digest", namespace="billing"))
+        assert (wrong.status, wrong.json["errors"][0]["pointer"]) == (422, "/namespace")
+
+    in_world(case)
+
+
+def test_the_guides_paths_and_names() -> None:
+    async def case(world: World) -> None:
+        body = {
+            "name": "daily-report",
+            "job_type": "REPORT_GENERATOR",
+            "schedule_type": "RECURRING",
+            "cron_expression": "0 9 * * *",
+            "timezone": "America/New_York",
+            "payload": {"report_type": "daily_summary"},
+            "priority": 7,
+            "max_retries": 3,
+            "timeout_secs": 60,
+        }
+        created = await world.call("POST", "/api/jobs", body)
+        assert (created.status, created.json["status"]) == (201, "ACTIVE")
+        job = created.json["job_id"]
+        shown = (await world.call("GET", f"/api/jobs/{job}")).json
+        assert shown["next_run_time"] is not None
+        assert shown["last_execution"] is None
+        asked = await world.call("POST", f"/api/jobs/{job}/trigger")
+        assert (asked.status, asked.json["status"]) == (202, "READY")
+        [one] = (await world.call("GET", f"/api/jobs/{job}/executions?limit=10")).json["items"]
+        assert (one["execution_id"], one["completed_at"]) == (asked.json["execution_id"], None)
+        assert (await world.call("POST", f"/api/jobs/{job}/pause")).json["status"] == "PAUSED"
+        assert (await world.call("POST", f"/api/jobs/{job}/resume")).json["status"] == "ACTIVE"
+        assert (await world.call("GET", "/api/jobs")).json["items"][0]["job_id"] == job
+        assert (await world.call("DELETE", f"/api/jobs/{job}")).status == 200
+
+    in_world(case)
+
+
+def test_a_base_path() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        assert (await world.call("GET", "/healthz")).status == 200
+        root = world.base.removesuffix("/chronos")
+        async with world.client.get(f"{root}/healthz") as response:
+            assert response.status == 404
+
+    in_world(case, options=ApiOptions(base_path="/chronos"))

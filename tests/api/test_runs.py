@@ -1,0 +1,286 @@
+"""Executions over HTTP: ask, stop, look, follow."""
+
+import asyncio
+from typing import Any
+
+from chronos.api.events import Log
+from chronos.engine.runners.functions import Functions
+from chronos.store.commands import PROGRESS, OutputRow
+from tests.api.world import V1, World, in_world, shape
+
+FAILS = {"command": {"argv": ["false"]}, "retry": {"max_attempts": 1}, "schedule": "manual"}
+
+
+def test_trigger_and_look() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", command={"argv": ["echo", "hello"]}, schedule="manual")
+        reply = await world.call("POST", f"{V1}/jobs/digest/trigger", {"payload": {"n": 1}, "reason": "because"})
+        assert reply.status == 202
+        shown = await world.ended(reply.json["execution_id"])
+        assert (shown["status"], shown["trigger"], shown["payload"]) == ("succeeded", "manual", {"n": 1})
+        assert shown["asked_because"] == "because"
+        [task] = shown["tasks"]
+        [attempt] = task["attempts"]
+        assert (task["name"], attempt["number"], attempt["exit_code"]) == ("main", 1, 0)
+        assert shown["report"]["status"] == "succeeded"
+        log = await world.call("GET", f"{V1}/executions/{shown['id']}/log?follow=true")
+        assert (log.headers["Content-Type"], log.body) == ("text/plain; charset=utf-8", b"hello\n")
+        assert (await world.call("GET", f"{V1}/executions/{shown['id']}/log")).body == b"hello\n"
+        assert (await world.get("/jobs/digest"))["last_execution"]["id"] == shown["id"]
+        for path in ("/executions", "/jobs/digest/executions", "/executions?job=digest&status=succeeded"):
+            assert [one["id"] for one in (await world.get(path))["items"]] == [shown["id"]]
+        assert (await world.get("/executions?status=troubled"))["items"] == []
+        verdicts = [step["verdict"] for step in (await world.get(f"/executions/{shown['id']}/why"))["steps"]]
+        assert {"due", "started", "ended"} <= set(verdicts)
+        assert (await world.get("/jobs/digest/why"))["steps"]
+
+    in_world(case, runs=True)
+
+
+def test_the_same_key_is_the_same_execution() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        await world.create("other")
+        key = {"Idempotency-Key": "k1"}
+        first = await world.post("/jobs/digest/trigger", status=202, headers=key)
+        second = await world.post("/jobs/digest/trigger", status=202, headers=key)
+        assert (second["execution_id"], second["created"]) == (first["execution_id"], False)
+        third = await world.post("/jobs/digest/trigger", status=202, headers={"Idempotency-Key": "k2"})
+        assert third["execution_id"] != first["execution_id"]
+        elsewhere = await world.post("/jobs/other/trigger", status=202, headers=key)
+        assert elsewhere["created"] is True
+        long = await world.call("POST", f"{V1}/jobs/digest/trigger", headers={"Idempotency-Key": "x" * 256})
+        assert (long.status, long.code) == (400, "malformed")
+
+    in_world(case)
+
+
+def test_what_cannot_be_asked_for() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        future = await world.call("POST", f"{V1}/jobs/digest/trigger", {"at": "2999-01-01T00:00:00Z"})
+        assert (future.status, future.code) == (422, "invalid")
+        odd = await world.call("POST", f"{V1}/jobs/digest/trigger", {"at": "tomorrow"})
+        assert odd.json["errors"] == [
+            {"pointer": "/at", "message": 'is "tomorrow"; write an instant like 2027-01-01T09:00:00Z'}
+        ]
+        large = await world.call("POST", f"{V1}/jobs/digest/trigger", {"payload": "x" * 300_000})
+        assert large.status == 422
+        assert (await world.post("/jobs/digest/trigger?dry_run=true"))["dry_run"] is True
+        assert (await world.get("/executions"))["items"] == []
+
+    in_world(case)
+
+
+def test_backfill_and_next() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", overlap="allow")
+        body = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T05:30:00+01:00"}
+        dry = await world.post("/jobs/digest/backfill?dry_run=true", body)
+        assert (dry["count"], dry["next_from"]) == (5, None)
+        key = {"Idempotency-Key": "once"}
+        said = await world.post("/jobs/digest/backfill", body, status=202, headers=key)
+        assert (said["count"], said["next_from"]) == (5, None)
+        again = await world.post("/jobs/digest/backfill", body, status=202, headers=key)
+        assert again["execution_ids"] == said["execution_ids"]
+        backwards = {"from": body["to"], "to": body["from"]}
+        assert (await world.call("POST", f"{V1}/jobs/digest/backfill", backwards)).status == 422
+        missing = await world.call("POST", f"{V1}/jobs/digest/backfill", {"from": body["from"]})
+        assert missing.json["errors"] == [{"pointer": "/to", "message": "is missing"}]
+        assert len((await world.get("/jobs/digest/next?count=3"))["items"]) == 3
+        why = await world.get("/jobs/digest/why?at=2026-01-01T00:30:00Z")
+        assert why["steps"][0]["verdict"] == "off"
+
+    in_world(case)
+
+
+def test_cancel() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        asked = await world.post("/jobs/digest/trigger", status=202)
+        path = f"/executions/{asked['execution_id']}"
+        assert (await world.post(f"{path}/cancel?dry_run=true"))["dry_run"] is True
+        assert (await world.post(f"{path}/cancel", {"reason": "oops"}, status=202))["status"] == "canceled"
+        assert (await world.get(path))["reason"]["message"] == "oops"
+        assert (await world.call("POST", f"{V1}{path}/cancel?dry_run=true")).status == 409
+        for odd in ("nothing", "00000000-0000-0000-0000-000000000000"):
+            reply = await world.call("GET", f"{V1}/executions/{odd}")
+            assert (reply.status, reply.code) == (404, "not_found")
+
+    in_world(case)
+
+
+def test_a_signal_ends_a_wait() -> None:
+    async def case(world: World) -> None:
+        await world.create("approval", wait={"signal": "approved"}, schedule="manual")
+        asked = await world.post("/jobs/approval/trigger", status=202)
+        path = f"/executions/{asked['execution_id']}"
+        await world.seen(path, "waiting")
+        assert await world.post(f"{path}/signal?dry_run=true", {"name": "approved"}) == {
+            "dry_run": True,
+            "waiting": True,
+        }
+        wrong = await world.call("POST", f"{V1}{path}/signal", {"name": "denied"})
+        assert (wrong.status, wrong.code) == (409, "conflict")
+        await world.post(f"{path}/signal", {"name": "approved", "payload": {"by": "ana"}}, status=202)
+        assert (await world.ended(asked["execution_id"]))["status"] == "succeeded"
+        assert (await world.call("POST", f"{V1}{path}/signal", {"name": "approved"})).status == 404
+        nameless = await world.call("POST", f"{V1}{path}/signal", {})
+        assert nameless.json["errors"][0]["pointer"] == "/name"
+
+    in_world(case, runs=True)
+
+
+def test_dead_letters_and_replay() -> None:
+    async def case(world: World) -> None:
+        await world.create("fails", **FAILS)
+        first = await world.post("/jobs/fails/trigger", status=202)
+        await world.ended(first["execution_id"])
+        [letter] = (await world.get("/dead-letters"))["items"]
+        assert (letter["id"], letter["job_name"]) == (first["execution_id"], "fails")
+        assert (await world.get("/dead-letters?namespace=default"))["items"] == [letter]
+        assert (await world.post(f"/dead-letters/{letter['id']}/replay?dry_run=true"))["dry_run"] is True
+        again = await world.post(f"/dead-letters/{letter['id']}/replay", {"reason": "fixed"}, status=202)
+        assert again["replay_of"] == letter["id"]
+        second = await world.ended(again["execution_id"])
+        assert (second["trigger"], second["replay_of"]) == ("replay", letter["id"])
+        [letter] = (await world.get("/dead-letters"))["items"]
+        third = await world.post(f"/executions/{letter['id']}/replay", {"from_failed": True}, status=202)
+        await world.ended(third["execution_id"])
+        for letter in (await world.get("/dead-letters"))["items"]:
+            assert (await world.call("DELETE", f"{V1}/dead-letters/{letter['id']}")).status == 204
+            assert (await world.call("DELETE", f"{V1}/dead-letters/{letter['id']}")).status == 404
+        assert (await world.get("/dead-letters"))["items"] == []
+
+    in_world(case, runs=True)
+
+
+async def read_events(world: World, count: int, **headers: str) -> list[dict[str, str]]:
+    """The next events of the stream, comments and signals left out."""
+    found: list[dict[str, str]] = []
+    async with asyncio.timeout(10), world.client.get(f"{world.base}{V1}/events", headers=headers) as response:
+        assert response.headers["Content-Type"] == "text/event-stream"
+        assert response.headers["X-Request-Id"]
+        event: dict[str, str] = {}
+        while len(found) < count:
+            line = (await response.content.readline()).decode().rstrip("\n")
+            if line:
+                name, _, value = line.partition(": ")
+                event[name] = value
+                continue
+            if event.get("event") == "execution":
+                found.append(event)
+            event = {}
+    return found
+
+
+def test_events_and_where_they_resume() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", schedule="manual", overlap="allow")
+        listening = asyncio.create_task(read_events(world, 2))
+        await asyncio.sleep(0.05)
+        asked = [await world.post("/jobs/digest/trigger", status=202) for _ in range(2)]
+        for one in asked:
+            await world.ended(one["execution_id"])
+        first, second = await listening
+        last = await world.post("/jobs/digest/trigger", status=202)
+        await world.ended(last["execution_id"])
+        resumed = await read_events(world, 2, **{"Last-Event-ID": first["id"]})
+        assert resumed[0] == second
+        assert last["execution_id"] in resumed[1]["data"]
+        odd = await world.call("GET", f"{V1}/events", headers={"Last-Event-ID": "what"})
+        assert (odd.status, odd.code) == (400, "malformed")
+
+    in_world(case, runs=True)
+
+
+def test_a_log_is_followed_while_it_is_written() -> None:
+    go_on = asyncio.Event()
+    functions = Functions()
+
+    async def talk(ctx: Any) -> None:
+        ctx.log.info("first")
+        await go_on.wait()
+        ctx.log.info("second")
+
+    functions.register("talk", talk)
+
+    async def case(world: World) -> None:
+        await world.create("talk", python={"name": "talk"}, schedule="manual")
+        asked = await world.post("/jobs/talk/trigger", status=202)
+        url = f"{world.base}{V1}/executions/{asked['execution_id']}/log?follow=true"
+        async with asyncio.timeout(10), world.client.get(url) as response:
+            begun = await response.content.readline()
+            assert b"first" in begun
+            go_on.set()
+            rest = await response.content.read()
+            assert b"second" in rest
+            assert b"first" not in rest
+
+    in_world(case, runs=True, functions=functions)
+
+
+def test_a_log_has_each_piece_once() -> None:
+    def row(task: str, number: int, part: int, text: str) -> OutputRow:
+        return OutputRow(b"x" * 16, task, number, part, text)
+
+    log = Log(None, 0)
+    assert "".join(log.more([row("a", 1, 0, "one\n"), row("a", 1, PROGRESS, "{}")])) == "one\n"
+    assert "".join(log.more([row("a", 1, 0, "one\n"), row("a", 1, 9, "two\n")])) == "two\n"
+    assert "".join(log.more([row("a", 1, 0, "one\n"), row("a", 1, 9, "two\nthree\n")])) == "three\n"
+    moved = [row("a", 1, 0, "one\n"), row("a", 1, 9, "three\nfour\n"), row("b", 1, 0, "five\n")]
+    assert "".join(log.more(moved)).endswith("--- b, attempt 1\nfive\n")
+    both = [row("a", 1, 0, "x"), row("b", 2, 0, "y")]
+    assert "".join(Log("b", 2).more(both)) == "y"
+    assert "".join(Log(None, 0).more(both)) == "--- a, attempt 1\nx--- b, attempt 2\ny"
+
+
+def test_what_the_server_says_of_itself() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        await world.post("/jobs/digest/trigger", status=202)
+        status = await world.get("/status")
+        assert (status["jobs_persisted"], status["executions"], status["node"]) == (1, {"ready": 1}, "node-a")
+        [queue] = (await world.get("/queues"))["items"]
+        assert (queue["queue"], queue["ready"]) == ("default", 1)
+        assert (await world.get("/nodes"))["items"] == []
+        actions = [entry["action"] for entry in (await world.get("/audit"))["items"]]
+        assert actions == ["trigger", "create"]
+        assert (await world.call("GET", "/healthz")).status == 200
+        assert (await world.call("GET", "/readyz")).status == 200
+        assert (await world.call("GET", "/metrics")).body == b"# nothing\n"
+        world.facts |= {"ready": False, "reason": "this node is stopping"}
+        reply = await world.call("GET", "/readyz")
+        assert (reply.status, reply.code, reply.headers["Retry-After"]) == (503, "unavailable", "1")
+        assert reply.json["detail"] == "this node is stopping"
+
+    in_world(case)
+
+
+def test_a_schedule_is_previewed() -> None:
+    async def case(world: World) -> None:
+        body = {"schedule": {"cron": "30 2 * * *"}, "timezone": "Europe/Paris", "count": 3}
+        said = await world.post("/schedule/preview", body)
+        assert (len(said["next"]), said["timezone"]) == (3, "Europe/Paris")
+        assert {warning["kind"] for warning in said["warnings"]} >= {"moved"}
+        wrong = await world.call("POST", f"{V1}/schedule/preview", {"schedule": "0 25 * * *"})
+        assert (wrong.status, wrong.json["errors"][0]["pointer"]) == (422, "/schedule")
+        nothing = await world.call("POST", f"{V1}/schedule/preview", {})
+        assert nothing.json["errors"][0]["pointer"] == "/schedule"
+
+    in_world(case)
+
+
+def test_lists_leave_out_other_namespaces() -> None:
+    async def case(world: World) -> None:
+        await world.post("/jobs?namespace=billing", shape("theirs", overlap="allow"), status=201)
+        await world.create("ours", overlap="allow")
+        for _ in range(3):
+            await world.post("/jobs/theirs/trigger?namespace=billing", status=202)
+        mine = await world.post("/jobs/ours/trigger", status=202)
+        assert len((await world.get("/executions"))["items"]) == 4
+        found = await world.get("/executions?namespace=default&limit=2")
+        assert [one["id"] for one in found["items"]] == [mine["execution_id"]]
+        assert len((await world.get("/executions?namespace=billing&limit=2"))["items"]) == 2
+
+    in_world(case)

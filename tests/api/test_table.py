@@ -1,0 +1,131 @@
+"""The table of routes: whole, documented, and true to its own examples."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from chronos.api.access import Permission
+from chronos.api.docs import page
+from chronos.api.openapi import needs, openapi, operation_id
+from chronos.api.problems import INTERNAL, KINDS
+from chronos.api.routes import Route, Scope
+from chronos.api.schemas import SCHEMAS
+from chronos.api.table import ROUTES
+from tests.api.world import World, in_world
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rest.md"
+ROW = re.compile(r"^\| `([A-Z]+) (/[^` ]*)` \| (\w+(?: everywhere)?) \| (.+) \|$", re.MULTILINE)
+CONTRACT = """
+    POST /jobs · GET /jobs · POST /jobs/bulk · POST /apply · GET /jobs/{ref} · PUT /jobs/{ref} · PATCH /jobs/{ref}
+    DELETE /jobs/{ref} · POST /jobs/{ref}/enable · POST /jobs/{ref}/disable · GET /jobs/{ref}/versions
+    GET /jobs/{ref}/versions/{version} · GET /jobs/{ref}/diff · POST /jobs/{ref}/rollback · POST /jobs/{ref}/trigger
+    POST /jobs/{ref}/pause · POST /jobs/{ref}/resume · POST /jobs/{ref}/backfill · GET /jobs/{ref}/next
+    GET /jobs/{ref}/executions · GET /jobs/{ref}/why · GET /executions · GET /executions/{id}
+    POST /executions/{id}/signal · POST /executions/{id}/cancel · POST /executions/{id}/replay
+    GET /executions/{id}/log · GET /dead-letters · POST /dead-letters/{id}/replay · DELETE /dead-letters/{id}
+    GET /nodes · GET /queues · GET /status · GET /events · POST /schedule/preview · GET /audit · GET /namespaces
+    GET /tokens · POST /tokens · DELETE /tokens/{name} · GET /users
+"""
+
+
+def named(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+def word(route: Route) -> str:
+    """Who may use a route, as the page says it."""
+    words = {
+        Permission.OPEN: "everybody",
+        Permission.LOOK: "viewer",
+        Permission.OPERATE: "operator",
+        Permission.ADMINISTER: "admin",
+    }
+    everywhere = route.scope is Scope.EVERYWHERE
+    return words[route.permission] + (" everywhere" if everywhere else "")
+
+
+def test_everything_promised_is_there() -> None:
+    promised = {call.strip().replace(" ", " /api/v1") for call in re.split(r"·|\n", CONTRACT) if call.strip()}
+    assert promised <= {named(route) for route in ROUTES}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=named)
+def test_every_route_is_documented(route: Route) -> None:
+    assert isinstance(route.permission, Permission)
+    assert route.summary[0].isupper()
+    assert not route.summary.endswith(".")
+    assert needs(route).endswith(".")
+    assert route.answers
+    if route.permission is Permission.OPEN:
+        assert not route.writes
+    if route.writes and not route.path.endswith("/preview"):
+        assert "dry_run" in {param.name for param in route.query}
+    assert all(param.about for param in route.query)
+
+
+def test_names_are_used_once() -> None:
+    for names in ([named(route) for route in ROUTES], [operation_id(route) for route in ROUTES]):
+        assert len(set(names)) == len(names)
+
+
+def within(schema: Any) -> dict[str, Any]:
+    """A schema that can see its neighbours."""
+    return {"allOf": [schema], "components": {"schemas": SCHEMAS}}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=named)
+def test_examples_are_what_they_illustrate(route: Route) -> None:
+    if route.body is not None:
+        jsonschema_rs.validate(within(route.body.schema), route.body.example)
+    for answer in route.answers.values():
+        if answer.example is not None and answer.schema is not None:
+            jsonschema_rs.validate(within(answer.schema), answer.example)
+
+
+def test_every_code_is_used_for_one_status() -> None:
+    statuses: dict[str, set[int]] = {}
+    for kind in (*KINDS, INTERNAL):
+        statuses.setdefault(kind.code, set()).add(kind.status)
+    assert all(len(found) == 1 for found in statuses.values())
+    text = PAGE.read_text()
+    assert not [code for code, found in statuses.items() if f"| `{code}` | {min(found)} |" not in text]
+
+
+def test_the_document() -> None:
+    document = openapi(ROUTES, "/base")
+    assert document["openapi"].startswith("3.1")
+    assert document["servers"] == [{"url": "/base"}]
+    assert sum(len(methods) for methods in document["paths"].values()) == len(ROUTES)
+    referred = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
+    assert referred <= set(SCHEMAS)
+
+
+def test_the_page_needs_nothing_from_elsewhere() -> None:
+    text = page(ROUTES, "")
+    assert "<script" not in text
+    assert " style=" not in text
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', text)
+    for route in ROUTES:
+        assert f"<code>{route.path}</code>" in text
+
+    async def case(world: World) -> None:
+        reply = await world.call("GET", "/docs")
+        assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
+        policy = reply.headers["Content-Security-Policy"]
+        assert "unsafe-inline" not in policy
+        assert policy.startswith("default-src 'none'; style-src 'sha256-")
+        document = (await world.call("GET", "/openapi.json")).json
+        assert document == openapi(ROUTES)
+
+    in_world(case)
+
+
+def test_the_reference_has_every_route() -> None:
+    told = {(method, path): (who, what) for method, path, who, what in ROW.findall(PAGE.read_text())}
+    assert set(told) == {(route.method, route.path) for route in ROUTES}
+    assert not [
+        f"{named(route)}: {word(route)}" for route in ROUTES if told[route.method, route.path][0] != word(route)
+    ]

@@ -1,0 +1,121 @@
+"""When things go wrong on this side, or two clients want the same at once."""
+
+import asyncio
+
+import pytest
+
+from chronos.api import ApiOptions
+from chronos.api.problems import kind_of, write_problem
+from chronos.errors import Conflict, Invalid, NotFound, QueueFull, StoreBroken, StoreUnavailable, Unavailable
+from chronos.service.runs import BackfillStopped
+from tests.api.world import V1, Reply, World, in_world, shape
+
+
+def test_a_full_queue() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", overlap="allow")
+        for _ in range(2):
+            await world.post("/jobs/digest/trigger", status=202)
+        full = await world.call("POST", f"{V1}/jobs/digest/trigger")
+        assert (full.status, full.code, full.headers["Retry-After"]) == (429, "queue_full", "1")
+        body = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T05:00:00Z"}
+        stopped = await world.call("POST", f"{V1}/jobs/digest/backfill", body)
+        assert (stopped.status, stopped.code) == (429, "queue_full")
+        assert (stopped.json["execution_ids"], stopped.json["next_from"]) == ([], "2026-01-01T00:00:00Z")
+
+    in_world(case, max_pending=2)
+
+
+def test_a_store_that_is_gone() -> None:
+    async def case(world: World) -> None:
+        await world.store.close()
+        for path in ("/readyz", f"{V1}/jobs", f"{V1}/status"):
+            reply = await world.call("GET", path)
+            assert reply.status == 503, path
+            assert reply.code in ("unavailable", "store_unavailable")
+            assert reply.headers["Retry-After"]
+        assert (await world.call("POST", f"{V1}/jobs", shape())).status == 503
+        assert (await world.call("GET", "/healthz")).status == 200
+
+    in_world(case)
+
+
+def test_a_mistake_of_ours_keeps_its_words_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> bytes:
+        raise RuntimeError("the canary sings")
+
+    async def case(world: World) -> None:
+        reply = await world.call("GET", "/metrics", headers={"X-Request-Id": "find-me"})
+        assert (reply.status, reply.code, reply.json["request_id"]) == (500, "internal", "find-me")
+        assert b"canary" not in reply.body
+        [record] = [record for record in caplog.records if record.name == "chronos.api"]
+        assert record.exc_info is not None
+        assert vars(record)["request_id"] == "find-me"
+
+    in_world(case, metrics=broken)
+
+
+def test_an_answer_that_takes_too_long() -> None:
+    async def case(world: World) -> None:
+        reply = await world.call("POST", f"{V1}/jobs/bulk", {"jobs": [shape(f"job-{n}") for n in range(2_000)]})
+        assert (reply.status, reply.code) == (503, "timeout")
+
+    in_world(case, options=ApiOptions(request_timeout_s=0.05))
+
+
+def test_of_two_who_know_the_same_version_one_wins() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        known = {"If-Match": '"1"'}
+        calls = [
+            world.call("PUT", f"{V1}/jobs/digest", shape("digest", description=str(n)), headers=known) for n in range(8)
+        ]
+        replies: list[Reply] = await asyncio.gather(*calls)
+        assert sorted(reply.status for reply in replies) == [200] + [412] * 7
+        assert (await world.get("/jobs/digest"))["version"] == 2
+        patches = [world.call("PATCH", f"{V1}/jobs/digest", {"tags": {f"k{n}": "v"}}) for n in range(4)]
+        statuses = [reply.status for reply in await asyncio.gather(*patches)]
+        assert statuses == [200] * 4
+        assert len((await world.get("/jobs/digest"))["tags"]) == 4  # none was lost
+
+    in_world(case)
+
+
+def test_of_many_who_create_the_same_job_one_does() -> None:
+    async def case(world: World) -> None:
+        calls = [world.call("POST", f"{V1}/jobs", shape("digest", description=str(n))) for n in range(8)]
+        statuses = [reply.status for reply in await asyncio.gather(*calls)]
+        assert sorted(statuses) == [201] + [409] * 7
+
+    in_world(case)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (NotFound("x"), 404, "not_found"),
+        (Conflict("x"), 409, "conflict"),
+        (Invalid("x"), 422, "invalid"),
+        (QueueFull("x"), 429, "queue_full"),
+        (BackfillStopped([], 0, "x"), 429, "queue_full"),
+        (StoreUnavailable("x"), 503, "store_unavailable"),
+        (Unavailable("x"), 503, "unavailable"),
+        (StoreBroken("x"), 503, "store_broken"),
+        (ValueError("secret"), 500, "internal"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_the_table_of_errors(error: Exception, status: int, code: str) -> None:
+    assert (kind_of(error).status, kind_of(error).code) == (status, code)
+    problem = write_problem(error, "id")
+    assert problem["request_id"] == "id"
+    assert ("secret" in problem["detail"]) is False
+
+
+def test_heads_are_answered() -> None:
+    async def case(world: World) -> None:
+        for path in ("/healthz", "/readyz", f"{V1}/jobs"):
+            reply = await world.call("HEAD", path)
+            assert (reply.status, reply.body) == (200, b"")
+
+    in_world(case)
