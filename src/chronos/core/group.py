@@ -5,6 +5,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from chronos.core.config import Effective, Mode, OnFailure, Settings, cascade
 from chronos.core.execution import TaskRun, TaskStatus
@@ -130,3 +131,11 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     aborted_by: str | None = None  # the task whose failure ends the group
     stop: Code | None = None  # why all of it was told to stop: canceled, replaced, its job deleted, too long
     stop_message: str | None = None
+
+    def later(self, by_us: int) -> "Group":
+        """As if what runs had begun so much later: the clock was set forward, and that was no work."""
+        tasks = tuple(
+            task if task.attempt_us is None else replace(task, attempt_us=task.attempt_us + by_us)
+            for task in self.tasks
+        )
+        return replace(self, tasks=tasks, busy_us=None if self.busy_us is None else self.busy_us + by_us)

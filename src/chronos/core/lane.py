@@ -22,6 +22,7 @@ class Lane(Struct, frozen=True, kw_only=True, omit_defaults=True):
     queue: str = "default"
     labels: tuple[tuple[str, str], ...] = ()
     functions: tuple[str, ...] = ()
+    fallback_us: int | None = None  # what has been ready for so long may go to a worker without the labels
 
     @property
     def text(self) -> str:
@@ -29,6 +30,10 @@ class Lane(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not self.labels and not self.functions:
             return self.queue
         return msgspec.json.encode(self).decode()
+
+    def suits_late(self, *, queues: Collection[str] | None, functions: Collection[str]) -> bool:
+        """Whether such a worker can take it once it has waited for its ``fallback_us``, whatever the labels."""
+        return self.fallback_us is not None and self.suits(queues=queues, labels=dict(self.labels), functions=functions)
 
     def suits(self, *, queues: Collection[str] | None, labels: Mapping[str, str], functions: Collection[str]) -> bool:
         """Whether a worker of these queues (None: any) with these labels and functions can take it."""
@@ -53,4 +58,5 @@ def lane_of(spec: JobSpec, effective: Effective) -> Lane:
         queue=effective.queue,
         labels=tuple(sorted(effective.labels.items())),
         functions=tuple(sorted(functions)),
+        fallback_us=effective.fallback_us if effective.labels else None,
     )

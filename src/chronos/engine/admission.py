@@ -191,7 +191,9 @@ class Admission:
         answers: dict[bytes, Admitted] = {}
         try:
             for answer in await insist(self._crew.store, command, self._crew.node.trouble):
-                answers[answer.id] = answer
+                # What was claimed for an incarnation that is no more is the reaper's, not this one's to start.
+                if answer.status is not Status.RUNNING or number == self._crew.node.number:
+                    answers[answer.id] = answer
         finally:
             for id_, prepared in reserved.items():
                 if id_ not in answers or answers[id_].status is not Status.RUNNING:

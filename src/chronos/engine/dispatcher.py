@@ -1,7 +1,8 @@
 """Slots and work: what is admitted here starts here when a slot is free; otherwise the best-ranked ready work does.
 
 It claims when it has a reason to: something became ready, a slot came free while more was waiting, or, as a safety
-net, a second has passed. Direct starts stop while ready work waits, or low priority would overtake it.
+net, a second has passed. Direct starts stop while ready work waits, or low priority would overtake it. Once a tick it
+also looks for work that is meant for nodes with other labels and has waited longer for them than it has to.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ class Dispatcher:
         self._new_request = new_request
         self._lanes: dict[int, str] = {}
         self._runnable: tuple[int, ...] = ()
+        self._fallbacks: tuple[tuple[int, int], ...] = ()  # lanes meant for others, and how long they wait for them
+        self._late_due_s = 0.0
         self._lanes_known = False
         self._waiting = True  # ready work may be in the store
         self._wanted = asyncio.Event()
@@ -76,7 +79,7 @@ class Dispatcher:
 
     def freed(self) -> None:
         """A slot came free."""
-        if self._waiting:
+        if self._waiting or (self._fallbacks and self._late_due()):
             self._wanted.set()
 
     async def run(self) -> None:
@@ -96,7 +99,8 @@ class Dispatcher:
 
     async def _claim(self) -> None:
         lanes = await self._claimable() if self._slots.free() else ()
-        limit = self._room(lanes)
+        late = self._late_lanes()
+        limit = self._room((*lanes, *(lane for lane, _ in late)))
         if not limit:
             return
         command = Claim(
@@ -105,12 +109,15 @@ class Dispatcher:
             node=self._crew.node.number,
             now_us=self._crew.clock.now_us(),
             request=self._new_request(),
+            late_lanes=late,
         )
         held = self._slots.free()
         self._slots.hold(held)  # so that what the claim brings has a place, of whichever queue it is
         claimed: list[Claimed] = []
         try:
             claimed = await insist(self._crew.store, command, self._crew.node.trouble)
+            if command.node != self._crew.node.number:
+                claimed = []  # for an incarnation that is no more: the reaper's, not this one's to start
         finally:
             more = len(claimed) == limit
             self._waiting = self._waiting or more
@@ -146,6 +153,19 @@ class Dispatcher:
             return within
         return lanes
 
+    def _late_lanes(self) -> tuple[tuple[int, int], ...]:
+        """Once a tick: the lanes meant for others, and since when something there must be ready to be taken here."""
+        if not self._fallbacks or not self._slots.free() or not self._late_due():
+            return ()
+        self._late_due_s = asyncio.get_running_loop().time() + self._crew.options.tick_s
+        now_us = self._crew.clock.now_us()
+        return tuple(
+            (lane, now_us - fallback_us) for lane, fallback_us in self._fallbacks if self._slots.free(self._queue(lane))
+        )
+
+    def _late_due(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._late_due_s
+
     def _room(self, lanes: tuple[int, ...]) -> int:
         """How many may be claimed at once: all of them may turn out to be of the queue with the fewest slots."""
         if not self._crew.options.queue_slots:
@@ -161,12 +181,15 @@ class Dispatcher:
             return
         self._lanes = lanes
         options, functions = self._crew.options, self._crew.functions.names
-        self._runnable = tuple(
-            number
-            for number, text in lanes.items()
-            if options.works
-            and read_lane(text).suits(queues=options.queues, labels=options.labels, functions=functions)
-        )
+        runnable: list[int] = []
+        fallbacks: list[tuple[int, int]] = []
+        for number, text in lanes.items() if options.works else ():
+            lane = read_lane(text)
+            if lane.suits(queues=options.queues, labels=options.labels, functions=functions):
+                runnable.append(number)
+            elif lane.fallback_us is not None and lane.suits_late(queues=options.queues, functions=functions):
+                fallbacks.append((number, lane.fallback_us))
+        self._runnable, self._fallbacks = tuple(runnable), tuple(fallbacks)
 
     # --- successors handed over by a settlement
 

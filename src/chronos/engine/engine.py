@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from secrets import token_bytes
 
 from chronos.clock import Clock
-from chronos.core.config import NOTHING_SET, Settings
+from chronos.core.config import NOTHING_SET, Settings, cascade
 from chronos.core.events import Event
 from chronos.engine.admission import Admission
 from chronos.engine.bus import Bus
@@ -82,7 +82,8 @@ class Engine:
         self._executor = Executor(self._crew, self._slots)
         self._dispatcher = Dispatcher(self._crew, catalog, self._slots, self._executor, new_request=new_request)
         self._admission = Admission(self._crew, catalog, self._dispatcher, new_request=new_request)
-        self._janitor = Janitor(self._crew, ready=self._dispatcher.ready)
+        keep_deleted_us = cascade(defaults).keep_age_us
+        self._janitor = Janitor(self._crew, ready=self._dispatcher.ready, keep_deleted_us=keep_deleted_us)
         self._reaper = Reaper(self._crew, catalog, ready=self._dispatcher.ready, peers=self._meet)
         self._outbox = Outbox(self._crew, catalog)
         self._loops: asyncio.Task[None] | None = None

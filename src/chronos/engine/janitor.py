@@ -21,8 +21,8 @@ _MAINTAIN_EVERY_TICKS = 300
 class Janitor:
     """One node's upkeep."""
 
-    def __init__(self, crew: Crew, *, ready: Callable[[], None]) -> None:
-        self._crew, self._ready = crew, ready
+    def __init__(self, crew: Crew, *, ready: Callable[[], None], keep_deleted_us: int) -> None:
+        self._crew, self._ready, self._keep_deleted_us = crew, ready, keep_deleted_us
         self._next_wake_us: int | None = None
         self._soon = asyncio.Event()
         crew.wakes_at = self.wakes_at
@@ -78,7 +78,9 @@ class Janitor:
         """History that nobody wants any more, a portion at a time, with room for others in between."""
         trimmed = _TRIM_LIMIT
         while trimmed == _TRIM_LIMIT:
-            trimmed = await self._crew.store.apply(Trim(now_us=self._crew.clock.now_us(), limit=_TRIM_LIMIT))
+            now_us = self._crew.clock.now_us()
+            trim = Trim(now_us=now_us, limit=_TRIM_LIMIT, keep_deleted_us=self._keep_deleted_us)
+            trimmed = await self._crew.store.apply(trim)
             await asyncio.sleep(0)
 
     async def _wake(self) -> None:

@@ -8,6 +8,7 @@ shortly before the timeout it kills its own work, because others are about to ta
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,7 +24,8 @@ from chronos.store.contract import Store
 
 MAX_SKEW_US = 1_000_000
 ONLY_WORKS = "chronos/only-works"  # the label of a node that does not schedule
-_JUMP_US = 1_000_000
+JUMP_US = 1_000_000
+_JUMPS_KEPT = 16
 _UNHEARD = "the node could not say that it is alive"
 
 
@@ -48,15 +50,26 @@ class NodeClock:
         self._clock = clock
         self.offset_us = 0
         self.on_jump: Callable[[], None] = lambda: None
+        self._set_forward: deque[tuple[int, int]] = deque(maxlen=_JUMPS_KEPT)  # from when, by how much
         self._ahead_us: int | None = None  # wall time against monotonic time, when the offset was measured
         self._jumped = False
 
     def now_us(self) -> int:
         wall_us = self._clock.now_us()
-        if self._ahead_us is not None and not self._jumped and abs(_ahead_us(wall_us) - self._ahead_us) > _JUMP_US:
+        if self._ahead_us is not None and not self._jumped and abs(_ahead_us(wall_us) - self._ahead_us) > JUMP_US:
             self._jumped = True
             self.on_jump()
         return wall_us + self.offset_us
+
+    def since_us(self, at_us: int) -> int:
+        """How much time has passed since then. Where the clock was set forward while the node ran, no time passed."""
+        skipped_us = sum(by_us for before_us, by_us in self._set_forward if at_us < before_us + by_us)
+        return max(0, self.now_us() - at_us - skipped_us)
+
+    def was_set(self, before_us: int, by_us: int) -> None:
+        """Somebody set the clock, some time after it showed ``before_us``."""
+        if by_us > 0:
+            self._set_forward.append((before_us, by_us))
 
     @property
     def skewed(self) -> bool:
@@ -78,7 +91,7 @@ def _ahead_us(wall_us: int) -> int:
 
 
 @dataclass(slots=True)
-class _Drift:
+class Drift:
     """Wall time against monotonic time, to notice when somebody sets the clock."""
 
     wall_us: int
@@ -113,7 +126,7 @@ class NodeLife:
     async def register(self) -> None:
         """Become a node of the store."""
         self.number = 0
-        asked_s = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
         command = RegisterNode(
             name=self._options.node_name,
             incarnation=self._new_incarnation(),
@@ -121,8 +134,13 @@ class NodeLife:
             slots=self._options.slots,
             labels={**self._options.labels, **({} if self._options.schedules else {ONLY_WORKS: "yes"})},
         )
-        self.number = await insist(self._store, command, self.trouble)
-        self._beat, self._beaten_s = 0, asked_s
+        while True:
+            asked_s = loop.time()
+            number = await insist(self._store, command, self.trouble)
+            if loop.time() - asked_s < self._options.heartbeat_s:
+                break
+            self.beat_soon()  # others may have seen it silent for long already; asked again, the answer is quick
+        self.number, self._beat, self._beaten_s = number, 0, asked_s
 
     def beat_soon(self) -> None:
         """Something about the work that is held has changed in the store."""
@@ -131,7 +149,7 @@ class NodeLife:
     async def run(self, works: Works) -> None:
         """Beat until cancelled."""
         loop = asyncio.get_running_loop()
-        drift = _Drift(self._clock.now_us(), loop.time())
+        drift = Drift(self._clock.now_us(), loop.time())
         while True:
             try:
                 async with asyncio.timeout(self._until_next_s()):
@@ -139,8 +157,10 @@ class NodeLife:
             except TimeoutError:
                 pass
             self._soon.clear()
+            before_us = drift.wall_us
             by_us = drift.moved_us(self._clock.now_us(), loop.time())
-            if abs(by_us) > _JUMP_US:
+            if abs(by_us) > JUMP_US:
+                self._clock.was_set(before_us, by_us)
                 self._bus.emit(ClockJumped(at_us=self._clock.now_us(), by_us=by_us))
             await self._beat_once(works)
 
@@ -164,9 +184,10 @@ class NodeLife:
         asked_s = loop.time()
         quiet_s = self._options.heartbeat_timeout_s * 11 / 12
         until_s = self._beaten_s + quiet_s
-        if asked_s >= until_s:
+        if asked_s >= until_s:  # what was killed is lost, and not this incarnation's to give back
             works.kill_all(_UNHEARD)
-            until_s = asked_s + quiet_s
+            await self.register()
+            return
         self._beat += 1
         try:
             async with asyncio.timeout_at(until_s):

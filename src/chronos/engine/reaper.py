@@ -112,10 +112,17 @@ class Reaper:
         overdue = [
             execution
             for execution, entry in zip(mine, entries, strict=True)
-            if entry is not None and _past_us(entry, execution, now_us) > grace_us
+            if entry is not None and self._past_us(entry, execution) > grace_us
         ]
         if overdue:
             await self._settle(overdue, now_us)
+
+    def _past_us(self, entry: Entry, execution: Execution) -> int:
+        """How long an execution has worked beyond its execution timeout."""
+        timeout_us = entry.layout.execution_timeout_us
+        if not timeout_us or execution.attempt_us is None:
+            return 0
+        return execution.worked_us + self._crew.clock.since_us(execution.attempt_us) - timeout_us
 
     async def _release(self, running: list[Execution], now_us: int) -> None:
         """Work of nodes that were buried before it was theirs: a claim that was applied late."""
@@ -197,11 +204,3 @@ class Reaper:
                         message=verdict.end.reason.message,
                     )
                 )
-
-
-def _past_us(entry: Entry, execution: Execution, now_us: int) -> int:
-    """How long an execution has worked beyond its execution timeout."""
-    timeout_us = entry.layout.execution_timeout_us
-    if not timeout_us or execution.attempt_us is None:
-        return 0
-    return execution.worked_us + now_us - execution.attempt_us - timeout_us

@@ -28,6 +28,7 @@ from chronos.engine.attempts import make_attempt
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
 from chronos.engine.ledger import Ledger
+from chronos.engine.node import JUMP_US, Drift
 from chronos.engine.runners.contract import Call, StopReason
 from chronos.store.commands import Claimed
 
@@ -50,6 +51,7 @@ class Work:
         self._nudge: asyncio.Future[None] | None = None
         self._deadline_s: float | None = None
         self._begun = False
+        self._drift = Drift(0, 0.0)  # from step to step
         self.task: asyncio.Task[None] | None = None  # the one that drives it
 
     # --- from outside
@@ -161,6 +163,7 @@ class Work:
 
     async def _follow(self, step: Step) -> Step | None:
         self._group = step.group
+        self._drift = Drift(self._crew.clock.now_us(), asyncio.get_running_loop().time())
         if step.end is not None:
             self._ledger.finish(self._detail, step.group, step.end)
             return None
@@ -188,16 +191,20 @@ class Work:
         loop, layout, group = asyncio.get_running_loop(), self.entry.layout, step.group
         deadline_s = self._deadline_s if group.stop is None else None
         wake_s = None
-        if step.wake_us is not None and not self._crew.closing:
+        if step.wake_us is not None:
             wake_s = loop.time() + (step.wake_us - self._crew.clock.now_us()) / 1e6
         while True:
             self._nudge = loop.create_future()
+            if self._crew.closing:
+                wake_s = None  # for whoever goes on
             until_s = [at_s for at_s in (deadline_s, wake_s) if at_s is not None]
             timeout_s = max(0.0, min(until_s) - loop.time()) if until_s else None
             if self._stop is None or group.stop is not None:
                 waited: list[asyncio.Future[Any]] = [*self._tasks.values(), self._nudge]
                 await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             now_us = self._crew.clock.now_us()
+            if (by_us := self._drift.moved_us(now_us, loop.time())) > JUMP_US:
+                group = self._group = group.later(by_us)
             if self._stop is not None and group.stop is None:
                 return stop(layout, group, self._stop[0], now_us, self._stop[1])
             for name, task in self._tasks.items():

@@ -128,7 +128,7 @@ class Gates:
         self._make_ready = f"""
             update active set status = i.status, owner = i.owner, token = active.token + i.claim,
                 started_us = case i.claim when 1 then coalesce(active.started_us, i.now_us) else active.started_us end,
-                attempt_us = case i.claim when 1 then i.now_us else active.attempt_us end
+                attempt_us = case i.claim when 1 then i.now_us else active.attempt_us end, ready_since_us = i.now_us
             from {d.rows(1, "id:i status:n owner:n claim:n now_us:n")} as i
             where {d.within("active.id", 1)} and active.id = i.id
             returning {", ".join(f"active.{name}" for name in CLAIMED.split(", "))}, active.status"""

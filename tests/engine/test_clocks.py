@@ -1,0 +1,101 @@
+"""G7, time: nothing starts early, and clocks that jump or differ run nothing twice and end nothing that runs."""
+
+import pytest
+
+from chronos.core.events import ClockJumped
+from chronos.core.execution import Status
+from tests.engine.world import SECOND_US, World, in_world
+
+
+@in_world
+async def test_g7_time_nothing_starts_before_its_instant(world: World) -> None:
+    work = world.work("work")
+    for skew_s in (0.9, -0.9, None):
+        (await world.node()).link.skew_s = skew_s
+    await world.advance(15)  # a heartbeat, by which each node knows its offset
+    await world.job("work", schedule="@every 7s")
+    began_s = world.passed_s
+    await world.advance(71)
+    # A node with another offset would be early; here the store's clock is each node's own plus what it measured.
+    assert len(work.starts) >= 9
+    assert all(start >= began_s + 7 - 0.91 for start in work.starts)
+
+
+@in_world
+async def test_g7_time_a_backward_jump_runs_nothing_again(world: World) -> None:
+    work = world.work("work")
+    node = await world.node()
+    await world.job("work", schedule="@every 10s")
+    await world.reach(35)
+    world.jump(-20)
+    assert world.now_s == pytest.approx(15, abs=0.1)
+    await world.advance(50)  # to 65 on the wall
+    assert await world.story("work") == [f"{at} succeeded" for at in (10, 20, 30, 40, 50, 60)]
+    assert len(work.starts) == 6
+    assert [round(event.by_us / SECOND_US) for event in node.events if isinstance(event, ClockJumped)] == [-20]
+
+
+@pytest.mark.parametrize(
+    ("recovery", "story"),
+    [
+        ("last", ["10 succeeded", "20-100 missed 9", "110 succeeded", "120 succeeded"]),
+        ("skip", ["10 succeeded", "20-110 missed 10", "120 succeeded"]),
+    ],
+)
+@in_world
+async def test_g7_time_a_forward_jump_follows_recovery(world: World, recovery: str, story: list[str]) -> None:
+    world.work("work")
+    node = await world.node()
+    await world.job("work", schedule="@every 10s", recovery=recovery)
+    await world.reach(15)
+    world.jump(100)  # to 115
+    await world.advance(10)
+    assert await world.story("work") == story
+    await world.advance(10)
+    assert any(isinstance(event, ClockJumped) for event in node.events)
+
+
+@pytest.mark.parametrize("by_s", [7200, -7200])
+@pytest.mark.parametrize("tasks", [1, 2])
+@in_world
+async def test_g7_time_a_jump_ends_nothing_that_runs(world: World, by_s: float, tasks: int) -> None:
+    """Timeouts are of time that really passed: an hour is not over because somebody set the clock."""
+    works = [world.work(f"w{n}", takes=100) for n in range(tasks)]
+    for _ in range(2):
+        await world.node()
+    await world.job("job", schedule="now", tasks=[{"name": work.name, "python": {"name": work.name}} for work in works])
+    await world.advance(5)
+    world.jump(by_s)
+    await world.advance(100 * tasks)
+    assert [work.cut for work in works] == [[]] * tasks
+    assert [work.ends for work in works] == [[100.0 * (n + 1)] for n in range(tasks)]
+    assert (await world.last("job")).status is Status.SUCCEEDED
+
+
+@in_world
+async def test_g7_time_a_skewed_node_neither_admits_nor_claims(world: World) -> None:
+    work = world.work("work")
+    skewed, right = await world.node(), await world.node()
+    skewed.link.skew_s = 5
+    await world.advance(12)
+    await world.job("work", schedule="@every 5s")
+    await world.job("now", schedule="now", does="work")
+    await world.advance(32)  # the right node leaves the skewed one a second for its share
+    assert len(work.starts) == 7
+    assert {run.node for run in await world.runs("work")} == {right.number}
+    assert not skewed.engine.node.may_start
+    skewed.link.skew_s = 0.2
+    await world.advance(11)
+    assert skewed.engine.node.may_start
+
+
+@in_world
+async def test_g7_time_a_node_corrects_its_clock_by_the_stores(world: World) -> None:
+    """The store is half a second ahead: its time counts, so that all nodes agree."""
+    work = world.work("work")
+    node = await world.node()
+    node.link.skew_s = 0.5
+    await world.advance(11)
+    await world.job("work", schedule={"cron": "*/10 * * * * *"})
+    await world.reach(35)
+    assert work.starts == pytest.approx([19.5, 29.5], abs=0.02)

@@ -1,0 +1,187 @@
+"""Jobs that follow others: on success, failure or completion, one upstream or several, through crashes."""
+
+import pytest
+
+from chronos.core.execution import Cause, Execution, Status
+from chronos.core.reasons import Code
+from chronos.store.commands import TakeOutbox
+from tests.engine.world import World, in_world, statuses
+
+ONE_TRY = {"max_attempts": 1}
+
+# How the upstream ends, then how often followers on success, failure and completion run.
+ENDS = [
+    ("succeeded", (1, 0, 1)),
+    ("completed_with_errors", (1, 0, 1)),
+    ("failed", (0, 1, 1)),
+    ("stale", (0, 1, 1)),
+    ("canceled", (0, 0, 1)),
+    ("skipped", (0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize(("ends", "ran"), ENDS)
+@in_world
+async def test_which_outcomes_are_followed(world: World, ends: str, ran: tuple[int, int, int]) -> None:
+    world.work("up", takes=500 if ends in ("stale", "canceled", "skipped") else 1, fails=ends == "failed")
+    world.work("bad", fails=True)
+    tasks = [{"name": name, "python": {"name": name}} for name in ("up", "bad")]
+    says = {"on_failure": "continue"} if ends == "completed_with_errors" else {}
+    delivery = "at_most_once" if ends == "stale" else "at_least_once"
+    node = await world.node()
+    await world.job(
+        "up",
+        schedule="@every 100s" if ends == "skipped" else "manual",
+        retry=ONE_TRY,
+        delivery=delivery,
+        tasks=tasks if ends == "completed_with_errors" else tasks[:1],
+        **says,
+    )
+    if ends == "skipped":
+        await world.asked.trigger("up")
+        await world.advance(99)
+    followers = [world.work(on) for on in ("success", "failure", "completion")]
+    for follower in followers:
+        await world.job(follower.name, after=[{"job": "up", "on": follower.name}])
+    if ends == "skipped":
+        await world.advance(5)
+    else:
+        await world.asked.trigger("up")
+        await world.advance(0.5)
+    if ends == "stale":
+        await node.crash()
+        await world.node()
+        await world.advance(50)
+    if ends == "canceled":
+        await world.asked.cancel((await world.last("up")).id)
+    await world.advance(10)
+    assert (await world.last("up")).status.name.lower() == ends
+    assert tuple(len(follower.starts) for follower in followers) == ran
+    if ends == "skipped":
+        assert await world.runs("success") == [], "nothing failed: the run before it was still under way"
+    elif ran[0] == 0:
+        [skipped] = await world.runs("success")
+        assert skipped.status is Status.SKIPPED
+        assert skipped.reason is not None
+        assert skipped.reason.code is Code.UPSTREAM_FAILED
+
+
+@in_world
+async def test_failure_goes_down_the_chain(world: World) -> None:
+    world.work("a", fails=True)
+    b, c, alarm = world.work("b"), world.work("c"), world.work("alarm")
+    await world.node()
+    await world.job("a", schedule="manual", retry=ONE_TRY)
+    await world.job("b", after=["a"])
+    await world.job("c", after=["b"])
+    await world.job("alarm", after=[{"job": "a", "on": "failure"}])
+    await world.asked.trigger("a")
+    await world.advance(10)
+    assert (b.starts, c.starts, len(alarm.starts)) == ([], [], 1)
+    assert [statuses(await world.runs(name)) for name in ("b", "c")] == [["skipped"], ["skipped"]]
+
+
+@in_world
+async def test_success_goes_down_the_chain_at_once(world: World) -> None:
+    works = [world.work(name, takes=1) for name in ("a", "b", "c")]
+    await world.node()
+    await world.job("a", schedule="@every 10s")
+    await world.job("b", after=["a"])
+    await world.job("c", after=["b"])
+    await world.reach(29)
+    assert [work.starts for work in works] == [[10, 20], [11, 21], [12, 22]]
+    last: Execution = await world.last("c")
+    assert last.cause is Cause.DEPENDENCY
+
+
+@in_world
+async def test_a_job_that_follows_several_waits_for_all_of_them(world: World) -> None:
+    world.work("left", takes=1)
+    world.work("right", takes=5)
+    both = world.work("both")
+    await world.node()
+    await world.job("left", schedule="@every 20s")
+    await world.job("right", schedule="@every 20s")
+    await world.job("both", after=["left", "right"])
+    await world.reach(59)
+    assert both.starts == [25, 45]
+    first = (await world.runs("both"))[0]
+    assert len((first.detail or {})["upstream"]) == 2
+
+
+@in_world
+async def test_both_upstreams_that_end_together_give_one_run(world: World) -> None:
+    for name in ("left", "right"):
+        world.work(name, takes=2)
+    both = world.work("both")
+    await world.node()
+    await world.job("left", schedule="@every 20s")
+    await world.job("right", schedule="@every 20s")
+    await world.job("both", after=["left", "right"])
+    await world.reach(59)
+    assert len(both.starts) == 2
+
+
+@in_world
+async def test_one_of_several_upstreams_fails(world: World) -> None:
+    world.work("left", takes=1, fails=True)
+    world.work("right", takes=5)
+    both = world.work("both")
+    await world.node()
+    await world.job("left", schedule="manual", retry=ONE_TRY)
+    await world.job("right", schedule="manual")
+    await world.job("both", after=["left", "right"])
+    for name in ("left", "right"):
+        await world.asked.trigger(name)
+    await world.advance(20)
+    assert both.starts == []
+    assert statuses(await world.runs("both")) == ["skipped"]
+
+
+@in_world
+async def test_no_follower_is_lost_with_a_crash(world: World) -> None:
+    """The upstream's end and what follows it are one transaction; whoever comes next deals with it."""
+    world.work("up", takes=1)
+    down = world.work("down")
+    node = await world.node()
+    await world.job("up", schedule="manual")
+    await world.job("down", after=["up"])
+    await world.asked.trigger("up")
+    node.link.refuses = lambda command: isinstance(command, TakeOutbox)
+    await world.advance(5)
+    assert (await world.last("up")).status is Status.SUCCEEDED
+    assert down.starts == []
+    await node.crash()
+    await world.node()
+    await world.advance(60)
+    assert len(down.starts) == 1
+
+
+@in_world
+async def test_a_paused_follower_is_held(world: World) -> None:
+    world.work("up")
+    down = world.work("down")
+    await world.node()
+    await world.job("up", schedule="@every 10s")
+    await world.job("down", after=["up"])
+    await world.jobs.pause("down")
+    await world.reach(15)
+    assert down.starts == []
+    await world.jobs.resume("down")
+    await world.reach(19)
+    assert len(down.starts) == 1
+
+
+@in_world
+async def test_a_disabled_follower_stays_off(world: World) -> None:
+    world.work("up")
+    down = world.work("down")
+    await world.node()
+    await world.job("up", schedule="@every 10s")
+    await world.job("down", after=["up"])
+    await world.jobs.disable("down")
+    await world.reach(15)
+    assert (down.starts, await world.story("down")) == ([], [])
+    await world.jobs.enable("down")
+    await world.reach(25)
+    assert len(down.starts) == 1

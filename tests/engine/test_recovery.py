@@ -1,0 +1,224 @@
+"""Gaps on the virtual clock: what was missed while no node was alive, and what became of it."""
+
+from typing import Any
+
+import pytest
+
+from chronos.core.events import GapFound
+from chronos.core.execution import Cause, Execution, Span, Status
+from chronos.core.reasons import Code
+from chronos.store.commands import Recover
+from tests.engine.world import World, in_world
+
+
+async def gap(world: World, *, alive_until: float = 15, until: float = 95) -> None:
+    """One node, then nobody, then another one."""
+    node = await world.node()
+    await world.reach(alive_until)
+    await node.crash()
+    await world.reach(until)
+    await world.node()
+    await world.advance(3)
+
+
+# The job runs every 10 s; nobody is alive from 15 to 95, so that 20 … 90 are missed, eight instants.
+THREE_RAN = ["10 succeeded", "20-60 missed 5", "70 succeeded", "80 succeeded", "90 succeeded"]
+STRATEGIES: list[tuple[Any, list[str]]] = [
+    ("last", ["10 succeeded", "20-80 missed 7", "90 succeeded"]),
+    ("skip", ["10 succeeded", "20-90 missed 8"]),
+    ("all", ["10 succeeded", *(f"{at} succeeded" for at in range(20, 100, 10))]),
+    ("compressed", ["10 succeeded", "20-80 missed 7", "90 succeeded"]),
+    ({"strategy": "bounded", "max_count": 3}, THREE_RAN),
+    ({"strategy": "bounded", "max_age": "30s"}, THREE_RAN),
+    ({"strategy": "bounded", "max_count": 3, "max_age": "1h"}, THREE_RAN),
+    ({"strategy": "bounded", "max_count": 0}, ["10 succeeded", "20-90 missed 8"]),
+]
+
+
+@pytest.mark.parametrize(("recovery", "story"), STRATEGIES)
+@in_world
+async def test_each_strategy_after_a_gap(world: World, recovery: Any, story: list[str]) -> None:
+    work = world.work("work")
+    await world.job("work", schedule="@every 10s", recovery=recovery)
+    await gap(world)
+    assert await world.story("work") == story
+    runs = await world.runs("work")
+    assert [run.cause for run in runs[1:]] == [Cause.RECOVERY] * (len(runs) - 1)
+    assert all(run.recovered for run in runs[1:])
+    await world.reach(115)
+    # And then it goes on as ever; while the dead node is not buried, its share starts a second later.
+    assert work.starts[-2:] == pytest.approx([100, 110], abs=1)
+
+
+@pytest.mark.parametrize(("recovery", "story"), STRATEGIES)
+@in_world
+async def test_each_strategy_at_the_first_start(world: World, recovery: Any, story: list[str]) -> None:
+    """The job was saved by a program that ran no engine."""
+    world.work("work")
+    await world.job("work", schedule={"every": "10s", "start": "2027-01-01T00:00:10Z"}, recovery=recovery)
+    world.clock.jump(5)  # so that the first instant, at 10, is the only one that nobody has to make up for
+    node = await world.node()
+    await world.reach(15)
+    await node.crash()
+    await world.reach(95)
+    await world.node()
+    await world.advance(3)
+    assert await world.story("work") == story
+
+
+@in_world
+async def test_a_compressed_run_is_told_its_span(world: World) -> None:
+    spans: list[Any] = []
+
+    async def work(ctx: Any) -> None:
+        spans.append(None if ctx.span is None else (ctx.span.from_, ctx.span.to, ctx.span.count))
+
+    world.functions.register("work", work)
+    await world.job("work", schedule="@every 10s", recovery="compressed")
+    await gap(world)
+    begin, end = (f"2027-01-01 00:0{at // 60}:{at % 60:02}+00:00" for at in (20, 90))
+    assert spans[0] is None
+    assert [str(part) for part in spans[1]] == [begin, end, "8"]
+
+
+@pytest.mark.parametrize(
+    ("after", "story"),
+    [
+        # Back at 42.5: the oldest of the gap, 20, is 22.5 s old. Up to ``after`` all of it is merely late.
+        ("30s", ["10 succeeded", "20 succeeded", "30 succeeded", "40 succeeded"]),
+        ("20s", ["10 succeeded", "20-30 missed 2", "40 succeeded"]),
+        ("0s", ["10 succeeded", "20-30 missed 2", "40 succeeded"]),
+    ],
+)
+@in_world
+async def test_late_or_missed_is_judged_by_the_oldest(world: World, after: str, story: list[str]) -> None:
+    world.work("work")
+    await world.job("work", schedule="@every 10s", overlap="allow", recovery={"strategy": "last", "after": after})
+    await gap(world, until=42.5)
+    assert await world.story("work") == story
+    late = after == "30s"
+    assert {run.cause for run in (await world.runs("work"))[1:]} == {Cause.SCHEDULE if late else Cause.RECOVERY}
+
+
+@in_world
+async def test_nothing_recovered_is_dropped_by_overlap(world: World) -> None:
+    work = world.work("work", takes=3)
+    await world.job("work", schedule="@every 10s", overlap="skip", recovery="all")
+    await gap(world)
+    await world.reach(119.5)
+    story = await world.story("work")
+    assert [line for line in story if not line.endswith("succeeded")] == ["100 skipped", "110 skipped"]
+    assert (work.most, len(work.starts)) == (1, 9)
+
+
+@in_world
+async def test_the_reason_says_what_the_strategy_does(world: World) -> None:
+    world.work("work")
+    await world.job("work", schedule="@every 10s", recovery={"strategy": "bounded", "max_count": 1})
+    await gap(world)
+    [span] = await world.spans("work")
+    assert span.reason.code is Code.OUTSIDE_RECOVERY
+    assert "at most 1 missed instants" in span.reason.message
+    [found] = [event for event in world.nodes[-1].events if isinstance(event, GapFound)]
+    assert (found.strategy, found.runs, found.left_out) == ("bounded", 1, 7)
+
+
+@pytest.mark.parametrize("recovery", ["last", "all", "compressed", "skip"])
+@in_world
+async def test_a_crash_in_the_middle_is_harmless(world: World, recovery: str) -> None:
+    """The answer of the recovery is lost, its node dies, and the next one plans anew; runs are unfinished too."""
+    world.work("work", takes=4)
+    await world.job("work", schedule="@every 10s", recovery=recovery, overlap="queue")
+    node = await world.node()
+    await world.reach(15)
+    await node.crash()
+    await world.reach(95)
+    second = await world.node()
+    second.link.loses = lambda command: isinstance(command, Recover)
+    await world.advance(2)
+    await second.crash()
+    await world.node()
+    await world.advance(150)
+    records = [record for record in await world.records("work") if _from(record) < world.us(100)]
+    covered: list[int] = []
+    for record in records:
+        if isinstance(record, Span):
+            covered += range(record.from_us, record.to_us + 1, 10_000_000)
+        else:
+            assert record.status is Status.SUCCEEDED
+            covered.append(record.scheduled_us)
+    assert sorted(covered) == [world.us(at) for at in range(10, 100, 10)]
+
+
+@in_world
+async def test_two_nodes_find_the_same_gap(world: World) -> None:
+    work = world.work("work")
+    await world.job("work", schedule="@every 10s", recovery="all", overlap="allow")
+    node = await world.node()
+    await world.reach(15)
+    await node.crash()
+    await world.reach(95)
+    await world.node()
+    await world.node()
+    await world.advance(3)
+    assert len(work.starts) == 9
+    assert [line.split()[0] for line in await world.story("work")] == [str(at) for at in range(10, 100, 10)]
+
+
+@in_world
+async def test_recovering_all_of_an_unlimited_job_is_paced(world: World) -> None:
+    """Thousands of instants were missed; they neither flood the store nor wedge another job."""
+    work, other = world.work("work", takes=1), world.work("other")
+    keep = {"max_count": 10_000}
+    await world.job("work", schedule="@every 1s", overlap="allow", recovery="all", retention=keep)
+    await world.job("other", schedule="@every 30s", recovery="skip", priority=10)
+    await world.advance(4_000)
+    await world.node(slots=250)
+    most = 0
+    for _ in range(30):
+        await world.advance(1)
+        most = max(most, await world.count(Status.READY))
+    assert most <= 3_000
+    assert other.starts
+    times = [world.second(run.scheduled_us) for run in await world.runs("work")]
+    assert times[:4_000] == [float(at) for at in range(1, 4_001)]
+    assert len(work.starts) == len(times)
+
+
+@in_world
+async def test_recovering_all_into_a_bounded_queue_goes_on_as_it_empties(world: World) -> None:
+    work = world.work("work", takes=0.1)
+    await world.job("work", schedule="@every 10s", overlap="queue", queue_max=5, recovery="all")
+    await world.advance(300)
+    await world.node()
+    for _ in range(10):
+        await world.advance(1)
+        assert await world.count(Status.QUEUED) <= 5
+    assert len(work.starts) == 30
+    assert work.most == 1
+
+
+@in_world
+async def test_a_one_time_job_that_was_missed_runs_later(world: World) -> None:
+    work = world.work("work")
+    await world.job("work", schedule={"in": "20s"})
+    await world.advance(500)
+    await world.node()
+    await world.advance(3)
+    assert len(work.starts) == 1
+    assert (await world.story("work")) == ["20 succeeded"]
+
+
+@in_world
+async def test_a_job_that_cannot_be_restored_does_not_stop_the_rest(world: World) -> None:
+    world.work("work")
+    lost, fine = await world.job("lost", schedule="@every 10s", does="nowhere"), world.work("fine")
+    await world.job("fine", schedule="@every 10s")
+    await gap(world)
+    assert len(fine.starts) == 2
+    open_runs = [run for run in await world.records_of(lost.job_id) if isinstance(run, Execution)]
+    assert {run.status for run in open_runs} <= {Status.READY, Status.QUEUED}, "it waits for a node that has it"
+
+
+def _from(record: Execution | Span) -> int:
+    return record.from_us if isinstance(record, Span) else record.scheduled_us

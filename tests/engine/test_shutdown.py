@@ -1,0 +1,159 @@
+"""Shutting down in good order: what finishes in time, what is given back, what goes on at the next start."""
+
+import asyncio
+from typing import Any
+
+from chronos.core.execution import AttemptStatus, Status
+from tests.engine.test_tasks import finished, python
+from tests.engine.world import World, in_world
+
+
+@in_world
+async def test_work_finishes_within_the_grace_period(world: World) -> None:
+    work = world.work("work", takes=10)
+    node = await world.node()
+    await world.job("work", schedule="@every 20s")
+    await world.reach(22)
+    await node.stop(grace_s=30)
+    assert world.passed_s < 32
+    assert (await world.story("work"), work.ends) == (["20 succeeded"], [30])
+    await world.advance(100)
+    assert len(work.starts) == 1, "nothing is admitted any more"
+    [record] = await world.store.nodes()
+    assert record.stopped_us is not None
+
+
+@in_world
+async def test_what_does_not_finish_is_given_back_and_spends_no_attempt(world: World) -> None:
+    work = world.work("work", 1000, 5)
+    node = await world.node()
+    await world.job("work", schedule="now", retry={"max_attempts": 1})
+    await world.advance(2)
+    await node.stop(grace_s=10)
+    run = await world.last("work")
+    assert (run.status, run.attempt, work.cut) == (Status.READY, 1, [12])
+    await world.node()
+    end = await finished(world, "work")
+    assert (end.status, len(work.starts)) == (Status.SUCCEEDED, 2)
+    assert [(a.number, a.status) for a in await world.attempts(end)] == [(1, AttemptStatus.SUCCEEDED)]
+
+
+@in_world
+async def test_another_node_goes_on_at_once(world: World) -> None:
+    work = world.work("work", 1000, 5)
+    first = await world.node()
+    await world.job("work", schedule="now")
+    await world.advance(2)
+    second = await world.node()
+    await first.stop(grace_s=1)
+    await world.advance(10)
+    end = await world.last("work")
+    assert (end.status, end.node, len(work.starts)) == (Status.SUCCEEDED, second.number, 2)
+
+
+@in_world
+async def test_work_is_told_at_once_that_the_node_stops(world: World) -> None:
+    told: list[float] = []
+
+    async def work(ctx: Any) -> None:
+        while not ctx.stopping:
+            await world.advance(1)
+        told.append(world.passed_s)
+
+    world.functions.register("work", work)
+    node = await world.node()
+    await world.job("work", schedule="now")
+    await world.advance(5.5)
+    await node.stop()
+    assert told == [6]
+    assert (await world.last("work")).status is Status.SUCCEEDED
+
+
+@in_world
+async def test_work_that_ignores_everything_does_not_hold_up_the_shutdown(world: World) -> None:
+    world.work("work", takes=10_000, stubborn=True)
+    node = await world.node()
+    await world.job("work", schedule="now", task_timeout="5h", execution_timeout="5h")
+    await world.advance(1)
+    await node.stop(grace_s=10)
+    assert world.passed_s < 20
+    assert (await world.last("work")).status is Status.READY
+
+
+@in_world
+async def test_at_most_once_work_that_did_not_finish_has_failed(world: World) -> None:
+    work = world.work("work", takes=1000)
+    node = await world.node()
+    await world.job("work", schedule="now", delivery="at_most_once")
+    await world.advance(1)
+    await node.stop(grace_s=5)
+    await world.node()
+    await world.advance(60)
+    assert ((await world.last("work")).status, len(work.starts)) == (Status.FAILED, 1)
+
+
+@in_world
+async def test_a_group_goes_on_where_it_was(world: World) -> None:
+    a, b, c = world.work("a", takes=5), world.work("b", 1000, 1), world.work("c", takes=1)
+    node = await world.node()
+    await world.job("group", schedule="now", tasks=[python("a"), python("b"), python("c")])
+    await world.advance(7)
+    await node.stop(grace_s=3)
+    await world.node()
+    end = await finished(world, "group")
+    assert (end.status, [len(work.starts) for work in (a, b, c)]) == (Status.SUCCEEDED, [1, 2, 1])
+
+
+@in_world
+async def test_no_further_task_starts_on_a_node_that_stops(world: World) -> None:
+    a, b = world.work("a", takes=5), world.work("b", takes=5)
+    node = await world.node()
+    await world.job("group", schedule="now", tasks=[python("a"), python("b")])
+    await world.advance(2)
+    await node.stop(grace_s=60)
+    assert (a.ends, b.starts, (await world.last("group")).status) == ([5], [], Status.READY)
+    await world.node()
+    end = await finished(world, "group")
+    assert (end.status, len(a.starts), len(b.starts)) == (Status.SUCCEEDED, 1, 1)
+
+
+@in_world
+async def test_a_failing_task_of_a_stopping_node_keeps_its_backoff(world: World) -> None:
+    work = world.work("work", takes=5, fails=True)
+    node = await world.node()
+    await world.job("work", schedule="now", retry={"max_attempts": 2, "initial_interval": "30s", "jitter": 0})
+    await world.advance(2)
+    await node.stop(grace_s=60)
+    assert (await world.last("work")).status is Status.WAITING
+    await world.node()
+    end = await finished(world, "work")
+    assert (end.status, work.starts) == (Status.FAILED, [0, 35])
+
+
+@in_world
+async def test_no_retry_starts_on_a_node_that_stops(world: World) -> None:
+    """One task waits for its next try while another still runs; the try is left to whoever goes on."""
+    slow, flaky = world.work("slow", takes=20), world.work("flaky", RuntimeError("once"))
+    node = await world.node()
+    retry = {"initial_interval": "10s", "jitter": 0}
+    await world.job("group", schedule="now", mode="parallel", retry=retry, tasks=[python("slow"), python("flaky")])
+    await world.advance(5)
+    await node.stop(grace_s=60)
+    assert (slow.ends, flaky.starts) == ([20], [0])
+    await world.node()
+    end = await finished(world, "group")
+    assert (end.status, len(slow.starts), len(flaky.starts)) == (Status.SUCCEEDED, 1, 2)
+
+
+@in_world
+async def test_a_second_word_skips_the_wait(world: World) -> None:
+    work = world.work("work", 1000, 1)
+    node = await world.node()
+    await world.job("work", schedule="now")
+    await world.advance(2)
+    stopping = asyncio.create_task(node.stop(grace_s=60))
+    await world.advance(3)
+    assert (work.cut, stopping.done()) == ([], False)
+    await node.stop()
+    await stopping
+    assert (work.cut, (await world.last("work")).status) == ([5], Status.READY)
