@@ -42,5 +42,5 @@ def test_the_page_names_its_options(name: str) -> None:
 
 
 def test_the_page_names_nothing_else() -> None:
-    named = re.findall(r"^#+ `([a-z ]+?)(?: [A-Z\[].*)?`$", PAGE.read_text(), re.MULTILINE)
+    named = re.findall(r"^#+ `([a-z -]+?)(?: [A-Z\[].*)?`$", PAGE.read_text(), re.MULTILINE)
     assert set(named) == set(COMMANDS)

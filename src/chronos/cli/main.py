@@ -22,10 +22,14 @@ from typing import Any
 import click
 
 from chronos.cli.completion import completion
+from chronos.cli.config import config
 from chronos.cli.ctl.nouns import ALIASES, NOUNS
 from chronos.cli.ctl.options import where_options
+from chronos.cli.doctor import doctor
 from chronos.cli.output import complain
 from chronos.cli.schedule import schedule
+from chronos.cli.server import server
+from chronos.cli.storage import backup, restore
 from chronos.errors import ChronosError
 
 EXIT_ERROR = 1
@@ -99,16 +103,20 @@ def _silence_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@click.group(cls=Program, name="chronos", context_settings=_CONTEXT, subcommand_metavar="")
+@click.group(cls=Program, name="chronos", context_settings=_CONTEXT)
 @click.version_option(package_name="chronos-scheduler", message="%(prog)s %(version)s")
 def chronos() -> None:
     """Run Chronos, the job scheduler.
 
-    The server is still to come, so this program has no commands yet. What exists is the schedule engine:
-
     \b
-      chronosctl schedule explain "0 9 * * 1-5" --timezone Europe/Paris
+    Examples:
+      chronos server
+      chronos doctor
     """
+
+
+for command in (server, config, doctor, backup, restore):
+    chronos.add_command(command)
 
 
 class Nouns(Program):

@@ -10,7 +10,7 @@ import click
 FORMATS = ("table", "json", "jsonl")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_PLAIN = str.maketrans({"–": "-", "−": "-", "×": "x", "’": "'", "…": "...", "µ": "u"})
+_PLAIN = str.maketrans({"–": "-", "−": "-", "×": "x", "’": "'", "…": "...", "µ": "u", "✓": "ok:", "✗": "wrong:"})
 
 
 def output_option(command: _Command) -> _Command:

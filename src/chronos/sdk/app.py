@@ -20,6 +20,7 @@ from chronos.sdk.options import (
     FunctionJobOptions,
     GroupOptions,
     Instant,
+    JobOptions,
     Shape,
     WebhookJobOptions,
     command_target,
@@ -135,6 +136,10 @@ class Chronos(Housed):
     def command(self, name: str, argv: Sequence[str], **options: Unpack[CommandJobOptions]) -> JobHandle:
         """A job that runs a command."""
         return self._other(name, lambda: command_target(argv, options), options, CommandJobOptions)
+
+    def python(self, name: str, function: str, **options: Unpack[JobOptions]) -> JobHandle:
+        """A job that calls a function of another program, by the name that it goes by there."""
+        return self._other(name, lambda: calling(function, {}), options, JobOptions)
 
     # --- running
 

@@ -13,8 +13,14 @@ from chronos.server.yaml import read_yaml
 
 DEFAULT_FILE = Path("chronos.yaml")
 PREFIX = "CHRONOS_"
+_FLAGS = {"node.id": "--node-id"}  # where a flag is not called after the last part of its setting's name
 #: Variables of the same prefix that are not settings.
 _OTHERS = frozenset({"CHRONOS_SERVER", "CHRONOS_TOKEN", "CHRONOS_NAMESPACE", "CHRONOS_CONTEXT", "CHRONOS_CONFIG"})
+
+
+#: What somebody writes who does not know of the two underscores.
+_BY_VARIABLE = {name.replace(".", "_"): name for name in BY_NAME if "." in name}
+_SECTIONS = {name[:at] for name in [*BY_NAME, *ALIASES] for at, letter in enumerate(name) if letter == "."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +82,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     _take_environment(reading, environment)
     for name, value in flags.items():
         if value is not None:
-            reading.take(name, value, f"--{name.rpartition('.')[2].replace('_', '-')}")
+            reading.take(name, value, _FLAGS.get(name, f"--{name.rpartition('.')[2]}"))
     if reading.problems:
         raise Invalid("the configuration is not right:\n" + "\n".join(f"  {problem}" for problem in reading.problems))
     return Config(values=reading.values, origins=reading.origins, warnings=tuple(reading.warnings))
@@ -96,6 +102,10 @@ def _take_file(reading: _Reading, path: Path) -> None:
         aside = next((why for prefix, why in LEFT_ASIDE.items() if f"{name}.".startswith(f"{prefix}.")), None)
         if known in BY_NAME:
             reading.take(known, value, str(path))
+        elif known in _SECTIONS and value in (None, {}):
+            continue  # a section with nothing in it
+        elif known in _SECTIONS:
+            reading.problems.append(f"{path}: {name} is {value!r}, expected a mapping of settings")
         elif aside is not None:
             reading.warnings.append(f"{path}: {name} is left aside: {aside}")
         else:
@@ -109,6 +119,9 @@ def _take_environment(reading: _Reading, environment: Mapping[str, str]) -> None
         name = variable.removeprefix(PREFIX).lower().replace("__", ".")
         if name in BY_NAME:
             reading.take(name, value, variable)
+        elif variable.removeprefix(PREFIX).lower() in _BY_VARIABLE:
+            right = PREFIX + _BY_VARIABLE[variable.removeprefix(PREFIX).lower()].upper().replace(".", "__")
+            reading.problems.append(f"{variable}: the parts of a name are joined by two underscores: {right}")
         elif "." in name:
             reading.problems.append(f"{variable}: there is no setting {name}{_nearest(name)}")
 

@@ -3,8 +3,11 @@
 One table, from which the file is checked, variables are named, and ``chronos config show`` is printed.
 """
 
+import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from chronos.core.calendar import SECOND_US
@@ -14,6 +17,8 @@ from chronos.service.shapes.form import read_duration_us
 
 Reader = Callable[[Any], Any]
 _SIZES = {"B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
+_MAX_DIGITS = 18
+_YEAR_S = 366 * 86_400.0
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -50,7 +55,7 @@ def whole(least: int, most: int = 10_000_000) -> Reader:
     """A whole number between two."""
 
     def read(value: Any) -> int:
-        number = int(value) if isinstance(value, str) and value.isdigit() else value
+        number = int(value) if isinstance(value, str) and _is_digits(value) else value
         if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
             raise Invalid(f"expected a whole number from {least} to {most}")
         return number
@@ -58,27 +63,52 @@ def whole(least: int, most: int = 10_000_000) -> Reader:
     return read
 
 
-def number(value: Any) -> float:
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        return float(value)
-    except (TypeError, ValueError):
-        raise Invalid("expected a number") from None
+def optional_whole(least: int) -> Reader:
+    """A whole number, or nothing (``null``), which is 0: without end."""
+    known = whole(least)
+
+    def read(value: Any) -> int:
+        return 0 if value is None or value in ("", "null") else int(known(value))
+
+    return read
 
 
-def optional_number(value: Any) -> float | None:
-    return None if value is None or value == "" else number(value)
+def number(least: float) -> Reader:
+    """A number, not below another."""
+
+    def read(value: Any) -> float:
+        try:
+            found = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            found = math.nan
+        if not math.isfinite(found) or found < least:
+            raise Invalid(f"expected a number, at least {least:g}")
+        return found
+
+    return read
+
+
+def optional_rate(value: Any) -> float | None:
+    """So many a second, or nothing: without limit."""
+    if value is None or value in ("", "null"):
+        return None
+    found = number(0)(value)
+    if not found:
+        raise Invalid("expected a number above 0, or nothing")
+    return float(found)
 
 
 def duration(value: Any) -> float:
-    """Seconds, of ``30s``, ``1h30m``, ``PT5M`` or a number of seconds."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return float(value)
+    """Seconds, of ``30s``, ``1h30m``, ``PT5M`` or a number of seconds; at most a year."""
     try:
-        return read_duration_us(text(value)) / SECOND_US
-    except ValueError:
-        raise Invalid("expected a duration such as 30s, 5m or 1h30m") from None
+        # A variable holds nothing but text, even where it is a number.
+        is_number = _is_digits(value) if isinstance(value, str) else not isinstance(value, bool)
+        found = float(value) if is_number else read_duration_us(text(value)) / SECOND_US
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not 0 <= found <= _YEAR_S:
+        raise Invalid("expected a duration such as 30s, 5m or 1h30m")
+    return found
 
 
 def size(value: Any) -> int:
@@ -88,7 +118,7 @@ def size(value: Any) -> int:
     if isinstance(value, str):
         digits = value.strip().rstrip("BKMGibkmg")
         unit = value.strip()[len(digits) :].upper() or "B"
-        if digits.strip().isdigit() and unit in _SIZES:
+        if _is_digits(digits.strip()) and int(digits) and unit in _SIZES:
             return int(digits) * _SIZES[unit]
     raise Invalid("expected a size such as 2MiB")
 
@@ -114,18 +144,52 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def mapping(value: Any) -> dict[str, Any]:
+    """Names and what they stand for; in a variable, JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
     if not isinstance(value, Mapping):
-        raise Invalid("expected a mapping")
+        raise Invalid('expected a mapping; in a variable, write it as JSON: {"name": …}')
     return dict(value)
+
+
+def labels(value: Any) -> dict[str, str]:
+    """Names and texts; in a variable, ``region=eu,zone=a``."""
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        value = {name.strip(): text.strip() for name, equals, text in pairs if equals}
+        if len(value) < len(pairs):
+            value = None
+    if not isinstance(value, Mapping) or not all(isinstance(text, str) for text in value.values()):
+        raise Invalid("expected names and texts, such as {region: eu}; in a variable, region=eu,zone=a")
+    return dict(value)
+
+
+def slots(value: Any) -> dict[str, int]:
+    """Names and whole numbers; in a variable, ``mail=5,reports=2``."""
+    count = whole(1)
+    given = labels(value) if isinstance(value, str) else value
+    if not isinstance(given, Mapping):
+        raise Invalid("expected names and numbers, such as {mail: 5}; in a variable, mail=5,reports=2")
+    return {str(name): int(count(one)) for name, one in given.items()}
+
+
+def _is_digits(value: str) -> bool:
+    return value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS
 
 
 def address(value: Any) -> tuple[str, int]:
     """Host and port, of ``127.0.0.1:8080``, ``[::1]:8080`` or ``:8080`` (any address)."""
     host, colon, port = text(value).rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65_535:
-        raise Invalid("expected HOST:PORT, such as 127.0.0.1:8080")
-    return host.strip("[]") or "0.0.0.0", int(port)
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not _is_digits(port) or int(port) > 65_535 or (":" in bare and bare == host) or " " in bare:
+        raise Invalid("expected HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080")
+    return bare or "0.0.0.0", int(port)
 
+
+DEFAULT_DATA = Path("chronos-data")
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(name="store", read=text, default="sqlite:///chronos-data/chronos.db", about="where jobs are kept"),
@@ -134,8 +198,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="server.request_limit", read=size, default=2 << 20, about="the largest request body"),
     Setting(name="server.request_timeout", read=duration, default=30.0, about="how long a request may take"),
     Setting(name="server.insecure", read=flag, default=False, about="listen beyond this machine without auth"),
+    Setting(name="server.hosts", read=texts, default=(), about="names it may be called by without auth"),
     Setting(name="node.id", read=optional_text, default=None, about="this node's name; the host's without it"),
-    Setting(name="node.labels", read=mapping, default={}, about="labels that placement asks for"),
+    Setting(name="node.labels", read=labels, default={}, about="labels that placement asks for"),
     Setting(name="node.queues", read=texts, default=(), about="the queues it works on; none: all"),
     Setting(name="scheduler.lookahead", read=duration, default=5.0, about="how far ahead due jobs are prepared"),
     Setting(name="scheduler.tick_interval", read=duration, default=1.0, about="a safety net, not the clock"),
@@ -144,22 +209,24 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="scheduler.heartbeat_timeout", read=duration, default=30.0, about="the silence that means death"),
     Setting(name="scheduler.grace_period", read=duration, default=30.0, about="from asking work to stop to forcing it"),
     Setting(name="dispatcher.max_concurrent", read=whole(1), default=100, about="executions at once on this node"),
-    Setting(name="dispatcher.queue_slots", read=mapping, default={}, about="of those, at most so many of a queue"),
+    Setting(name="dispatcher.queue_slots", read=slots, default={}, about="of those, at most so many of a queue"),
     Setting(name="dispatcher.http.timeout", read=duration, default=30.0, about="of a webhook where no level sets one"),
     Setting(name="dispatcher.http.allow_private", read=flag, default=False, about="webhooks into private networks"),
     Setting(name="dispatcher.http.allow_hosts", read=texts, default=(), about="private hosts that webhooks may reach"),
-    Setting(name="defaults.retry.max_attempts", read=whole(0), default=3, about="1: none, 0: without end"),
+    Setting(name="defaults.retry.max_attempts", read=optional_whole(1), default=3, about="1: no retries"),
     Setting(name="defaults.retry.initial_interval", read=duration, default=1.0, about="before the second attempt"),
-    Setting(name="defaults.retry.multiplier", read=number, default=2.0, about="by which each pause grows"),
+    Setting(name="defaults.retry.multiplier", read=number(1), default=2.0, about="by which each pause grows"),
     Setting(name="defaults.retry.max_interval", read=duration, default=3600.0, about="the longest pause"),
     Setting(name="defaults.execution_timeout", read=duration, default=3600.0, about="of work, waiting not counted"),
     Setting(name="defaults.task_timeout", read=duration, default=300.0, about="of one attempt"),
     Setting(name="defaults.overlap", read=one_of(*Overlap), default="skip", about="while an earlier one is under way"),
     Setting(name="defaults.recovery", read=one_of(*RecoveryStrategy), default="last", about="of missed instants"),
     Setting(name="queue.max_pending", read=whole(1, 100_000_000), default=100_000, about="ready and queued; then 429"),
-    Setting(name="queue.submit_rate", read=optional_number, default=None, about="a client's submissions a second"),
+    Setting(name="queue.submit_rate", read=optional_rate, default=None, about="a client's submissions a second"),
     Setting(name="auth.type", read=one_of("none", "basic"), default="none", about="who may come in"),
     Setting(name="auth.users", read=mapping, default={}, about="name: {password_hash, role}", secret=True),
+    Setting(name="auth.tokens", read=mapping, default={}, about="name: {token_hash, role}", secret=True),
+    Setting(name="auth.token_file", read=optional_text, default=None, about="where tokens that are made are kept"),
     Setting(name="logging.level", read=one_of("debug", "info", "warning", "error"), default="info", about="how much"),
     Setting(name="logging.format", read=one_of("json", "console"), default="console", about="for machines or people"),
     Setting(name="metrics.per_job", read=flag, default=True, about="a label for each job"),
@@ -187,6 +254,7 @@ LEFT_ASIDE = {
     "dispatcher.http.max_idle_conns": "the client keeps its own bounds",
     "dispatcher.http.idle_conn_timeout": "the client keeps its own bounds",
     "dispatcher.concurrency.per_job_limit": "a job says so itself: overlap and concurrency",
+    "alerting": "there are no alerts yet",
     "metrics.prometheus": "metrics are always at /metrics",
     "logging.output": "logs go to the standard error stream",
 }

@@ -37,6 +37,7 @@ class Shapes(Declared):
         Declared.put(self, name, whole, calls)
         said = {"name": name, "namespace": self.namespace, "schedule": "manual", **whole}
         self.shapes[name] = said if self.owner is None else {**said, "owner": self.owner}
+        self.unsaved.add(name)  # once more: another thread may have saved what it was before
 
 
 class Remote:
@@ -51,12 +52,13 @@ class Remote:
         self.namespace = namespace
         self.clock = SystemClock()
         self._address = Address.of(url)
-        with naming("defaults"):
-            said = job_shape(defaults or {}, timezone=None)
         # Where requests may go is the server's to say.
         functions = Functions()
         checks = checks_of(make_runners(functions, clock=self.clock, http=Reach(allow_private=True)))
-        self.declared = Shapes(namespace=namespace, owner=owner, functions=functions, checks=checks, defaults=said)
+        self.declared = Shapes(namespace=namespace, owner=owner, functions=functions, checks=checks)
+        with naming("defaults"):
+            self.declared.defaults = job_shape(defaults or {}, timezone=None)
+            self.declared.read("defaults", {**self.declared.defaults, "wait": {"for": "1s"}})
         self.home = Home(self.stop)
         self._wire: Wire | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -114,7 +116,8 @@ class Remote:
 
     async def _save(self, wire: Wire) -> None:
         async with self._saving:
-            names = sorted(self.declared.unsaved)
+            unsaved = tuple(self.declared.unsaved)
+            names = sorted(name for name in unsaved if name in self.declared.shapes)
             sent = {name: self.declared.shapes[name] for name in names}
             for begin in range(0, len(names), _SAVED_AT_ONCE):
                 await self._send(wire, [sent[name] for name in names[begin : begin + _SAVED_AT_ONCE]])

@@ -77,4 +77,4 @@ class RemoteRun(Run):
     async def alog(self) -> str:
         """What its tasks wrote, oldest first; of much output the head and the tail."""
         wire = await self._remote.session()
-        return str(await wire.get("executions", self.id, "log"))
+        return await wire.text("executions", self.id, "log")

@@ -79,6 +79,10 @@ class Wire:
         """The value at a path, given by its steps."""
         return (await self.ask("GET", *path, query=query, again=True)).value
 
+    async def text(self, *path: str) -> str:
+        """The text at a path."""
+        return str((await self.ask("GET", *path, again=True, text=True)).value)
+
     async def post(self, *path: str, query: Mapping[str, object] | None = None, body: Any = None, key: str = "") -> Any:
         """Ask for something once, however often it has to be sent. ``key`` is what makes asking twice the same."""
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
@@ -92,6 +96,7 @@ class Wire:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
         again: bool,
+        text: bool = False,
     ) -> Reply:
         """One request; with ``again``, sent again when the server is away or has no time."""
         url = f"{self._base}{API}/" + "/".join(quote(step, safe="") for step in path)
@@ -101,17 +106,16 @@ class Wire:
         for attempt in range(1, TRIES + 1):
             try:
                 async with self._session.request(method, url, params=params, data=data, headers=said) as response:
-                    text, status, answered = await response.read(), response.status, response.headers
+                    raw, status, answered = await response.read(), response.status, response.headers
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if not again or attempt == TRIES:
                     raise _away(self._base, error) from None
                 await asyncio.sleep(_pause_s(None, attempt))
                 continue
-            if status < 400:
-                is_json = "json" in answered.get("Content-Type", "")
-                return Reply(value=_read(text) if is_json else text.decode(), etag=answered.get("ETag"))
+            if status < 300:
+                return Reply(value=raw.decode() if text else _read(raw), etag=answered.get("ETag"))
             if not again or status not in _LATER or attempt == TRIES:
-                raise error_of(status, text)
+                raise error_of(status, raw)
             await asyncio.sleep(_pause_s(answered.get("Retry-After"), attempt))
         raise AssertionError("the last try is answered or raised")
 

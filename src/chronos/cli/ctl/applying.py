@@ -1,0 +1,198 @@
+"""``chronosctl jobs apply`` and ``jobs edit``: jobs as YAML, many in one change, or one in an editor."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chronos.cli.ctl.changing import sure
+from chronos.cli.ctl.failing import Failure, Refused, refusal
+from chronos.cli.ctl.jobs import ANSWERED, jobs, print_job, print_runs, print_saved
+from chronos.cli.ctl.options import asking, dry_run_option, job_argument, output_option
+from chronos.cli.ctl.printing import as_yaml, instant, print_value
+from chronos.cli.output import emit, note
+
+if TYPE_CHECKING:
+    from chronos.cli.ctl.client import Client
+
+OWNER = "chronosctl"
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@jobs.command(short_help="Make a server's jobs what files say.")
+@click.option("-f", "--file", "files", multiple=True, required=True, metavar="FILE", help="YAML; - is stdin.")
+@click.argument("more", nargs=-1, metavar="[FILE...]")
+@click.option("--owner", default=OWNER, show_default=True, metavar="NAME", help="Whose jobs these are.")
+@click.option("--prune", is_flag=True, help="Delete what the same owner applied before and does not name any more.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before deleting.")
+@dry_run_option
+@output_option
+@asking
+def apply(
+    client: "Client",
+    *,
+    output: str,
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    owner: str,
+    prune: bool,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Make the jobs of an owner what FILEs say: all of them in one change, or none.
+
+    A FILE is YAML with one job in each document, a list of jobs, or "jobs:" with a list; a folder stands for all YAML
+    files in it. What would change is shown before, on a terminal, when something is to be deleted.
+
+    \b
+    Examples:
+      chronosctl jobs apply -f jobs.yaml --dry-run
+      chronosctl jobs apply -f jobs.yaml --owner billing --prune
+    """
+    body = {"jobs": list(_read_all((*files, *more))), "owner": owner, "prune": prune}
+    query = {"namespace": client.server.namespace}
+    if prune and not yes and not dry_run:
+        _ask_before_pruning(client, body, query)
+    plan = _plan(client, {**body, "dry_run": dry_run}, query)
+    if output in ("table", "wide"):
+        _print_plan(plan)
+    elif output == "name":
+        for part in ("created", "changed", "unchanged", "pruned"):
+            for job in plan[part]:
+                emit(job["name"])
+    else:
+        print_value(plan, output)
+
+
+@jobs.command(short_help="Change a job in an editor.")
+@job_argument
+@dry_run_option
+@output_option
+@asking
+def edit(client: "Client", output: str, name: str, dry_run: bool) -> None:
+    """Open the job NAME as YAML in $EDITOR, and save what you make of it, unless somebody else changed it meanwhile.
+
+    \b
+    Example:
+      EDITOR=true chronosctl jobs edit hello
+    """
+    query = {"namespace": client.server.namespace}
+    there = client.call("GET", "jobs", name, query=query)
+    before = as_yaml({key: value for key, value in there.value.items() if key not in ANSWERED})
+    after = click.edit(before, extension=".yaml")
+    if after is None or after.strip() == before.strip():
+        note("nothing changed")
+        return
+    try:
+        [job] = _documents(after, "what you wrote")
+        saved = client.call(
+            "PUT",
+            "jobs",
+            name,
+            query={**query, "dry_run": dry_run or None},
+            body=job,
+            headers={"If-Match": there.etag or "*"},
+        ).value
+    except Failure:
+        note(f"what you wrote is in {_keep(name, after)}")
+        raise
+    if dry_run:
+        print_saved(saved, output)
+    elif output == "table":
+        emit(saved["name"])
+        note(f"is v{saved['version']} now")
+    else:
+        print_job(saved, output)
+
+
+# --- files
+
+
+def _read_all(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for name in names:
+        for path in _paths(name):
+            try:
+                with click.open_file(path, encoding="utf-8") as file:
+                    text = file.read()
+            except (OSError, UnicodeDecodeError) as error:
+                raise Failure(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+            yield from _documents(text, "stdin" if path == "-" else path)
+
+
+def _paths(name: str) -> list[str]:
+    """A file; of a folder the YAML files in it."""
+    folder = Path(name)
+    if name == "-" or not folder.is_dir():
+        return [name]
+    found = sorted(str(path) for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+    if not found:
+        raise Failure(f"{name} has no files that end in {', '.join(_SUFFIXES)}")
+    return found
+
+
+def _documents(text: str, where: str) -> list[dict[str, Any]]:
+    """The jobs of a text: each a document, or items of a list."""
+    from chronos.errors import Invalid
+    from chronos.server.yaml import read_yaml
+
+    try:
+        documents = read_yaml(text)
+    except Invalid as error:
+        raise Failure(f"{where}: {error}") from None
+    found: list[Any] = []
+    for document in documents:
+        if isinstance(document, dict) and set(document) == {"jobs"}:
+            document = document["jobs"]  # noqa: PLW2901 - a wrapper that is taken off
+        found += document if isinstance(document, list) else [document]
+    if not found:
+        raise Failure(f"{where} has no jobs")
+    for job in found:
+        if not isinstance(job, dict):
+            raise Failure(f"{where}: {job!r} is no job; a job is a mapping with a name, a schedule and what it does")
+    return found
+
+
+def _keep(name: str, text: str) -> Path:
+    """What somebody wrote is not lost because it could not be saved."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", prefix=f"{name}.", suffix=".yaml", delete=False, encoding="utf-8") as file:
+        file.write(text)
+    return Path(file.name)
+
+
+# --- the plan
+
+
+def _ask_before_pruning(client: "Client", body: dict[str, Any], query: dict[str, Any]) -> None:
+    plan = _plan(client, {**body, "dry_run": True}, query)
+    if plan["pruned"]:
+        names = ", ".join(job["name"] for job in plan["pruned"])
+        sure(f"Delete {names}?")
+
+
+def _plan(client: "Client", body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
+    """The server's plan; what is wrong with a job is said of its name, not of its place."""
+    try:
+        plan: dict[str, Any] = client.call("POST", "apply", query=query, body=body).value
+    except Refused as refused:
+        problem = refused.problem
+        for fault in problem.get("errors", ()):
+            steps = str(fault.get("pointer", "")).split("/")
+            if steps[:2] == ["", "jobs"] and len(steps) > 2 and steps[2].isdigit():
+                name = body["jobs"][int(steps[2])].get("name", f"job {int(steps[2]) + 1}")
+                fault["pointer"] = "/".join(["", str(name), *steps[3:]])
+        raise refusal(refused.status, problem) from None
+    return plan
+
+
+def _print_plan(plan: dict[str, Any]) -> None:
+    for sign, part in (("+", "created"), ("~", "changed"), ("=", "unchanged"), ("-", "pruned")):
+        for job in plan[part]:
+            at = job.get("next_run_at")
+            emit(f"{sign} {job['name']} {part}" + (f", next run {instant(at)}" if at and part != "pruned" else ""))
+            if job.get("diff") and part == "changed":
+                print_runs(job["diff"], "    ")
+    counts = ", ".join(f"{len(plan[part])} {part}" for part in ("created", "changed", "unchanged", "pruned"))
+    note(f"{'plan' if plan['dry_run'] else 'done'}: {counts}")

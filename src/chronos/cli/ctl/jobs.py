@@ -1,0 +1,288 @@
+"""``chronosctl jobs``: looking at jobs. The modules beside this one change them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chronos.cli.ctl.options import asking, job_argument, output_option, watch_options
+from chronos.cli.ctl.printing import Columns, instant, print_fields, print_page, print_value, status, text
+from chronos.cli.output import emit, note
+
+if TYPE_CHECKING:
+    from chronos.cli.ctl.client import Client
+
+STATES = ("active", "paused", "disabled", "done")
+#: Fields that the server adds to what was said of a job.
+ANSWERED = ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at")
+
+
+@click.group(short_help="Jobs: list, create, apply, run, pause, change.")
+def jobs() -> None:
+    """Look at the jobs of a server, and change them.
+
+    \b
+    Examples:
+      chronosctl jobs create hello --every 10s -- echo hi
+      chronosctl jobs list
+      chronosctl jobs run hello --wait
+    """
+
+
+@jobs.command("list", short_help="List jobs.")
+@click.option("-q", "--search", metavar="TEXT", help="Only those with this in their name.")
+@click.option("--tag", metavar="KEY[=VALUE]", help="Only those with this tag.")
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--owner", metavar="NAME", help="Only those that this owner applied.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="How many at most.")
+@click.option("--all", "everything", is_flag=True, help="However many there are.")
+@watch_options
+@output_option
+@asking
+def list_(
+    client: "Client",
+    *,
+    output: str,
+    search: str | None,
+    tag: str | None,
+    state: str | None,
+    owner: str | None,
+    all_namespaces: bool,
+    limit: int,
+    everything: bool,
+    watch: bool,
+    interval: float,
+) -> None:
+    """List jobs by name: their state, schedule, last and next run.
+
+    \b
+    Examples:
+      chronosctl jobs list --tag team=billing --state paused
+      chronosctl jobs list --all -o name
+      chronosctl jobs list --watch
+    """
+    for_people = output in ("table", "wide") and not watch
+    query = {
+        "q": search,
+        "tag": tag,
+        "state": state,
+        "owner": owner,
+        "namespace": "*" if all_namespaces else client.server.namespace,
+        "include": "last_execution" if for_people else None,
+    }
+
+    def look() -> dict[str, Any]:
+        return client.pages("jobs", limit=None if everything else limit, query=query)
+
+    if watch:
+        from chronos.cli.ctl.watching import watch as keep_looking
+
+        keep_looking(look, output, COLUMNS, interval)
+    print_page(look(), output, COLUMNS)
+
+
+@jobs.command(short_help="Look at a job.")
+@job_argument
+@click.option("--version", type=click.IntRange(1), metavar="N", help="What it said in this version.")
+@output_option
+@asking
+def get(client: "Client", output: str, name: str, version: int | None) -> None:
+    """Look at the job NAME (a name or an id), as it is or as it was.
+
+    \b
+    Examples:
+      chronosctl jobs get hello
+      chronosctl jobs get hello --version 1 -o yaml
+    """
+    if version is not None:
+        found = client.get("jobs", name, "versions", str(version), namespace=client.server.namespace)
+        print_version(found, output)
+        return
+    print_job(client.get("jobs", name, namespace=client.server.namespace), output)
+
+
+@jobs.command("next", short_help="When a job runs next.")
+@job_argument
+@click.option("--count", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="How many.")
+@output_option
+@asking
+def next_(client: "Client", output: str, name: str, count: int) -> None:
+    """Print the next runs of the job NAME; none while it is paused, disabled or done.
+
+    \b
+    Example:
+      chronosctl jobs next hello --count 3
+    """
+    found = client.get("jobs", name, "next", count=count, namespace=client.server.namespace)
+    if output in ("json", "yaml"):
+        print_value(found, output)
+    elif output == "jsonl":
+        print_value(found["items"], output)
+    elif found["items"]:
+        for at in found["items"]:
+            emit(at)
+    else:
+        note(f"{name} has no run to come")
+
+
+@jobs.command(short_help="List the versions of a job.")
+@job_argument
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="How many at most.")
+@output_option
+@asking
+def versions(client: "Client", output: str, name: str, limit: int) -> None:
+    """List the versions of the job NAME, newest first: when, and by whom.
+
+    \b
+    Example:
+      chronosctl jobs versions hello
+    """
+    query = {"namespace": client.server.namespace}
+    print_page(client.pages("jobs", name, "versions", limit=limit, query=query), output, VERSIONS)
+
+
+@jobs.command(short_help="Compare two versions of a job.")
+@job_argument
+@click.argument("old", type=click.IntRange(1), required=False, metavar="[FROM]")
+@click.argument("new", type=click.IntRange(1), required=False, metavar="[TO]")
+@output_option
+@asking
+def diff(client: "Client", output: str, name: str, old: int | None, new: int | None) -> None:
+    """Say what differs between versions FROM and TO of the job NAME, and what that does to its coming runs.
+
+    Without TO it is compared with the version in force, without both the last change is shown.
+
+    \b
+    Example:
+      chronosctl jobs diff hello 1 2
+    """
+    query = {"from": old, "to": new, "namespace": client.server.namespace}
+    found = client.call("GET", "jobs", name, "diff", query=query).value
+    if output in ("json", "jsonl", "yaml"):
+        print_value(found, output)
+        return
+    emit(f"{name} from v{found['from']} to v{found['to']}", bold=True)
+    for change in found["fields"]:
+        emit(f"  {change['pointer'].strip('/').replace('/', '.')}: {_said(change['old'])} → {_said(change['new'])}")
+    if not found["fields"]:
+        emit("  they say the same")
+    print_runs(found["runs"])
+
+
+# --- how jobs look
+
+
+def print_job(job: dict[str, Any], output: str) -> None:
+    """One job."""
+    if output == "name":
+        emit(job["name"])
+        return
+    if output not in ("table", "wide"):
+        print_value(job, output)
+        return
+    last = job.get("last_execution") or {}
+    print_fields(
+        {
+            "name": job["name"],
+            "namespace": job["namespace"],
+            "state": f"{job['state']} ({job['note']})" if job.get("note") else job["state"],
+            "version": f"v{job['version']}, saved {instant(job['updated_at'])}",
+            "description": job.get("description"),
+            "schedule": schedule_of(job),
+            "next run": instant(job["next_run_at"]),
+            "last run": f"{status(last['status'])}, {instant(last['scheduled_at'])}" if last else None,
+            "owner": job.get("owner"),
+            "tags": job.get("tags"),
+            "id": job["id"] if output == "wide" else None,
+        }
+    )
+    rest = {key: value for key, value in job.items() if key not in (*ANSWERED, *_SHOWN)}
+    from chronos.cli.ctl.printing import as_yaml
+
+    emit("")
+    emit(as_yaml(rest).rstrip("\n"))
+
+
+def print_saved(saved: dict[str, Any], output: str) -> None:
+    """What a dry run says would become of a job."""
+    if output not in ("table", "wide", "name"):
+        print_value(saved, output)
+        return
+    emit(saved["name"])
+    at = f", next run {instant(saved['next_run_at'])}" if saved.get("next_run_at") else ""
+    note(f"would be {saved['result']}: v{saved['version']}, {saved['state']}{at}")
+    if saved.get("diff"):
+        print_runs(saved["diff"])
+
+
+def print_runs(runs: Mapping[str, Any], indent: str = "  ") -> None:
+    """How the coming runs change."""
+    for sign, what in (("+", "added"), ("-", "cancelled")):
+        listed = runs[what]
+        if listed["count"]:
+            first = ", ".join(at for at in listed["first"][:3])
+            more = ", …" if listed["count"] > 3 else ""
+            emit(f"{indent}{sign} {listed['count']} {what} runs until {runs['until'][:10]}: {first}{more}")
+
+
+def print_version(found: dict[str, Any], output: str) -> None:
+    """One version of a job."""
+    if output not in ("table", "wide", "name"):
+        print_value(found, output)
+        return
+    from chronos.cli.ctl.printing import as_yaml
+
+    emit(f"v{found['version']}, saved {instant(found['saved_at'])} by {found['author']}", bold=True)
+    emit(as_yaml(found["spec"]).rstrip("\n"))
+
+
+def schedule_of(job: Mapping[str, Any]) -> str:
+    """A job's schedule and its zone, as one text."""
+    said = job.get("schedule")
+    if said is None:
+        said = "after " + ", ".join(one["job"] for one in job.get("after", ()))
+    if isinstance(said, Mapping):
+        said = next(str(value) for key, value in said.items() if key != "dialect")
+    return f"{said} {job['timezone']}" if job.get("timezone") else str(said)
+
+
+def _last(job: Mapping[str, Any]) -> str | None:
+    last = job.get("last_execution")
+    return None if last is None else status(last["status"])
+
+
+def _said(value: object) -> str:
+    return "nothing" if value is None else text(value)
+
+
+_SHOWN = ("name", "namespace", "enabled", "description", "schedule", "timezone", "owner", "tags")
+
+COLUMNS = Columns(
+    usual={
+        "NAME": lambda job: job["name"],
+        "STATE": lambda job: job["state"],
+        "SCHEDULE": schedule_of,
+        "LAST": _last,
+        "NEXT": lambda job: instant(job["next_run_at"]),
+    },
+    wide={
+        "NAMESPACE": lambda job: job["namespace"],
+        "VERSION": lambda job: f"v{job['version']}",
+        "OWNER": lambda job: job.get("owner"),
+        "TAGS": lambda job: job.get("tags"),
+        "ID": lambda job: job["id"],
+    },
+    name=lambda job: job["name"],
+    none="there are no jobs; create one: chronosctl jobs create hello --every 10s -- echo hi",
+)
+VERSIONS = Columns(
+    usual={
+        "VERSION": lambda version: f"v{version['version']}",
+        "SAVED": lambda version: instant(version["saved_at"]),
+        "BY": lambda version: version["author"],
+    },
+    wide={"SCHEDULE": lambda version: schedule_of(version["spec"])},
+    name=lambda version: version["version"],
+    none="there are no versions",
+)

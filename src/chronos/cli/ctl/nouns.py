@@ -1,0 +1,28 @@
+"""All nouns of ``chronosctl`` that need a server, in one place for the program to take them from."""
+
+import click
+
+from chronos.cli.ctl import applying, changing, creating
+from chronos.cli.ctl.contexts import context
+from chronos.cli.ctl.deadletters import dlq
+from chronos.cli.ctl.executions import executions
+from chronos.cli.ctl.jobs import jobs
+from chronos.cli.ctl.system import audit, namespaces, nodes, queues, status
+from chronos.cli.ctl.tokens import tokens, users
+
+#: Modules that add verbs to a noun of another module.
+VERBS = (applying, changing, creating)
+NOUNS: tuple[click.Command, ...] = (
+    jobs,
+    executions,
+    dlq,
+    status,
+    nodes,
+    queues,
+    namespaces,
+    audit,
+    tokens,
+    users,
+    context,
+)
+ALIASES = {"runs": "executions"}

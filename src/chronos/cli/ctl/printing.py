@@ -1,0 +1,129 @@
+"""Answers in the format asked for. JSON and YAML are exactly what the server said; a table is for people."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chronos.cli.output import emit, emit_json, emit_table, note
+
+Item = Mapping[str, Any]
+Cell = Callable[[Item], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """How the items of a list look in a table: those always shown, those of ``wide``, and what names one."""
+
+    usual: Mapping[str, Cell]
+    wide: Mapping[str, Cell]
+    name: Cell
+    none: str  # what is said when there are none
+
+
+def print_page(page: dict[str, Any], output: str, columns: Columns, *, part: str = "items") -> None:
+    """A list, of which there may be more."""
+    items = page[part]
+    if output == "jsonl":
+        emit_json(items, lines=True)
+    elif output in ("json", "yaml"):
+        print_value(page, output)
+    else:
+        print_items(items, output, columns)
+        if page.get("next_cursor") is not None:
+            note(f"… and more; the first {len(items)} are shown (--limit N, or --all)")
+
+
+def print_items(items: Sequence[Item], output: str, columns: Columns) -> None:
+    """The rows of a list, or their names alone."""
+    if output == "name":
+        for item in items:
+            emit(text(columns.name(item)))
+        return
+    if not items:
+        note(columns.none)
+        return
+    shown = {**columns.usual, **columns.wide} if output == "wide" else columns.usual
+    emit_table(list(shown), [[text(cell(item)) for cell in shown.values()] for item in items])
+
+
+def print_value(value: Any, output: str) -> None:
+    """One value as the server gave it."""
+    if output == "yaml":
+        emit(as_yaml(value).rstrip("\n"))
+    else:
+        emit_json(value, lines=output == "jsonl")
+
+
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Names and values below each other; what is not there is left out."""
+    said = {name: text(value) for name, value in fields.items() if value is not None and value not in ("", [], {})}
+    width = max((len(name) for name in said), default=0)
+    for name, value in said.items():
+        first, *rest = value.splitlines() or [""]
+        emit(f"{name.ljust(width)}  {first}".rstrip())
+        for line in rest:
+            emit(f"{' ' * width}  {line}")
+
+
+def as_yaml(value: Any) -> str:
+    """A value as YAML, in the order in which it came."""
+    import yaml
+
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False, width=100)
+
+
+def text(value: object) -> str:
+    """A cell."""
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case Mapping():
+            return ", ".join(f"{key}={one}" if one else str(key) for key, one in value.items())
+        case list() | tuple():
+            return ", ".join(text(one) for one in value)
+        case _:
+            return str(value)
+
+
+def instant(value: str | None) -> str | None:
+    """An instant to the second: ``2027-01-01 09:00:00Z``."""
+    if value is None:
+        return None
+    return f"{value[:19].replace('T', ' ')}Z"
+
+
+def milliseconds(value: float | None) -> str | None:
+    """A short amount of time as people say it."""
+    if value is None:
+        return None
+    if value < 1_000:
+        return f"{value:.0f}ms"
+    if value < 60_000:
+        return f"{value / 1000:.1f}s"
+    minutes, seconds = divmod(round(value / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m{seconds:02}s" if hours else f"{minutes}m{seconds:02}s"
+
+
+SIGNS = {
+    "succeeded": "✓",
+    "completed_with_errors": "✓",
+    "running": "▶",
+    "failed": "✕",
+    "timed_out": "✕",
+    "lost": "✕",
+    "stale": "✕",
+    "retrying": "↻",
+    "missed": "!",
+    "skipped": "⊘",
+    "canceled": "⊘",
+}
+
+
+def status(word: str | None) -> str:
+    """A status with its sign."""
+    if word is None:
+        return "–"
+    return f"{SIGNS.get(word, '·')} {word.replace('_', ' ')}"

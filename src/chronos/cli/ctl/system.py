@@ -1,0 +1,156 @@
+"""``chronosctl status``, ``nodes``, ``queues``, ``ns`` and ``audit``: the server itself."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chronos.cli.ctl.options import asking, output_option, watch_options
+from chronos.cli.ctl.printing import Columns, instant, print_fields, print_page, print_value
+from chronos.cli.ctl.servers import shown
+from chronos.cli.output import emit
+
+if TYPE_CHECKING:
+    from chronos.cli.ctl.client import Client
+
+
+@click.command(short_help="How the server is.")
+@output_option
+@asking
+def status(client: "Client", output: str) -> None:
+    """Say how the server is: how many jobs there are, what is under way, and what its node says of itself.
+
+    \b
+    Example:
+      chronosctl status
+    """
+    found: dict[str, Any] = client.get("status")
+    if output not in ("table", "wide", "name"):
+        print_value(found, output)
+    elif output == "name":
+        emit(shown(client.server.url))
+    else:
+        print_fields({"server": shown(client.server.url), **_flat(found)})
+
+
+@click.command(short_help="List the nodes.")
+@watch_options
+@output_option
+@asking
+def nodes(client: "Client", output: str, watch: bool, interval: float) -> None:
+    """List the nodes that share the store, living or not.
+
+    \b
+    Example:
+      chronosctl nodes
+    """
+    _list(client, "nodes", output, NODES, watch, interval)
+
+
+@click.command(short_help="How much stands in each queue.")
+@watch_options
+@output_option
+@asking
+def queues(client: "Client", output: str, watch: bool, interval: float) -> None:
+    """Say how much stands in each queue: ready, queued behind another, running, waiting.
+
+    \b
+    Example:
+      chronosctl queues
+    """
+    _list(client, "queues", output, QUEUES, watch, interval)
+
+
+@click.command("ns", short_help="List the namespaces.")
+@output_option
+@asking
+def namespaces(client: "Client", output: str) -> None:
+    """List the namespaces that have jobs.
+
+    \b
+    Example:
+      chronosctl ns
+    """
+    print_page(client.get("namespaces"), output, NAMESPACES)
+
+
+@click.command(short_help="Who changed what.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, metavar="N", help="How many at most.")
+@output_option
+@asking
+def audit(client: "Client", output: str, limit: int) -> None:
+    """List who changed what, newest first.
+
+    \b
+    Example:
+      chronosctl audit --limit 5
+    """
+    query = {"namespace": client.server.namespace}
+    print_page(client.pages("audit", limit=limit, query=query), output, AUDIT)
+
+
+def _list(client: "Client", path: str, output: str, columns: Columns, watch: bool, interval: float) -> None:
+    if watch:
+        from chronos.cli.ctl.watching import watch as keep_looking
+
+        keep_looking(lambda: client.get(path), output, columns, interval)
+    print_page(client.get(path), output, columns)
+
+
+def _flat(found: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Objects within objects as dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in found.items():
+        said = f"{prefix}{name}".replace("_", " ")
+        flat |= _flat(value, f"{said}.") if isinstance(value, dict) else {said: value}
+    return flat
+
+
+NODES = Columns(
+    usual={
+        "NAME": lambda node: node["name"],
+        "STATE": lambda node: node["state"],
+        "SLOTS": lambda node: node["slots"],
+        "STARTED": lambda node: instant(node["started_at"]),
+        "LAST SEEN": lambda node: instant(node["beat_at"]),
+    },
+    wide={
+        "NUMBER": lambda node: node["number"],
+        "STOPPED": lambda node: instant(node["stopped_at"]),
+        "LABELS": lambda node: node["labels"],
+    },
+    name=lambda node: node["name"],
+    none="there are no nodes",
+)
+QUEUES = Columns(
+    usual={
+        "QUEUE": lambda queue: queue["queue"],
+        "READY": lambda queue: queue["ready"],
+        "QUEUED": lambda queue: queue["queued"],
+        "RUNNING": lambda queue: queue["running"],
+        "WAITING": lambda queue: queue["waiting"],
+    },
+    wide={"LABELS": lambda queue: queue["labels"], "FUNCTIONS": lambda queue: queue["functions"]},
+    name=lambda queue: queue["queue"],
+    none="nothing is under way",
+)
+NAMESPACES = Columns(
+    usual={"NAME": lambda space: space["name"]},
+    wide={},
+    name=lambda space: space["name"],
+    none="there are no jobs, and so no namespaces",
+)
+AUDIT = Columns(
+    usual={
+        "AT": lambda entry: instant(entry["at"]),
+        "WHO": lambda entry: entry["actor"],
+        "DID": lambda entry: entry["action"],
+        "TO": lambda entry: entry["subject"],
+    },
+    wide={
+        "NAMESPACE": lambda entry: entry["namespace"],
+        "FROM": lambda entry: entry["origin"],
+        "DETAIL": lambda entry: entry["detail"],
+    },
+    name=lambda entry: entry["subject"],
+    none="nothing was changed",
+)

@@ -1,0 +1,96 @@
+"""Looking again and again: at a list, until it is interrupted; at one run, until it is over."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from chronos.cli.ctl.failing import Failure, RunFailed, Unreachable
+from chronos.cli.ctl.printing import Columns, print_page
+from chronos.cli.output import emit, emit_json, note
+
+if TYPE_CHECKING:
+    from chronos.cli.ctl.client import Client
+
+FINAL = ("succeeded", "completed_with_errors", "failed", "canceled", "skipped", "missed", "stale")
+_SOONEST_S = 0.05
+_RAREST_S = 2.0
+_AWAY_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # pauses while the server is away
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
+
+def watch(look: Callable[[], dict[str, Any]], output: str, columns: Columns, interval_s: float) -> None:
+    """Show a list over and over: as a whole on a terminal, else as JSON lines of what is new or has changed."""
+    look = _patient(look)
+    drawn = sys.stdout is not None and sys.stdout.isatty() and output in ("table", "wide")
+    seen: dict[str, Any] = {}
+    while True:
+        page = look()
+        if drawn:
+            sys.stdout.write(_CLEAR)
+            print_page(page, output, columns)
+        else:
+            named = {str(columns.name(item)): item for item in reversed(page["items"])}
+            emit_json([item for name, item in named.items() if seen.get(name) != item], lines=True)
+            seen = named
+        sys.stdout.flush()
+        time.sleep(interval_s)
+
+
+def wait_for(client: "Client", execution: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+    """The execution when it is over. A server that is away for a moment is waited for, too."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    pause_s = _SOONEST_S
+    look = _patient(lambda: client.get("executions", execution))
+    while True:
+        found = look()
+        if found["status"] in FINAL:
+            return found
+        if deadline is not None and time.monotonic() >= deadline:
+            raise Failure(
+                f"{execution} is not over after {timeout_s:g} s; it goes on\n  chronosctl executions get {execution}"
+            )
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, _RAREST_S)
+
+
+def _patient(look: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """The same, of a server that may be away for a moment while one waits. The first look is not patient."""
+    seen: list[bool] = []
+
+    def again() -> dict[str, Any]:
+        for pause_s in _AWAY_S if seen else ():
+            try:
+                return look()
+            except Unreachable:
+                time.sleep(pause_s)
+        found = look()
+        seen[:] = [True]
+        return found
+
+    return again
+
+
+def mirror(found: Mapping[str, Any]) -> None:
+    """End as the run did: well, or with exit code 6 and what was wrong."""
+    if found["status"] == "succeeded":
+        return
+    reason = found.get("reason") or {}
+    said = [f"{found.get('job_name') or found['id']} {found['status'].replace('_', ' ')}: {reason.get('message', '')}"]
+    said += [f"  {task['name']}: {task['error']}" for task in found.get("tasks", ()) if task.get("error")]
+    said.append(f"  chronosctl executions logs {found['id']}")
+    raise RunFailed("\n".join(said))
+
+
+def waited(client: "Client", execution: str, output: str, *, timeout_s: float | None) -> None:
+    """Wait for a run, print it, and end as it did."""
+    from chronos.cli.ctl.executions import print_execution
+
+    if output == "table":
+        note(f"waiting for {execution}")
+    found = wait_for(client, execution, timeout_s=timeout_s)
+    if output == "name":
+        emit(found["id"])
+    else:
+        print_execution(found, output)
+    mirror(found)

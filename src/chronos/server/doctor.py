@@ -1,0 +1,126 @@
+"""The doctor: can a server live here? Each check is one line, and what is wrong says what to do."""
+
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chronos.assembly import make_store, sqlite_file
+from chronos.clock import Clock
+from chronos.errors import ChronosError
+from chronos.server.config import Config, load
+from chronos.server.listening import bind, close, show
+from chronos.server.parts import check
+from chronos.server.process import data_place
+from chronos.store.contract import Store
+
+MAX_SKEW_S = 1.0  # beyond which a node neither admits nor claims
+LITTLE_BYTES = 512 << 20  # of free space, below which a store will not last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One check: what was looked at, whether it is well, and what was found or what to do."""
+
+    what: str
+    well: bool
+    text: str
+
+
+async def examine(
+    file: Path | None, environment: Mapping[str, str], clock: Clock, *, store: str | None = None
+) -> list[Finding]:
+    """Look at everything that can be looked at; what cannot, because something before it failed, is left out."""
+    try:
+        config = load(file, environment, {"store": store})
+        warnings = check(config)
+    except ChronosError as error:
+        return [Finding(what="configuration", well=False, text=str(error))]
+    said = f"right, {len(warnings)} warnings: see chronos config validate" if warnings else "right"
+    findings = [Finding(what="configuration", well=True, text=said)]
+    path = sqlite_file(config["store"])
+    if path is not None:
+        findings += _folder(path)
+    if path is not None and not path.exists():
+        findings.append(Finding(what="store", well=True, text=f"{path} is not there yet; the first start creates it"))
+    elif all(finding.well for finding in findings):
+        findings += await _store(config, clock)
+    return [*findings, _port(config)]
+
+
+def _folder(path: Path) -> list[Finding]:
+    """The folder of a store in a file: there or to be made, writable, with room."""
+    home = next((folder for folder in (path.parent, *path.parent.parents) if folder.exists()), Path())
+    if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
+        text = f"{home} may not be written by this user; change its owner or its permissions, or name another store"
+        return [Finding(what="permissions", well=False, text=text)]
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        text = f"{path} may not be read and written by this user; change its owner or its permissions"
+        return [Finding(what="permissions", well=False, text=text)]
+    free = shutil.disk_usage(home).free
+    room = f"{free / (1 << 30):.1f} GiB free"
+    return [
+        Finding(what="permissions", well=True, text=f"{path} can be written"),
+        Finding(
+            what="disk space",
+            well=free >= LITTLE_BYTES,
+            text=room if free >= LITTLE_BYTES else f"only {room} where {path} is; make room, or move the store",
+        ),
+    ]
+
+
+async def _store(config: Config, clock: Clock) -> list[Finding]:
+    """Reachable, sound, and with the same time."""
+    store = make_store(config["store"])
+    try:
+        await store.open()
+    except ChronosError as error:
+        return [Finding(what="store", well=False, text=str(error))]
+    try:
+        return await _opened(store, config, clock)
+    except ChronosError as error:
+        return [Finding(what="store", well=False, text=str(error))]
+    finally:
+        await store.close()
+
+
+async def _opened(store: Store, config: Config, clock: Clock) -> list[Finding]:
+    jobs = sum((await store.counts()).jobs.values())
+    findings = [Finding(what="store", well=True, text=f"{data_place(config['store'])}, {jobs:,} jobs")]
+    faults = await store.verify()
+    more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+    text = f"{faults[0]}{more}; restore a backup, and report this" if faults else "what it counts is what it holds"
+    findings.append(Finding(what="store's books", well=not faults, text=text))
+    asked_us = clock.now_us()
+    told_us = await store.clock_us()
+    if told_us is not None:
+        skew_s = (told_us - (asked_us + clock.now_us()) // 2) / 1e6
+        well = abs(skew_s) <= MAX_SKEW_S
+        help_ = "" if well else "; set this machine's clock (chrony, systemd-timesyncd): no work is started until then"
+        findings.append(Finding(what="clock", well=well, text=f"{skew_s:+.3f} s from the store's{help_}"))
+    return findings
+
+
+def _port(config: Config) -> Finding:
+    host, port = config["server.listen"]
+    guarded = config["auth.type"] != "none" or config["server.insecure"]
+    try:
+        close(bind(host, port, guarded=guarded))
+    except ChronosError as error:
+        if _is_chronos(host, port):
+            return Finding(what="port", well=True, text=f"{show(host, port)} is used by a server that runs already")
+        return Finding(what="port", well=False, text=str(error))
+    return Finding(what="port", well=True, text=f"{show(host, port)} is free")
+
+
+def _is_chronos(host: str, port: int) -> bool:
+    """Whether what listens there answers as a server does."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    try:
+        with socket.create_connection((name, port), timeout=2) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            return b"X-Request-Id" in connection.recv(4096)
+    except OSError:
+        return False

@@ -1,0 +1,230 @@
+"""One server: store, engine, service and API put together, started and stopped in the right order.
+
+::
+
+    start   sockets ─► store ─► engine (registers the node) ─► API
+    stop    not ready any more ─► engine drains ─► API hangs up ─► runners ─► store
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from chronos.api import make_api
+from chronos.assembly import checks_of, make_engine, make_runners, make_service, make_store
+from chronos.clock import Clock
+from chronos.core.job import JobState
+from chronos.engine.engine import Engine
+from chronos.engine.runners.functions import Functions
+from chronos.observe.lines import EventLines
+from chronos.observe.logs import line_logger
+from chronos.observe.metrics import Metrics
+from chronos.server.config import Config
+from chronos.server.listening import bind, close, url
+from chronos.server.parts import BOTH, Roles, api_options, engine_options, make_access, make_room, reach
+from chronos.store.contract import Store
+
+HANG_UP_S = 3.0  # how long requests that are being answered may take when everything else is over
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+log = line_logger("chronos.server")
+
+
+class Server:
+    """A node with its API. ``start`` it, then ``stop`` it; ``stop`` again while it drains skips the wait."""
+
+    def __init__(self, config: Config, clock: Clock, roles: Roles = BOTH) -> None:
+        self.config = config
+        self._clock, self._roles = clock, roles
+        self._options = engine_options(config, roles)
+        self._stack = AsyncExitStack()
+        self._store: Store | None = None
+        self._engine: Engine | None = None
+        self._metrics: Metrics | None = None
+        self._draining = False
+        self._stopping: asyncio.Task[None] | None = None
+        self.recovered = 0
+        self.port = 0
+
+    # --- life
+
+    async def start(self) -> None:
+        """Everything, or nothing: what was begun is let go of again. Raises with a sentence that says what to do."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    async def _start(self) -> None:
+        config = self.config
+        host, port = config["server.listen"]
+        sockets = bind(host, port, guarded=config["auth.type"] != "none" or config["server.insecure"])
+        self._stack.callback(close, sockets)
+        self.port = sockets[0].getsockname()[1]
+        store = await self._open_store()
+        functions = Functions()
+        runners = make_runners(functions, clock=self._clock, slots=self._options.slots, http=reach(config))
+        for runner in runners.values():
+            self._stack.push_async_callback(runner.close)
+        service = make_service(
+            store,
+            self._clock,
+            checks=checks_of(runners),
+            defaults=config.defaults(),
+            max_pending=config["queue.max_pending"],
+        )
+        engine = make_engine(
+            store,
+            clock=self._clock,
+            options=self._options,
+            functions=functions,
+            runners=runners,
+            defaults=config.defaults(),
+        )
+        metrics = self._watch(store, engine)
+        app = make_api(
+            service,
+            store,
+            options=api_options(config),
+            access=make_access(config, self._clock),
+            status=self.status,
+            metrics=metrics.render,
+            clock=self._clock,
+        )
+        app.middlewares.insert(0, _around(metrics, config["server.base_path"]))
+        counts = await store.counts()
+        self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
+        metrics.recovered(self.recovered)
+        await engine.start()
+        self._engine = engine
+        self._stack.push_async_callback(engine.crash)  # drops whatever a stop has not ended
+        await self._serve(app, sockets)
+        metrics.admits(self._roles.schedules)
+
+    async def stop(self) -> None:
+        """Stop admitting and claiming, let the work finish within the grace period, then end. Again: wait no longer."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop())
+        elif self._engine is not None:
+            await self._engine.stop(0)
+        await asyncio.shield(self._stopping)
+
+    async def failed(self) -> None:
+        """Wait until the engine is over; raises what broke it, if something did."""
+        if self._engine is not None:
+            await self._engine.failed()
+
+    async def _stop(self) -> None:
+        self._draining = True
+        if self._metrics is not None:
+            self._metrics.admits(False)
+        try:
+            if self._engine is not None:
+                await self._engine.stop()
+        finally:
+            await self._stack.aclose()
+
+    # --- parts
+
+    async def _open_store(self) -> Store:
+        make_room(self.config)
+        store = make_store(self.config["store"])
+        await store.open()
+        self._stack.push_async_callback(store.close)
+        self._store = store
+        return store
+
+    def _watch(self, store: Store, engine: Engine) -> Metrics:
+        """Metrics and log lines hear what happens."""
+        metrics = Metrics(
+            store,
+            self._clock,
+            name_of=engine.job_name,
+            per_job=self.config["metrics.per_job"],
+            silence_s=self._options.heartbeat_timeout_s,
+        )
+        engine.on_event(metrics.watch)
+        engine.on_event(EventLines(engine.job_name).watch)
+        store.on_commit(metrics.committed)
+        self._metrics = metrics
+        return metrics
+
+    async def _serve(self, app: web.Application, sockets: list[Any]) -> None:
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=HANG_UP_S)
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        for one in sockets:
+            await web.SockSite(runner, one).start()
+
+    # --- what it says of itself
+
+    @property
+    def url(self) -> str:
+        """The address to call it by, from this machine."""
+        return url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
+
+    async def has_jobs(self) -> bool:
+        """Whether anything was ever put into the store that is still there."""
+        return self._store is not None and bool(sum((await self._store.counts()).jobs.values()))
+
+    def status(self) -> dict[str, Any]:
+        """The node's own facts, for ``/readyz`` and ``/status``."""
+        engine, metrics = self._engine, self._metrics
+        reason = self._reason()
+        broken = 0 if metrics is None else metrics.broken
+        held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
+        return {
+            "node": self._options.node_name,
+            "number": 0 if engine is None else engine.node.number,
+            "version": version("chronos-scheduler"),
+            "ready": reason is None,
+            "reason": reason,
+            "schedules": self._roles.schedules,
+            "works": self._roles.works,
+            "slots": self._options.slots,
+            "executions_here": 0 if engine is None else engine.busy,
+            "jobs_held": held,
+            "jobs_recovered": self.recovered,
+            "jobs_failed_to_recover": broken,
+        }
+
+    def _reason(self) -> str | None:
+        """Why it is of no use at the moment; None: it is."""
+        if self._draining:
+            return "this node is shutting down"
+        if self._engine is None or self._engine.node.number == 0:
+            return "this node is not registered with the store"
+        if not self._engine.node.may_start:
+            return "this node could not say that it is alive, or its clock differs from the store's by more than 1 s"
+        return None
+
+
+def _around(metrics: Metrics, base_path: str) -> Middleware:
+    """Each request as a quiet log line; what stands in the store is read anew before it is shown."""
+    shown = {f"{base_path}/metrics", f"{base_path}/api/v1/status"}
+
+    @web.middleware
+    async def around(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        if request.path in shown:
+            await metrics.refresh()
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        response = await handler(request)
+        tell = log.warning if response.status >= 500 else log.debug
+        tell(
+            "request",
+            method=request.method,
+            path=request.path,
+            status=response.status,
+            duration_s=round(loop.time() - began_s, 6),
+            request_id=response.headers.get("X-Request-Id"),
+        )
+        return response
+
+    return around

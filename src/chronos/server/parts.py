@@ -1,0 +1,127 @@
+"""From settings to the parts that need them: each gets its own options, and what does not go together is refused."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chronos.api import Access, ApiOptions, TokenBook, read_users
+from chronos.assembly import Reach, make_store, sqlite_file
+from chronos.clock import Clock
+from chronos.engine.options import Options
+from chronos.errors import Invalid
+from chronos.server.config import Config
+from chronos.server.settings import DEFAULT_DATA
+
+TOKENS = "tokens.json"
+_BCRYPT = ("$2a$", "$2b$", "$2x$", "$2y$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Which halves of a node a server is."""
+
+    schedules: bool = True
+    works: bool = True
+
+
+BOTH = Roles()
+
+
+def check(config: Config) -> tuple[str, ...]:
+    """Raise ``Invalid`` where settings do not go together; gives what a person should know of the rest."""
+    make_store(config["store"])
+    engine_options(config, BOTH)
+    api_options(config)
+    _, warnings = users_of(config)
+    TokenBook(config["auth.tokens"])
+    return (*config.warnings, *warnings)
+
+
+def engine_options(config: Config, roles: Roles) -> Options:
+    """What the node is told."""
+    return Options(
+        node_name=config["node.id"] or socket.gethostname(),
+        slots=config["dispatcher.max_concurrent"],
+        queue_slots=config["dispatcher.queue_slots"],
+        queues=frozenset(config["node.queues"]) or None,
+        labels=config["node.labels"],
+        lookahead_s=config["scheduler.lookahead"],
+        tick_s=config["scheduler.tick_interval"],
+        reaper_s=config["scheduler.reaper_interval"],
+        heartbeat_s=config["scheduler.heartbeat_interval"],
+        heartbeat_timeout_s=config["scheduler.heartbeat_timeout"],
+        grace_s=config["scheduler.grace_period"],
+        schedules=roles.schedules,
+        works=roles.works,
+    )
+
+
+def reach(config: Config) -> Reach:
+    """Where webhooks may go."""
+    return Reach(
+        allow_private=config["dispatcher.http.allow_private"],
+        allow_hosts=config["dispatcher.http.allow_hosts"],
+        timeout_s=config["dispatcher.http.timeout"],
+    )
+
+
+def api_options(config: Config) -> ApiOptions:
+    """What the API is told."""
+    return ApiOptions(
+        base_path=config["server.base_path"],
+        request_limit=config["server.request_limit"],
+        request_timeout_s=config["server.request_timeout"],
+        submit_rate=config["queue.submit_rate"],
+        hosts=config["server.hosts"],
+    )
+
+
+def make_access(config: Config, clock: Clock) -> Access:
+    """Who may come in."""
+    if config["auth.type"] == "none":
+        return Access(clock)
+    users, _ = users_of(config)
+    return Access(clock, users=read_users(users), tokens=TokenBook(config["auth.tokens"], token_file(config)))
+
+
+def users_of(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
+    """The users, and a sentence for each that cannot come in. A hash alone is that of an admin."""
+    users: dict[str, Mapping[str, Any]] = {}
+    left_out: list[str] = []
+    for name, entry in config["auth.users"].items():
+        said = {"password_hash": entry, "role": "admin"} if isinstance(entry, str) else entry
+        hashed = said.get("password_hash") if isinstance(said, Mapping) else None
+        if isinstance(hashed, str) and hashed.startswith(_BCRYPT):
+            left_out.append(
+                f"auth.users.{name} cannot log in: its password_hash is of bcrypt, and only argon2 is understood; "
+                "make a new one with chronos config hash-password"
+            )
+        else:
+            users[name] = said
+    if config["auth.type"] == "none":
+        return {}, ()
+    read_users(users)
+    return users, tuple(left_out)
+
+
+def token_file(config: Config) -> Path:
+    """Where tokens are kept that are made while the server runs: beside the data."""
+    if config["auth.token_file"] is not None:
+        return Path(config["auth.token_file"])
+    data = sqlite_file(config["store"])
+    return (DEFAULT_DATA if data is None else data.parent) / TOKENS
+
+
+def make_room(config: Config) -> None:
+    """Create the folder that the store's file goes into, for its owner alone."""
+    data = sqlite_file(config["store"])
+    if data is None or data.parent.exists():
+        return
+    try:
+        data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(
+            f"the folder {data.parent} cannot be created: {error.strerror}; create it, or name another with --store"
+        ) from None

@@ -1,0 +1,103 @@
+"""The server as a process: it starts, greets, waits for a signal, drains, and ends with a status.
+
+The first SIGTERM or SIGINT lets running work finish within the grace period; the second one skips the wait.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
+
+from chronos.assembly import is_in_memory, sqlite_file, without_password
+from chronos.clock import Clock, SystemClock
+from chronos.observe.logs import Logs, line_logger
+from chronos.server.config import Config
+from chronos.server.node import Server
+from chronos.server.parts import BOTH, Roles, check, engine_options
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+log = line_logger("chronos.server")
+
+
+def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOTH, clock: Clock | None = None) -> int:
+    """Run a server until it is told to end; gives the status to exit with. Raises what kept it from starting."""
+    warnings = check(config)
+    options = engine_options(config, roles)
+    logs = Logs(level=config["logging.level"], form=config["logging.format"], node=options.node_name)
+    try:
+        for warning in warnings:
+            log.warning(warning)
+        return asyncio.run(_live(Server(config, clock or SystemClock(), roles), announce))
+    finally:
+        logs.close()
+
+
+async def _live(server: Server, announce: Callable[[str], None]) -> int:
+    told: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, told.put_nowait, number)
+    starting = asyncio.create_task(server.start())
+    if await _signalled(starting, told):
+        starting.cancel()
+        with suppress(asyncio.CancelledError):
+            await starting
+        await server.stop()  # in case it had just been done
+        return 0
+    await starting
+    announce(greeting(server.config, server.url, is_new=not await server.has_jobs()))
+    over = asyncio.create_task(server.failed())
+    if number_ := await _signalled(over, told):
+        log.info("shutting down", signal=number_.name, grace_s=server.config["scheduler.grace_period"])
+    stopping = asyncio.create_task(server.stop())
+    if await _signalled(stopping, told):
+        log.info("not waiting any longer")
+        await server.stop()
+    await stopping
+    over.cancel()
+    [error] = await asyncio.gather(over, return_exceptions=True)
+    if isinstance(error, Exception):
+        log.error("the engine broke, and the server ends", exc_info=error)
+        return 1
+    log.info("stopped")
+    return 0
+
+
+async def _signalled(task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Signals]") -> signal.Signals | None:
+    """Wait for a task to end, or for a signal, which is given back."""
+    waiting = asyncio.create_task(told.get())
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    if waiting.done():
+        return waiting.result()
+    waiting.cancel()
+    return None
+
+
+def greeting(config: Config, address: str, *, is_new: bool) -> str:
+    """Where it is and where its data is; to somebody new, a first job."""
+    where = "" if address == DEFAULT_URL else f" --server {address}"
+    lines = [
+        f"Chronos {version('chronos-scheduler')} is ready",
+        f"  address  {address}  (API: {address}/docs)",
+        f"  data     {data_place(config['store'])}",
+        "  stop     Ctrl-C",
+    ]
+    if is_new:
+        lines += [
+            "",
+            "There are no jobs yet. A first one:",
+            f"  chronosctl{where} jobs create hello --every 10s -- echo hi",
+            f"  chronosctl{where} executions watch hello",
+        ]
+    return "\n".join(lines)
+
+
+def data_place(url: str) -> str:
+    """Where a store is, in words."""
+    if is_in_memory(url):
+        return "in memory: everything is gone when the server stops"
+    path = sqlite_file(url)
+    return without_password(url) if path is None else str(path)

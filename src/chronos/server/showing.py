@@ -1,0 +1,80 @@
+"""The configuration as it may be shown: every setting as one would write it, without secrets."""
+
+from typing import Any, NamedTuple
+
+from chronos.assembly import without_password
+from chronos.server.config import Config
+from chronos.server.listening import show
+from chronos.server.settings import SETTINGS, Setting, address, duration, size
+
+HIDDEN = "…"
+_UNITS = ((3600, "h"), (60, "m"), (1, "s"))
+
+
+class Row(NamedTuple):
+    """One setting: its value for programs and for people."""
+
+    name: str
+    value: Any
+    text: str
+    origin: str
+    about: str
+
+
+def rows(config: Config) -> list[Row]:
+    """All of them, in the order of the documentation."""
+    found = []
+    for setting in SETTINGS:
+        value = _shown(setting, config[setting.name])
+        origin = config.origins[setting.name]
+        found.append(Row(setting.name, value, _text(value), origin, setting.about))
+    return found
+
+
+def _shown(setting: Setting, value: Any) -> Any:
+    if setting.secret:
+        return dict.fromkeys(sorted(value), HIDDEN)
+    if setting.name == "store":
+        return without_password(value)
+    if setting.read is address:
+        return show(*value)
+    if setting.read is duration:
+        return duration_text(value)
+    if setting.read is size:
+        return size_text(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def duration_text(seconds: float) -> str:
+    """``1h30m`` of 5400.0."""
+    whole = int(seconds)
+    if whole != seconds:
+        return f"{seconds:g}s"
+    parts = []
+    for length, unit in _UNITS:
+        count, whole = divmod(whole, length)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+def size_text(count: int) -> str:
+    """``2MiB`` of 2097152."""
+    for unit, width in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count % (1 << width) == 0:
+            return f"{count >> width}{unit}"
+    return f"{count}B"
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return ", ".join(map(str, value)) or "-"
+        case dict():
+            return ", ".join(f"{name}: {one}" for name, one in value.items()) or "-"
+        case _:
+            return str(value) if value != "" else "-"

@@ -1,0 +1,119 @@
+"""A real server on a loopback socket, in a thread of its own, with a node behind it that does the work."""
+
+import asyncio
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from click.testing import CliRunner, Result
+
+from chronos.api import Access, ApiOptions, TokenBook, make_api, read_users
+from chronos.assembly import Reach, checks_of, make_engine, make_runners, make_service, make_store
+from chronos.cli.main import chronosctl
+from chronos.clock import SystemClock
+from chronos.engine.options import Options
+from chronos.engine.runners.functions import Functions
+
+#: argon2id of "secret", with the cheapest parameters: what is tested is not the hash.
+SECRET = "$argon2id$v=19$m=8,t=1,p=1$VEw03TFcvDv2G7ugb9Eysg$aKmFDcBGinTPOjTDd2NVZp0VIldjgpZ0Ke0RQx0mTo0"
+
+
+class Served:
+    """A server that runs, and ways to ask it: as a program would, and as ``chronosctl`` does."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def rest(self, path: str) -> Any:
+        """What the API answers itself."""
+        with urllib.request.urlopen(f"{self.url}/api/v1{path}") as response:
+            return json.load(response)
+
+    def ctl(self, *arguments: str, code: int = 0, input: str | None = None, env: Mapping[str, str] = {}) -> Result:
+        """Run ``chronosctl``; it has to end with this exit code."""
+        said = {"CHRONOS_SERVER": self.url, "CHRONOS_TOKEN": "", "NO_COLOR": "1", **env}
+        result = CliRunner().invoke(chronosctl, list(arguments), input=input, env=said)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == code, f"{arguments}: {result.exit_code}\n{result.output}"
+        return result
+
+    def json(self, *arguments: str) -> Any:
+        """What ``chronosctl … -o json`` prints."""
+        return json.loads(self.ctl(*arguments, "-o", "json").stdout)
+
+    def create(self, name: str = "hello", *argv: str, schedule: str = "manual") -> None:
+        """A job of a command."""
+        self.ctl("jobs", "create", name, "--schedule", schedule, "--retries", "0", "--", *(argv or ("echo", "hi")))
+
+    def run(self, name: str = "hello") -> str:
+        """The id of a run that is over, however it ended."""
+        result = CliRunner().invoke(
+            chronosctl, ["jobs", "run", name, "--wait", "-o", "name"], env={"CHRONOS_SERVER": self.url}
+        )
+        assert result.exit_code in (0, 6), result.output
+        return result.stdout.strip()
+
+
+@contextmanager
+def serving(
+    *,
+    functions: Functions | None = None,
+    users: Mapping[str, Mapping[str, Any]] | None = None,
+    tokens: Path | None = None,
+    options: ApiOptions | None = None,
+    works: bool = True,
+    max_pending: int | None = None,
+) -> Iterator[Served]:
+    """A server for as long as the block lasts."""
+    loop = asyncio.new_event_loop()
+    stack = AsyncExitStack()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def open_all() -> str:
+        clock = SystemClock()
+        store = make_store("sqlite://")
+        await store.open()
+        stack.push_async_callback(store.close)
+        known = functions or Functions()
+        runners = make_runners(known, clock=clock, http=Reach(allow_private=True))
+        for runner in runners.values():
+            stack.push_async_callback(runner.close)
+        service = make_service(store, clock, checks=checks_of(runners), max_pending=max_pending)
+        book = None if tokens is None else TokenBook(path=tokens)
+        access = Access(clock, users=None if users is None else read_users(users), tokens=book)
+        app = make_api(
+            service,
+            store,
+            options=options or ApiOptions(poll_s=0.05),
+            access=access,
+            status=lambda: {"node": "node-a"},
+            metrics=lambda: b"",
+            clock=clock,
+        )
+        if works:
+            engine = make_engine(
+                store, clock=clock, options=Options(node_name="node-a"), functions=known, runners=runners
+            )
+            await engine.start()
+            stack.push_async_callback(engine.stop, 0)
+        site = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await site.setup()
+        stack.push_async_callback(site.cleanup)
+        await web.TCPSite(site, "127.0.0.1", 0).start()
+        base = "" if options is None else options.base_path
+        return f"http://127.0.0.1:{site.addresses[0][1]}{base}"
+
+    try:
+        yield Served(asyncio.run_coroutine_threadsafe(open_all(), loop).result())
+    finally:
+        asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,104 @@
+"""``chronosctl jobs apply``: many jobs in one change, with a plan."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.ctl.bed import Served
+
+TWO = """
+name: extract
+schedule: "0 2 * * *"
+command: {argv: ["true"]}
+---
+name: load
+after: [extract]
+command: {argv: ["true"]}
+"""
+
+
+def test_the_plan_is_shown_and_carried_out(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(TWO)
+    planned = served.ctl("jobs", "apply", "-f", str(file), "--dry-run")
+    assert "+ extract created, next run " in planned.stdout
+    assert "plan: 2 created, 0 changed, 0 unchanged, 0 pruned" in planned.stderr
+    assert served.rest("/jobs")["items"] == []
+    assert "done: 2 created" in served.ctl("jobs", "apply", "-f", str(file)).stderr
+    assert served.rest("/jobs/load")["owner"] == "chronosctl"
+    file.write_text(TWO.replace("0 2", "0 3"))
+    changed = served.ctl("jobs", "apply", "-f", str(file)).stdout
+    assert "~ extract changed" in changed
+    assert "    + 30 added runs until " in changed
+    assert "= load unchanged" in changed
+    assert served.ctl("jobs", "apply", "-f", str(file), "-o", "name").stdout == "extract\nload\n"
+    assert set(served.json("jobs", "apply", "-f", str(file))) == {
+        "dry_run",
+        "created",
+        "changed",
+        "unchanged",
+        "pruned",
+    }
+
+
+def test_prune_removes_what_the_same_owner_applied(served: Served) -> None:
+    served.create("mine")
+    job = "{name: NAME, schedule: manual, command: {argv: ['true']}}"
+    served.ctl(
+        "jobs", "apply", "-f", "-", "--owner", "a", input=f"[{job.replace('NAME', 'a1')}, {job.replace('NAME', 'a2')}]"
+    )
+    served.ctl("jobs", "apply", "-f", "-", "--owner", "b", input=job.replace("NAME", "b1"))
+    pruned = served.ctl("jobs", "apply", "-f", "-", "--owner", "a", "--prune", input=job.replace("NAME", "a1"))
+    assert "- a2 pruned" in pruned.stdout
+    assert served.ctl("jobs", "list", "-o", "name").stdout == "a1\nb1\nmine\n"
+    assert served.ctl("jobs", "list", "--owner", "a", "-o", "name").stdout == "a1\n"
+
+
+def test_what_another_owner_applied_is_not_taken(served: Served) -> None:
+    served.ctl("jobs", "apply", "-f", "-", "--owner", "a", input=TWO)
+    served.ctl("jobs", "apply", "-f", "-", "--owner", "b", input=TWO, code=4)
+    assert served.rest("/jobs/load")["owner"] == "a"
+    served.ctl("-n", "other", "jobs", "apply", "-f", "-", "--owner", "a", "--prune", input=TWO)
+    assert served.ctl("jobs", "list", "-o", "name").stdout == "extract\nload\n"
+
+
+def test_all_or_nothing(shared: Served) -> None:
+    bad = TWO.replace('"0 2 * * *"', '"0 25 * * *"')
+    refused = shared.ctl("jobs", "apply", "-f", "-", input=bad, code=1)
+    assert 'extract.schedule: cron field "hour" is 25' in refused.stderr
+    assert shared.rest("/jobs")["items"] == []
+
+
+def test_files_and_folders(served: Served, tmp_path: Path) -> None:
+    job = "{name: NAME, schedule: manual, command: {argv: ['true']}}"
+    for name in ("a.yaml", "b.yml", "c.json"):
+        (tmp_path / name).write_text(job.replace("NAME", name[0]) if name[0] < "c" else '{"jobs": []}')
+    (tmp_path / "c.json").write_text('{"jobs": [{"name": "c", "schedule": "manual", "command": {"argv": ["true"]}}]}')
+    (tmp_path / "notes.txt").write_text("not a job")
+    served.ctl("jobs", "apply", "-f", str(tmp_path))
+    assert served.ctl("jobs", "list", "-o", "name").stdout == "a\nb\nc\n"
+    unchanged = served.ctl("jobs", "apply", "-f", str(tmp_path / "a.yaml"), str(tmp_path / "b.yml"))
+    assert "2 unchanged" in unchanged.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: a\nname: b\n", 'stdin: line 2: "name" stands there twice'),
+        ("a: [", "stdin: line "),
+        ("", "stdin has no jobs"),
+        ("just words", "is no job"),
+        ("name: a\nschedule: manual\n", "tasks: is missing"),
+        ("name: a\nschedulle: manual\ncommand: {argv: ['true']}\n", "schedulle"),
+    ],
+)
+def test_mistakes(shared: Served, text: str, message: str) -> None:
+    assert message in shared.ctl("jobs", "apply", "-f", "-", input=text, code=1).stderr
+
+
+def test_files_that_are_not_there(shared: Served, tmp_path: Path) -> None:
+    missing = shared.ctl("jobs", "apply", "-f", str(tmp_path / "none.yaml"), code=1)
+    assert "cannot be read: No such file or directory" in missing.stderr
+    (tmp_path / "empty").mkdir()
+    assert "has no files that end in" in shared.ctl("jobs", "apply", "-f", str(tmp_path / "empty"), code=1).stderr
+    shared.ctl("jobs", "apply", code=2)

@@ -1,0 +1,282 @@
+"""``chronosctl jobs`` against a real server: what it prints, what it changes, what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.ctl.bed import Served
+
+
+def test_create_list_get(served: Served) -> None:
+    created = served.ctl("jobs", "create", "hello", "--every", "1h", "--tag", "team=ops", "--", "echo", "hi")
+    assert created.stdout == "hello\n"
+    assert "created, runs next at" in created.stderr
+    job = served.rest("/jobs/hello")
+    assert job["tasks"][0]["command"]["argv"] == ["echo", "hi"]
+    assert job["tags"] == {"team": "ops"}
+    assert served.json("jobs", "list") == served.rest("/jobs")
+    assert served.json("jobs", "get", "hello") == job
+    table = served.ctl("jobs", "list").stdout.splitlines()
+    assert table[0].split() == ["NAME", "STATE", "SCHEDULE", "LAST", "NEXT"]
+    assert table[1].split()[:4] == ["hello", "active", "@every", "1h"]
+    assert served.ctl("jobs", "list", "-o", "name").stdout == "hello\n"
+    assert "team=ops" in served.ctl("jobs", "list", "-o", "wide").stdout
+    assert json.loads(served.ctl("jobs", "list", "-o", "jsonl").stdout) == served.rest("/jobs")["items"][0]
+    assert served.ctl("jobs", "list", "-o", "yaml").stdout.startswith("items:\n- id: ")
+    assert "schedule   @every 1h" in served.ctl("jobs", "get", "hello").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "schedule"),
+    [
+        (["--cron", "0 9 * * 1-5", "--timezone", "Europe/Paris"], "0 9 * * 1-5"),
+        (["--every", "90s"], "@every 1m30s"),
+        (["--at", "2099-01-01T00:00:00Z"], "2099-01-01T00:00:00Z"),
+        (["--in", "2h"], "in 2 hours"),
+        (["--schedule", "every weekday at 9am"], "every weekday at 9am"),
+        (["--schedule", "manual"], "manual"),
+    ],
+)
+def test_when(served: Served, options: list[str], schedule: str) -> None:
+    served.ctl("jobs", "create", "job", *options, "--", "true")
+    job = served.rest("/jobs/job")
+    said = job["schedule"]
+    assert said == schedule or schedule in said.values()
+    assert job.get("timezone") == ("Europe/Paris" if "--timezone" in options else None)
+
+
+def test_what(served: Served) -> None:
+    served.ctl(
+        "jobs", "create", "hook", "--every", "1h", "--url", "http://example.com/", "--method", "PUT", "--json", "[1]"
+    )
+    served.ctl("jobs", "create", "call", "--every", "1h", "--function", "app.digest", "--payload", '{"a": 1}')
+    assert served.rest("/jobs/hook")["tasks"][0]["http"] == {"url": "http://example.com/", "method": "PUT", "json": [1]}
+    call = served.rest("/jobs/call")
+    assert (call["tasks"][0]["python"], call["payload"]) == ({"name": "app.digest"}, {"a": 1})
+
+
+def test_more_about_it(served: Served) -> None:
+    options = ["--retries", "2", "--task-timeout", "5m", "--overlap", "queue", "--description", "Says hi", "--disabled"]
+    served.ctl("jobs", "create", "hello", "--every", "1h", *options, "--", "true")
+    job = served.rest("/jobs/hello")
+    assert (job["retry"]["max_attempts"], job["task_timeout"], job["overlap"]) == (3, "5m", "queue")
+    assert (job["description"], job["state"]) == ("Says hi", "disabled")
+
+
+def test_now_runs_once_and_wait_mirrors_it(served: Served) -> None:
+    done = served.ctl("jobs", "create", "ok", "--now", "--wait", "--", "echo", "hi")
+    assert "✓ succeeded" in done.stdout
+    failed = served.ctl("jobs", "create", "bad", "--now", "--wait", "--retries", "0", "--", "false", code=6)
+    assert "✗ bad failed" in failed.stderr
+    assert "chronosctl executions logs " in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--", "true"], "nothing says when it runs"),
+        (["--now", "--every", "1h", "--", "true"], "--every and --now are both given"),
+        (["--now"], "nothing says what it does"),
+        (["--now", "--url", "http://example.com", "--", "true"], "more than one thing says what it does"),
+        (["--now", "--json", "1", "--", "true"], "go with --url"),
+        (["--every", "1h", "--wait", "--", "true"], "--wait needs --now"),
+        (["--now", "--payload", "{", "--", "true"], "it is not JSON"),
+        (["--now", "--wait", "--timeout", "soon", "--", "true"], "soon is no duration"),
+    ],
+)
+def test_usage(shared: Served, arguments: list[str], message: str) -> None:
+    assert message in shared.ctl("jobs", "create", "job", *arguments, code=2).stderr
+
+
+def test_a_bad_cron_expression_is_pointed_at(shared: Served) -> None:
+    refused = shared.ctl("jobs", "create", "job", "--cron", "0 25 * * *", "--", "true", code=1)
+    assert refused.stderr == '✗ cron field "hour" is 25, allowed 0–23\n    0 25 * * *\n      ^^\n'
+
+
+def test_several_faults_are_listed(shared: Served) -> None:
+    refused = shared.ctl("jobs", "create", "job", "--cron", "0 25 * * *", "--task-timeout", "x", "--", "true", code=1)
+    assert "it cannot be saved as it is written:" in refused.stderr
+    assert "task_timeout" in refused.stderr
+
+
+def test_exit_codes(served: Served) -> None:
+    served.create()
+    assert "did you mean" in served.ctl("jobs", "get", "helo", code=3).stderr
+    served.ctl("jobs", "create", "hello", "--now", "--", "true", code=4)
+    served.ctl("executions", "get", "ghost", code=3)
+    away = served.ctl("--server", "http://127.0.0.1:9", "jobs", "list", code=5)
+    assert (
+        "http://127.0.0.1:9 cannot be reached: Connection refused\n  start a server with: chronos server" in away.stderr
+    )
+    served.ctl("jobs", "list", "--server", "ftp://x", code=1)
+    served.ctl("jobs", "list", "--server", "http://x:y", code=1)
+
+
+def test_dry_runs_change_nothing(served: Served) -> None:
+    served.create("hello", schedule="0 0 * * *")
+    served.create("bad", "false")
+    failed = served.run("bad")
+    before = served.rest("/jobs"), served.rest("/executions"), served.rest("/dead-letters")
+    commands = [
+        ["jobs", "create", "new", "--now", "--", "true"],
+        ["jobs", "run", "hello"],
+        ["jobs", "run", "hello", "--wait"],
+        ["jobs", "pause", "hello"],
+        ["jobs", "resume", "hello"],
+        ["jobs", "disable", "hello"],
+        ["jobs", "enable", "hello"],
+        ["jobs", "delete", "hello"],
+        ["jobs", "rollback", "hello", "1"],
+        ["jobs", "backfill", "hello", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z"],
+        ["executions", "replay", failed],
+        ["dlq", "replay", failed],
+        ["dlq", "discard", failed],
+    ]
+    for command in commands:
+        tried = [*command[:2], "--dry-run", *command[2:]]
+        assert "would" in served.ctl(*tried).stderr, command
+        served.ctl(*tried[:3], "-o", "json", *tried[3:])
+    assert before == (served.rest("/jobs"), served.rest("/executions"), served.rest("/dead-letters"))
+
+
+def test_switching(served: Served) -> None:
+    served.create("hello", schedule="0 0 * * *")
+    for verb, state in (("pause", "paused"), ("resume", "active"), ("disable", "disabled"), ("enable", "active")):
+        assert served.ctl("jobs", verb, "hello").stdout == "hello\n"
+        assert served.rest("/jobs/hello")["state"] == state
+    assert served.json("jobs", "pause", "hello", "--reason", "audit") == served.rest("/jobs/hello")
+    assert "paused (audit)" in served.ctl("jobs", "get", "hello").stdout
+    assert served.ctl("jobs", "list", "--state", "paused", "-o", "name").stdout == "hello\n"
+    assert "there are no jobs" in served.ctl("jobs", "list", "--state", "active").stderr
+
+
+def test_running(served: Served) -> None:
+    served.create("greet", "sh", "-c", 'echo "$CHRONOS_EXECUTION_ID"; exit 3')
+    first = served.ctl("jobs", "run", "greet", "--key", "a").stdout
+    assert served.ctl("jobs", "run", "greet", "--key", "a").stdout == first
+    failed = served.ctl("jobs", "run", "greet", "--wait", "--timeout", "30s", code=6)
+    assert "✕ failed" in failed.stdout
+    assert set(served.json("jobs", "run", "greet", "--reason", "why not")) == {"execution_id", "status", "created"}
+    served.ctl("jobs", "run", "ghost", code=3)
+    refused = served.ctl("jobs", "run", "greet", "--at", "2099-01-01T00:00:00Z", code=1)
+    assert "is still to come" in refused.stderr
+
+
+def test_waiting_has_an_end(served: Served) -> None:
+    served.create("slow", "sleep", "30")
+    waited = served.ctl("jobs", "run", "slow", "--wait", "--timeout", "100ms", code=1)
+    assert "is not over after 0.1 s" in waited.stderr
+
+
+def test_payloads_from_files(served: Served, tmp_path: Path) -> None:
+    served.create("cat", "cat")
+    file = tmp_path / "payload.json"
+    file.write_text('{"n": 1}')
+    run = served.ctl("jobs", "run", "cat", "--payload", f"@{file}").stdout.strip()
+    assert served.rest(f"/executions/{run}")["payload"] == {"n": 1}
+    run = served.ctl("jobs", "run", "cat", "--payload", "@-", input="[2]").stdout.strip()
+    assert served.rest(f"/executions/{run}")["payload"] == [2]
+
+
+def test_next(served: Served) -> None:
+    served.create("yearly", schedule="0 0 1 1 *")
+    assert served.json("jobs", "next", "yearly", "--count", "3") == served.rest("/jobs/yearly/next?count=3")
+    assert len(served.ctl("jobs", "next", "yearly", "--count", "3").stdout.splitlines()) == 3
+    assert len(served.ctl("jobs", "next", "yearly", "--count", "3", "-o", "jsonl").stdout.splitlines()) == 3
+    served.create("never")
+    assert "has no run to come" in served.ctl("jobs", "next", "never").stderr
+
+
+def test_versions_diff_and_rollback(served: Served) -> None:
+    served.create("etl", schedule="0 0 * * *")
+    served.ctl("jobs", "edit", "etl", env={"EDITOR": "sed -i s/hi/ho/"})
+    served.ctl("jobs", "edit", "etl", env={"EDITOR": "sed -i 's/0 0/0 6/'"})
+    assert served.json("jobs", "versions", "etl") == served.rest("/jobs/etl/versions?limit=100")
+    assert [row.split()[0] for row in served.ctl("jobs", "versions", "etl").stdout.splitlines()[1:]] == [
+        "v3",
+        "v2",
+        "v1",
+    ]
+    assert served.json("jobs", "get", "etl", "--version", "1") == served.rest("/jobs/etl/versions/1")
+    assert "echo" in served.ctl("jobs", "get", "etl", "--version", "1").stdout
+    assert served.json("jobs", "diff", "etl", "1", "3")["fields"] == served.rest("/jobs/etl/diff?from=1&to=3")["fields"]
+    shown = served.ctl("jobs", "diff", "etl").stdout
+    assert "etl from v2 to v3" in shown
+    assert "schedule: 0 0 * * * → 0 6 * * *" in shown
+    assert "added runs until" in shown
+    assert "is v4 now, and says what v1 said" in served.ctl("jobs", "rollback", "etl", "1").stderr
+    assert served.rest("/jobs/etl")["tasks"][0]["command"]["argv"] == ["echo", "hi"]
+    served.ctl("jobs", "rollback", "etl", "9", code=3)
+
+
+def test_editing(served: Served, tmp_path: Path) -> None:
+    served.create("etl", schedule="0 0 * * *")
+    assert "nothing changed" in served.ctl("jobs", "edit", "etl", env={"EDITOR": "true"}).stderr
+    planned = served.ctl("jobs", "edit", "etl", "--dry-run", env={"EDITOR": "sed -i s/hi/ho/"})
+    assert "would be changed: v2" in planned.stderr
+    broken = served.ctl("jobs", "edit", "etl", env={"EDITOR": "sed -i 's/0 0/0 25/'"}, code=1)
+    assert 'cron field "hour" is 25' in broken.stderr
+    assert "what you wrote is in " in broken.stderr
+    assert served.rest("/jobs/etl")["version"] == 1
+
+
+def test_somebody_else_was_faster(served: Served, tmp_path: Path) -> None:
+    served.create("etl", schedule="0 0 * * *")
+    editor = tmp_path / "editor.sh"
+    body = '{"schedule": "0 3 * * *"}'
+    editor.write_text(
+        f"sed -i 's/0 0/0 6/' $1\n"
+        f"curl -sf -X PATCH -H 'Content-Type: application/json' -d '{body}' {served.url}/api/v1/jobs/etl > /dev/null\n"
+    )
+    stale = served.ctl("jobs", "edit", "etl", env={"EDITOR": f"sh {editor}"}, code=4)
+    assert (
+        "✗ etl changed since you read it (you have v1, it is v2, by anonymous)\n  chronosctl jobs diff etl 1 2\n"
+        in (stale.stderr)
+    )
+
+
+def test_backfill(served: Served) -> None:
+    served.create("daily", schedule="0 0 * * *")
+    asked = served.ctl(
+        "jobs",
+        "backfill",
+        "daily",
+        "--from",
+        "2026-01-01T00:00:00Z",
+        "--to",
+        "2026-01-03T00:00:00Z",
+        "--reason",
+        "lost",
+    )
+    assert len(asked.stdout.splitlines()) == 3
+    assert "3 runs asked for" in asked.stderr
+    served.ctl("jobs", "backfill", "daily", "--from", "yesterday", "--to", "today", code=1)
+
+
+def test_delete(served: Served) -> None:
+    served.create()
+    assert served.ctl("jobs", "delete", "hello").stdout == "hello\n"
+    served.ctl("jobs", "get", "hello", code=3)
+
+
+def test_namespaces(served: Served) -> None:
+    served.create()
+    served.ctl("-n", "billing", "jobs", "create", "invoice", "--schedule", "manual", "--", "true")
+    assert served.ctl("jobs", "list", "-o", "name").stdout == "hello\n"
+    assert served.ctl("jobs", "list", "-n", "billing", "-o", "name").stdout == "invoice\n"
+    assert served.ctl("jobs", "list", "-A", "-o", "name").stdout == "invoice\nhello\n"
+    assert served.ctl("ns", "-o", "name").stdout == "billing\ndefault\n"
+    assert served.json("ns") == served.rest("/namespaces")
+    served.ctl("-n", "billing", "jobs", "run", "invoice", "--wait")
+
+
+def test_more_than_a_page(served: Served) -> None:
+    for number in range(5):
+        served.create(f"job-{number}")
+    cut = served.ctl("jobs", "list", "--limit", "2")
+    assert len(cut.stdout.splitlines()) == 3
+    assert "the first 2 are shown" in cut.stderr
+    assert len(served.json("jobs", "list", "--all")["items"]) == 5
+    assert served.json("jobs", "list", "--limit", "2") == served.rest("/jobs?limit=2")
+    assert served.ctl("jobs", "list", "-q", "b-3", "-o", "name").stdout == "job-3\n"

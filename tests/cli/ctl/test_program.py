@@ -1,0 +1,147 @@
+"""``chronosctl`` as a shell sees it: quick help, completion with live names, proxies that answer instead."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chronos.cli.ctl import failing
+from chronos.cli.main import chronosctl
+from tests.cli.ctl.bed import Served
+
+PROGRAM = Path(sys.executable).with_name("chronosctl")
+HEAVY = ("aiohttp", "asyncio", "chronos.core", "chronos.service", "http.client", "msgspec", "ssl", "yaml")
+
+
+@pytest.mark.parametrize("command", [[], ["jobs"], ["jobs", "create"], ["executions", "watch"], ["context", "set"]])
+def test_help_loads_nothing_heavy(command: list[str]) -> None:
+    source = (
+        "import sys\n"
+        "from chronos.cli.main import chronosctl\n"
+        f"sys.argv[1:] = {[*command, '--help']}\n"
+        "try: chronosctl()\n"
+        "except SystemExit: print(*sys.modules, file=sys.stderr)"
+    )
+    result = subprocess.run([sys.executable, "-c", source], capture_output=True, check=True, text=True)
+    assert not set(HEAVY) & set(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("chronosctl jobs get nightly-", ["nightly-etl", "nightly-report"]),
+        ("chronosctl executions list --job he", ["hello"]),
+        ("chronosctl executions watch he", ["hello"]),
+        ("chronosctl jobs cre", ["create"]),
+        ("chronosctl jobs list --state pa", ["paused"]),
+    ],
+)
+def test_completion_knows_the_jobs(served: Served, words: str, expected: list[str]) -> None:
+    for name in ("hello", "nightly-etl", "nightly-report"):
+        served.create(name)
+    asked = {"_CHRONOSCTL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    result = subprocess.run(
+        [PROGRAM],
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**os.environ, **asked, "CHRONOS_SERVER": served.url},
+    )
+    assert [line.partition(",")[2] for line in result.stdout.splitlines()] == expected
+
+
+def test_completion_without_a_server_is_silent() -> None:
+    words = {"COMP_WORDS": "chronosctl jobs get x", "COMP_CWORD": "3", "_CHRONOSCTL_COMPLETE": "bash_complete"}
+    env = {**os.environ, **words, "CHRONOS_SERVER": "http://127.0.0.1:9"}
+    result = subprocess.run([PROGRAM], capture_output=True, check=False, text=True, env=env)
+    assert (result.stdout.strip(), result.stderr) == ("", "")
+
+
+def test_runs_is_executions() -> None:
+    shown = CliRunner().invoke(chronosctl, ["runs", "--help"]).stdout
+    assert "why" in shown
+    assert " runs " not in CliRunner().invoke(chronosctl, ["--help"]).stdout
+
+
+# --- somebody else answers
+
+ANSWERS = {
+    "/teapot": (418, b"<html>I am a teapot</html>", "text/html"),
+    "/gateway": (502, b"bad gateway", "text/plain"),
+    "/words": (200, b"hello", "application/json"),
+    "/page": (200, b"<html>hello</html>", "text/html"),
+    "/moved": (301, b"", "text/html"),
+    "/broken": (500, json.dumps({"detail": "It was logged", "request_id": "r-1"}).encode(), "application/problem+json"),
+}
+
+
+class Other(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        status, body, kind = next(answer for path, answer in ANSWERS.items() if self.path.startswith(path))
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def other() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Other)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "message"),
+    [
+        ("/teapot", 1, "I am a teapot"),
+        ("/gateway", 5, "bad gateway"),
+        ("/words", 1, "is it Chronos?"),
+        ("/page", 1, "is it Chronos?"),
+        ("/moved", 1, "the server answered 301"),
+        ("/broken", 1, "It was logged (request r-1)"),
+    ],
+)
+def test_answers_that_are_no_chronos(other: str, path: str, code: int, message: str) -> None:
+    result = CliRunner().invoke(chronosctl, ["--server", other + path, "nodes"])
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["get", "\udcff"], ["run", "x", "--key", "a\nb"], ["run", "x", "--payload", "NaN"]]
+)
+def test_what_cannot_be_sent(shared: Served, arguments: list[str]) -> None:
+    assert "it cannot be sent: " in shared.ctl("jobs", *arguments, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "problem", "message"),
+    [
+        (500, {}, "the server answered 500"),
+        (422, {"errors": [{"pointer": "/tasks/0/http/url", "message": "is missing"}]}, "tasks.0.http.url: is missing"),
+        (422, {"errors": [{"pointer": "", "message": "is no job"}]}, "is no job"),
+        (
+            412,
+            {"detail": "etl changed since you read it (you have v6, it is v7, by ana)"},
+            "etl changed since you read it (you have v6, it is v7, by ana)\n  chronosctl jobs diff etl 6 7",
+        ),
+        (412, {"detail": "it does not exist any more"}, "it does not exist any more"),
+    ],
+)
+def test_problems_as_people_read_them(status: int, problem: dict[str, object], message: str) -> None:
+    assert failing.message_of(status, problem) == message
