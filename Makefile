@@ -13,7 +13,7 @@ ARGS ?=
 TEST := $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not browser and not chaos and not bench"
 LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" $(ARGS)
-SAMPLE := every weekday at 9am in New York
+DEMO := 127.0.0.1:8080
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -21,11 +21,18 @@ help: ## show this list
 setup: $(VENV)/.ready ## create .venv with chronos, chronosctl and the tools
 	@:
 
-run: setup ## show the next runs of a sample schedule
-	@echo 'There is no server yet, only schedules. This is `chronosctl schedule explain "$(SAMPLE)"`:'
-	@$(BIN)/chronosctl schedule explain "$(SAMPLE)"
+run: setup ## the server on http://127.0.0.1:8080, data in ./chronos-data; more with ARGS="--listen …"
+	@exec $(BIN)/chronos server $(ARGS)
 
-demo: run ## the same, until there is more to show
+demo: setup ## a server in memory with some sample jobs, until Ctrl-C
+	@$(BIN)/chronos server --store sqlite:// --listen $(DEMO) & server=$$!; \
+	trap 'kill $$server 2> /dev/null; wait $$server' EXIT INT TERM; \
+	ask="$(BIN)/chronosctl --server http://$(DEMO)"; \
+	until $$ask status > /dev/null 2>&1; do kill -0 $$server 2> /dev/null || exit 1; sleep 0.2; done; \
+	$$ask jobs create hello --every 10s -- echo hi && \
+	$$ask jobs create report --cron "0 9 * * 1-5" --timezone Europe/Paris -- echo report && \
+	$$ask jobs create flaky --every 15s -- sh -c 'test $$(($$(date +%s) % 2)) = 0' && \
+	echo "Sample jobs are there; look at them: $$ask jobs list" && wait $$server
 
 test: setup ## run the fast tests
 	$(TEST) $(ARGS)

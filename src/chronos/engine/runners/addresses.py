@@ -109,6 +109,7 @@ class Guard:
 _ADVICE = "allow it with dispatcher.http.allow_hosts, or all of them with allow_private"
 
 
+@lru_cache(maxsize=4096)
 def literal(host: str) -> Address | None:
     """The address that a host's text is, in any form that a resolver takes: ``127.1``, ``0x7f000001``, ``::1``."""
     text = host.strip("[]")

@@ -1,0 +1,151 @@
+"""Engine events as log lines: what went well is said quietly, what a person should know is not.
+
+::
+
+    debug    admitted, started, waiting, succeeded         warning  a try failed, a gap, a lost node, trouble
+    info     skipped, canceled, changed                    error    failed for good, stale, a broken job
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from chronos.core.calendar import rfc3339
+from chronos.core.events import (
+    AttemptEnded,
+    ClockJumped,
+    Event,
+    ExecutionAdmitted,
+    ExecutionEnded,
+    ExecutionStarted,
+    ExecutionWaits,
+    GapFound,
+    JobBroken,
+    JobChanged,
+    NodeLost,
+    Trouble,
+)
+from chronos.core.execution import AttemptStatus, Status
+from chronos.observe.logs import line_logger
+from chronos.observe.names import NameOf, shown
+
+_REPEAT_US = 10_000_000  # how long the same trouble is not told again
+_MAX_TROUBLES = 1_000
+_DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+
+_ENDS = {
+    Status.SUCCEEDED: _DEBUG,
+    Status.SKIPPED: _INFO,
+    Status.CANCELED: _INFO,
+    Status.COMPLETED_WITH_ERRORS: _WARNING,
+    Status.FAILED: _ERROR,
+    Status.STALE: _ERROR,
+    Status.MISSED: _WARNING,
+}
+_TRIES = {
+    AttemptStatus.RUNNING: _DEBUG,
+    AttemptStatus.SUCCEEDED: _DEBUG,
+    AttemptStatus.CANCELED: _INFO,
+    AttemptStatus.FAILED: _WARNING,
+    AttemptStatus.TIMED_OUT: _WARNING,
+    AttemptStatus.LOST: _WARNING,
+}
+Line = tuple[int, str, dict[str, Any]]
+
+
+class EventLines:
+    """Hears the engine and logs."""
+
+    def __init__(self, name_of: NameOf, logger: str = "chronos.engine") -> None:
+        self._name_of = name_of
+        self._level = logging.getLogger(logger)
+        self._log = line_logger(logger)
+        self._troubles: dict[tuple[str, str], tuple[int, int]] = {}  # when it was told, and how often not since
+
+    def watch(self, event: Event) -> None:
+        """Log what happened, if anybody reads at that level."""
+        found = _WRITERS.get(type(event))
+        if found is None:
+            return
+        level, text, fields = found(event)
+        if not self._level.isEnabledFor(level):
+            return
+        if isinstance(event, Trouble) and not self._is_new(event, fields):
+            return
+        self._log.log(level, text, **self._named(event), **fields)
+
+    def _named(self, event: Any) -> dict[str, Any]:
+        """Which job and execution it is about."""
+        said: dict[str, Any] = {}
+        if isinstance(job := getattr(event, "job", None), bytes):
+            named = self._name_of(job)
+            said["job"] = str(UUID(bytes=job)) if named is None else shown(named)
+        if isinstance(execution := getattr(event, "execution", None), bytes):
+            said["execution"] = str(UUID(bytes=execution))
+        return said
+
+    def _is_new(self, event: Trouble, fields: dict[str, Any]) -> bool:
+        """The same trouble is told once in a while, with how often it was not."""
+        key = event.where, event.error
+        told_us, left_out = self._troubles.get(key, (0, 0))
+        if told_us and 0 <= event.at_us - told_us < _REPEAT_US:
+            self._troubles[key] = told_us, left_out + 1
+            return False
+        if len(self._troubles) >= _MAX_TROUBLES:
+            self._troubles.clear()
+        self._troubles[key] = event.at_us, 0
+        if left_out:
+            fields["repeated"] = left_out
+        return True
+
+
+def _admitted(event: ExecutionAdmitted) -> Line:
+    skipped = event.status is Status.SKIPPED
+    fields = {"cause": event.cause.name.lower(), "status": event.status.name.lower()}
+    if event.code is not None:
+        fields["reason"] = event.code.value
+    return (_INFO, "execution skipped", fields) if skipped else (_DEBUG, "execution admitted", fields)
+
+
+def _started(event: ExecutionStarted) -> Line:
+    return _DEBUG, "execution started", {"attempt": event.attempt, "late_s": event.late_us / 1e6}
+
+
+def _tried(event: AttemptEnded) -> Line:
+    word = event.status.name.lower()
+    fields = {"task": event.task, "attempt": event.number, "status": word, "duration_s": event.duration_us / 1e6}
+    if event.error is not None:
+        fields["error"] = event.error
+    return _TRIES[event.status], f"attempt {word.replace('_', ' ')}", fields
+
+
+def _waits(event: ExecutionWaits) -> Line:
+    return _DEBUG, "execution waits", {"until": None if event.wake_us is None else rfc3339(event.wake_us)}
+
+
+def _ended(event: ExecutionEnded) -> Line:
+    word = event.status.name.lower()
+    fields = {"status": word, "reason": event.code.value, "duration_s": event.duration_us / 1e6}
+    if event.message is not None and event.status is not Status.SUCCEEDED:
+        fields["message"] = event.message
+    return _ENDS.get(event.status, _INFO), f"execution {word.replace('_', ' ')}", fields
+
+
+def _gap(event: GapFound) -> Line:
+    return _WARNING, "missed instants", {"strategy": event.strategy, "run": event.runs, "left_out": event.left_out}
+
+
+_WRITERS: dict[type[Event], Callable[[Any], Line]] = {
+    ExecutionAdmitted: _admitted,
+    ExecutionStarted: _started,
+    AttemptEnded: _tried,
+    ExecutionWaits: _waits,
+    ExecutionEnded: _ended,
+    GapFound: _gap,
+    JobBroken: lambda event: (_ERROR, "job broken", {"error": event.error}),
+    JobChanged: lambda event: (_INFO, f"job {event.action}", {}),
+    NodeLost: lambda event: (_WARNING, "node lost", {"lost_node": event.node, "taken_over": event.reaped}),
+    ClockJumped: lambda event: (_WARNING, "the clock was set", {"by_s": event.by_us / 1e6}),
+    Trouble: lambda event: (_WARNING, "trouble", {"where": event.where, "error": event.error}),
+}

@@ -1,0 +1,225 @@
+"""Metrics: counted as events happen; what stands in the store is read when somebody asks, at most every few seconds.
+
+Each server has a registry of its own, so that two in one process do not mix.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TypeVar, assert_never
+
+from prometheus_client import (
+    Counter,
+    GCCollector,
+    Histogram,
+    Metric,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from chronos.clock import Clock
+from chronos.core.events import (
+    AttemptEnded,
+    Event,
+    ExecutionAdmitted,
+    ExecutionEnded,
+    ExecutionStarted,
+    GapFound,
+    JobBroken,
+)
+from chronos.core.execution import AttemptStatus, Status
+from chronos.core.job import JobState
+from chronos.core.reasons import Code
+from chronos.errors import ChronosError
+from chronos.observe.meters import UNKNOWN, Labels, Meters
+from chronos.observe.names import NameOf
+from chronos.store.contract import Store
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FRESH_S = 2.0  # how long what was read of the store is believed
+_PATIENCE_S = 2.0  # how long a scrape waits for the store
+_MAX_BROKEN = 10_000
+_MAX_KEPT = 20_000
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Metrics:
+    """The metrics of one node. ``watch`` hears the engine's events, ``committed`` the store's transactions."""
+
+    def __init__(
+        self, store: Store, clock: Clock, *, name_of: NameOf, per_job: bool = True, silence_s: float = 30.0
+    ) -> None:
+        self._store, self._clock = store, clock
+        self._silence_us = round(silence_s * 1e6)
+        self._registry = CollectorRegistry()
+        self._meters = Meters(self._registry)
+        self._labels = Labels(name_of, per_job=per_job)
+        self._tries: dict[tuple[bytes, str, AttemptStatus], tuple[Counter, Histogram]] = {}
+        self._ends: dict[tuple[bytes, Status, Code], tuple[Counter, Histogram]] = {}
+        self._broken: set[bytes] = set()
+        self._read_s: float | None = None
+        self.active_jobs = 0  # as of the last look at the store
+        self._reading = asyncio.Lock()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    # --- counting
+
+    def watch(self, event: Event) -> None:
+        """Count what happened."""
+        meters, labels = self._meters, self._labels
+        match event:
+            case ExecutionStarted():
+                if event.attempt == 1:
+                    meters.lateness_s.observe(event.late_us / 1e6)
+            case AttemptEnded():
+                tries, task_s = self._of_attempt(event)
+                tries.inc()
+                task_s.observe(event.duration_us / 1e6)
+            case ExecutionEnded():
+                ends, execution_s = self._of_end(event)
+                ends.inc()
+                if event.status is not Status.SKIPPED:
+                    execution_s.observe(event.duration_us / 1e6)
+            case ExecutionAdmitted(status=Status.SKIPPED):
+                reason = (event.code or Code.OVERLAP).value
+                meters.occurrences.labels(labels.job(event.job), "skipped", reason).inc()
+            case GapFound():
+                self._count_gap(event)
+            case JobBroken():
+                if event.job not in self._broken and len(self._broken) < _MAX_BROKEN:
+                    self._broken.add(event.job)
+                    meters.recovery_failed.inc()
+            case _:
+                pass
+
+    def committed(self, rows: int, took_s: float) -> None:
+        """The store has committed a transaction."""
+        self._meters.batch_rows.observe(rows)
+        self._meters.commit_s.observe(took_s)
+
+    def recovered(self, jobs: int) -> None:
+        """So many jobs were in the store when the node started."""
+        self._meters.recovered.inc(jobs)
+
+    @property
+    def broken(self) -> int:
+        """How many jobs this node cannot schedule."""
+        return len(self._broken)
+
+    def admits(self, does: bool) -> None:
+        """Whether this node admits what is due."""
+        self._meters.leader.set(does)
+
+    # Finding a series by its labels costs more than counting, so those in use are kept at hand.
+
+    def _of_attempt(self, event: AttemptEnded) -> tuple[Counter, Histogram]:
+        key = event.job, event.task, event.status
+        found = self._tries.get(key)
+        if found is None:
+            job, task = self._labels.task(event.job, event.task)
+            tries = self._meters.attempts.labels(job, task, attempt_word(event.status))
+            found = tries, self._meters.task_s.labels(job, task)
+            if job != UNKNOWN:
+                _keep(self._tries, key, found)
+        return found
+
+    def _of_end(self, event: ExecutionEnded) -> tuple[Counter, Histogram]:
+        key = event.job, event.status, event.code
+        found = self._ends.get(key)
+        if found is None:
+            job = self._labels.job(event.job)
+            ends = self._meters.occurrences.labels(job, occurrence_word(event.status), event.code.value)
+            found = ends, self._meters.execution_s.labels(job)
+            if job != UNKNOWN:
+                _keep(self._ends, key, found)
+        return found
+
+    def _count_gap(self, gap: GapFound) -> None:
+        job = self._labels.job(gap.job)
+        if gap.runs:
+            self._meters.recovery_runs.labels(job, gap.strategy).inc(gap.runs)
+        if gap.left_out:
+            self._meters.occurrences.labels(job, "missed", Code.OUTSIDE_RECOVERY.value).inc(gap.left_out)
+
+    # --- answering
+
+    def render(self) -> bytes:
+        """All of them in Prometheus's text format."""
+        return generate_latest(_WithoutCreated(self._registry))
+
+    async def refresh(self) -> None:
+        """Read what stands in the store, unless it was read a moment ago.
+
+        A store that does not answer leaves the old figures, and ``scheduler_store_up`` says so.
+        """
+        async with self._reading:
+            now_s = asyncio.get_running_loop().time()
+            if self._read_s is None or now_s - self._read_s >= FRESH_S:
+                await self._read()
+                self._read_s = now_s
+
+    async def _read(self) -> None:
+        meters = self._meters
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                counts = await self._store.counts()
+                nodes = await self._store.nodes()
+        except (ChronosError, TimeoutError):
+            meters.store_up.set(0)
+            return
+        heard_us = self._clock.now_us() - self._silence_us
+        meters.store_up.set(1)
+        self.active_jobs = counts.jobs.get(JobState.ACTIVE, 0)
+        meters.running.set(counts.open.get(Status.RUNNING, 0))
+        meters.in_queue.set(counts.open.get(Status.READY, 0) + counts.open.get(Status.QUEUED, 0))
+        meters.paused.set(counts.jobs.get(JobState.PAUSED, 0))
+        meters.nodes.set(sum(node.stopped_us is None and node.beat_us >= heard_us for node in nodes))
+
+
+def _keep(kept: dict[K, V], key: K, value: V) -> None:
+    """Keep it at hand; all are found anew when there are too many."""
+    if len(kept) >= _MAX_KEPT:
+        kept.clear()
+    kept[key] = value
+
+
+class _WithoutCreated(Collector):
+    """A registry without the time at which each counter began, which would double the number of series."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
+
+
+def attempt_word(status: AttemptStatus) -> str:
+    """How an attempt ended, in the metrics' own words."""
+    match status:
+        case AttemptStatus.SUCCEEDED:
+            return "success"
+        case AttemptStatus.FAILED:
+            return "failure"
+        case AttemptStatus.TIMED_OUT:
+            return "timeout"
+        case AttemptStatus.CANCELED:
+            return "canceled"
+        case AttemptStatus.LOST:
+            return "lost"
+        case AttemptStatus.RUNNING:
+            return "running"
+        case _:
+            assert_never(status)
+
+
+def occurrence_word(status: Status) -> str:
+    """How an execution ended, in the metrics' own words."""
+    if status in (Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS):
+        return "completed"
+    return status.name.lower()

@@ -1,0 +1,207 @@
+"""Log lines: one way out, fields on every line, levels that can be lived with."""
+
+import asyncio
+import io
+import json
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+import structlog
+
+from chronos.core.events import (
+    AttemptEnded,
+    ClockJumped,
+    Event,
+    ExecutionAdmitted,
+    ExecutionEnded,
+    ExecutionStarted,
+    ExecutionWaits,
+    GapFound,
+    JobBroken,
+    JobChanged,
+    NodeLost,
+    Trouble,
+)
+from chronos.core.execution import AttemptStatus, Cause, Status
+from chronos.core.reasons import Code
+from chronos.observe import logs as module
+from chronos.observe.lines import EventLines
+from chronos.observe.logs import Logs, line_logger
+
+JOB, RUN = UUID(int=7).bytes, UUID(int=8).bytes
+ABOUT: dict[str, Any] = {"at_us": 1, "execution": RUN, "job": JOB}
+
+
+@contextmanager
+def logged(form: str = "json", level: str = "debug") -> Iterator[io.StringIO]:
+    """Whatever is logged meanwhile."""
+    stream = io.StringIO()
+    logs = Logs(level=level, form=form, stream=stream, node="a")
+    try:
+        yield stream
+    finally:
+        logs.close()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def watched(*events: Event, level: str = "debug") -> list[dict[str, Any]]:
+    with logged(level=level) as stream:
+        watcher = EventLines({JOB: ("default", "nightly")}.get)
+        for event in events:
+            watcher.watch(event)
+    return lines(stream)
+
+
+def test_everything_takes_the_same_way() -> None:
+    with logged() as stream:
+        line_logger("chronos.server").info("ours", answer=42)
+        logging.getLogger("somebody.else").warning("theirs: %s", "x", extra={"more": "y"})
+        with structlog.contextvars.bound_contextvars(request_id="r1"):
+            logging.getLogger("somebody.else").info("asked")
+            line_logger("chronos.server").info("asked too")
+    found = lines(stream)
+    for line in found:
+        assert line.pop("timestamp").endswith("Z")
+        assert line.pop("node") == "a"
+    theirs = {"logger": "somebody.else"}
+    assert found == [
+        {"event": "ours", "answer": 42, "level": "info", "logger": "chronos.server"},
+        {"event": "theirs: x", "more": "y", "level": "warning", **theirs},
+        {"event": "asked", "request_id": "r1", "level": "info", **theirs},
+        {"event": "asked too", "request_id": "r1", "level": "info", "logger": "chronos.server"},
+    ]
+
+
+def test_errors_come_with_their_traceback() -> None:
+    with logged() as stream:
+        try:
+            raise ValueError("no")
+        except ValueError:
+            logging.getLogger("x").exception("it broke")
+            line_logger("y").exception("it broke")
+    found = lines(stream)
+    assert len(found) == 2
+    assert all(line["exception"].endswith("ValueError: no") for line in found)
+
+
+def test_warnings_are_logged() -> None:
+    with logged() as stream, warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(True)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+    assert "DeprecationWarning: old" in lines(stream)[0]["event"]
+
+
+def test_for_people() -> None:
+    with logged("console") as stream:
+        line_logger("chronos.server").info("ours", answer=42)
+    assert "ours" in stream.getvalue()
+    assert "answer=42" in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_everything_is_put_back() -> None:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    with logged():
+        assert (root.level, len(root.handlers)) == (logging.DEBUG, 1)
+    assert (root.level, root.handlers) == before
+
+
+def test_whoever_does_not_read_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck(io.StringIO):
+        def write(self, text: str) -> int:
+            time.sleep(0.02)
+            return super().write(text)
+
+    monkeypatch.setattr(module, "MAX_WAITING", 5)
+    logs = Logs(level="info", form="json", stream=Stuck())
+    began_s = time.monotonic()
+    for _ in range(100):
+        logging.getLogger("x").info("y")
+    took_s = time.monotonic() - began_s
+    dropped = logs.dropped
+    logs.close()
+    assert dropped >= 50
+    assert took_s < 1.5
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "text"),
+    [
+        (ExecutionAdmitted(**ABOUT, cause=Cause.SCHEDULE, status=Status.READY), "debug", "execution admitted"),
+        (
+            ExecutionAdmitted(**ABOUT, cause=Cause.SCHEDULE, status=Status.SKIPPED, code=Code.OVERLAP),
+            "info",
+            "execution skipped",
+        ),
+        (ExecutionStarted(**ABOUT, attempt=1, late_us=5), "debug", "execution started"),
+        (ExecutionWaits(**ABOUT, wake_us=1), "debug", "execution waits"),
+        (ExecutionWaits(**ABOUT, wake_us=None), "debug", "execution waits"),
+        (GapFound(at_us=1, job=JOB, strategy="last", runs=1, left_out=2), "warning", "missed instants"),
+        (JobBroken(at_us=1, job=JOB, error="x"), "error", "job broken"),
+        (JobChanged(at_us=1, job=JOB, action="saved"), "info", "job saved"),
+        (NodeLost(at_us=1, node=4, reaped=2), "warning", "node lost"),
+        (ClockJumped(at_us=1, by_us=5_000_000), "warning", "the clock was set"),
+        (Trouble(at_us=1, where="store", error="away"), "warning", "trouble"),
+    ],
+)
+def test_events(event: Event, level: str, text: str) -> None:
+    [line] = watched(event)
+    assert (line["level"], line["event"], line["node"]) == (level, text, "a")
+    assert line.get("job", "nightly") == "nightly"
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status.final])
+def test_ends(status: Status) -> None:
+    [line] = watched(ExecutionEnded(**ABOUT, status=status, code=Code.CANCELED, duration_us=1_500_000, message="So."))
+    quiet = {Status.SUCCEEDED: "debug", Status.SKIPPED: "info", Status.CANCELED: "info"}
+    loud = {Status.FAILED: "error", Status.STALE: "error"}
+    assert line["level"] == (quiet | loud).get(status, "warning")
+    assert (line["job"], line["execution"], line["duration_s"]) == ("nightly", str(UUID(int=8)), 1.5)
+    assert line.get("message") == (None if status is Status.SUCCEEDED else "So.")
+
+
+@pytest.mark.parametrize("status", list(AttemptStatus))
+def test_attempts(status: AttemptStatus) -> None:
+    [line] = watched(AttemptEnded(**ABOUT, task="main", number=2, status=status, duration_us=5, error="x"))
+    assert (line["task"], line["attempt"], line["error"]) == ("main", 2, "x")
+
+
+def test_success_is_quiet() -> None:
+    ended = ExecutionEnded(**ABOUT, status=Status.SUCCEEDED, code=Code.SUCCEEDED, duration_us=1)
+    assert not watched(ended, level="info")
+
+
+def test_the_same_trouble_is_not_told_all_the_time() -> None:
+    away = [Trouble(at_us=at_us, where="store", error="away") for at_us in range(1, 20_000_000, 1_000_000)]
+    found = watched(*away, Trouble(at_us=2, where="store", error="full"))
+    assert [(line["error"], line.get("repeated")) for line in found] == [("away", None), ("away", 9), ("full", None)]
+
+
+def test_a_job_without_a_name_is_told_by_its_id() -> None:
+    [line] = watched(JobBroken(at_us=1, job=RUN, error="x"))
+    assert line["job"] == str(UUID(int=8))
+
+
+def test_lines_of_tasks_do_not_mix() -> None:
+    async def one(name: str) -> None:
+        structlog.contextvars.bind_contextvars(request_id=name)
+        await asyncio.sleep(0)
+        line_logger("x").info(name)
+
+    async def both() -> None:
+        await asyncio.gather(one("a"), one("b"))
+
+    with logged() as stream:
+        asyncio.run(both())
+    assert all(line["request_id"] == line["event"] for line in lines(stream) if line["logger"] == "x")

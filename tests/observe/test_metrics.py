@@ -1,0 +1,200 @@
+"""Metrics: events in, figures out, parsed as Prometheus parses them."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from chronos.assembly import make_store
+from chronos.clock import SystemClock
+from chronos.core.events import (
+    AttemptEnded,
+    Event,
+    ExecutionAdmitted,
+    ExecutionEnded,
+    ExecutionStarted,
+    GapFound,
+    JobBroken,
+)
+from chronos.core.execution import AttemptStatus, Cause, Status
+from chronos.core.reasons import Code
+from chronos.observe import meters
+from chronos.observe.metrics import Metrics
+from chronos.store.commands import RegisterNode
+from chronos.store.contract import Store
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "metrics.md"
+JOB = UUID(int=7).bytes
+RUN = UUID(int=8).bytes
+NAMES = {JOB: ("default", "nightly"), UUID(int=9).bytes: ("billing", "nightly")}
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def ended(status: Status = Status.SUCCEEDED, code: Code = Code.SUCCEEDED, job: bytes = JOB) -> ExecutionEnded:
+    return ExecutionEnded(at_us=0, execution=RUN, job=job, status=status, code=code, duration_us=2_000_000)
+
+
+def tried(status: AttemptStatus, job: bytes = JOB, task: str = "main") -> AttemptEnded:
+    return AttemptEnded(at_us=0, execution=RUN, job=job, task=task, number=1, status=status, duration_us=500_000)
+
+
+def series(text: bytes) -> Series:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def measured(
+    *events: Event, per_job: bool = True, names: Callable[[bytes], tuple[str, str] | None] = NAMES.get
+) -> Series:
+    """What is shown after some events."""
+
+    async def whole() -> bytes:
+        metrics = Metrics(make_store("sqlite://"), SystemClock(), name_of=names, per_job=per_job)
+        for event in events:
+            metrics.watch(event)
+        metrics.committed(20, 0.004)
+        metrics.recovered(3)
+        return metrics.render()
+
+    return series(asyncio.run(whole()))
+
+
+def value(found: Series, name: str, **labels: str) -> float:
+    return found[name, tuple(sorted(labels.items()))]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "word"),
+    [
+        (Status.SUCCEEDED, Code.SUCCEEDED, "completed"),
+        (Status.COMPLETED_WITH_ERRORS, Code.SOME_TASKS_FAILED, "completed"),
+        (Status.FAILED, Code.TASK_FAILED, "failed"),
+        (Status.CANCELED, Code.REPLACED, "canceled"),
+        (Status.STALE, Code.WORKER_LOST, "stale"),
+        (Status.SKIPPED, Code.UPSTREAM_FAILED, "skipped"),
+    ],
+)
+def test_ends(status: Status, code: Code, word: str) -> None:
+    found = measured(ended(status, code), ended(status, code))
+    counted = value(found, "scheduler_job_occurrences_total", job="nightly", status=word, reason=code.value)
+    assert counted == 2
+    timed = value(found, "scheduler_job_execution_duration_seconds_count", job="nightly")
+    assert timed == (0 if status is Status.SKIPPED else 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        (AttemptStatus.SUCCEEDED, "success"),
+        (AttemptStatus.FAILED, "failure"),
+        (AttemptStatus.TIMED_OUT, "timeout"),
+        (AttemptStatus.CANCELED, "canceled"),
+        (AttemptStatus.LOST, "lost"),
+    ],
+)
+def test_attempts(status: AttemptStatus, word: str) -> None:
+    found = measured(tried(status))
+    assert value(found, "scheduler_task_attempts_total", job="nightly", task="main", status=word) == 1
+    assert value(found, "scheduler_task_execution_duration_seconds_sum", job="nightly", task="main") == 0.5
+
+
+def test_the_rest() -> None:
+    skipped = ExecutionAdmitted(
+        at_us=0, execution=RUN, job=JOB, cause=Cause.SCHEDULE, status=Status.SKIPPED, code=Code.QUEUE_FULL
+    )
+    found = measured(
+        ExecutionAdmitted(at_us=0, execution=RUN, job=JOB, cause=Cause.SCHEDULE, status=Status.RUNNING),
+        skipped,
+        ExecutionStarted(at_us=0, execution=RUN, job=JOB, attempt=1, late_us=30_000),
+        ExecutionStarted(at_us=0, execution=RUN, job=JOB, attempt=2, late_us=90_000_000),
+        GapFound(at_us=0, job=JOB, strategy="last", runs=1, left_out=41),
+        JobBroken(at_us=0, job=JOB, error="no"),
+        JobBroken(at_us=1, job=JOB, error="no"),
+    )
+    assert value(found, "scheduler_job_occurrences_total", job="nightly", status="skipped", reason="queue_full") == 1
+    missed = {"job": "nightly", "status": "missed", "reason": "outside_recovery"}
+    assert value(found, "scheduler_job_occurrences_total", **missed) == 41
+    assert value(found, "scheduler_recovery_runs_total", job="nightly", strategy="last") == 1
+    assert value(found, "scheduler_jobs_recovery_failed_total") == 1
+    assert value(found, "scheduler_jobs_recovered_total") == 3
+    assert value(found, "scheduler_start_lateness_seconds_count") == 1
+    assert value(found, "scheduler_start_lateness_seconds_sum") == 0.03
+    assert value(found, "scheduler_store_batch_size_sum") == 20
+    assert value(found, "scheduler_store_commit_seconds_bucket", le="0.005") == 1
+    assert value(found, "process_resident_memory_bytes") > 0
+    assert any(name == "python_info" for name, _ in found)
+    assert not [name for name, _ in found if name.endswith("_created")]
+
+
+def test_namespaces_are_told_apart() -> None:
+    found = measured(ended(), ended(job=UUID(int=9).bytes), ended(job=b"?" * 16))
+    jobs = {dict(labels)["job"] for name, labels in found if name == "scheduler_job_occurrences_total"}
+    assert jobs == {"nightly", "billing/nightly", meters.UNKNOWN}
+
+
+def test_without_a_label_for_each_job() -> None:
+    found = measured(ended(), ended(job=UUID(int=9).bytes), tried(AttemptStatus.FAILED), per_job=False)
+    counted = value(found, "scheduler_job_occurrences_total", job="", status="completed", reason="succeeded")
+    assert counted == 2
+    assert value(found, "scheduler_task_attempts_total", job="", task="", status="failure") == 1
+
+
+def test_labels_stay_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meters, "MAX_JOBS", 3)
+    monkeypatch.setattr(meters, "MAX_TASKS", 4)
+    ids = [UUID(int=number).bytes for number in range(10)]
+    events: list[Event] = [ended(job=job) for job in ids]
+    events += [tried(AttemptStatus.SUCCEEDED, job, task) for job in ids for task in ("a", "b", "c")]
+    found = measured(*events, names=lambda job: ("default", f"job-{job[-1]}"))
+    label = {"status": "completed", "reason": "succeeded"}
+    counts = {
+        job: value(found, "scheduler_job_occurrences_total", job=job, **label)
+        for job in ("job-0", "job-1", "job-2", meters.OTHER)
+    }
+    assert counts == {"job-0": 1, "job-1": 1, "job-2": 1, meters.OTHER: 7}
+    pairs = {labels for name, labels in found if name == "scheduler_task_attempts_total"}
+    assert len(pairs) == 4 + 2 + 1  # four of their own, the rest of two jobs, the other jobs
+    assert sum(found["scheduler_task_attempts_total", pair] for pair in pairs) == 30
+
+
+def test_what_stands_in_the_store_is_read_when_asked() -> None:
+    async def whole() -> None:
+        store: Store = make_store("sqlite://")
+        clock = SystemClock()
+        await store.open()
+        metrics = Metrics(store, clock, name_of=NAMES.get)
+        store.on_commit(metrics.committed)
+        for name, ago_us in (("a", 0), ("b", 3_600_000_000)):
+            now_us = clock.now_us() - ago_us
+            await store.apply(
+                RegisterNode(name=name, incarnation=name.encode() * 16, now_us=now_us, slots=1, labels={})
+            )
+        await metrics.refresh()
+        metrics.admits(True)
+        found = series(metrics.render())
+        assert value(found, "scheduler_nodes") == 1
+        assert value(found, "scheduler_leader") == 1
+        assert value(found, "scheduler_store_up") == 1
+        assert value(found, "scheduler_jobs_running_total") == 0
+        assert value(found, "scheduler_store_commit_seconds_count") == 2
+        await store.close()
+        await metrics.refresh()  # it was read a moment ago
+        assert value(series(metrics.render()), "scheduler_store_up") == 1
+        metrics = Metrics(store, clock, name_of=NAMES.get)
+        await metrics.refresh()
+        assert value(series(metrics.render()), "scheduler_store_up") == 0
+
+    asyncio.run(whole())
+
+
+def test_every_metric_is_documented() -> None:
+    families = {name for name, _ in measured(ended(), tried(AttemptStatus.FAILED)) if name.startswith("scheduler_")}
+    page = PAGE.read_text()
+    base = {name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for name in families}
+    assert not {name for name in base if f"`{name}`" not in page}

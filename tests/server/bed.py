@@ -1,0 +1,138 @@
+"""A server as a process: the installed script, a real socket on a free port, its streams and signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+CHRONOS = Path(sys.executable).with_name("chronos")
+PATIENCE_S = 60.0
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Nothing of whoever runs the tests but the path."""
+    return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **variables}
+
+
+def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself."""
+    return subprocess.run(
+        [CHRONOS, *arguments],
+        cwd=folder,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+
+
+class Process:
+    """``chronos server`` with these arguments; it listens on a free port unless they name one."""
+
+    def __init__(
+        self, folder: Path, arguments: tuple[str, ...], variables: dict[str, str], errors: int | None = None
+    ) -> None:
+        named = "--listen" in arguments or "CHRONOS_SERVER__LISTEN" in variables
+        command = [CHRONOS, "server", *arguments, *(() if named else ("--listen", "127.0.0.1:0"))]
+        self._errors = folder / f"stderr-{time.monotonic_ns()}"
+        with self._errors.open("wb") as file:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment(**variables),
+                stdout=subprocess.PIPE,
+                stderr=file if errors is None else errors,
+                text=True,
+            )
+        self.greeting = ""
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def ready(self) -> "Process":
+        """Wait until it has greeted."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.greeting += line
+            if line.startswith("  address"):
+                self.url = line.split()[1]
+            if line.startswith("  stop"):
+                break
+        assert self.url, f"it did not start: {self.errors}"
+        return self
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit status."""
+        return self._process.wait(PATIENCE_S)
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def errors(self) -> str:
+        return self._errors.read_text()
+
+    def rest(self) -> str:
+        """What it still wrote, once it is over."""
+        assert self._process.stdout is not None
+        return self._process.stdout.read()
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    # --- asking
+
+    def get(self, path: str, **headers: str) -> tuple[int, str]:
+        """Status and body."""
+        return self._ask(urllib.request.Request(self.url + path, headers=headers))
+
+    def post(self, path: str, body: Any) -> Any:
+        """What it answers; an error fails the test."""
+        request = urllib.request.Request(
+            self.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+        )
+        status, text = self._ask(request)
+        assert status < 300, text
+        return json.loads(text)
+
+    def read(self, path: str) -> Any:
+        """A JSON answer."""
+        status, text = self.get(path)
+        assert status == 200, text
+        return json.loads(text)
+
+    def until(self, path: str, found: Any) -> Any:
+        """Ask until the answer is as wanted."""
+        end_s = time.monotonic() + PATIENCE_S
+        while not found(answer := self.read(path)):
+            assert time.monotonic() < end_s, answer
+            time.sleep(0.02)
+        return answer
+
+    def _ask(self, request: urllib.request.Request) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()

@@ -1,0 +1,131 @@
+"""``chronos config``, ``doctor``, ``backup`` and ``restore`` as a shell sees them."""
+
+import json
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+
+from tests.server.bed import CHRONOS, Process, run
+
+Start = Callable[..., Process]
+JOB = {"name": "nightly", "schedule": "@daily", "command": {"argv": ["true"]}}
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return f"127.0.0.1:{one.getsockname()[1]}"
+
+
+def test_config_show(tmp_path: Path) -> None:
+    (tmp_path / "chronos.yaml").write_text("logging: {format: json}\ncluster: {data_dir: /x}\n")
+    result = run(tmp_path, "config", "show", CHRONOS_SERVER__LISTEN="127.0.0.1:9")
+    assert result.returncode == 0
+    lines = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
+    assert lines["logging.format"] == ["json", "chronos.yaml"]
+    assert lines["server.listen"] == ["127.0.0.1:9", "CHRONOS_SERVER__LISTEN"]
+    assert lines["scheduler.grace_period"] == ["30s", "default"]
+    assert result.stderr == "! chronos.yaml: cluster.data_dir is left aside: the data is where store says\n"
+    listed = json.loads(run(tmp_path, "config", "show", "-o", "json").stdout)
+    assert {"name": "metrics.per_job", "value": True, "from": "default", "about": "a label for each job"} in listed
+
+
+def test_config_validate(tmp_path: Path) -> None:
+    assert run(tmp_path, "config", "validate").stdout == "the configuration is right\n"
+    (tmp_path / "other.yaml").write_text("logging: {level: loud}\nqueue: {max_pending: 0}\n")
+    result = run(tmp_path, "config", "validate", CHRONOS_CONFIG="other.yaml")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.splitlines() == [
+        "✗ the configuration is not right:",
+        "  other.yaml: logging.level is 'loud', expected one of debug, info, warning, error",
+        "  other.yaml: queue.max_pending is 0, expected a whole number from 1 to 100000000",
+    ]
+
+
+def test_config_hash_password(tmp_path: Path) -> None:
+    from subprocess import run as call  # noqa: PLC0415
+
+    result = call([CHRONOS, "config", "hash-password"], input=b"open sesame\n", capture_output=True, check=True)
+    assert PasswordHasher().verify(result.stdout.decode().strip(), "open sesame")
+    empty = call([CHRONOS, "config", "hash-password"], input=b"", capture_output=True, check=False)
+    assert empty.returncode == 1
+
+
+def test_backup_and_restore(tmp_path: Path, start: Start) -> None:
+    server = start().ready()
+    server.post("/api/v1/jobs", JOB)
+    result = run(tmp_path, "backup", "copy.db")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("copy.db holds the store now, ")
+    server.post("/api/v1/jobs", JOB | {"name": "later"})
+    server.send(signal.SIGTERM)
+    server.wait()
+    result = run(tmp_path, "restore", "copy.db", "--store", "sqlite:///new/again.db")
+    assert (result.returncode, result.stderr) == (0, "")
+    restored = start("--store", "sqlite:///new/again.db").ready()
+    assert [job["name"] for job in restored.read("/api/v1/jobs")["items"]] == ["nightly"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("backup", "x"), "chronos-data/chronos.db does not exist"),
+        (("backup", "x", "--store", "sqlite://"), "there is nothing to copy"),
+        (("backup", "no/x", "--store", "sqlite:///there.db"), "no is no folder"),
+        (("restore", "x", "--store", "sqlite:///new.db"), "x does not exist"),
+        (("restore", "there.db", "--store", "sqlite:///new.db"), "there.db is no"),
+        (("restore", "x", "--store", "postgresql://db/x"), "pg_restore"),
+    ],
+)
+def test_what_cannot_be_copied(tmp_path: Path, arguments: tuple[str, ...], part: str) -> None:
+    (tmp_path / "there.db").write_text("nothing of the sort" * 100)
+    result = run(tmp_path, *arguments)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert part in result.stderr
+    assert not (tmp_path / "chronos-data").exists()
+
+
+def test_doctor_where_all_is_well(tmp_path: Path, start: Start) -> None:
+    result = run(tmp_path, "doctor", CHRONOS_SERVER__LISTEN=(where := free_port()))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == [
+        "✓ configuration",
+        "✓ permissions",
+        "✓ disk space",
+        "✓ store",
+        "✓ port",
+    ]
+    assert not (tmp_path / "chronos-data").exists()
+    server = start("--listen", where).ready()
+    server.post("/api/v1/jobs", JOB)
+    result = run(tmp_path, "doctor", CHRONOS_SERVER__LISTEN=where)
+    assert result.returncode == 0
+    assert "✓ store: chronos-data/chronos.db, 1 jobs" in result.stdout
+    assert "✓ store's books: what it counts is what it holds" in result.stdout
+    assert "is used by a server that runs already" in result.stdout
+
+
+def test_doctor_where_something_is_wrong(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        where = f"127.0.0.1:{other.getsockname()[1]}"
+        (tmp_path / "broken.db").write_text("nothing of the sort" * 100)
+        result = run(tmp_path, "doctor", "--store", "sqlite:///broken.db", CHRONOS_SERVER__LISTEN=where)
+    assert result.returncode == 1
+    assert "✗ store: broken.db is no SQLite database" in result.stdout
+    assert f"✗ port: {where} is in use already" in result.stdout
+    (tmp_path / "chronos.yaml").write_text("nothing: 1\n")
+    result = run(tmp_path, "doctor")
+    assert (result.returncode, result.stdout.partition(":")[0]) == (1, "✗ configuration")
+    assert run(tmp_path, "doctor", PYTHONIOENCODING="ascii").stdout.startswith("wrong: configuration")
+
+
+def test_doctor_of_a_database(tmp_path: Path, postgres_url: str) -> None:
+    result = run(tmp_path, "doctor", "--store", postgres_url, CHRONOS_SERVER__LISTEN=free_port())
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "✓ clock: " in result.stdout
+    result = run(tmp_path, "doctor", "--store", "postgresql://nobody@127.0.0.1:1/x")
+    assert result.returncode == 1
+    assert "✗ store: PostgreSQL at 127.0.0.1:1" in result.stdout

@@ -1,0 +1,347 @@
+"""The configuration: every setting from a file and a variable, what is refused and how, where values come from."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos.clock import SystemClock
+from chronos.core.config import DEFAULTS, Overlap, cascade
+from chronos.errors import Invalid
+from chronos.server.config import Config, load
+from chronos.server.parts import BOTH, check, engine_options, make_access, token_file
+from chronos.server.settings import BY_NAME, LEFT_ASIDE, SETTINGS
+from chronos.server.showing import duration_text, rows, size_text
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "configuration.md"
+
+# Setting, what a file says, what a variable says, what it means.
+GOOD: list[tuple[str, Any, str, Any]] = [
+    ("store", "sqlite:///a.db", "sqlite:///a.db", "sqlite:///a.db"),
+    ("server.listen", "[::1]:9", "[::1]:9", ("::1", 9)),
+    ("server.listen", ":80", ":80", ("0.0.0.0", 80)),
+    ("server.base_path", "/chronos", "/chronos", "/chronos"),
+    ("server.request_limit", "3KiB", "3072", 3072),
+    ("server.request_timeout", "1m30s", "90", 90.0),
+    ("server.insecure", True, "yes", True),
+    ("server.hosts", ["a.example", "b.example"], "a.example, b.example", ("a.example", "b.example")),
+    ("node.id", "a", "a", "a"),
+    ("node.labels", {"region": "eu", "zone": "a"}, "region=eu, zone=a", {"region": "eu", "zone": "a"}),
+    ("node.queues", ["mail"], "mail", ("mail",)),
+    ("scheduler.lookahead", "10s", "10s", 10.0),
+    ("scheduler.tick_interval", 2, "2", 2.0),
+    ("scheduler.reaper_interval", "PT1M", "PT1M", 60.0),
+    ("scheduler.heartbeat_interval", "500ms", "500ms", 0.5),
+    ("scheduler.heartbeat_timeout", 1.5, "1500ms", 1.5),
+    ("scheduler.grace_period", "0s", "0", 0.0),
+    ("dispatcher.max_concurrent", 7, "7", 7),
+    ("dispatcher.queue_slots", {"mail": 2}, "mail=2", {"mail": 2}),
+    ("dispatcher.http.timeout", "5s", "5s", 5.0),
+    ("dispatcher.http.allow_private", "on", "1", True),
+    ("dispatcher.http.allow_hosts", ["intranet"], "intranet", ("intranet",)),
+    ("defaults.retry.max_attempts", None, "null", 0),
+    ("defaults.retry.max_attempts", 5, "5", 5),
+    ("defaults.retry.initial_interval", "2s", "2s", 2.0),
+    ("defaults.retry.multiplier", 1, "1.0", 1.0),
+    ("defaults.retry.max_interval", "1d", "1d", 86_400.0),
+    ("defaults.execution_timeout", "2h", "2h", 7_200.0),
+    ("defaults.task_timeout", "1m", "1m", 60.0),
+    ("defaults.overlap", "queue", "queue", "queue"),
+    ("defaults.recovery", "compressed", "compressed", "compressed"),
+    ("queue.max_pending", 5, "5", 5),
+    ("queue.submit_rate", 0.5, "0.5", 0.5),
+    ("queue.submit_rate", None, "", None),
+    ("auth.type", "basic", "basic", "basic"),
+    ("auth.users", {"a": {"role": "admin"}}, '{"a": {"role": "admin"}}', {"a": {"role": "admin"}}),
+    ("auth.tokens", {"a": {"role": "admin"}}, '{"a": {"role": "admin"}}', {"a": {"role": "admin"}}),
+    ("auth.token_file", "t.json", "t.json", "t.json"),
+    ("logging.level", "debug", "debug", "debug"),
+    ("logging.format", "json", "json", "json"),
+    ("metrics.per_job", False, "off", False),
+]
+
+# Setting, what a file says, what was expected.
+BAD: list[tuple[str, Any, str]] = [
+    ("store", 5, "expected text"),
+    ("server.listen", "8080", "expected HOST:PORT"),
+    ("server.listen", "::1:8080", "expected HOST:PORT"),
+    ("server.listen", "a:65536", "expected HOST:PORT"),
+    ("server.listen", "a:²", "expected HOST:PORT"),
+    ("server.request_limit", "2 parsecs", "expected a size such as 2MiB"),
+    ("server.request_limit", "0MiB", "expected a size such as 2MiB"),
+    ("server.request_limit", True, "expected a size such as 2MiB"),
+    ("server.request_timeout", "soon", "expected a duration such as 30s"),
+    ("server.request_timeout", -1, "expected a duration"),
+    ("server.request_timeout", [], "expected a duration"),
+    ("server.request_timeout", True, "expected a duration"),
+    ("server.request_timeout", "99999999999999999999h", "expected a duration"),
+    ("server.insecure", "perhaps", "expected true or false"),
+    ("server.hosts", [1], "expected a list of texts"),
+    ("node.labels", {"a": 1}, "expected names and texts"),
+    ("node.labels", "region", "expected names and texts"),
+    ("dispatcher.queue_slots", {"mail": 0}, "expected a whole number from 1"),
+    ("dispatcher.queue_slots", 5, "expected names and numbers"),
+    ("dispatcher.max_concurrent", 0, "expected a whole number from 1"),
+    ("dispatcher.max_concurrent", "²", "expected a whole number"),
+    ("dispatcher.max_concurrent", 1.5, "expected a whole number"),
+    ("defaults.retry.max_attempts", 0, "expected a whole number from 1"),
+    ("defaults.retry.multiplier", ".nan", "expected a number, at least 1"),
+    ("defaults.retry.multiplier", 0.5, "expected a number, at least 1"),
+    ("defaults.overlap", "forbid", "expected one of skip, allow, queue, replace"),
+    ("defaults.recovery", [], "expected one of"),
+    ("queue.submit_rate", 0, "expected a number above 0"),
+    ("auth.type", "oauth", "expected one of none, basic"),
+    ("auth.users", "ana", "expected a mapping"),
+    ("logging.level", "loud", "expected one of debug, info, warning, error"),
+]
+
+
+def nested(name: str, value: Any) -> dict[str, Any]:
+    *outer, last = name.split(".")
+    found: dict[str, Any] = {last: value}
+    for section in reversed(outer):
+        found = {section: found}
+    return found
+
+
+def written(folder: Path, value: Any) -> Path:
+    """JSON is YAML too."""
+    path = folder / "chronos.yaml"
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def variable(name: str) -> str:
+    return "CHRONOS_" + name.upper().replace(".", "__")
+
+
+def said(folder: Path, text: str = "{}", **variables: str) -> Config:
+    return load(written(folder, text), variables, {})
+
+
+def test_every_setting_has_a_row() -> None:
+    assert {name for name, *_ in GOOD} == set(BY_NAME)
+
+
+@pytest.mark.parametrize(("name", "in_file", "in_variable", "meant"), GOOD)
+def test_settings(tmp_path: Path, name: str, in_file: Any, in_variable: str, meant: Any) -> None:
+    path = written(tmp_path, nested(name, in_file))
+    config = load(path, {}, {})
+    assert (config[name], config.origins[name]) == (meant, str(path))
+    config = load(written(tmp_path, "{}"), {variable(name): in_variable}, {})
+    assert (config[name], config.origins[name]) == (meant, variable(name))
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), BAD)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, name: str, value: Any, expected: str) -> None:
+    path = written(tmp_path, nested(name, value))
+    with pytest.raises(Invalid) as caught:
+        load(path, {}, {})
+    assert f"{path}: {name} is " in str(caught.value)
+    assert expected in str(caught.value)
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    page = PAGE.read_text()
+    documented = dict(re.findall(r"^\| `([a-z_.]+)` \| (.*?) \|", page, re.MULTILINE))
+    assert list(documented) == [setting.name for setting in SETTINGS]
+    for row in rows(load(None, {}, {})):
+        if row.text != "-":
+            assert documented[row.name] == f"`{row.text}`"
+    assert not {name for name in LEFT_ASIDE if f"`{name}`" not in page}
+
+
+def test_defaults() -> None:
+    config = load(None, {}, {})
+    assert not check(config)
+    assert {config.origins[setting.name] for setting in SETTINGS} == {"default"}
+    assert config["store"] == "sqlite:///chronos-data/chronos.db"
+    assert cascade(config.defaults()) == cascade(DEFAULTS)
+
+
+def test_variables_override_files_and_flags_override_both(tmp_path: Path) -> None:
+    path = written(tmp_path, {"store": "sqlite:///file.db", "node": {"id": "file"}, "metrics": {"per_job": False}})
+    variables = {"CHRONOS_STORE": "sqlite:///variable.db", "CHRONOS_NODE__ID": "variable"}
+    config = load(path, variables, {"node.id": "flag", "store": None})
+    found = {name: (config[name], config.origins[name]) for name in ("store", "node.id", "metrics.per_job")}
+    assert found == {
+        "store": ("sqlite:///variable.db", "CHRONOS_STORE"),
+        "node.id": ("flag", "--node-id"),
+        "metrics.per_job": (False, str(path)),
+    }
+
+
+def test_unknown_names_are_told_with_the_nearest(tmp_path: Path) -> None:
+    path = written(tmp_path, {"server": {"lisen": "a:1"}, "zzz": 1})
+    variables = {"CHRONOS_SERVER__LISTNE": "a:1", "CHRONOS_SERVER_LISTEN": "a:1", "CHRONOS_TOKEN": "t", "PATH": "/"}
+    with pytest.raises(Invalid) as caught:
+        load(path, variables, {})
+    assert str(caught.value).splitlines() == [
+        "the configuration is not right:",
+        f"  {path}: there is no setting server.lisen; did you mean server.listen?",
+        f"  {path}: there is no setting zzz",
+        "  CHRONOS_SERVER_LISTEN: the parts of a name are joined by two underscores: CHRONOS_SERVER__LISTEN",
+        "  CHRONOS_SERVER__LISTNE: there is no setting server.listne; did you mean server.listen?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("server: 5", "server is 5, expected a mapping of settings"),
+        ("- a\n- b", "must hold one mapping of settings"),
+        ("a: 1\n---\nb: 2", "must hold one mapping of settings"),
+        ("store: a\nstore: b", 'line 2: "store" stands there twice'),
+        ("store: [", "line 1"),
+        ("store: !!python/object:os.system a", "line 1"),
+    ],
+)
+def test_files_that_are_no_configuration(tmp_path: Path, text: str, part: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        said(tmp_path, text)
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "server:\n", "server: {}\ndispatcher: {http: {}}", "# nothing"])
+def test_nothing_said_is_nothing_wrong(tmp_path: Path, text: str) -> None:
+    assert said(tmp_path, text).values == load(None, {}, {}).values
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "chronos.yaml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(Invalid, match="cannot be read"):
+        load(path, {}, {})
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="heartbeat_timeout must be at least twice"):
+        check(said(tmp_path, "scheduler: {heartbeat_timeout: 15s}"))
+    with pytest.raises(Invalid, match=r"server\.base_path"):
+        check(said(tmp_path, "server: {base_path: chronos/}"))
+    with pytest.raises(Invalid, match=r"auth\.users\.ana needs a password_hash"):
+        check(said(tmp_path, "auth: {type: basic, users: {ana: {role: admin}}}"))
+    with pytest.raises(Invalid, match="names no store"):
+        check(said(tmp_path, "store: redis://x"))
+
+
+def test_secrets_are_not_told(tmp_path: Path) -> None:
+    with pytest.raises(Invalid) as caught:
+        said(tmp_path, "auth: {users: hunter2}")
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(Invalid) as caught:
+        said(tmp_path, CHRONOS_AUTH__TOKENS="hunter2")
+    assert "hunter2" not in str(caught.value)
+    config = said(tmp_path, CHRONOS_STORE="postgresql://ana:hunter2@db/x", CHRONOS_AUTH__USERS='{"ana": "hunter2"}')
+    shown = {row.name: row.text for row in rows(config)}
+    assert (shown["store"], shown["auth.users"]) == ("postgresql://ana:…@db/x", "ana: …")
+    assert not [row for row in rows(config) if "hunter2" in str(row)]
+
+
+PRD = """
+cluster:
+  node_id: chronos-1
+  data_dir: /var/lib/chronos
+  raft:
+    address: 10.0.0.1:7000
+    peers:
+      - chronos-2:7000
+      - chronos-3:7000
+
+server:
+  http:
+    address: 0.0.0.0:8080
+    read_timeout: 30s
+    write_timeout: 30s
+  grpc:
+    address: 0.0.0.0:9000
+
+scheduler:
+  tick_interval: 1s
+  execution_timeout: 5m
+  default_retry_policy:
+    max_attempts: 3
+    initial_interval: 1s
+    max_interval: 1m
+    multiplier: 2.0
+
+dispatcher:
+  http:
+    timeout: 30s
+    max_idle_conns: 100
+    idle_conn_timeout: 90s
+  concurrency:
+    max_concurrent_jobs: 100
+    per_job_limit: 1
+
+metrics:
+  prometheus:
+    enabled: true
+    path: /metrics
+
+logging:
+  level: info
+  format: json
+  output: stdout
+
+alerting:
+  slack:
+    webhook_url: https://hooks.slack.com/...
+    channel: "#alerts"
+  pagerduty:
+    routing_key: xxx
+
+auth:
+  type: basic
+  users:
+    admin: $2a$10$... # bcrypt
+"""
+
+
+def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
+    config = said(tmp_path, PRD)
+    warnings = check(config)
+    assert (config["node.id"], config["server.listen"]) == ("chronos-1", ("0.0.0.0", 8080))
+    assert cascade(config.defaults()).execution_timeout_us == 300_000_000
+    assert cascade(config.defaults()).retry_max_us == 60_000_000
+    assert engine_options(config, BOTH).slots == 100
+    told = {match[1] for warning in warnings if (match := re.search(r"(\S+) is left aside", warning))}
+    assert told == {
+        "cluster.data_dir",
+        "cluster.raft.address",
+        "cluster.raft.peers",
+        "server.http.write_timeout",
+        "server.grpc.address",
+        "dispatcher.http.max_idle_conns",
+        "dispatcher.http.idle_conn_timeout",
+        "dispatcher.concurrency.per_job_limit",
+        "metrics.prometheus.enabled",
+        "metrics.prometheus.path",
+        "logging.output",
+        "alerting.slack.webhook_url",
+        "alerting.slack.channel",
+        "alerting.pagerduty.routing_key",
+    }
+    assert any("auth.users.admin cannot log in" in warning for warning in warnings)
+    access = make_access(config, SystemClock())
+    assert (access.open, access.users) == (False, {})
+
+
+def test_tokens_are_kept_beside_the_data(tmp_path: Path) -> None:
+    assert token_file(load(None, {}, {})) == Path("chronos-data/tokens.json")
+    assert token_file(said(tmp_path, "store: sqlite:////var/a.db")) == Path("/var/tokens.json")
+    assert token_file(said(tmp_path, "store: postgresql://db/x")) == Path("chronos-data/tokens.json")
+    assert token_file(said(tmp_path, "auth: {token_file: t.json}")) == Path("t.json")
+
+
+def test_what_is_shown_can_be_written(tmp_path: Path) -> None:
+    """Every value as it is shown is read back as the same."""
+    config = load(None, {}, {})
+    for row in rows(config):
+        if row.value not in (None, {}, []):
+            assert BY_NAME[row.name].read(row.value) == config[row.name], row.name
+    assert [duration_text(one) for one in (0, 0.5, 90, 5400, 86_400)] == ["0s", "0.5s", "1m30s", "1h30m", "24h"]
+    assert [size_text(one) for one in (1, 1024, 2 << 20, 1 << 30)] == ["1B", "1KiB", "2MiB", "1GiB"]
+    assert Overlap(config["defaults.overlap"]) is Overlap.SKIP

@@ -1,0 +1,207 @@
+"""The server as whoever starts it sees it: it greets, gets ready, drains when told to, and says what keeps it away."""
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chronos.api import hash_password
+from tests.server.bed import Process, run
+
+Start = Callable[..., Process]
+SLEEPER = {"name": "sleeper", "schedule": "now", "command": {"argv": ["sleep", "1.5"]}}
+
+
+def running(answer: dict[str, object]) -> bool:
+    return answer["executions_here"] == 1
+
+
+def test_it_greets_gets_ready_and_ends_when_told(start: Start, tmp_path: Path) -> None:
+    server = start().ready()
+    assert "chronos-data/chronos.db" in server.greeting
+    assert server.get("/healthz")[0] == 200
+    assert server.get("/readyz") == (200, '{"status":"ready"}')
+    assert (tmp_path / "chronos-data" / "chronos.db").exists()
+    server.send(signal.SIGTERM)
+    assert server.wait() == 0
+    rest = server.rest()
+    assert f"chronosctl --server {server.url} jobs create hello --every 10s -- echo hi" in rest
+
+
+def test_whoever_has_jobs_needs_no_first_one(start: Start) -> None:
+    first = start().ready()
+    first.post("/api/v1/jobs", SLEEPER | {"schedule": "@daily"})
+    first.send(signal.SIGINT)
+    assert first.wait() == 0
+    second = start().ready()
+    status = second.read("/api/v1/status")
+    figures = ("jobs_held", "jobs_recovered", "jobs_persisted", "jobs_failed_to_recover")
+    assert [status[name] for name in figures] == [1, 1, 1, 0]
+    second.send(signal.SIGTERM)
+    assert second.wait() == 0
+    assert "jobs create" not in second.rest()
+
+
+def test_it_lets_work_finish(start: Start) -> None:
+    server = start().ready()
+    server.post("/api/v1/jobs", SLEEPER)
+    server.until("/api/v1/status", running)
+    server.send(signal.SIGTERM)
+    while server.get("/readyz")[0] == 200:
+        time.sleep(0.01)
+    status, text = server.get("/readyz")
+    assert (status, json.loads(text)["detail"]) == (503, "this node is shutting down")
+    assert server.wait() == 0
+    again = start().ready()
+    [execution] = again.read("/api/v1/executions")["items"]
+    assert (execution["status"], execution["attempts"]) == ("succeeded", 1)
+
+
+def test_the_second_signal_does_not_wait(start: Start) -> None:
+    server = start().ready()
+    server.post("/api/v1/jobs", SLEEPER | {"command": {"argv": ["sleep", "600"]}})
+    server.until("/api/v1/status", running)
+    began_s = time.monotonic()
+    server.send(signal.SIGTERM)
+    while "shutting down" not in server.errors:
+        time.sleep(0.01)
+    server.send(signal.SIGTERM)
+    assert server.wait() == 0
+    assert time.monotonic() - began_s < 20
+    again = start("--no-worker").ready()
+    [execution] = again.read("/api/v1/executions")["items"]
+    assert execution["status"] == "ready"
+
+
+def test_the_grace_period_ends(start: Start) -> None:
+    server = start(CHRONOS_SCHEDULER__GRACE_PERIOD="200ms").ready()
+    server.post("/api/v1/jobs", SLEEPER | {"command": {"argv": ["sleep", "600"]}})
+    server.until("/api/v1/status", running)
+    server.send(signal.SIGTERM)
+    assert server.wait() == 0
+
+
+def test_a_port_that_is_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = run(tmp_path, "server", "--listen", f"127.0.0.1:{port}")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"✗ 127.0.0.1:{port} is in use already; stop what listens there, "
+        f"or choose another: --listen 127.0.0.1:{port + 1}\n"
+    )
+    assert not (tmp_path / "chronos-data").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--config", "missing.yaml"), "missing.yaml cannot be read: No such file"),
+        (("--config", "bad.yaml"), "bad.yaml: there is no setting sever.listen; did you mean server.listen?"),
+        (("--listen", "8080"), "--listen: server.listen is '8080', expected HOST:PORT"),
+        (("--listen", "0.0.0.0:0"), "can be reached from other machines"),
+        (("--listen", "no-such-host.invalid:0"), "no-such-host.invalid is no address"),
+        (("--store", "mysql://x"), "names no store Chronos knows"),
+        (("--store", "postgresql://nobody@127.0.0.1:1/x"), "PostgreSQL at 127.0.0.1:1"),
+        (("--store", "sqlite:////proc/nowhere/x.db"), "the folder /proc/nowhere cannot be created"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], part: str) -> None:
+    (tmp_path / "bad.yaml").write_text("sever: {listen: 127.0.0.1:0}\n")
+    listen = () if "--listen" in arguments else ("--listen", "127.0.0.1:0")
+    result = run(tmp_path, "server", *arguments, *listen)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert part in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_usage(tmp_path: Path) -> None:
+    result = run(tmp_path, "server", "--no-scheduler", "--no-worker")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "nothing to do" in result.stderr
+
+
+def test_beyond_loopback_when_it_is_allowed(start: Start) -> None:
+    server = start("--listen", "0.0.0.0:0", CHRONOS_SERVER__INSECURE="true").ready()
+    assert server.url.startswith("http://127.0.0.1:")
+    assert server.get("/healthz")[0] == 200
+
+
+def test_with_users_it_asks_who_comes(start: Start, tmp_path: Path) -> None:
+    hashed = hash_password("open sesame")
+    config = {"auth": {"type": "basic", "users": {"ana": {"password_hash": hashed, "role": "viewer"}}}}
+    (tmp_path / "chronos.yaml").write_text(json.dumps(config))
+    server = start("--listen", "0.0.0.0:0").ready()
+    assert server.get("/api/v1/jobs")[0] == 401
+    assert server.get("/healthz")[0] == 200
+    assert server.get("/api/v1/jobs", Authorization="Basic YW5hOm9wZW4gc2VzYW1l")[0] == 200
+    assert hashed not in run(tmp_path, "config", "show").stdout
+
+
+def test_under_a_base_path(start: Start) -> None:
+    server = start(CHRONOS_SERVER__BASE_PATH="/chronos").ready()
+    assert server.url.endswith("/chronos")
+    assert server.get("/readyz")[0] == 200
+    assert "scheduler_nodes 1.0" in server.get("/metrics")[1]
+
+
+def test_the_pending_limit_reaches_the_service(start: Start) -> None:
+    server = start("--no-worker", CHRONOS_QUEUE__MAX_PENDING="1").ready()
+    server.post("/api/v1/jobs", {"name": "a", "schedule": "manual", "overlap": "allow", "command": {"argv": ["true"]}})
+    server.post("/api/v1/jobs/a/trigger", {})
+    time.sleep(1.1)  # a count is believed for a second
+    with pytest.raises(AssertionError, match="429"):
+        server.post("/api/v1/jobs/a/trigger", {})
+
+
+def test_roles(start: Start) -> None:
+    scheduler = start("--no-worker", "--node-id", "brain").ready()
+    job = {"name": "once", "schedule": "now", "command": {"argv": ["true"]}}
+    scheduler.post("/api/v1/jobs", job)
+    scheduler.until("/api/v1/status", lambda answer: answer["executions"].get("ready") == 1)
+    worker = start("--no-scheduler", "--node-id", "hands").ready()
+    done = worker.until("/api/v1/executions", lambda answer: answer["items"][0]["status"] == "succeeded")
+    assert done["items"][0]["node"] == "hands"
+    assert "scheduler_leader 0.0" in worker.get("/metrics")[1]
+    while "scheduler_nodes 2.0" not in scheduler.get("/metrics")[1]:  # what was read a moment ago is believed
+        time.sleep(0.1)
+
+
+def test_every_line_of_the_log_says_what_it_is_about(start: Start) -> None:
+    server = start("--node-id", "a", CHRONOS_LOGGING__FORMAT="json", CHRONOS_LOGGING__LEVEL="debug").ready()
+    job = {"name": "wrong", "schedule": "now", "command": {"argv": ["false"]}, "retry": {"max_attempts": 1}}
+    server.post("/api/v1/jobs", job)
+    server.until("/api/v1/executions", lambda answer: answer["items"] and answer["items"][0]["status"] == "failed")
+    assert server.get("/api/v1/jobs/wrong", **{"X-Request-Id": "mine"})[0] == 200
+    server.send(signal.SIGTERM)
+    assert server.wait() == 0
+    lines = [json.loads(line) for line in server.errors.splitlines()]
+    assert {line["node"] for line in lines} == {"a"}
+    by_event = {line["event"]: line for line in lines}
+    tried, ended = by_event["attempt failed"], by_event["execution failed"]
+    assert (tried["job"], tried["attempt"], tried["task"], tried["level"]) == ("wrong", 1, "main", "warning")
+    assert (ended["job"], ended["execution"], ended["level"]) == ("wrong", tried["execution"], "error")
+    assert [line["path"] for line in lines if line.get("request_id") == "mine"] == ["/api/v1/jobs/wrong"]
+
+
+@pytest.mark.slow
+def test_a_reader_who_does_not_read_does_not_stop_it(tmp_path: Path) -> None:
+    """Its log goes to a pipe that nobody empties: work goes on."""
+    reading, writing = os.pipe()
+    try:
+        process = Process(tmp_path, (), {"CHRONOS_LOGGING__LEVEL": "debug", "CHRONOS_LOGGING__FORMAT": "json"}, writing)
+        with process as server:
+            server.ready()
+            for _ in range(1_500):  # more than a pipe holds
+                assert server.get("/healthz")[0] == 200
+            assert server.get("/readyz")[0] == 200
+            server.send(signal.SIGTERM)
+            assert server.wait() == 0
+    finally:
+        os.close(reading)
+        os.close(writing)

@@ -1,0 +1,97 @@
+"""Two servers on one database share the work, with nothing to configure; one that dies loses none of it."""
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.bed import Process
+
+Start = Callable[..., Process]
+MANY = 200
+LIVELY = {
+    "CHRONOS_SCHEDULER__HEARTBEAT_INTERVAL": "500ms",
+    "CHRONOS_SCHEDULER__HEARTBEAT_TIMEOUT": "4s",
+    "CHRONOS_SCHEDULER__REAPER_INTERVAL": "500ms",
+}
+
+
+def jobs(folder: Path, at: datetime, script: str) -> list[dict[str, Any]]:
+    """Jobs that are all due at once, each of which writes into a file of its own."""
+    return [
+        {
+            "name": f"job-{number}",
+            "schedule": {"at": at.isoformat()},
+            "command": {"argv": ["/bin/sh", "-c", f"{script} echo ran >> {folder / str(number)}"]},
+        }
+        for number in range(MANY)
+    ]
+
+
+def save(server: Process, folder: Path, script: str = "") -> None:
+    folder.mkdir()
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=6)
+    server.post("/api/v1/jobs/bulk", {"jobs": jobs(folder, at, script)})
+
+
+def executions(server: Process) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = server.read(f"/api/v1/executions?limit=100{cursor}")
+        found += page["items"]
+        if page["next_cursor"] is None:
+            return found
+        cursor = f"&cursor={page['next_cursor']}"
+
+
+def until_all_are_over(server: Process) -> list[dict[str, Any]]:
+    end_s = time.monotonic() + 120
+    while True:
+        found = executions(server)
+        if len(found) == MANY and all(one["finished_at"] for one in found):
+            return found
+        assert time.monotonic() < end_s, Counter(one["status"] for one in found)
+        time.sleep(0.2)
+
+
+def ran(folder: Path) -> dict[str, int]:
+    return {path.name: len(path.read_text().splitlines()) for path in folder.iterdir()}
+
+
+@pytest.mark.slow
+def test_two_servers_run_everything_once(start: Start, tmp_path: Path, postgres_url: str) -> None:
+    servers = [start("--store", postgres_url, "--node-id", name).ready() for name in ("a", "b")]
+    save(servers[0], tmp_path / "ran")
+    found = until_all_are_over(servers[1])
+    assert {one["status"] for one in found} == {"succeeded"}
+    assert {one["attempts"] for one in found} == {1}
+    assert ran(tmp_path / "ran") == {str(number): 1 for number in range(MANY)}
+    assert {one["node"] for one in found} == {"a", "b"}
+    for server in servers:
+        server.send(signal.SIGTERM)
+    assert [server.wait() for server in servers] == [0, 0]
+
+
+@pytest.mark.chaos
+def test_a_server_that_is_killed_loses_nothing(start: Start, tmp_path: Path, postgres_url: str) -> None:
+    first, second = (start("--store", postgres_url, "--node-id", name, **LIVELY).ready() for name in ("a", "b"))
+    save(second, tmp_path / "ran", "sleep 2;")
+    second.until("/api/v1/status", lambda answer: answer["executions"].get("running", 0) > 20)
+    first.send(signal.SIGKILL)
+    found = until_all_are_over(second)
+    assert {one["status"] for one in found} == {"succeeded"}
+    counts = ran(tmp_path / "ran")
+    assert len(counts) == MANY
+    assert sum(one["attempts"] > 1 for one in found) >= 1, "the kill came too late to matter"
+    # What had written and was not settled may have run again: at least once, and never more often than tried.
+    tries = {one["job_name"].removeprefix("job-"): one["attempts"] for one in found}
+    assert not {name: count for name, count in counts.items() if count > tries[name]}
+    metrics = second.get("/metrics")[1]
+    assert 'status="lost"' in metrics
+    assert "node lost" in second.errors
