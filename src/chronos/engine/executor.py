@@ -8,6 +8,7 @@ from typing import Protocol
 
 from chronos.core.events import ExecutionStarted, Trouble
 from chronos.core.execution import Cancel, Status
+from chronos.core.lane import PYTHON
 from chronos.core.reasons import Code
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
@@ -50,6 +51,7 @@ class Executor:
     def __init__(self, crew: Crew, slots: Slots) -> None:
         self._crew, self._slots = crew, slots
         self._deadlines = Deadlines()
+        self._directly: bool = getattr(crew.runners.get(PYTHON), "calls_directly", False)
         self._works: dict[bytes, Working] = {}
         self._idle = asyncio.Event()
         self._strange: Counter[bytes] = Counter()
@@ -76,7 +78,7 @@ class Executor:
         if self._crew.bus.watched:
             self._tell_start(claimed)
         function = None
-        if entry.function is not None and claimed.detail is None and claimed.attempt == 1 and not claimed.worked_us:
+        if self._directly and entry.function is not None and claimed.detail is None and claimed.attempt == 1 and not claimed.worked_us:
             function = self._crew.functions.get(entry.function)
         if function is not None and function.is_async and function.plain and entry.short:
             self._works[claimed.id] = Quick(self._crew, claimed, entry, function, self._deadlines, self)

@@ -47,6 +47,8 @@ class _OnLoop:
 class PythonRunner:
     """The runner of ``python`` targets. ``inline`` runs every function on the loop, as tests with their own time do."""
 
+    calls_directly = True  # an async function that wants nothing may be started without it
+
     def __init__(
         self, functions: Functions, *, threads: int, processes: int, clock: Clock, inline: bool = False
     ) -> None:

@@ -1,0 +1,171 @@
+"""What the declarative scheduler tells: the events of its specification, as values.
+
+They go to the ``on_event`` given to the scheduler and to the logger ``chronos.declarative``, in the order in which
+things happen. A watcher that raises is logged and otherwise ignored: nobody who watches can stop the work.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+
+LOGGER = logging.getLogger("chronos.declarative")
+LATE = timedelta(minutes=1)  # what a start may take after its minute; more is told as a warning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened; ``at`` is in UTC."""
+
+    at: datetime
+
+
+# --- the scheduler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerInitializationStarted(Event):
+    """``initialize`` was called and begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerInitializationCompleted(Event):
+    """The scheduler runs. Each task is in one of the four classes; ``unregistered`` ones are kept and not run."""
+
+    new: tuple[str, ...] = ()
+    preserved: tuple[str, ...] = ()
+    overridden: tuple[str, ...] = ()
+    orphaned: tuple[str, ...] = ()
+    unregistered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerInitializationFailed(Event):
+    """``initialize`` failed; the scheduler is as if it had not been called."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerStopRequested(Event):
+    """``stop`` was called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerStopped(Event):
+    """Nothing of the scheduler runs any more."""
+
+
+# --- its tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEvent(Event):
+    """Something about one task."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRunStarted(TaskEvent):
+    """The callback is called for an occurrence, ``late`` after it."""
+
+    occurrence: datetime
+    late: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRunCompleted(TaskEvent):
+    """The callback came to its end."""
+
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRunFailed(TaskEvent):
+    """The callback raised; it is called again at ``pending_retry_until``, unless an occurrence comes first."""
+
+    error: BaseException
+    duration: timedelta
+    pending_retry_until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRetryStarted(TaskEvent):
+    """The callback is called again after it failed, ``late`` after the time of its retry."""
+
+    attempt: int
+    late: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRetryPreempted(TaskEvent):
+    """A retry is given up, because an occurrence came first; ``TaskRunStarted`` follows."""
+
+
+# --- polling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollingStarted(Event):
+    """Schedules are being watched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollingStopRequested(Event):
+    """Nothing new is started from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollingStopped(Event):
+    """Nothing runs, nothing is watched."""
+
+
+OnEvent = Callable[[Event], None]
+
+
+class Teller:
+    """Tells one watcher and the logger."""
+
+    def __init__(self, on_event: OnEvent | None) -> None:
+        self._on_event = on_event
+
+    def tell(self, event: Event) -> None:
+        """Tell an event."""
+        level = _level(event)
+        if LOGGER.isEnabledFor(level):
+            name = type(event).__name__
+            said = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "at"}
+            text = " ".join(f"{key}={_shown(value)}" for key, value in said.items())
+            LOGGER.log(level, "%s", f"{name} {text}".rstrip(), extra={"event": name, "details": said})
+        if self._on_event is not None:
+            try:
+                self._on_event(event)
+            except Exception:
+                LOGGER.exception("on_event raised for %s", type(event).__name__)
+
+
+def _level(event: Event) -> int:
+    match event:
+        case SchedulerInitializationFailed():
+            return logging.ERROR
+        case TaskRunFailed():
+            return logging.WARNING
+        case TaskRunStarted(late=late) | TaskRetryStarted(late=late) if late > LATE:
+            return logging.WARNING
+        case _:
+            return logging.INFO
+
+
+def _shown(value: object) -> str:
+    match value:
+        case tuple():
+            return str(len(value))
+        case datetime():
+            return value.isoformat()
+        case str():
+            return f'"{value}"'
+        case BaseException():
+            return f'"{type(value).__name__}: {value}"'
+        case _:
+            return str(value)

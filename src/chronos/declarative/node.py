@@ -1,0 +1,74 @@
+"""The engine's node behind a scheduler: its runner is the callbacks, its lane its own, its patience without limit."""
+
+import asyncio
+from dataclasses import replace
+
+from chronos.clock import Clock
+from chronos.core.events import ClockJumped, Event, JobBroken, Trouble
+from chronos.core.lane import PYTHON
+from chronos.declarative import orphans
+from chronos.declarative.callbacks import Callbacks
+from chronos.declarative.events import LOGGER
+from chronos.declarative.tasks import FUNCTION
+from chronos.engine.engine import Engine
+from chronos.engine.options import Options
+from chronos.engine.runners.functions import Functions
+from chronos.store.contract import Store
+
+#: Callbacks are waited for without limit, which is some thirty years here.
+OPTIONS = Options(slots=100, grace_s=1e9)
+
+
+async def start_engine(store: Store, clock: Clock, callbacks: Callbacks, identifier: str, tasks: int) -> Engine:
+    """A running engine with a slot for every task, so that none waits for another."""
+    functions = Functions()
+    functions.register(FUNCTION, _stands_in)
+    engine = Engine(
+        store,
+        clock=clock,
+        options=replace(
+            OPTIONS,
+            node_name=f"declarative-{identifier[:8]}",
+            slots=max(OPTIONS.slots, tasks),
+            labels=orphans.enter(identifier),
+        ),
+        runners={PYTHON: callbacks},
+        functions=functions,
+    )
+    engine.on_event(_tell_trouble)
+    try:
+        await engine.start()
+    except BaseException:
+        orphans.leave(identifier)
+        raise
+    return engine
+
+
+async def mind(engine: Engine) -> None:
+    """Say so when the engine breaks: nothing would run any more."""
+    try:
+        await engine.failed()
+    except asyncio.CancelledError:
+        return  # as it is stopped
+    except Exception:  # noqa: BLE001 - whatever it was, it goes to the log
+        LOGGER.exception("the engine broke, and no task runs any more; stop the scheduler")
+
+
+def _tell_trouble(event: Event) -> None:
+    """What may make runs late is worth a line in the log."""
+    match event:
+        case Trouble(where=where, error=error):
+            LOGGER.warning("%s: %s", where, error)
+        case ClockJumped(by_us=by_us):
+            LOGGER.warning("the clock was set by %.3f s", by_us / 1e6)
+        case JobBroken(error=error):
+            LOGGER.error("%s", error)
+        case _:
+            pass
+
+
+async def _stands_in(task: str = "") -> None:
+    """Stands for the callbacks among the functions of the node, which makes their lane its own.
+
+    It is never called: the node's runner calls the callbacks. (A function without parameters would go past a runner.)
+    """

@@ -1,0 +1,88 @@
+"""Tasks that were started by an instance which is gone, and had not finished.
+
+Each scheduler has an identifier, which its node carries together with its process. Whatever a node holds whose process
+has ended, or whose scheduler in this very process is no more, is taken over at once: the lost try is recorded and the
+task made ready to start again. About other machines only their heartbeats can tell; the engine listens to those.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from chronos.clock import Clock
+from chronos.core.config import NOTHING_SET
+from chronos.core.execution import Execution
+from chronos.core.node import Node
+from chronos.declarative import process
+from chronos.engine.bus import Bus
+from chronos.engine.catalog import Catalog
+from chronos.engine.lost import judge
+from chronos.store.commands import Reap, ReapRow
+from chronos.store.contract import Store
+
+_SCHEDULER = "chronos/scheduler"
+_BATCH = 200
+_living: dict[str, asyncio.AbstractEventLoop] = {}  # the schedulers of this process, by identifier
+
+
+def enter(identifier: str) -> dict[str, str]:
+    """A scheduler of this process begins to run; answers the labels of its node."""
+    _living[identifier] = asyncio.get_running_loop()
+    return {_SCHEDULER: identifier, **process.labels()}
+
+
+def leave(identifier: str) -> None:
+    """It has stopped."""
+    _living.pop(identifier, None)
+
+
+async def take_over(store: Store, clock: Clock) -> set[bytes]:
+    """Make ready what instances that are gone have left running; answers the jobs."""
+    catalog = Catalog(store, NOTHING_SET, Bus())
+    jobs: set[bytes] = set()
+    for node in await store.nodes():
+        if node.stopped_us is None and _gone(node.labels):
+            jobs |= await _reap(store, catalog, node, clock)
+    return jobs
+
+
+def _gone(labels: Mapping[str, str]) -> bool:
+    identifier = labels.get(_SCHEDULER)
+    if identifier is None:
+        return False
+    if not process.is_this(labels):
+        return process.surely_gone(labels)
+    loop = _living.get(identifier)
+    return loop is None or loop.is_closed()
+
+
+async def _reap(store: Store, catalog: Catalog, node: Node, clock: Clock) -> set[bytes]:
+    held = await store.held_by(node.number)
+    reaped: set[bytes] = set()
+    for batch in [held[i : i + _BATCH] for i in range(0, len(held), _BATCH)] or [[]]:
+        now_us = clock.now_us()
+        entries = await catalog.fetch((execution.job, execution.job_version) for execution in batch)
+        rows = tuple(
+            _row(execution, catalog, now_us) for execution in batch if (execution.job, execution.job_version) in entries
+        )
+        last = not held or batch[-1] is held[-1]
+        done = await store.apply(Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=last))
+        reaped |= {execution.job for execution in batch if execution.id in done}
+    return reaped
+
+
+def _row(execution: Execution, catalog: Catalog, now_us: int) -> ReapRow:
+    verdict = judge(catalog.get(execution.job, execution.job_version), execution, now_us)
+    message = None if verdict.end is None else verdict.end.reason.message
+    return ReapRow(
+        execution.id,
+        execution.job,
+        execution.token,
+        verdict.status,
+        verdict.code,
+        verdict.attempt,
+        verdict.lost,
+        verdict.detail,
+        verdict.follow,
+        verdict.end is not None and verdict.end.dead_letter,
+        message,
+    )

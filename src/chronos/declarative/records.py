@@ -1,0 +1,128 @@
+"""What the store's records say about a task: when it was last called, when it last succeeded, until when it waits.
+
+Nothing of this is kept twice. The newest execution that was started says most of it; a try that failed carries the time
+of the last success, so that no longer search is needed however often a task has failed since.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from chronos.assembly import make_store
+from chronos.core.calendar import to_us
+from chronos.core.execution import Attempt, Execution, Status
+from chronos.core.job import Job
+from chronos.declarative.callbacks import COVERED, LAST_SUCCESS, REGISTERED
+from chronos.declarative.tasks import NAMESPACE, TaskState, is_task, persisted
+from chronos.store.commands import Signal
+from chronos.store.contract import ExecutionFilter, JobFilter, Store
+
+_PAGE = 1_000
+_FEW = 20
+_SEARCHED = 1_000  # executions looked at for a last success, which no try has carried on
+
+
+async def read_states(store: str) -> dict[str, TaskState]:
+    """The persisted state of every task in a store, registered or not, by name."""
+    opened = make_store(store)
+    await opened.open()
+    try:
+        jobs = await read_jobs(opened)
+        return {name: await read_state(opened, job) for name, job in jobs.items() if is_task(job)}
+    finally:
+        await opened.close()
+
+
+async def read_jobs(store: Store) -> dict[str, Job]:
+    """Everything in the face's namespace, by name."""
+    jobs: dict[str, Job] = {}
+    cursor: bytes | None = None
+    while True:
+        page = await store.list_jobs(JobFilter(namespace=NAMESPACE), limit=_PAGE, cursor=cursor)
+        jobs.update((job.name, job) for job in page.items)
+        cursor = page.cursor
+        if cursor is None:
+            return jobs
+
+
+async def read_state(store: Store, job: Job) -> TaskState:
+    """One task. Raises ``TaskTryDeserializeError``."""
+    record: dict[str, Any] = {}
+    async for execution, attempts in _started(store, job):
+        if "last_attempt_us" not in record:
+            record["last_attempt_us"] = _last_attempt_us(execution, attempts)
+            if execution.status is Status.WAITING:
+                record["pending_retry_us"] = execution.wake_us
+        found = _last_success_us(execution, attempts)
+        if found is not None:
+            record["last_success_us"] = found
+            break
+    return persisted(job, record)
+
+
+async def open_of(store: Store, jobs: Iterable[Job], status: Status) -> dict[str, Execution]:
+    """The executions in a status of some tasks, by the task's name."""
+    names = {job.id: job.name for job in jobs}
+    found: dict[str, Execution] = {}
+    cursor: bytes | None = None
+    while True:
+        page = await store.list_executions(ExecutionFilter(status=status), limit=_PAGE, cursor=cursor)
+        found.update(
+            (names[item.job], item) for item in page.items if isinstance(item, Execution) and item.job in names
+        )
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+async def last_success_us(store: Store, job: bytes) -> int | None:
+    """When a task last succeeded."""
+    found = (await store.jobs_by_id([job])).get(job)
+    state = None if found is None or not is_task(found) else await read_state(store, found)
+    return None if state is None or state.last_success_at is None else to_us(state.last_success_at)
+
+
+async def wake_registered(store: Store, waiting: Iterable[Execution], now_us: int) -> None:
+    """Let runs go on that waited until their task is registered again."""
+    for execution in waiting:
+        if execution.wake_us is None:
+            await store.apply(Signal(execution=execution.id, name=REGISTERED, payload="null", now_us=now_us))
+
+
+async def _started(store: Store, job: Job) -> AsyncIterator[tuple[Execution, list[Attempt]]]:
+    """Executions in which the callback was called, newest first, with their ended attempts."""
+    cursor: bytes | None = None
+    for _ in range(0, _SEARCHED, _FEW):
+        page = await store.list_executions(ExecutionFilter(job=job.id), limit=_FEW, cursor=cursor)
+        for item in page.items:
+            if not isinstance(item, Execution) or not _was_called(item):
+                continue
+            plain = item.status is Status.SUCCEEDED and item.attempt == 1
+            view = None if plain else await store.execution(item.id)
+            yield item, [] if view is None else view.attempts
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _was_called(execution: Execution) -> bool:
+    """Whether the callback was called for it, as far as it shows: the run was neither covered nor of no use here."""
+    if execution.started_us is None:
+        return False
+    detail = execution.detail or {}
+    result, group = detail.get("result"), detail.get("group")
+    if isinstance(result, dict) and COVERED in result:
+        return False
+    return execution.attempt > 1 or group is None or group["tasks"][0].get("signal") != REGISTERED
+
+
+def _last_attempt_us(execution: Execution, attempts: list[Attempt]) -> int | None:
+    if execution.status is Status.RUNNING:
+        return execution.attempt_us
+    return max((attempt.started_us for attempt in attempts), default=execution.started_us)
+
+
+def _last_success_us(execution: Execution, attempts: list[Attempt]) -> Any:
+    if execution.status is Status.SUCCEEDED:
+        return execution.finished_us
+    carried = [a.detail[LAST_SUCCESS] for a in attempts if a.detail is not None and LAST_SUCCESS in a.detail]
+    return carried[-1] if carried else None

@@ -1,0 +1,95 @@
+"""The runner by itself: a run that comes twice, and one whose task is not here."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from chronos.core.outcome import Succeeded, Waits
+from chronos.declarative.callbacks import REGISTERED, Callbacks
+from chronos.declarative.events import Event, Teller
+from chronos.declarative.overrides import wanted
+from chronos.declarative.registration import read_registrations
+from chronos.declarative.tasks import NAMESPACE
+from chronos.engine.runners.contract import Call, StopReason
+from chronos.testing.clock import VirtualClock
+from chronos.testing.loop import run
+
+
+class Silent:
+    """Takes output, of which there is none."""
+
+    def write(self, text: str) -> None:
+        raise AssertionError(text)
+
+    def progress(self, done: float, total: float | None) -> None:
+        raise AssertionError(done)
+
+
+def call(clock: VirtualClock, execution: bytes, **changes: Any) -> Call:
+    now_us = clock.now_us()
+    known: dict[str, Any] = {"job_name": "a", "namespace": NAMESPACE, "number": 1, "scheduled_us": now_us}
+    return Call(
+        execution=execution,
+        job=bytes(16),
+        task="callback",
+        token=1,
+        started_us=now_us,
+        deadline_us=None,
+        last_run_us=None,
+        options={},
+        sink=Silent(),
+        **{**known, **changes},
+    )
+
+
+def callbacks(clock: VirtualClock, takes_s: float, calls: list[float], events: list[Event]) -> Callbacks:
+    async def work() -> None:
+        calls.append(clock.loop.time())
+        await asyncio.sleep(takes_s)
+
+    async def recall(job: bytes) -> int | None:
+        return None
+
+    [registration] = read_registrations([("a", "* * * * *", work, timedelta(0))])
+    return Callbacks([wanted(registration, "UTC", clock.now_us())], {}, recall, clock, Teller(events.append))
+
+
+def test_a_run_that_comes_again_while_it_is_under_way_is_shared() -> None:
+    async def main() -> None:
+        clock, calls, events = VirtualClock(), list[float](), list[Event]()
+        runner = callbacks(clock, 100, calls, events)
+        first = asyncio.create_task(runner.run(call(clock, b"1" * 16)))
+        await asyncio.sleep(10)
+        again = asyncio.create_task(runner.run(call(clock, b"1" * 16, number=2)))
+        other = asyncio.create_task(runner.run(call(clock, b"2" * 16)))
+        assert list(await asyncio.gather(first, again, other)) == [Succeeded()] * 3
+        assert calls == [0, 100]
+
+    run(main())
+
+
+def test_neither_a_stop_nor_cancelling_ends_a_callback() -> None:
+    async def main() -> None:
+        clock, calls, events = VirtualClock(), list[float](), list[Event]()
+        runner = callbacks(clock, 100, calls, events)
+        asked = call(clock, b"1" * 16)
+        running = asyncio.create_task(runner.run(asked))
+        for _ in range(3):
+            await asyncio.sleep(10)
+            asked.stop.ask(StopReason.CANCELED)
+            running.cancel()
+        assert await running == Succeeded()
+        assert clock.loop.time() == 100
+
+    run(main())
+
+
+def test_what_is_not_registered_here_waits() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        runner = callbacks(clock, 0, [], [])
+        waits = Waits(signal=REGISTERED, resumes=True)
+        assert await runner.run(call(clock, b"1" * 16, job_name="b")) == waits
+        assert await runner.run(call(clock, b"1" * 16, namespace="other")) == waits
+
+    run(main())
