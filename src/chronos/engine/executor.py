@@ -14,6 +14,7 @@ from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
 from chronos.engine.deadlines import Deadlines
 from chronos.engine.quick import Quick
+from chronos.engine.runners.functions import Function
 from chronos.engine.sending import insist
 from chronos.engine.slots import Slots
 from chronos.engine.work import Work
@@ -77,14 +78,21 @@ class Executor:
             older.kill()
         if self._crew.bus.watched:
             self._tell_start(claimed)
-        function = None
-        if self._directly and entry.function is not None and claimed.detail is None and claimed.attempt == 1 and not claimed.worked_us:
-            function = self._crew.functions.get(entry.function)
-        if function is not None and function.is_async and function.plain and entry.short:
+        function = self._quick_function(claimed, entry)
+        if function is not None:
             self._works[claimed.id] = Quick(self._crew, claimed, entry, function, self._deadlines, self)
         else:
             work = Work(self._crew, claimed, entry)
             self._drive(work, work.drive())
+
+    def _quick_function(self, claimed: Claimed, entry: Entry) -> Function | None:
+        """The function of an execution that can go the quickest way, or None."""
+        if not self._directly or entry.function is None or not entry.short:
+            return None
+        if claimed.detail is not None or claimed.attempt > 1 or claimed.worked_us:
+            return None
+        function = self._crew.functions.get(entry.function)
+        return function if function is not None and function.is_async and function.plain else None
 
     def over(self, work: Working) -> None:
         """An execution is not worked on any more; a newer claim of it may be."""

@@ -51,6 +51,10 @@ class VirtualClock:
         """
         self._base_us = instant_us(when, tz) - self._elapsed_us()
 
+    def until_us(self, when: datetime | str, tz: str | None = None) -> int:
+        """How long it takes until the clock shows this."""
+        return instant_us(when, tz) - self.now_us()
+
     def jump(self, by: timedelta | float) -> None:
         """Set the wall clock forward, or back, by a timedelta or so many seconds; no time passes."""
         seconds = by if isinstance(by, timedelta) else timedelta(seconds=by)

@@ -11,13 +11,15 @@ from chronos.testing.conformance import (
     jobs,
     lookups,
     nodes,
+    placing,
     reading,
+    removing,
     running,
 )
 from chronos.testing.conformance.world import World
 
 Case = Callable[[World], Awaitable[None]]
-_ROOMS = (jobs, admission, asking, running, following, nodes, reading, lookups, hints)
+_ROOMS = (jobs, removing, admission, asking, running, placing, following, nodes, reading, lookups, hints)
 CASES: list[Case] = [
     case for room in _ROOMS for name, case in vars(room).items() if callable(case) and name.startswith("case_")
 ]

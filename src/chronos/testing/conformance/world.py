@@ -112,11 +112,14 @@ class World:
         [admitted] = await self.instant(name, claim=claim)
         return admitted
 
-    async def claim(self, limit: int = 100, *, lanes: tuple[int, ...] | None = None) -> list[Claimed]:
-        """Claim from all lanes, or from some."""
+    async def claim(
+        self, limit: int = 100, *, lanes: tuple[int, ...] | None = None, late: tuple[tuple[int, int], ...] = ()
+    ) -> list[Claimed]:
+        """Claim from all lanes, or from some, and what is late in others."""
         chosen = tuple(await self.store.lanes()) if lanes is None else lanes
+        now_us = self.tick(1)
         return await self.store.apply(
-            Claim(lanes=chosen, limit=limit, node=self.node, now_us=self.tick(1), request=self.request())
+            Claim(lanes=chosen, limit=limit, node=self.node, now_us=now_us, request=self.request(), late_lanes=late)
         )
 
     async def settle(self, *runs: Run, status: Status = Status.SUCCEEDED, **options: Any) -> Settled:

@@ -1,0 +1,138 @@
+"""Jobs that go: together with others that are saved, and what is left of them."""
+
+from chronos.core.config import Overlap
+from chronos.core.execution import AttemptStatus, Cancel, Status
+from chronos.core.ids import job_id
+from chronos.core.job import After, JobState
+from chronos.errors import Conflict, Invalid, NotFound
+from chronos.store.commands import DeleteJob, DeleteRow, OutputRow, SaveJobs, Trim, WriteOutput
+from chronos.store.contract import ExecutionFilter, JobFilter
+from chronos.testing.conformance.raises import raises
+from chronos.testing.conformance.world import SECOND, World, ended
+
+DAY = 86_400 * SECOND
+
+
+async def case_jobs_are_saved_and_deleted_in_one_change(w: World) -> None:
+    await w.save("changed", description="old")
+    gone = await w.save("gone", overlap=Overlap.QUEUE, tags={"team": "a"})
+    running, queued = await w.one("gone"), await w.one("gone")
+    rows = (w.row("changed", description="new"), w.row("new"))
+    saved = await w.store.apply(SaveJobs(rows=rows, now_us=w.tick(), delete=(DeleteRow(gone.id, 1),)))
+    assert [(s.version, s.created) for s in saved] == [(2, False), (1, True)]
+    assert await w.store.job_named("default", "gone") is None
+    assert (await w.store.list_jobs(JobFilter(tag=("team", None)), limit=9)).items == []
+    assert await w.status(queued.id) is Status.CANCELED
+    assert (await w.execution(running.id)).cancel is Cancel.DELETED
+    assert (await w.settle(running, status=Status.CANCELED)).settled == [running.id]
+    assert (await w.store.counts()).jobs == {JobState.ACTIVE: 2}
+    assert [v.version for v in await w.store.versions(gone.id, limit=9)] == [1]
+    told = [
+        (e.action, e.subject) for e in (await w.store.audit(namespace=None, limit=99)).items if e.at_us >= w.now - 1
+    ]
+    assert sorted(told) == [("create", "new"), ("delete", "gone"), ("update", "changed")]
+    assert (await w.save("gone")).id == job_id("default", "gone", 2)
+
+
+async def case_a_change_that_deletes_is_made_whole_or_not_at_all(w: World) -> None:
+    one, other = await w.save("one"), await w.save("other")
+    new = (w.row("new"),)
+    await w.save("other", description="changed meanwhile")
+    with raises(Conflict, '"other" changed since you read it: you have version 1, it is version 2'):
+        delete = (DeleteRow(one.id, 1), DeleteRow(other.id, 1))
+        await w.store.apply(SaveJobs(rows=new, now_us=w.now, delete=delete))
+    with raises(NotFound, "does not exist"):
+        await w.store.apply(SaveJobs(rows=new, now_us=w.now, delete=(DeleteRow(one.id), DeleteRow(bytes(16)))))
+    with raises(Conflict, "exists already"):
+        await w.store.apply(SaveJobs(rows=(w.row("other", expect=0),), now_us=w.now, delete=(DeleteRow(one.id),)))
+    with raises(Invalid, "twice"):
+        await w.store.apply(SaveJobs(rows=new, now_us=w.now, delete=(DeleteRow(one.id), DeleteRow(one.id, 1))))
+    with raises(Invalid, "both saved and deleted"):
+        await w.store.apply(SaveJobs(rows=(w.row("one"),), now_us=w.now, delete=(DeleteRow(one.id),)))
+    assert sorted(job.name for job in (await w.store.list_jobs(JobFilter(), limit=9)).items) == ["one", "other"]
+    assert await w.store.apply(SaveJobs(rows=(), now_us=w.now, delete=(DeleteRow(one.id), DeleteRow(other.id)))) == []
+    assert (await w.store.list_jobs(JobFilter(), limit=9)).items == []
+    assert await w.store.apply(SaveJobs(rows=(), now_us=w.now)) == []
+
+
+async def case_many_jobs_are_deleted_at_once(w: World) -> None:
+    await w.start_node()
+    rows = tuple(w.row(f"job-{i:03}") for i in range(100))
+    saved = await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
+    delete = tuple(DeleteRow(one.id, 1) for one in saved[10:])
+    await w.store.apply(SaveJobs(rows=(), now_us=w.tick(), delete=delete))
+    assert len((await w.store.list_jobs(JobFilter(), limit=99)).items) == 10
+    [line] = [line for line in (await w.store.audit(namespace=None, limit=99)).items if line.action == "delete"]
+    assert line.subject.endswith(" and 89 more")
+    assert sorted(line.detail.split(", ")) == [f"job-{i:03}" for i in range(10, 100)]
+
+
+async def case_followers_and_those_they_follow_go_in_any_order(w: World) -> None:
+    up = await w.save("up")
+    down = await w.save("down", after=(After(job="up"),))
+    await w.store.apply(
+        SaveJobs(rows=(w.row("else", after=(After(job="up"),)),), now_us=w.now, delete=(DeleteRow(down.id),))
+    )
+    assert [job for job, _ in await w.store.followers("default", "up")] == [job_id("default", "else", 1)]
+    assert (await w.settle(await w.one("up"))).told == 1
+    other = await w.job("else")
+    await w.store.apply(SaveJobs(rows=(), now_us=w.now, delete=(DeleteRow(other.id),)))
+    assert (await w.settle(await w.one("up"))).told == 0
+    new = w.row("new", after=(After(job="up"),))
+    await w.store.apply(SaveJobs(rows=(new,), now_us=w.now, delete=(DeleteRow(up.id),)))
+    assert await w.store.verify() == []
+    await w.save("up")
+    assert (await w.settle(await w.one("up"))).told == 1
+
+
+async def case_what_stays_paused_or_disabled_keeps_its_note(w: World) -> None:
+    saved = await w.save("job")
+    await w.set_state(saved.id, JobState.PAUSED, note="holiday")
+    paused_us = w.now
+    w.tick()
+    await w.save("job", description="new", state=JobState.PAUSED)
+    job = await w.job()
+    assert (job.state, job.note, job.paused_us, job.version) == (JobState.PAUSED, "holiday", paused_us, 2)
+    await w.save("job", description="newer")
+    job = await w.job()
+    assert (job.state, job.note, job.paused_us) == (JobState.ACTIVE, "", None)
+    await w.save("job", description="newest", state=JobState.PAUSED)
+    assert (await w.job()).paused_us == w.now
+    await w.set_state(saved.id, JobState.DISABLED, note="too loud")
+    await w.save("job", description="last", state=JobState.DISABLED)
+    job = await w.job()
+    assert (job.state, job.note, job.paused_us) == (JobState.DISABLED, "too loud", None)
+
+
+async def case_what_deleted_jobs_left_behind_goes_by_age(w: World) -> None:
+    saved = await w.save("gone", overlap=Overlap.ALLOW)
+    other = await w.save("other", overlap=Overlap.ALLOW)
+    runs = [await w.one("gone") for _ in range(5)]
+    await w.store.apply(WriteOutput(rows=(OutputRow(runs[0].id, "task", 1, 0, "said"),)))
+    await w.settle(*runs[:4], attempts=())
+    tried = ended(runs[4], 1, AttemptStatus.SUCCEEDED)
+    await w.settle(await w.one("other"))
+    await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
+    assert await w.store.apply(Trim(now_us=w.tick(), limit=100, keep_deleted_us=2 * DAY)) == 0
+    await w.settle(runs[4], attempts=(tried,))
+    w.tick(DAY)
+    assert await w.store.apply(Trim(now_us=w.now, limit=100, keep_deleted_us=2 * DAY)) == 0
+    w.tick(2 * DAY)
+    assert await w.store.apply(Trim(now_us=w.now, limit=2, keep_deleted_us=2 * DAY)) == 2
+    assert await w.store.apply(Trim(now_us=w.now, limit=100, keep_deleted_us=2 * DAY)) == 3
+    assert (await w.store.list_executions(ExecutionFilter(job=saved.id), limit=9)).items == []
+    assert await w.store.output(runs[0].id) == []
+    assert await w.store.execution(runs[4].id) is None
+    assert len((await w.store.list_executions(ExecutionFilter(job=other.id), limit=9)).items) == 1
+
+
+async def case_every_incarnation_of_a_name_is_trimmed(w: World) -> None:
+    for _ in range(3):
+        saved = await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
+        await w.settle(await w.one("again"))
+        await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
+    await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
+    await w.settle(await w.one("again"))
+    w.tick(3 * DAY)
+    assert await w.store.apply(Trim(now_us=w.now, limit=100, keep_deleted_us=2 * DAY)) == 3
+    assert len((await w.store.list_executions(ExecutionFilter(), limit=9)).items) == 1

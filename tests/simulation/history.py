@@ -1,0 +1,90 @@
+"""What really happened, written down by the work itself and by the wire to the store, in true time.
+
+True time is the loop's: no clock of the simulation can change it. The wall time that the work saw is kept beside it.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import Enum
+
+from chronos.core.execution import Status
+
+
+class Fate(Enum):
+    """How one try ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    KILLED = "killed"  # with its machine, or by force
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One try of one task, as its work saw it."""
+
+    job: str
+    execution: bytes
+    scheduled_us: int
+    number: int
+    token: int
+    machine: str
+    start_s: float  # true time
+    start_wall_us: int
+    end_s: float | None = None
+    fate: Fate | None = None
+
+
+class Fault(Enum):
+    """What was done to the system."""
+
+    CRASH = "crash"
+    FREEZE = "freeze"
+    CUT = "cut"
+    OUTAGE = "outage"
+    JUMP = "jump"
+    LOST_COMMAND = "lost command"
+    LOST_ACK = "lost ack"
+    DELAY = "delay"
+    LOST_HINT = "lost hint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """A machine, or with an empty name all of them, was not well for a while."""
+
+    fault: Fault
+    machine: str
+    from_s: float
+    to_s: float
+
+    def meets(self, machine: str, from_s: float, to_s: float) -> bool:
+        return self.machine in ("", machine) and self.from_s <= to_s and from_s <= self.to_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledNote:
+    """The store accepted an outcome, while the newest claim it had given out was ``newest``."""
+
+    execution: bytes
+    token: int
+    newest: int
+    status: Status
+    at_s: float
+
+
+@dataclass(slots=True)
+class History:
+    """Everything the checker may know beside the store's own records."""
+
+    runs: list[Run] = field(default_factory=list)
+    disturbances: list[Disturbance] = field(default_factory=list)
+    faults: dict[Fault, int] = field(default_factory=lambda: defaultdict(int))
+    settled: dict[bytes, SettledNote] = field(default_factory=dict)  # by execution: the first outcome that was accepted
+    acked: dict[bytes, Status] = field(default_factory=dict)  # outcomes that a node was told are on record
+    asked: dict[bytes, float] = field(default_factory=dict)  # triggers that were acknowledged
+    tokens: dict[bytes, int] = field(default_factory=dict)  # the newest claim of each execution
+
+    def disturbed(self, machine: str, from_s: float, to_s: float, *faults: Fault) -> bool:
+        """Whether one of these (any, if none is named) happened to a machine in this time."""
+        return any(d.meets(machine, from_s, to_s) and (not faults or d.fault in faults) for d in self.disturbances)

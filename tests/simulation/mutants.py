@@ -1,0 +1,122 @@
+"""Chronos with one of its safeguards taken out, to see that the checker would notice."""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from chronos.core.config import UNLIMITED, Overlap
+from chronos.core.execution import Cause, Status
+from chronos.engine import node, reaper
+from chronos.errors import StoreUnavailable
+from chronos.store.commands import Admit, Command, Recover, RunRow, SaveJobs, Settle, Trigger
+from chronos.store.contract import Store
+from tests.simulation.machines import this_machine
+
+
+class Mutant:
+    """A store that passes everything on; each mutant spoils one thing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def apply(self, command: Command[Any]) -> Any:
+        return await self._store.apply(command)
+
+
+class NoUniqueConstraint(Mutant):
+    """Who loses the race for an instant creates an execution of it all the same, under an id of its own."""
+
+    async def apply(self, command: Command[Any]) -> Any:
+        answer = await self._store.apply(command)
+        if isinstance(command, Admit):
+            admitted = {row.id for row in answer}
+            for row in command.rows:
+                if row.id not in admitted:
+                    twin = row.id[:6] + bytes(byte ^ 0xFF for byte in row.id[6:])
+                    run = RunRow(twin, Cause.BACKFILL, row.expect_us, row.ready_us)
+                    await self._store.apply(Trigger(job=row.job, run=run, now_us=command.now_us))
+        return answer
+
+
+class CursorMovedFirst(Mutant):
+    """Moving the cursor and creating the execution are two transactions, and now and then only the first is done."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._admissions = 0
+
+    async def apply(self, command: Command[Any]) -> Any:
+        if isinstance(command, Admit):
+            self._admissions += 1
+            if self._admissions % 50 == 0:
+                for row in command.rows:
+                    moved = Recover(
+                        job=row.job,
+                        version=row.version,
+                        expect_us=row.expect_us,
+                        next_us=row.next_us,
+                        runs=(),
+                        spans=(),
+                        now_us=command.now_us,
+                    )
+                    await self._store.apply(moved)
+                raise StoreUnavailable("it crashed in between")
+        return await self._store.apply(command)
+
+
+class NoFencing(Mutant):
+    """An outcome counts whoever brings it."""
+
+    async def apply(self, command: Command[Any]) -> Any:
+        if isinstance(command, Settle):
+            rows = []
+            for row in command.rows:
+                view = await self._store.execution(row.id)
+                running = view is not None and view.execution.status is Status.RUNNING
+                rows.append(row._replace(token=view.execution.token) if view is not None and running else row)
+            return await self._store.apply(replace(command, rows=tuple(rows)))
+        return await self._store.apply(command)
+
+
+class NoOverlapCheck(Mutant):
+    """Every gate is open."""
+
+    async def apply(self, command: Command[Any]) -> Any:
+        if isinstance(command, SaveJobs):
+            rows = tuple(
+                replace(row, gate=replace(row.gate, overlap=Overlap.ALLOW, limit=UNLIMITED)) for row in command.rows
+            )
+            return await self._store.apply(replace(command, rows=rows))
+        return await self._store.apply(command)
+
+
+def no_reaper(patch: pytest.MonkeyPatch) -> None:
+    """Nobody takes over from the dead."""
+
+    async def nothing(*_: Any) -> None: ...
+
+    patch.setattr(reaper.Reaper, "_reap", nothing)
+    patch.setattr(reaper.Reaper, "_reap_overdue", nothing)
+
+
+def wall_clock(patch: pytest.MonkeyPatch) -> None:
+    """Silence is measured by the clock on the wall, and nobody notices when that is set."""
+
+    def by_the_wall() -> float:
+        machine = this_machine()
+        assert machine is not None
+        return machine.clock.now_us() / 1e6
+
+    loop = SimpleNamespace(time=by_the_wall)
+    patch.setattr(node, "_ahead_us", lambda wall_us: 0)
+    patch.setattr(reaper, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=asyncio.sleep))
+
+
+def as_store(mutant: Mutant) -> Store:
+    return cast(Store, mutant)

@@ -1,0 +1,155 @@
+"""The fixture ``chronos``: an app's jobs in virtual time."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from chronos.errors import Invalid, NotFound
+from chronos.sdk.app import Chronos
+from chronos.testing.harness import Harness
+from chronos.testing.plugin import chronos as fixture
+
+
+@pytest.fixture
+def chronos() -> Iterator[Harness]:
+    yield from fixture.__wrapped__()  # type: ignore[attr-defined]
+
+
+def at(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc]
+
+
+def test_a_day_with_a_change_of_the_clocks(chronos: Harness) -> None:
+    app = Chronos("sqlite:///never-made.db")
+    seen = []
+
+    @app.job(cron="30 2 * * *", timezone="Europe/Paris")
+    def backup() -> str:
+        seen.append(chronos.clock.now)
+        return "saved"
+
+    chronos.load(app)
+    chronos.clock.set("2027-03-27T12:00", tz="Europe/Paris")
+    runs = chronos.advance(days=1)
+    assert [run.scheduled_at for run in runs["backup"]] == [at(2027, 3, 28, 1)]  # 02:30 does not exist: right after
+    [run] = runs["backup"]
+    assert (run.status, run.result, run.attempts, run.error) == ("succeeded", "saved", 1, None)
+    assert run.started_at == run.finished_at == at(2027, 3, 28, 1) == seen[0]
+    assert [run.scheduled_at for run in chronos.advance(days=1)["backup"]] == [at(2027, 3, 29, 0, 30)]
+
+
+def test_an_instant_at_the_very_end_is_among_them_and_only_once(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(cron="0 * * * *")
+    def hourly() -> None: ...
+
+    chronos.load(app)
+    assert len(chronos.advance(hours=2)["hourly"]) == 2
+    assert chronos.clock.now == at(2027, 1, 1, 2)
+    assert [run.scheduled_at.hour for run in chronos.advance_to("2027-01-01T04:59")["hourly"]] == [3, 4]
+
+
+def test_retries_and_virtual_sleep(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+    tries = []
+
+    @app.job(every="1h", retries=2, timeout="30m")
+    async def flaky() -> None:
+        tries.append(chronos.clock.now)
+        await asyncio.sleep(600)
+        raise ValueError("no luck")
+
+    chronos.load(app)
+    [run] = chronos.advance(hours=1.9)["flaky"]
+    assert run.status == "failed"
+    assert run.error is not None
+    assert "no luck" in run.error
+    assert len(tries) == 3
+    assert tries[1] - tries[0] > timedelta(minutes=10)
+
+
+def test_a_trigger_runs_to_its_end(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+
+    @app.job
+    async def greet(name: str) -> str:
+        await asyncio.sleep(90)
+        return f"hello {name}"
+
+    chronos.load(app)
+    begun = chronos.clock.now
+    run = chronos.trigger("greet", {"name": "Ada"})
+    assert (run.status, run.result, run.trigger) == ("succeeded", "hello Ada", "manual")
+    assert chronos.clock.now - begun == timedelta(seconds=90)
+    assert [each.id for each in chronos.executions("greet")] == [run.id]
+
+
+def test_what_leaves_the_process_is_stood_in_for(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+    app.webhook("sync", "https://api.example/sync", cron="0 * * * *", retries=0)
+    app.command("dump", ["pg_dump"], cron="0 * * * *", retries=0)
+    chronos.load(app)
+    assert [run.status for run in chronos.advance(hours=1)["sync"]] == ["succeeded"]
+    chronos.answer("sync", error="503")
+    runs = chronos.advance(hours=1)
+    assert [(run.status, run.error) for run in runs["sync"]] == [("failed", "503")]
+    assert [run.status for run in runs["dump"]] == ["succeeded"]
+
+
+def test_what_overlaps_is_on_record_and_did_not_run(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(cron="*/20 * * * *", overlap="skip", timeout="1h")
+    async def slow() -> None:
+        await asyncio.sleep(1_800)
+
+    chronos.load(app)
+    assert len(chronos.advance(minutes=80)["slow"]) == 2
+    assert [run.status for run in chronos.executions("slow")] == ["succeeded", "skipped", "running", "skipped"]
+
+
+def test_a_clock_that_is_set_follows_recovery(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(cron="0 * * * *", recovery="all")
+    def hourly() -> None: ...
+
+    chronos.load(app)
+    chronos.advance(minutes=30)
+    chronos.clock.jump(timedelta(hours=3))
+    runs = chronos.advance(minutes=1)["hourly"]
+    assert [(run.scheduled_at.hour, run.trigger) for run in runs] == [(n, "recovery") for n in (1, 2, 3)]
+    chronos.clock.jump(timedelta(hours=-2))
+    assert chronos.advance(hours=2)["hourly"] == []
+
+
+def test_a_month_of_every_half_hour(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(cron="*/30 * * * *")
+    async def poll() -> None: ...
+
+    chronos.load(app)
+    runs = chronos.advance(days=30)["poll"]
+    assert len(runs) == 30 * 48
+    assert {run.status for run in runs} == {"succeeded"}
+    assert all(run.started_at == run.scheduled_at for run in runs)
+
+
+def test_mistakes_are_told(chronos: Harness) -> None:
+    with pytest.raises(Invalid, match="load"):
+        chronos.advance(days=1)
+    app = Chronos("sqlite://")
+    chronos.load(app)
+    with pytest.raises(Invalid, match="back"):
+        chronos.advance(days=-1)
+    assert chronos.advance(days=1) == {}
+    with pytest.raises(Invalid, match="no job"):
+        chronos.executions("nothing")
+    with pytest.raises(NotFound):
+        chronos.trigger("nothing")
+    with pytest.raises(Invalid, match="passed"):
+        chronos.load(app)

@@ -1,0 +1,140 @@
+"""Virtual time: a month of idling costs nothing, the real world is waited for, and what hangs says so."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from chronos.testing.clock import VirtualClock
+from chronos.testing.loop import StandsStill, VirtualLoop, run
+
+MONTH_S = 30 * 86_400
+
+
+def test_a_month_of_idling_passes_at_once() -> None:
+    async def main() -> float:
+        await asyncio.sleep(MONTH_S)
+        return asyncio.get_running_loop().time()
+
+    begun = time.monotonic()
+    assert run(main()) == pytest.approx(MONTH_S)
+    assert time.monotonic() - begun < 0.5
+
+
+def test_timers_fire_in_order_at_their_own_time() -> None:
+    async def main() -> list[tuple[str, float]]:
+        loop = asyncio.get_running_loop()
+        seen: list[tuple[str, float]] = []
+
+        async def note(name: str, after_s: float) -> None:
+            await asyncio.sleep(after_s)
+            seen.append((name, loop.time()))
+
+        await asyncio.gather(note("late", 86_400 * 3), note("soon", 0.001), note("same", 0.001), note("later", 7))
+        return seen
+
+    assert run(main()) == [("soon", 0.001), ("same", 0.001), ("later", 7.0), ("late", 86_400 * 3)]
+
+
+def test_a_timeout_is_virtual_too() -> None:
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3_600):
+                await asyncio.sleep(7_200)
+
+    run(main())
+
+
+def test_threads_are_waited_for_while_time_stands_still() -> None:
+    async def main() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        woken: list[float] = []
+        timer = loop.call_later(1, lambda: woken.append(loop.time()))
+        await asyncio.to_thread(time.sleep, 0.02)
+        with ThreadPoolExecutor(1) as pool:
+            await loop.run_in_executor(pool, time.sleep, 0.02)
+        assert not woken
+        during = loop.time()
+        await asyncio.sleep(1)
+        timer.cancel()
+        return during, woken[0]
+
+    assert run(main()) == (0.0, 1.0)
+
+
+def test_a_process_is_waited_for_when_it_is_said_to_be_outside() -> None:
+    async def main() -> tuple[bytes, float]:
+        clock = VirtualClock()
+        with clock.outside():
+            process = await asyncio.create_subprocess_exec("echo", "hello", stdout=asyncio.subprocess.PIPE)
+            asyncio.get_running_loop().call_later(60, process.kill)
+            output, _ = await process.communicate()
+        return output, asyncio.get_running_loop().time()
+
+    assert run(main()) == (b"hello\n", 0.0)
+
+
+def test_sockets_work() -> None:
+    async def main() -> bytes:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readline())
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        with VirtualClock().outside():
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"hello\n")
+            line = await reader.readline()
+            writer.close()
+            await writer.wait_closed()
+        server.close()
+        await server.wait_closed()
+        return line
+
+    assert run(main()) == b"hello\n"
+
+
+def test_what_could_never_go_on_is_an_error_and_no_hang() -> None:
+    loop = VirtualLoop()
+    try:
+        with pytest.raises(StandsStill, match="no timer is set"):
+            loop.run_until_complete(loop.create_future())
+    finally:
+        loop.close()
+
+
+def test_the_same_program_does_the_same_in_the_same_order() -> None:
+    async def main() -> list[tuple[int, float]]:
+        loop = asyncio.get_running_loop()
+        seen: list[tuple[int, float]] = []
+
+        async def walk(number: int) -> None:
+            for step in range(20):
+                await asyncio.sleep((number * 7 + step * 3) % 5)
+                seen.append((number, loop.time()))
+
+        await asyncio.gather(*(walk(number) for number in range(10)))
+        return seen
+
+    assert run(main()) == run(main())
+
+
+def test_waiting_for_what_rounding_leaves_over_comes_to_an_end() -> None:
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(1 / 3)
+        due_s, turns = loop.time() + 7_200.1, 0
+        while loop.time() < due_s:
+            turns += 1
+            await asyncio.sleep(due_s - loop.time())
+        due_s = loop.time() + 1e-12
+        while loop.time() < due_s:
+            turns += 1
+            await asyncio.sleep(due_s - loop.time())
+        return turns
+
+    assert run(main()) <= 4
