@@ -23,7 +23,7 @@ from chronos.store.commands import Claimed, Held, Release, ReleaseRow, SettleRow
 log = logging.getLogger("chronos.engine")
 
 _CODES = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
-_MAX_GIVEN_BACK = 10_000
+_MAX_PAST = 20_000
 _STRIKES = 2  # heartbeats in a row that must disagree, as a claim or an outcome may be on its way
 
 
@@ -56,7 +56,7 @@ class Executor:
         self._works: dict[bytes, Working] = {}
         self._idle = asyncio.Event()
         self._strange: Counter[bytes] = Counter()
-        self._given_back: dict[tuple[bytes, int], None] = {}  # claims that are nobody's any more, the newest last
+        self._past: dict[tuple[bytes, int], None] = {}  # claims that are over, the newest last: none begins again
         self._errands: set[asyncio.Task[None]] = set()
         self.freed: Callable[[], None] = lambda: None  # the dispatcher listens: a slot came free
         crew.settler.refused = self._refused
@@ -70,7 +70,7 @@ class Executor:
         """Work on an execution that is this node's; its slot has been taken."""
         older = self._works.get(claimed.id)
         told_before = older is not None and older.claimed.token == claimed.token  # by two answers, one of them late
-        if told_before or (claimed.id, claimed.token) in self._given_back:
+        if told_before or (claimed.id, claimed.token) in self._past:
             self._slots.give(entry.effective.queue)
             self.freed()
             return
@@ -98,10 +98,17 @@ class Executor:
         """An execution is not worked on any more; a newer claim of it may be."""
         if self._works.get(work.claimed.id) is work:
             del self._works[work.claimed.id]
+        self._forget((work.claimed.id, work.claimed.token))
         self._slots.give(work.entry.effective.queue)
         self.freed()
         if not self._works:
             self._idle.set()
+
+    def _forget(self, claim: tuple[bytes, int]) -> None:
+        """A claim is over: an answer that comes late, or twice, must not begin it again."""
+        self._past[claim] = None
+        if len(self._past) > _MAX_PAST:
+            del self._past[next(iter(self._past))]
 
     def go_on(self, quick: Quick) -> None:
         """A quick execution takes the long way from here."""
@@ -149,7 +156,7 @@ class Executor:
             elif not self._crew.settler.holds(row.id):
                 strange[row.id] = self._strange[row.id] + 1
                 if strange[row.id] >= _STRIKES:
-                    self._given_back[row.id, row.token] = None
+                    self._forget((row.id, row.token))
                     self.errand(self._give_back(row))
         for id_, work in tuple(self._works.items()):
             if id_ not in known:
@@ -157,8 +164,6 @@ class Executor:
                 if strange[id_] >= _STRIKES:
                     work.kill()
         self._strange = strange
-        for claim in list(self._given_back)[:-_MAX_GIVEN_BACK]:
-            del self._given_back[claim]
 
     def _give_up(self, work: Work, message: str) -> None:
         """A definition or a detail that nobody can run: it would break off again at every try."""

@@ -1,0 +1,200 @@
+"""The judge itself: every verdict is given when it is due, and none otherwise."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from chronos.core.execution import Attempt, AttemptStatus, Cause, Execution, Span, Status
+from chronos.core.reasons import Code, Reason
+from tests.chaos.checker import Evidence, Verdict, Wanted, judge
+from tests.chaos.history import Fault, Kind, Run
+
+SECOND = 1_000_000
+T0 = 1_800_000_000 * SECOND
+JOB, OTHER = b"j" * 16, b"o" * 16
+FIRST, SECOND_ONE, THIRD = b"1" * 16, b"2" * 16, b"3" * 16
+
+
+def record(id_: bytes, at_s: int, status: Status = Status.SUCCEEDED, **more: object) -> Execution:
+    at_us = T0 + at_s * SECOND
+    made = Execution(
+        id=id_,
+        job=JOB,
+        job_version=1,
+        cause=Cause.SCHEDULE,
+        scheduled_us=at_us,
+        status=status,
+        token=1,
+        admitted_us=at_us,
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def run(id_: bytes, at_s: int, *, start_s: float | None = None, lasts_s: float | None = 1.0, **more: object) -> Run:
+    begun_s = at_s if start_s is None else start_s
+    made = Run(
+        job="job",
+        execution=id_,
+        scheduled_us=T0 + at_s * SECOND,
+        attempt=1,
+        token=1,
+        pid=1,
+        alone=True,
+        start_s=begun_s,
+        start_us=T0 + round(begun_s * SECOND),
+        end_s=None if lasts_s is None else begun_s + lasts_s,
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def sound() -> Evidence:
+    """Three instants ten seconds apart: one ran, one was tried twice around a kill, one was skipped."""
+    lost = Attempt(execution=SECOND_ONE, task="main", number=1, status=AttemptStatus.LOST, started_us=T0)
+    return Evidence(
+        until_us=T0 + 25 * SECOND,
+        jobs={"job": Wanted(start_us=T0, every_us=10 * SECOND)},
+        names={JOB: "job"},
+        records=[record(FIRST, 0), record(SECOND_ONE, 10, token=2), record(THIRD, 20, Status.SKIPPED)],
+        spans=[],
+        attempts={SECOND_ONE: [lost]},
+        runs=[
+            run(FIRST, 0),
+            run(SECOND_ONE, 10, lasts_s=None),
+            run(SECOND_ONE, 10, start_s=15.0, token=2, attempt=2),
+        ],
+        faults=[Fault(kind=Kind.KILL, from_s=11.0, to_s=11.1, in_flight=1)],
+    )
+
+
+def verdicts(evidence: Evidence) -> set[Verdict]:
+    return {finding.verdict for finding in judge(evidence, least={Kind.KILL: 1}, least_hit=1)}
+
+
+def test_what_is_sound_is_found_so() -> None:
+    assert judge(sound(), least={Kind.KILL: 1}, least_hit=1) == []
+
+
+def no_record(evidence: Evidence) -> None:
+    evidence.records.pop()
+
+
+def wrong_span(evidence: Evidence) -> None:
+    missed = Reason.of(Code.MISSED)
+    evidence.records.pop()
+    span = Span(id=THIRD, job=JOB, status=Status.MISSED, from_us=T0, to_us=T0, count=2, reason=missed, recorded_us=T0)
+    evidence.spans.append(replace(span, from_us=T0 + 20 * SECOND, to_us=T0 + 20 * SECOND))
+
+
+def no_lost_try(evidence: Evidence) -> None:
+    evidence.attempts = {}
+
+
+def one_claim_twice(evidence: Evidence) -> None:
+    evidence.runs.append(run(FIRST, 0, start_s=3.0))
+
+
+def two_for_an_instant(evidence: Evidence) -> None:
+    evidence.records.append(record(OTHER, 20, Status.SKIPPED))
+
+
+def beside(evidence: Evidence) -> None:
+    evidence.runs[0].end_s = 10.5
+
+
+def not_alone(evidence: Evidence) -> None:
+    evidence.runs[2].alone = False
+
+
+def frozen(evidence: Evidence) -> None:
+    not_alone(evidence)
+    evidence.faults.append(Fault(kind=Kind.FREEZE, from_s=11.0, to_s=15.0, in_flight=1))
+
+
+def frozen_and_both_count(evidence: Evidence) -> None:
+    frozen(evidence)
+    beside(evidence)
+
+
+def early(evidence: Evidence) -> None:
+    evidence.runs[0].start_us -= SECOND
+
+
+def late(evidence: Evidence) -> None:
+    evidence.runs[0].start_us += 20 * SECOND
+    evidence.runs[0].start_s += 200
+    evidence.runs[0].end_s = None
+    evidence.faults[0] = replace(evidence.faults[0], from_s=50, to_s=50)
+
+
+def lost_ack(evidence: Evidence) -> None:
+    evidence.acked.append(OTHER)
+
+
+def old_token(evidence: Evidence) -> None:
+    evidence.records[0] = record(FIRST, 0, token=7)
+
+
+def nobody_did_it(evidence: Evidence) -> None:
+    evidence.runs[0].end_s = None
+
+
+def skipped_yet_ran(evidence: Evidence) -> None:
+    evidence.runs.append(run(THIRD, 20))
+
+
+def no_such_instant(evidence: Evidence) -> None:
+    evidence.records.append(record(OTHER, 7, Status.SKIPPED))
+
+
+def still_open(evidence: Evidence) -> None:
+    evidence.records[2] = record(THIRD, 20, Status.READY)
+
+
+def failed(evidence: Evidence) -> None:
+    evidence.records[0] = record(FIRST, 0, Status.STALE)
+
+
+def orphan(evidence: Evidence) -> None:
+    evidence.orphans.append("1 sleep")
+
+
+def contradiction(evidence: Evidence) -> None:
+    evidence.unsound.append("a gate counts wrongly")
+
+
+def nothing_happened(evidence: Evidence) -> None:
+    evidence.faults.clear()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "verdict"),
+    [
+        (no_record, Verdict.MISSED),
+        (wrong_span, Verdict.MISSED),
+        (no_lost_try, Verdict.DUPLICATE),
+        (one_claim_twice, Verdict.DUPLICATE),
+        (two_for_an_instant, Verdict.DUPLICATE),
+        (beside, Verdict.OVERLAP),
+        (not_alone, Verdict.OVERLAP),
+        (frozen, Verdict.ZOMBIE),
+        (frozen_and_both_count, Verdict.OVERLAP),
+        (early, Verdict.EARLY),
+        (late, Verdict.LATE),
+        (lost_ack, Verdict.LOST_ACK),
+        (old_token, Verdict.UNFENCED),
+        (nobody_did_it, Verdict.PHANTOM),
+        (skipped_yet_ran, Verdict.PHANTOM),
+        (no_such_instant, Verdict.PHANTOM),
+        (still_open, Verdict.STUCK),
+        (failed, Verdict.FAILED),
+        (orphan, Verdict.ORPHAN),
+        (contradiction, Verdict.UNSOUND),
+        (nothing_happened, Verdict.QUIET),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else value.name,
+)
+def test_what_is_wrong_is_found(spoil: Callable[[Evidence], None], verdict: Verdict) -> None:
+    evidence = sound()
+    spoil(evidence)
+    assert verdict in verdicts(evidence)
