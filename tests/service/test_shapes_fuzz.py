@@ -1,14 +1,19 @@
 """Whatever somebody sends, a job comes out of it or an error that says what is wrong; never anything else."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as with_fields
 
 from chronos.core.config import NOTHING_SET
+from chronos.core.job import ScheduleSpec
 from chronos.service.saving import prepare
-from chronos.service.shapes import InvalidJob, read_job
+from chronos.service.shapes import InvalidJob, Problem, read_job
+from chronos.service.shapes.plain import _checked, plain
+from chronos.service.shapes.schedule import parse_spec
 from tests.service.world import CHECKS, START_US, shape
 
 FIELDS = [
@@ -146,3 +151,44 @@ def test_anything_is_a_job_or_an_error_that_tells(fields: dict[str, Any]) -> Non
         assert str(error)
     else:
         msgspec.json.encode(draft.spec)
+
+
+ODD = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.just("\ud800")
+NESTED = st.recursive(
+    ODD, lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner)
+)
+
+
+@given(NESTED, st.integers(0, 40))
+def test_the_quick_copy_is_the_careful_one(value: Any, depth: int) -> None:
+    for _ in range(depth):
+        value = [value]
+    quick: list[Problem] = []
+    careful: list[Problem] = []
+    copy = plain(value, quick)
+    assert repr(copy) == repr(_checked(value, careful, "", 0))
+    assert quick == careful
+    assert copy is not value or not isinstance(value, dict | list)
+
+
+@given(
+    st.sampled_from(["0 9 * * *", "*/7 3 * * 1-5", "@daily", "@every 90s", "H H * * *", "H/9 * * * *", "PT1H"]),
+    st.sampled_from([None, "Europe/Paris"]),
+    st.sampled_from([0, 30_000_000]),
+    st.sampled_from(["a", "b"]),
+)
+def test_schedules_are_shared_only_where_the_name_does_not_matter(
+    text: str, timezone: str | None, jitter_us: int, name: str
+) -> None:
+    spec = ScheduleSpec(text=text, timezone=timezone, jitter_us=jitter_us)
+    shared, own = parse_spec(spec, name), spec.parse(name)
+    instant_us = shared.next_us(START_US)
+    assert instant_us == own.next_us(START_US)
+    assert instant_us is not None
+    assert shared.due_us(instant_us) == own.due_us(instant_us)
+    draft = read_job(shape(name, schedule=text, jitter=f"{jitter_us}us", timezone=timezone), checks=CHECKS)
+    assert draft.schedule is not None
+    assert draft.schedule.due_us(instant_us) == own.due_us(instant_us)
+    other = replace(draft, spec=with_fields(draft.spec, schedule=ScheduleSpec(text="0 0 1 1 *")))
+    assert other.schedule is not None
+    assert other.schedule.text == "0 0 1 1 *"

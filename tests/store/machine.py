@@ -39,6 +39,7 @@ from chronos.store.commands import (
     Claim,
     Command,
     DeleteJob,
+    DeleteRow,
     EndedAttempt,
     Follow,
     JobRow,
@@ -231,9 +232,22 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.apply(command) == [], "the same instants were admitted again"
         return self._pick(self.given([a for a in admitted if a.status is Status.RUNNING]))
 
-    @rule(target=runs, limit=st.integers(1, 4), lanes=st.sampled_from([(1,), (2,), (1, 2)]))
-    def claim(self, limit: int, lanes: tuple[int, ...]) -> Any:
-        command = Claim(lanes=lanes, limit=limit, node=self.nodes[-1], now_us=self.now, request=self.request())
+    @rule(
+        target=runs,
+        limit=st.integers(1, 4),
+        lanes=st.sampled_from([(1,), (2,), (1, 2), ()]),
+        late=st.sampled_from([(), (1,), (1, 2)]),
+        waited_us=st.sampled_from([0, SECOND, 3 * SECOND]),
+    )
+    def claim(self, limit: int, lanes: tuple[int, ...], late: tuple[int, ...], waited_us: int) -> Any:
+        command = Claim(
+            lanes=lanes,
+            limit=limit,
+            node=self.nodes[-1],
+            now_us=self.now,
+            request=self.request(),
+            late_lanes=tuple((lane, self.now - waited_us) for lane in late if lane not in lanes),
+        )
         return self._pick(self.given(self.apply(command)))
 
     def _pick(self, taken: list[tuple[bytes, bytes, int]]) -> Any:
@@ -381,6 +395,20 @@ class StoreMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.jobs)))
         saved = self.jobs.pop(name)
         self.apply(DeleteJob(job=saved.id, now_us=self.now))
+        self._gone(saved)
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), stale=st.booleans())
+    def delete_some(self, data: st.DataObject, stale: bool) -> None:
+        names = data.draw(st.lists(st.sampled_from(sorted(self.jobs)), unique=True))
+        rows = [DeleteRow(self.jobs[name].id) for name in names]
+        if stale and rows:
+            rows[-1] = rows[-1]._replace(expect=99)
+        if self.apply(SaveJobs(rows=(), now_us=self.now, delete=tuple(rows))) is not None:
+            for name in names:
+                self._gone(self.jobs.pop(name))
+
+    def _gone(self, saved: Saved) -> None:
         self.deleted.add(saved.id)
         self.paused.discard(saved.id)
 
@@ -418,9 +446,9 @@ class StoreMachine(RuleBasedStateMachine):
         items = self.apply(TakeOutbox(node=self.nodes[-1], limit=limit))
         self.apply(AckOutbox(ids=tuple(item.id for item in items)))
 
-    @rule(limit=st.integers(1, 50))
-    def trim(self, limit: int) -> None:
-        self.apply(Trim(now_us=self.now, limit=limit))
+    @rule(limit=st.integers(1, 50), keep_deleted_us=st.sampled_from([0, 5 * SECOND, 90 * 86_400 * SECOND]))
+    def trim(self, limit: int, keep_deleted_us: int) -> None:
+        self.apply(Trim(now_us=self.now, limit=limit, keep_deleted_us=keep_deleted_us))
 
     # --- what must hold after every step
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from chronos.api import examples
 from chronos.api.access import Permission
-from chronos.api.answers import answer, expected, job_answer, matches, stale
+from chronos.api.answers import answer, expected, job_answer, last_of, matches, stale
 from chronos.api.call import Call, refusal
 from chronos.api.cursors import read_name_cursor, write_cursor
 from chronos.api.errors import Malformed, Stale
@@ -69,7 +69,7 @@ async def list_jobs(call: Call) -> web.StreamResponse:
     items: list[dict[str, Any]] = []
     for job in page.items:
         if with_last:
-            items.append(write_job(job, last_execution=await call.parts.service.runs.last(job.id)))
+            items.append(write_job(job, last_execution=await last_of(call, job)))
         else:
             item = write_job(job)
             del item["last_execution"]

@@ -52,8 +52,11 @@ def read_lane(text: str) -> Lane:
 
 def lane_of(spec: JobSpec, effective: Effective) -> Lane:
     """The lane of a job: all that any of its tasks, or the hook before them, needs."""
-    targets = [task.target for task in spec.tasks] + ([spec.on_start] if spec.on_start else [])
-    functions = {str(target.options["name"]) for target in targets if target.kind == PYTHON}
+    functions = {str(task.target.options["name"]) for task in spec.tasks if task.target.kind == PYTHON}
+    if spec.on_start is not None and spec.on_start.kind == PYTHON:
+        functions.add(str(spec.on_start.options["name"]))
+    if not functions and not effective.labels:
+        return read_lane(effective.queue)
     return Lane(
         queue=effective.queue,
         labels=tuple(sorted(effective.labels.items())),

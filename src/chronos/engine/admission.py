@@ -85,8 +85,11 @@ class Admission:
             if self._crew.node.may_start:
                 if loop.time() >= self._look_s:
                     await self._look()
-                await self._fire()
-                wait_s = self._until_next_s(loop.time())
+                try:
+                    await self._fire()
+                    wait_s = self._until_next_s(loop.time())
+                except ChronosError as error:  # what was prepared is found again by the next look
+                    self._crew.node.trouble(error)
             if wait_s > 0:
                 timer = loop.call_later(wait_s, self._soon.set)
                 await self._soon.wait()

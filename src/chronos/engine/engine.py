@@ -39,6 +39,7 @@ from chronos.store.contract import Hint, Store
 
 _REQUEST_BYTES = 16
 _LAST_CLAIM_S = 5.0  # how long stopping waits for what the store was asked
+_GOODBYE_S = 5.0  # and for what it is told last
 
 
 def random_request() -> bytes:
@@ -112,9 +113,13 @@ class Engine:
         await self._end_starting()
         await self._executor.shut_down(grace_s)
         await self.crash()
-        await self._give_back()
-        await self._book.flush()
-        await self.node.stop()
+        try:
+            async with asyncio.timeout(_GOODBYE_S):
+                await self._give_back()
+                await self._book.flush()
+                await self.node.stop()
+        except TimeoutError:  # a store that cannot be reached: others will find out by themselves
+            return
 
     async def _end_starting(self) -> None:
         """Let a claim or an admission that is under way come to its end, so that what it brought is known here."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Protocol
 
 from chronos.core.events import ExecutionStarted, Trouble
@@ -23,6 +24,7 @@ from chronos.store.commands import Claimed, Held, Release, ReleaseRow, SettleRow
 log = logging.getLogger("chronos.engine")
 
 _CODES = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
+_LAST_WORDS_S = 5.0
 _MAX_PAST = 20_000
 _STRIKES = 2  # heartbeats in a row that must disagree, as a claim or an outcome may be on its way
 
@@ -209,7 +211,9 @@ class Executor:
         except TimeoutError:
             self.hurry()
             await self._until_idle()
-        await self._crew.settler.drain()
+        with suppress(TimeoutError):  # a store that cannot be reached is not waited for without end
+            async with asyncio.timeout(max(grace_s, _LAST_WORDS_S)):
+                await self._crew.settler.drain()
 
     def hurry(self) -> None:
         """The grace period is over: what still runs is stopped, to be given back."""

@@ -18,7 +18,7 @@ from chronos.core.events import ClockJumped, Trouble
 from chronos.engine.bus import Bus
 from chronos.engine.options import Options
 from chronos.engine.sending import insist
-from chronos.errors import ChronosError, StoreUnavailable
+from chronos.errors import ChronosError
 from chronos.store.commands import Beat, Held, RegisterNode, StopNode
 from chronos.store.contract import Store
 
@@ -193,11 +193,11 @@ class NodeLife:
             async with asyncio.timeout_at(until_s):
                 await self._clock.measure(self._store)
                 answer = await self._store.apply(Beat(node=self.number, beat=self._beat, now_us=self._clock.now_us()))
-        except (StoreUnavailable, TimeoutError) as error:
+        except (ChronosError, TimeoutError) as error:
             if loop.time() >= until_s:
                 works.kill_all(_UNHEARD)
                 await self.register()
-            elif isinstance(error, StoreUnavailable):
+            elif isinstance(error, ChronosError):
                 self.trouble(error)
             return
         self._beaten_s = asked_s

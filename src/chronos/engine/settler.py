@@ -6,10 +6,12 @@ lost while the node lives: what the store could not be told is told again, until
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from chronos.engine.node import NodeClock, NodeLife
 from chronos.engine.sending import insist
+from chronos.errors import ChronosError
 from chronos.store.commands import Settle, Settled, SettleRow
 from chronos.store.contract import Store
 
@@ -61,23 +63,32 @@ class Settler:
         await asyncio.sleep(0)  # what ends in the same turn of the loop goes together
         while self._rows:
             rows, self._rows = self._rows[:MAX_ROWS], self._rows[MAX_ROWS:]
-            self._sending = {row.id: row for row in rows}
-            takes = self.reserve()
-            command = Settle(
-                rows=tuple(rows),
-                node=self._node.number,
-                now_us=self._clock.now_us(),
-                take=takes.slots,
-                take_lanes=takes.lanes,
-            )
-            answer = Settled([], [], 0)
             try:
-                answer = await insist(self._store, command, self._node.trouble)
-            finally:
-                self._sending = {}
-                self.taken(takes, answer)
-            if len(answer.settled) < len(rows):
-                settled = set(answer.settled)
-                for row in rows:
-                    if row.id not in settled:
-                        self.refused(row)
+                await self._send(rows)
+            except ChronosError as error:  # the store is broken, or one of them is: each gets what it deserves
+                self._node.trouble(error)
+                for row in rows if len(rows) > 1 else ():
+                    with suppress(ChronosError):  # it is lost to this node, and given back by its heartbeats
+                        await self._send([row])
+
+    async def _send(self, rows: list[SettleRow]) -> None:
+        self._sending = {row.id: row for row in rows}
+        takes = self.reserve()
+        command = Settle(
+            rows=tuple(rows),
+            node=self._node.number,
+            now_us=self._clock.now_us(),
+            take=takes.slots,
+            take_lanes=takes.lanes,
+        )
+        answer = Settled([], [], 0)
+        try:
+            answer = await insist(self._store, command, self._node.trouble)
+        finally:
+            self._sending = {}
+            self.taken(takes, answer)
+        if len(answer.settled) < len(rows):
+            settled = set(answer.settled)
+            for row in rows:
+                if row.id not in settled:
+                    self.refused(row)

@@ -112,12 +112,12 @@ def _prepared(draft: Draft, existing: Job | None, coming: _Coming, state: JobSta
 
 
 def _created(draft: Draft, effective: Effective, now_us: int) -> _Coming:
-    if draft.spec.schedule is None:
+    schedule = draft.schedule
+    if schedule is None:
         return _Coming(spec=draft.spec, next_us=None)
-    schedule = draft.spec.schedule.parse(draft.name)
     begun = activation(schedule, now_us, late_us=effective.recovery_after_us)
     _refuse_past(draft, schedule, begun.next_us, effective, now_us)
-    return _Coming(spec=_anchored(draft.spec, begun.schedule), next_us=begun.next_us)
+    return _Coming(spec=_anchored(draft.spec, schedule, begun.schedule), next_us=begun.next_us)
 
 
 def _kept(draft: Draft, existing: Job, now_us: int) -> _Coming:
@@ -132,7 +132,7 @@ def _kept(draft: Draft, existing: Job, now_us: int) -> _Coming:
 def _taken_over(draft: Draft, existing: Job, effective: Effective, now_us: int, compared: int) -> _Coming:
     live = existing.state in (JobState.ACTIVE, JobState.PAUSED)
     old = instants_of(existing.spec, existing.name) if live else None
-    new = None if draft.spec.schedule is None else draft.spec.schedule.parse(draft.name)
+    new = draft.schedule
     taken = takeover(
         effective.update,
         old=old,
@@ -146,7 +146,7 @@ def _taken_over(draft: Draft, existing: Job, effective: Effective, now_us: int, 
     if new is not None and next_us is None:  # an instant that has only just passed still runs
         next_us = activation(new, now_us, late_us=effective.recovery_after_us).next_us
         _refuse_past(draft, new, next_us, effective, now_us)
-    spec = draft.spec if taken.schedule is None else _anchored(draft.spec, taken.schedule)
+    spec = draft.spec if taken.schedule is None or new is None else _anchored(draft.spec, new, taken.schedule)
     if taken.needs_old and existing.spec.schedule is not None and taken.until_us is not None:
         first_us = None if taken.instants is None else taken.instants.next_us(taken.until_us)
         spec = replace(spec, outgoing=_outgoing(existing, existing.spec.schedule, taken.until_us, first_us))
@@ -167,10 +167,10 @@ def _outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: in
     return Outgoing(schedule=schedule, until_us=until_us, first_us=first_us, before=before)
 
 
-def _anchored(spec: JobSpec, schedule: Schedule) -> JobSpec:
-    """The spec with the anchor that its schedule was given."""
+def _anchored(spec: JobSpec, read: Schedule, schedule: Schedule) -> JobSpec:
+    """The spec with the anchor that its schedule was given; ``read`` is the schedule as it was written."""
     said = spec.schedule
-    if said is None or said.start_us is not None or schedule.anchored is said.parse("").anchored:
+    if said is None or said.start_us is not None or schedule.anchored is read.anchored:
         return spec
     return replace(spec, schedule=replace(said, start_us=schedule.start_us))
 
@@ -183,7 +183,7 @@ def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
     if new is None or old is None or old.start_us is None or replace(old, start_us=None) != new:
         return False
     made_here = old.start_us <= now_us or existing.spec.outgoing is not None
-    return made_here and not new.parse(draft.name).anchored
+    return made_here and draft.schedule is not None and not draft.schedule.anchored
 
 
 def _refuse_past(draft: Draft, schedule: Schedule, next_us: int | None, effective: Effective, now_us: int) -> None:

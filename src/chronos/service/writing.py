@@ -21,7 +21,7 @@ from chronos.service.saving import Prepared, prepare
 from chronos.service.shapes import Draft
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.switching import Switch
-from chronos.store.commands import SYSTEM, DeleteRow, SaveJobs, Trigger
+from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs, Trigger
 from chronos.store.contract import JobFilter, Store
 
 CHUNK = 500  # jobs of one command, where they need not be one change
@@ -199,17 +199,11 @@ class Writer:
         answers = iter(answered)
         saved: list[SavedJob] = []
         for one in prepared:
-            planned = _as_planned(one)
             if one.row is not None:
-                answer = next(answers)
-                planned = replace(
-                    planned,
-                    job_id=answer.id,
-                    version=answer.version,
-                    created=answer.created,
-                    changed=answer.changed,
-                )
-            elif one.turn is not None and one.existing is not None:
+                saved.append(_as_saved(one, next(answers)))
+                continue
+            planned = _as_planned(one)
+            if one.turn is not None and one.existing is not None:
                 job = await self._turn(one.existing, one.turn, actor)
                 planned = replace(planned, state=job.state, next_us=job.next_us)
             saved.append(planned)
@@ -277,6 +271,20 @@ def _check_expected(name: str, existing: Job | None, change: _Change) -> None:
 def stale(name: str, version: int, expect: int) -> Conflict:
     """Somebody else has changed a job."""
     return Conflict(f'"{name}" changed since you read it: you have version {expect}, it is version {version}')
+
+
+def _as_saved(one: Prepared, answer: Saved) -> SavedJob:
+    return SavedJob(
+        job_id=answer.id,
+        namespace=one.draft.namespace,
+        name=one.draft.name,
+        version=answer.version,
+        created=answer.created,
+        changed=answer.changed,
+        state=one.state,
+        next_us=one.next_us,
+        diff=one.diff,
+    )
 
 
 def _as_planned(one: Prepared) -> SavedJob:

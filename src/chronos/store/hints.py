@@ -61,7 +61,8 @@ def _of_a_person(command: Command[Any], answer: Any) -> Hint:
     match command:
         case SaveJobs():
             changed = any(saved.changed and not saved.created for saved in answer)
-            return _if(any(saved.changed for saved in answer), Hint.JOBS) | _if(changed, Hint.READY)
+            gone = _if(command.delete, Hint.JOBS | Hint.CANCEL | Hint.OUTBOX)
+            return _if(any(saved.changed for saved in answer), Hint.JOBS) | _if(changed, Hint.READY) | gone
         case SetJobState():
             return Hint.JOBS | _if(command.state is not JobState.PAUSED, Hint.READY)
         case DeleteJob():

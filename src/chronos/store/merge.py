@@ -50,7 +50,7 @@ def split(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> 
 
 def size(command: Command[Any]) -> int:
     """How many rows a command brings."""
-    return len(getattr(command, "rows", ())) or 1
+    return len(getattr(command, "rows", ())) + len(getattr(command, "delete", ())) or 1
 
 
 def _fits(a: Any, b: Any) -> bool:

@@ -46,8 +46,10 @@ class Form:
 
     def at(self, name: Where) -> str:
         """The pointer of a field, or of something within it."""
+        if isinstance(name, str):
+            return step(self.pointer, name)
         pointer = self.pointer
-        for part in (name,) if isinstance(name, str) else name:
+        for part in name:
             pointer = step(pointer, str(part))
         return pointer
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from chronos.core.calendar import rfc3339
 from chronos.core.config import NOTHING_SET, Mode, Settings
 from chronos.core.group import lay_out
-from chronos.core.job import After, Job, JobSpec, JobState, On, Target, Task
+from chronos.core.job import After, Job, JobSpec, JobState, On, ScheduleSpec, Target, Task
 from chronos.core.lane import PYTHON
 from chronos.core.schedule import Schedule
 from chronos.errors import Invalid
@@ -20,7 +20,7 @@ from chronos.service.shapes.form import Form
 from chronos.service.shapes.names import fault_of_name, id_text
 from chronos.service.shapes.plain import plain
 from chronos.service.shapes.problems import InvalidJob, Problem
-from chronos.service.shapes.schedule import read_when, write_when
+from chronos.service.shapes.schedule import parse_spec, read_when, write_when
 from chronos.service.shapes.settings import read_overrides, read_settings, write_settings
 
 Check = Callable[[Mapping[str, Any]], None]
@@ -53,10 +53,18 @@ class Draft:
     name: str
     spec: JobSpec
     namespace: str = DEFAULT_NAMESPACE
-    schedule: Schedule | None = field(default=None, compare=False, repr=False)  # of the spec, if it was read already
+    parsed: tuple[ScheduleSpec, Schedule] | None = field(default=None, compare=False, repr=False)
     state: JobState | None = None  # active or disabled; None: as it is, and active when it is new
     immediate: bool = False  # nothing says when it runs: once, when it is created
     now: bool = False  # "now" was said: once, whenever it is saved and changed
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """When it runs; read once, where that is possible. Raises ``InvalidSchedule``."""
+        said = self.spec.schedule
+        if said is None:
+            return None
+        return self.parsed[1] if self.parsed is not None and self.parsed[0] is said else parse_spec(said, self.name)
 
 
 def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT_NAMESPACE) -> Draft:
@@ -105,7 +113,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         namespace=space,
         name=name,
         spec=spec,
-        schedule=when.schedule,
+        parsed=None if when.spec is None or when.schedule is None else (when.spec, when.schedule),
         state=None if enabled is None else JobState.ACTIVE if enabled else JobState.DISABLED,
         immediate=when.spec is None and not when.manual and not after and enabled is not False,
         now=when.now,

@@ -41,9 +41,10 @@ def _copy(data: Any, depth: int) -> Any:
     if kind is dict:
         copy = {}
         for key, value in data.items():
-            if type(key) is not str:
+            if type(key) is not str or not key.isascii() or "\0" in key:
                 raise _Unusual
-            copy[_copy(key, 0)] = _copy(value, depth)
+            usual = type(value) is str and value.isascii() and "\0" not in value
+            copy[key] = value if usual else _copy(value, depth)
         return copy
     if kind is list or kind is tuple:
         return [_copy(item, depth) for item in data]
@@ -69,7 +70,9 @@ def _checked(data: Any, problems: list[Problem], pointer: str, depth: int) -> An
 
 def step(pointer: str, name: str) -> str:
     """The pointer of a field."""
-    return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+    if "~" in name or "/" in name:
+        name = name.replace("~", "~0").replace("/", "~1")
+    return f"{pointer}/{name}"
 
 
 def _mapping(data: Mapping[Any, Any], problems: list[Problem], pointer: str, depth: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """When a job runs, as people write it: text of any dialect, an object, or the names that other schedulers use."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -25,7 +26,16 @@ NOW = "now"
 MANUAL = "manual"  # only when it is triggered
 
 _KEYS = ("cron", "every", "iso8601", "at", "in", "words")
-_AROUND_FIELDS = frozenset(("timezone", "dst", "start", "end", "jitter", "exclude"))
+#: What may stand around it, and how it is read.
+_AROUND: dict[str, Callable[[Form], Any]] = {
+    "timezone": lambda form: form.text("timezone", longest=256),
+    "dst": lambda form: form.text("dst", longest=32),
+    "start": lambda form: form.text("start", longest=256),
+    "end": lambda form: form.text("end", longest=256),
+    "jitter": lambda form: form.duration_us("jitter", low_us=0),
+    "exclude": lambda form: form.texts("exclude", most=MAX_EXCLUSIONS),
+}
+_AROUND_FIELDS = frozenset(_AROUND)
 _TYPE = frozenset(("schedule_type",))
 _NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # neither ``H`` nor words
 _ONCE, _OFTEN, _AT_ONCE = ("one_time", "once", "delayed"), ("recurring", "cron", "interval"), ("immediate", "now")
@@ -197,15 +207,8 @@ def _around(outer: Form, inner: Form | None) -> dict[str, Any]:
     for form in forms:
         if form.lacks(_AROUND_FIELDS):
             continue
-        said = {
-            "timezone": form.text("timezone", longest=256),
-            "dst": form.text("dst", longest=32),
-            "start": form.text("start", longest=256),
-            "end": form.text("end", longest=256),
-            "jitter": form.duration_us("jitter", low_us=0),
-            "exclude": form.texts("exclude", most=MAX_EXCLUSIONS),
-        }
-        if said["dst"] not in (None, *DST_POLICIES):
+        said = {name: read(form) for name, read in _AROUND.items() if name in form.data}
+        if said.get("dst") not in (None, *DST_POLICIES):
             form.fault("dst", f'is "{said["dst"]}", allowed: {", ".join(DST_POLICIES)}')
             said["dst"] = None
         for name, value in said.items():

@@ -32,11 +32,11 @@ _MANY = 1_000_000
 _FORBID = {"forbid": Overlap.SKIP}
 #: What most jobs leave as it is, all but the retries and the time-out of a task.
 _RARE = frozenset(
-    "mode on_failure execution_timeout overlap delivery recovery priority update concurrency retention queue queue_max "
-    "placement".split()
-)
+    ("mode", "on_failure", "execution_timeout", "overlap", "delivery", "recovery", "priority", "update", "concurrency")
+) | {"retention", "queue", "queue_max", "placement"}
 _RARE_OVERRIDES = frozenset(("on_failure", "delivery"))
 _RETRY = frozenset(("retry", "retry_policy", "max_retries"))
+_RARE_IN_RETRY = frozenset(("max_retries", "multiplier", "max_interval", "jitter", "retry_on"))
 _TIMEOUT = frozenset(("task_timeout", "timeout", "timeout_secs"))
 
 
@@ -54,7 +54,7 @@ def read_settings(form: Form) -> Settings:
     queue = form.text("queue", longest=200)
     if queue is not None and (fault := fault_of_name(queue)):
         form.fault("queue", fault)
-    return Settings(
+    settings = Settings(
         mode=form.one_of(Mode, "mode"),
         on_failure=form.one_of(OnFailure, "on_failure"),
         retry=_retry(form),
@@ -71,18 +71,20 @@ def read_settings(form: Form) -> Settings:
         queue_max=form.whole("queue_max", low=0, high=_MANY),
         placement=_placement(form),
     )
+    return NOTHING_SET if settings == NOTHING_SET else settings
 
 
 def read_overrides(form: Form) -> Settings:
     """What one task can set."""
     if form.lacks(_RARE_OVERRIDES):
         return _usual(form)
-    return Settings(
+    settings = Settings(
         on_failure=form.one_of(OnFailure, "on_failure"),
         retry=_retry(form),
         task_timeout_us=_task_timeout_us(form),
         delivery=form.one_of(Delivery, "delivery"),
     )
+    return NOTHING_SET if settings == NOTHING_SET else settings
 
 
 def write_settings(settings: Settings) -> dict[str, Any]:
@@ -139,6 +141,11 @@ def _retry(form: Form) -> Retry | None:
         return None if max_retries is None else Retry(max_attempts=max_retries + 1)
     unlimited = inner.null("max_attempts")
     max_attempts = inner.whole("max_attempts", low=1, high=_MANY)
+    if inner.lacks(_RARE_IN_RETRY) and max_retries is None:
+        max_attempts = UNLIMITED if unlimited else max_attempts
+        retry = Retry(max_attempts=max_attempts, initial_us=inner.duration_us("initial_interval", low_us=0))
+        inner.finish()
+        return _or_none(retry)
     said = inner.whole("max_retries", low=0, high=_MANY - 1)
     if sum(value is not None for value in (max_attempts, said, max_retries)) + unlimited > 1:
         inner.fault("max_attempts", 'says the same as "max_retries"; give one of them')

@@ -32,17 +32,27 @@ class Saved(NamedTuple):
     changed: bool  # False: the same spec was there already, nothing was written
 
 
+class DeleteRow(NamedTuple):
+    """One job to delete; ``expect`` is the version it was last seen at."""
+
+    job: bytes
+    expect: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveJobs(Command[list[Saved]]):
-    """Create or replace jobs, all or none. Each name at most once.
+    """Create or replace jobs, and delete others, all or none. Each job at most once.
 
     A new version re-configures what is ready or queued in the same transaction, and wakes queued executions where the
-    new limit has room. Raises ``Conflict`` naming the first job that is not at its expected version.
+    new limit has room. A job that stays paused or disabled keeps its note. Deleting means what it means for
+    ``DeleteJob``. Raises ``Conflict`` naming the first job that is not at its expected version, ``NotFound`` when one
+    to delete is gone.
     """
 
     rows: tuple[JobRow, ...]
     now_us: int
     actor: Actor = SYSTEM
+    delete: tuple[DeleteRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,9 @@ class Claimed(NamedTuple):
 class Claim(Command[list[Claimed]]):
     """Take the best-ranked ready executions of some lanes: running, owner, next token, start recorded.
 
-    Disjoint from every other claim; up to ``limit``, best-ranked first among what no other transaction holds. Sent
-    again after an error, with the same ``request``, it answers what it took the first time.
+    Disjoint from every other claim; up to ``limit``, best-ranked first among what no other transaction holds. While
+    there is room, those of ``late_lanes`` follow, but only what has been ready since its instant or longer. Sent again
+    after an error, with the same ``request``, it answers what it took the first time.
     """
 
     lanes: tuple[int, ...]
@@ -38,6 +39,7 @@ class Claim(Command[list[Claimed]]):
     node: int
     now_us: int
     request: bytes
+    late_lanes: tuple[tuple[int, int], ...] = ()  # (lane, ready since): meant for others, who did not come in time
 
 
 class EndedAttempt(NamedTuple):

@@ -48,8 +48,10 @@ class DropDeadLetters(Command[int]):
 class Trim(Command[int]):
     """Delete history that no job wants to keep any more, at most ``limit`` rows; answers how many went.
 
-    Bounded work: it looks only at jobs that ran often enough since they were trimmed last, and at the oldest rows.
+    Bounded work: it looks only at jobs that ran often enough since they were trimmed last, and at the oldest rows; at
+    what deleted jobs left behind only once in a while, until nothing of it is left.
     """
 
     now_us: int
     limit: int
+    keep_deleted_us: int = 90 * 86_400 * 1_000_000  # how long the history of deleted jobs is kept

@@ -41,6 +41,11 @@ def decide(rows: str) -> str:
             and g.keyed = 0 and g.overlap <> {_REPLACE}"""
 
 
+#: What has been ready for so long that others than those it is meant for may take it. Nothing is ready before it is
+#: due, so its rank says where in a lane there can be no such thing any more.
+LATE = f"""a.rank <= i.before_us - {PRIORITY_STEP_US}
+    and coalesce(a.ready_since_us, a.admitted_us) <= i.before_us"""
+
 #: How an admitted instant changes its gate.
 MOVE = f"""next_us = d.next_us, seq = g.seq + case when d.status = {REPEATED} then 0 else 1 end,
     done_us = case when d.scheduled_us > g.done_us then d.scheduled_us else g.done_us end,

@@ -50,7 +50,10 @@ class Hot(Protocol):
         """Admit some rows of the command: those that are neither keyed nor ``replace``."""
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
-        """See ``Claim``."""
+        """See ``Claim``; of its ``lanes`` only."""
+
+    def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
+        """The same of its ``late_lanes``, up to another limit."""
 
     def settle(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
         """Move running executions whose token holds to history, and take them off their gates."""
@@ -89,9 +92,9 @@ class Endings:
             select active.id, active.job, active.token, active.cancel from active
             join {d.rows(1, "id:i token:n")} as i on {held} where active.cancel <> 0"""
         self._retry_lost = f"""
-            update active set status = {READY}, owner = null, attempt = i.attempt,
+            update active set status = {READY}, owner = null, ready_since_us = i.now_us, attempt = i.attempt,
                 detail = coalesce(i.detail, active.detail)
-            from {d.rows(1, "id:i token:n attempt:n detail:t")} as i where {held} and active.cancel = 0
+            from {d.rows(1, "id:i token:n attempt:n detail:t now_us:n")} as i where {held} and active.cancel = 0
             returning active.id"""
         self._bury = "update node set stopped_us = $2 where number = $1"
         self._disown = "update outbox set owner = null where owner = $1"
@@ -262,8 +265,8 @@ class Endings:
             settled = yield from self._end(ends, Settle(rows=(), node=command.node, now_us=now_us))
             reaped += settled.settled
         if again:
-            values = [(r.id, r.token, r.attempt, r.detail) for r in again]
-            given_up = yield from self.give_up(Query(self._retry_lost, rows=Rows("innt", values)), again, now_us)
+            values = [(r.id, r.token, r.attempt, r.detail, now_us) for r in again]
+            given_up = yield from self.give_up(Query(self._retry_lost, rows=Rows("inntn", values)), again, now_us)
             yield from self._records.attempts(lost for r in again if r.id in given_up for lost in r.lost)
             yield from self._records.follow([(r.id, f) for r in again if r.id in given_up for f in r.follow], now_us)
             reaped += given_up

@@ -49,19 +49,20 @@ class Executions:
             from {d.rows(1, "id:i token:n wake_us:n signal:t attempt:n worked_us:n detail:t")} as i
             where {unasked} returning active.id"""
         self._release = f"""
-            update active set status = {READY}, owner = null, worked_us = i.worked_us,
+            update active set status = {READY}, owner = null, ready_since_us = i.now_us, worked_us = i.worked_us,
                 detail = coalesce(i.detail, active.detail)
-            from {d.rows(1, "id:i token:n worked_us:n detail:t")} as i where {unasked} returning active.id"""
+            from {d.rows(1, "id:i token:n worked_us:n detail:t now_us:n")} as i where {unasked} returning active.id"""
         self._wake = f"""
             with woken as materialized (
                 select id from active where status = {WAITING} and wake_us <= $1 order by wake_us, id
                 limit $2 {d.lock_or_skip()}
             )
-            update active set status = {READY}, wake_us = null, signal = null
+            update active set status = {READY}, ready_since_us = $1, wake_us = null, signal = null
             where {d.among("id", "select id from woken")} returning id"""
         self._one = f"select status, signal, detail from active where id = $1 {d.lock()}"
         self._signalled = f"""
-            update active set status = {READY}, wake_us = null, signal = null, detail = $2 where id = $1"""
+            update active set status = {READY}, ready_since_us = $3, wake_us = null, signal = null, detail = $2
+            where id = $1"""
         self._claimed_before = f"""
             select {CLAIMED} from active where owner = $1 and request = $2 and status = {RUNNING} order by rank, id"""
         self._idempotent = "select execution from idempotency where namespace = $1 and key = $2"
@@ -141,10 +142,15 @@ class Executions:
 
     def claim(self, command: Claim, *, resent: bool) -> Steps[list[Claimed]]:
         """See ``Claim``; an answer lost before is given again."""
-        if command.limit <= 0 or not command.lanes:
+        if command.limit <= 0:
             return []
         before = (yield Query(self._claimed_before, (command.node, command.request))) if resent else []
-        return claimed(before) or (yield from self._hot.claim(command))
+        if before:
+            return claimed(before)
+        taken = (yield from self._hot.claim(command)) if command.lanes else []
+        if command.late_lanes and len(taken) < command.limit:
+            taken += yield from self._hot.claim_late(command, command.limit - len(taken))
+        return taken
 
     def advance(self, command: Advance) -> Steps[list[bytes]]:
         """See ``Advance``."""
@@ -163,7 +169,8 @@ class Executions:
 
     def release(self, command: Release) -> Steps[list[bytes]]:
         """See ``Release``."""
-        query = Query(self._release, rows=Rows("innt", [r[:4] for r in command.rows]))
+        rows = [(*r[:4], command.now_us) for r in command.rows]
+        query = Query(self._release, rows=Rows("inntn", rows))
         held = yield from self._endings.give_up(query, command.rows, command.now_us)
         yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
         return list(held)
@@ -187,7 +194,8 @@ class Executions:
             return False
         body: dict[str, Any] = msgspec.json.decode(detail) if detail else {}
         body.setdefault("signals", {})[command.name] = msgspec.json.decode(command.payload)
-        yield Query(self._signalled, (command.execution, msgspec.json.encode(body, order="sorted").decode()))
+        text = msgspec.json.encode(body, order="sorted").decode()
+        yield Query(self._signalled, (command.execution, text, command.now_us))
         return True
 
 

@@ -12,6 +12,7 @@ from chronos.core.execution import Status
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, SettleRow
 from chronos.store.sql.decision import (
     ADMIT_ROW,
+    LATE,
     MOVE,
     READY,
     REPEATED,
@@ -46,19 +47,8 @@ class HotPostgres:
             select d.id, d.job, d.status, {TOKEN} from d where d.status <> {REPEATED}"""
         # Each lane's best are locked before the best of all are chosen: so a lane is read only as far as needed, and
         # what another node is just taking does not make this claim come back short.
-        self._claim = f"""
-            with best as materialized (
-                select x.id from {d.rows(5, "lane:n")} as i cross join lateral (
-                    select a.id, a.rank from active as a
-                    where a.lane = i.lane and a.status = {READY} and a.held = 0
-                    order by a.rank, a.id limit $1 for update skip locked
-                ) as x order by x.rank, x.id limit $1
-            ), taken as (
-                update active as a set status = {RUNNING}, owner = $2, token = a.token + 1,
-                    started_us = coalesce(a.started_us, $3), attempt_us = $3, request = $4
-                where a.id = any(array(select id from best)) returning a.*
-            )
-            select {CLAIMED} from taken order by rank, id"""
+        self._claim = _claim(d.rows(5, "lane:n"), "true")
+        self._claim_late = _claim(d.rows(5, "lane:n before_us:n"), LATE)
         # That the gates are locked before anything else is looked at is part of either condition.
         self._settle = _settle(d, "(select count(*) from locked) >= 0")
         self._settle_alone = _settle(
@@ -78,7 +68,13 @@ class HotPostgres:
         """See ``Claim``."""
         args = (command.limit, command.node, command.now_us, command.request)
         lanes = Rows("n", [(lane,) for lane in dict.fromkeys(command.lanes)])
-        found = yield Query(self._claim, args, lanes, alone=True)
+        found = yield Query(self._claim, args, lanes, alone=not command.late_lanes)
+        return claimed(found)
+
+    def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
+        """What has waited too long for those it is meant for."""
+        args = (limit, command.node, command.now_us, command.request)
+        found = yield Query(self._claim_late, args, Rows("nn", command.late_lanes))
         return claimed(found)
 
     def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
@@ -103,6 +99,22 @@ class HotPostgres:
             if key is not None:
                 freed[key] = freed.get(key, 0) + 1
         return Freed(settled, sorted(behind), sorted(freed.items()), followed)
+
+
+def _claim(lanes: str, condition: str) -> str:
+    return f"""
+        with best as materialized (
+            select x.id from {lanes} as i cross join lateral (
+                select a.id, a.rank from active as a
+                where a.lane = i.lane and a.status = {READY} and a.held = 0 and {condition}
+                order by a.rank, a.id limit $1 for update skip locked
+            ) as x order by x.rank, x.id limit $1
+        ), taken as (
+            update active as a set status = {RUNNING}, owner = $2, token = a.token + 1,
+                started_us = coalesce(a.started_us, $3), attempt_us = $3, request = $4
+            where a.id = any(array(select id from best)) returning a.*
+        )
+        select {CLAIMED} from taken order by rank, id"""
 
 
 def _settle(d: Dialect, condition: str) -> str:

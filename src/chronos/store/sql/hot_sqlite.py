@@ -13,6 +13,7 @@ from chronos.core.execution import Status
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, SettleRow
 from chronos.store.sql.decision import (
     ADMIT_ROW,
+    LATE,
     MOVE,
     READY,
     REPEATED,
@@ -52,6 +53,10 @@ class HotSqlite:
         choose = f"insert into temp.claimed select {CLAIMED}, rank from active where status = {READY} and held = 0 and"
         self._choose_from_one = f"{choose} lane = $2 order by rank, id limit $1"
         self._choose_from_many = f"{choose} lane in {d.rows(2, 'lane:n')} order by rank, id limit $1"
+        self._choose_late = f"""
+            insert into temp.claimed select {", ".join(f"a.{name}" for name in CLAIMED.split(", "))}, a.rank
+            from {d.rows(2, "lane:n before_us:n")} as i cross join active as a
+            on a.lane = i.lane and a.status = {READY} and a.held = 0 and {LATE} order by a.rank, a.id limit $1"""
         self._keep_the_best = """
             delete from temp.claimed where rowid not in (select rowid from temp.claimed order by rank, id limit $1)"""
         self._claim = f"""
@@ -101,6 +106,13 @@ class HotSqlite:
                 yield Query(self._choose_from_one, (command.limit, lane))
             if len(lanes) > 1:
                 yield Query(self._keep_the_best, (command.limit,))
+        yield Query(self._claim, (command.node, command.now_us, command.request))
+        return _claimed((yield Query(self._answer_claim, (command.now_us,))))
+
+    def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
+        """What has waited too long for those it is meant for."""
+        yield Query("delete from temp.claimed")
+        yield Query(self._choose_late, (limit,), Rows("nn", command.late_lanes))
         yield Query(self._claim, (command.node, command.now_us, command.request))
         return _claimed((yield Query(self._answer_claim, (command.now_us,))))
 

@@ -1,7 +1,7 @@
 """Steps for jobs: save, delete, pause and resume. The same on every engine."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -9,13 +9,14 @@ from chronos.core.config import Overlap
 from chronos.core.execution import Cancel, Cause, Status
 from chronos.core.ids import job_id
 from chronos.core.job import JobState
+from chronos.core.node import Actor
 from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import Code
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.store.commands import NEW, DeleteJob, JobRow, Saved, SaveJobs, SetJobState
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.followers import Followers, Name
-from chronos.store.sql.gates import OVERLAPS, Gate, Gates, Raced
+from chronos.store.sql.gates import OVERLAPS, Gate, Gates, Raced, ids
 from chronos.store.sql.records import Records
 
 _GATE = (
@@ -25,8 +26,8 @@ _GATE_NAMES = tuple(column.split(":")[0] for column in _GATE.split())
 _JOB = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n updated_us:n"
 _JOB_NAMES = tuple(column.split(":")[0] for column in _JOB.split())
 _MANY = 20  # jobs saved by one command, after which they share a line of the audit log
-
-
+Changed = tuple[JobRow, str, Saved]  # with its spec as JSON
+New = tuple[JobRow, str, Saved, int]  # and its incarnation
 _FOLLOWS = '"after":'  # in the JSON of a job that follows others; where it is merely said, nothing is lost
 
 
@@ -57,8 +58,10 @@ class Jobs:
         self._create = f"insert into job ({', '.join(_JOB_NAMES)}) select * from {d.rows(1, _JOB)} as i"
         self._replace = f"""
             update job as j set version = i.version, spec = i.spec, owner = i.owner, author = i.author,
-                saved_us = i.now_us, updated_us = i.now_us, paused_us = null, note = ''
-            from {d.rows(1, "id:i version:n spec:t owner:t author:t now_us:n")} as i
+                saved_us = i.now_us, updated_us = i.now_us,
+                paused_us = case i.stays when 1 then j.paused_us else i.paused_us end,
+                note = case i.stays when 1 then j.note else '' end
+            from {d.rows(1, "id:i version:n spec:t owner:t author:t now_us:n stays:n paused_us:n")} as i
             where {d.within("j.id", 1)} and j.id = i.id"""
         self._keep_version = f"""
             insert into job_version (job, version, spec, saved_us, author)
@@ -78,24 +81,33 @@ class Jobs:
         self._add_tags = f"""
             insert into job_tag (key, value, namespace, name, job)
             select * from {d.rows(1, "key:t value:t namespace:t name:t job:i")} as i"""
-        self._names = f"select namespace, name, incarnation, version from job where id = $1 {d.lock()}"
-        self._bury = """
-            insert into tombstone (namespace, name, incarnation, job, deleted_us) values ($1, $2, $3, $4, $5)
+        self._names = f"""
+            select id, namespace, name, incarnation, version from job where {d.one_of("id", 1)}
+            order by id {d.lock()}"""
+        self._bury = f"""
+            insert into tombstone (namespace, name, incarnation, job, deleted_us)
+            select * from {d.rows(1, "namespace:t name:t incarnation:n job:i deleted_us:n")} as i where true
             on conflict (namespace, name) do update set incarnation = excluded.incarnation, job = excluded.job,
                 deleted_us = excluded.deleted_us"""
-        self._drop = "delete from job where id = $1"
-        self._drop_gate = "delete from gate where job = $1"
+        self._leave_remains = f"""
+            insert into remains (job, look_us) select * from {d.rows(1, "job:i look_us:n")} as i where true
+            on conflict do nothing"""
+        self._drop = f"delete from job where {d.one_of('id', 1)}"
+        self._drop_gates = f"delete from gate where {d.one_of('job', 1)}"
         self._note = "update job set note = $2, updated_us = $3, paused_us = $4 where id = $1"
         asked = int(Cause.MANUAL)
         unstarted = f"status in ({int(Status.READY)}, {int(Status.QUEUED)}) and started_us is null and cause <> {asked}"
         self._hold = f"update active set held = 1 where job = $1 and {unstarted}"
-        self._let_go = "update active set held = 0 where job = $1 and held = 1"
+        self._let_go = "update active set held = 0, ready_since_us = $2 where job = $1 and held = 1"
 
     def save(self, command: SaveJobs) -> Steps[list[Saved]]:
         """See ``SaveJobs``."""
         rows = command.rows
         if len({(row.namespace, row.name) for row in rows}) < len(rows):
             raise Invalid("a job is named twice in one change; name each job once")
+        gone = {row.job: row.expect for row in command.delete}
+        if len(gone) < len(command.delete):
+            raise Invalid("a job is deleted twice in one change; name each job once")
         names = Rows("tt", [(row.namespace, row.name) for row in rows])
         following = any(row.spec.after for row in rows)
         found = yield Query(self._existing_for_followers if following else self._existing, rows=names)
@@ -111,32 +123,20 @@ class Jobs:
             followed = {(r[0], r[1]) for r in said if r[3]}
         lanes = yield from self._intern(sorted({row.gate.lane for row in rows}))
 
-        saved: list[Saved] = []
-        new: list[tuple[JobRow, str, Saved, int]] = []
-        changed: list[tuple[JobRow, str, Saved]] = []
-        for row, spec in zip(rows, specs, strict=True):
-            name = (row.namespace, row.name)
-            if name in existing:
-                job, version, before = existing[name]
-                same = before == spec
-                answer = Saved(job, version if same else version + 1, created=False, changed=not same)
-                if not same:
-                    changed.append((row, spec, answer))
-            else:
-                incarnation = buried.get(name, 0) + 1
-                answer = Saved(job_id(*name, incarnation), 1, created=True, changed=True)
-                new.append((row, spec, answer, incarnation))
-            saved.append(answer)
+        saved, new, changed = _sorted_out(rows, specs, existing, buried)
+        if any(s.id in gone for s in saved):
+            raise Invalid("a job is both saved and deleted in one change; do one of them")
         links = [
             (r.namespace, a.job, s.id, a.on)
             for r, s in zip(rows, saved, strict=True)
             if s.changed
             for a in r.spec.after
         ]
-        left = [s.id for r, _, s in changed if _FOLLOWS in existing[(r.namespace, r.name)][2]]
+        left = [s.id for r, _, s in changed if _FOLLOWS in existing[(r.namespace, r.name)][2]] + sorted(gone)
         touched = {(link[0], link[1]) for link in links} | (yield from self._followers.upstream_of(left))
         upstream = yield from self._followers.ids(touched)
-        gates = yield from self._lock(changed, upstream)
+        gates = yield from self._lock(changed, gone, upstream)
+        doomed = (yield from self._expected(gone)) if gone else []
         yield from self._insert(new, lanes, command)
         yield from self._update(changed, gates, lanes, command)
         yield from self._followers.forget(left)
@@ -144,20 +144,21 @@ class Jobs:
         created = {(r.namespace, r.name): s.id for r, _, s, _ in new}
         upstream |= {name: job for name, job in created.items() if name in followed or name in touched}
         yield from self._followers.mark(upstream)
+        if doomed:
+            yield from self._delete(doomed, gates, command.now_us, command.actor)
         return saved
 
-    def _lock(self, changed: list[tuple[JobRow, str, Saved]], upstream: dict[Name, bytes]) -> Steps[dict[bytes, Gate]]:
-        """The gates of jobs that change and of those they follow, locked in order; answers the former."""
-        if not changed and not upstream:
-            return {}
-        gates = yield from self._gates.lock(sorted({*(s.id for _, _, s in changed), *upstream.values()}))
+    def _lock(
+        self, changed: list[Changed], gone: Iterable[bytes], upstream: dict[Name, bytes]
+    ) -> Steps[dict[bytes, Gate]]:
+        """The gates of jobs that change or go and of those they follow, locked in order."""
+        wanted = sorted({*(s.id for _, _, s in changed), *gone, *upstream.values()})
+        gates = (yield from self._gates.lock(wanted)) if wanted else {}
         if any(s.id not in gates or gates[s.id].version != s.version - 1 for _, _, s in changed):
             raise Raced
-        return {s.id: gates[s.id] for _, _, s in changed}
+        return gates
 
-    def _insert(
-        self, new: list[tuple[JobRow, str, Saved, int]], lanes: dict[str, int], command: SaveJobs
-    ) -> Steps[None]:
+    def _insert(self, new: list[New], lanes: dict[str, int], command: SaveJobs) -> Steps[None]:
         if not new:
             return
         now_us = command.now_us
@@ -172,7 +173,7 @@ class Jobs:
 
     def _update(
         self,
-        changed: list[tuple[JobRow, str, Saved]],
+        changed: list[Changed],
         gates: dict[bytes, Gate],
         lanes: dict[str, int],
         command: SaveJobs,
@@ -180,9 +181,15 @@ class Jobs:
         if not changed:
             return
         now_us = command.now_us
-        jobs = [(s.id, s.version, spec, r.spec.owner, command.actor.name, now_us) for r, spec, s in changed]
+        jobs = [
+            (
+                *(s.id, s.version, spec, r.spec.owner, command.actor.name, now_us),
+                *(int(gates[s.id].state == r.state), now_us if r.state is JobState.PAUSED else None),
+            )
+            for r, spec, s in changed
+        ]
         yield Query(self._keep_version, rows=Rows("i", [(s.id,) for _, _, s in changed]))
-        yield Query(self._replace, rows=Rows("intttn", jobs))
+        yield Query(self._replace, rows=Rows("intttnnn", jobs))
         yield Query(self._set_gates, rows=Rows("i" + "n" * 11, [_gate_row(r, s, lanes) for r, _, s in changed]))
         shifts = [
             (
@@ -194,26 +201,25 @@ class Jobs:
         yield Query(self._reconfigure, rows=Rows("innnn", shifts))
         yield Query(self._drop_tags, rows=Rows("i", [(s.id,) for _, _, s in changed]))
         yield from self._tag_and_audit([(r, s) for r, _, s in changed], command)
+        mine: list[Gate] = []
         for row, _, saved in changed:
             gate = gates[saved.id]
+            mine.append(gate)
             gate.overlap, gate.lim, gate.keyed = row.gate.overlap, row.gate.limit, row.gate.keyed
-            yield from self._enter(gate, row.state)
+            yield from self._enter(gate, row.state, now_us)
             gate.next_us = row.next_us
             yield from self._gates.shrink(gate)
-        yield from self._gates.wake(gates.values(), now_us=now_us)
-        yield from self._gates.save(gates.values())
+        yield from self._gates.wake(mine, now_us=now_us)
+        yield from self._gates.save(mine)
 
     def _tag_and_audit(self, saved: list[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
         tags = [(k, v, r.namespace, r.name, s.id) for r, s in saved for k, v in r.spec.tags.items()]
         if tags:
             yield Query(self._add_tags, rows=Rows("tttti", tags))
-        if len(saved) <= _MANY:
-            lines = [(_verb(s), r.namespace, r.name, f"version {s.version}") for r, s in saved]
-        else:
-            lines = []
-            for verb, namespace in sorted({(_verb(s), r.namespace) for r, s in saved}):
-                names = [r.name for r, s in saved if (_verb(s), r.namespace) == (verb, namespace)]
-                lines.append((verb, namespace, f"{names[0]} and {len(names) - 1} more", ", ".join(names)))
+        lines: list[tuple[str, str, str, str]] = []
+        for verb, created in (("create", True), ("update", False)):
+            told = [(r.namespace, r.name, f"version {s.version}") for r, s in saved if s.created is created]
+            lines += _told(verb, told, many=len(saved) > _MANY)
         yield from self._records.audits(command.actor, command.now_us, lines)
 
     def _intern(self, keys: list[str]) -> Steps[dict[str, int]]:
@@ -237,26 +243,36 @@ class Jobs:
         touched = yield from self._followers.upstream_of([command.job])
         upstream = yield from self._followers.ids(touched)
         gates = yield from self._gates.lock(sorted({command.job, *upstream.values()}))
-        namespace, name, incarnation = yield from self._expected(command.job, command.expect)
-        gate = gates[command.job]
-        yield from self._gates.end_unstarted(gate, Code.JOB_DELETED, None, command.now_us)
-        yield from self._records.tally(Counter({gate.state: -1}))
-        yield from self._gates.ask_running(command.job, Cancel.DELETED)
-        yield Query(self._keep_version, rows=Rows("i", [(command.job,)]))
+        doomed = yield from self._expected({command.job: command.expect})
         yield from self._followers.forget([command.job] if touched else [])
         yield from self._followers.mark(upstream)
-        yield Query(self._drop_gate, (command.job,))
-        yield Query(self._drop, (command.job,))
-        yield Query(self._drop_tags, rows=Rows("i", [(command.job,)]))
-        yield Query(self._bury, (namespace, name, incarnation, command.job, command.now_us))
-        yield from self._records.audit(command.actor, "delete", namespace, name, command.now_us)
+        yield from self._delete(doomed, gates, command.now_us, command.actor)
+
+    def _delete(self, doomed: list[Row], gates: dict[bytes, Gate], now_us: int, actor: Actor) -> Steps[None]:
+        """Jobs whose gates are locked go; rows of ``_names``."""
+        jobs = ids(row[0] for row in doomed)
+        for (job,) in jobs.values:
+            gate = gates[job]
+            yield from self._gates.end_unstarted(gate, Code.JOB_DELETED, None, now_us)
+            if gate.active:
+                yield from self._gates.ask_running(job, Cancel.DELETED)
+        yield from self._records.tally(Counter(gates[row[0]].state for row in doomed), -1)
+        yield Query(self._keep_version, rows=jobs)
+        yield Query(self._drop_gates, rows=jobs)
+        yield Query(self._drop, rows=jobs)
+        yield Query(self._drop_tags, rows=jobs)
+        buried = [(namespace, name, incarnation, job, now_us) for job, namespace, name, incarnation, _ in doomed]
+        yield Query(self._bury, rows=Rows("ttnin", buried))
+        yield Query(self._leave_remains, rows=Rows("in", [(row[0], now_us) for row in doomed]))
+        names = [(namespace, name) for _, namespace, name, _, _ in doomed]
+        yield from self._records.audits(actor, now_us, _told("delete", [(*name, "") for name in names]))
 
     def set_state(self, command: SetJobState) -> Steps[None]:
         """See ``SetJobState``."""
         gates = yield from self._gates.lock([command.job])
-        namespace, name, _ = yield from self._expected(command.job, command.expect)
+        [(_, namespace, name, _, _)] = yield from self._expected({command.job: command.expect})
         gate = gates[command.job]
-        yield from self._enter(gate, command.state)
+        yield from self._enter(gate, command.state, command.now_us)
         if not command.keep_cursor:
             gate.next_us = command.next_us
         yield from self._records.spans(gate.version, int(Cause.SCHEDULE), command.spans)
@@ -268,23 +284,50 @@ class Jobs:
         action = command.state.name.lower()
         yield from self._records.audit(command.actor, action, namespace, name, command.now_us, command.note)
 
-    def _enter(self, gate: Gate, state: JobState) -> Steps[None]:
+    def _enter(self, gate: Gate, state: JobState, now_us: int) -> Steps[None]:
         """A locked gate changes its state; what is held follows."""
         if state is JobState.PAUSED and gate.state != JobState.PAUSED:
             yield Query(self._hold, (gate.job,))
         elif state is not JobState.PAUSED and gate.state == JobState.PAUSED:
-            yield Query(self._let_go, (gate.job,))
+            yield Query(self._let_go, (gate.job, now_us))
         yield from self._records.tally(Counter({gate.state: -1, int(state): 1}) if gate.state != state else Counter())
         gate.state = int(state)
 
-    def _expected(self, job: bytes, expect: int | None) -> Steps[tuple[str, str, int]]:
-        rows = yield Query(self._names, (job,))
-        if not rows:
+    def _expected(self, wanted: Mapping[bytes, int | None]) -> Steps[list[Row]]:
+        """Id, namespace, name, incarnation and version of jobs that are there, at the version that is expected."""
+        rows = yield Query(self._names, rows=ids(wanted))
+        if len(rows) < len(wanted):
             raise NotFound("the job does not exist any more")
-        namespace, name, incarnation, version = rows[0]
-        if expect is not None and expect != version:
-            raise Conflict(f'"{name}" changed since you read it: you have version {expect}, it is version {version}')
-        return namespace, name, incarnation
+        for job, _, name, _, version in rows:
+            expect = wanted[job]
+            if expect is not None and expect != version:
+                raise Conflict(
+                    f'"{name}" changed since you read it: you have version {expect}, it is version {version}'
+                )
+        return rows
+
+
+def _sorted_out(
+    rows: Sequence[JobRow], specs: Sequence[str], existing: Mapping[Name, Row], buried: Mapping[Name, int]
+) -> tuple[list[Saved], list[New], list[Changed]]:
+    """What becomes of each row; and apart from the others those that are new, and those that change."""
+    saved: list[Saved] = []
+    new: list[New] = []
+    changed: list[Changed] = []
+    for row, spec in zip(rows, specs, strict=True):
+        name = (row.namespace, row.name)
+        if name in existing:
+            job, version, before = existing[name]
+            same = before == spec
+            answer = Saved(job, version if same else version + 1, created=False, changed=not same)
+            if not same:
+                changed.append((row, spec, answer))
+        else:
+            incarnation = buried.get(name, 0) + 1
+            answer = Saved(job_id(*name, incarnation), 1, created=True, changed=True)
+            new.append((row, spec, answer, incarnation))
+        saved.append(answer)
+    return saved, new, changed
 
 
 def _check_expected(row: JobRow, found: Row | None) -> None:
@@ -300,8 +343,19 @@ def _check_expected(row: JobRow, found: Row | None) -> None:
         )
 
 
-def _verb(saved: Saved) -> str:
-    return "create" if saved.created else "update"
+def _told(
+    verb: str, jobs: Sequence[tuple[str, str, str]], *, many: bool | None = None
+) -> list[tuple[str, str, str, str]]:
+    """Lines of the audit log about jobs, by (namespace, name, detail): one each, or one a namespace for many."""
+    if not (len(jobs) > _MANY if many is None else many):
+        return [(verb, *job) for job in jobs]
+    names: dict[str, list[str]] = {}
+    for namespace, name, _ in jobs:
+        names.setdefault(namespace, []).append(name)
+    return [
+        (verb, namespace, own[0] if len(own) == 1 else f"{own[0]} and {len(own) - 1} more", ", ".join(own))
+        for namespace, own in sorted(names.items())
+    ]
 
 
 def _gate_row(row: JobRow, saved: Saved, lanes: dict[str, int]) -> Sequence[object]:

@@ -47,6 +47,8 @@ def route(command: Command[Any], lanes: int) -> list[tuple[int, Command[Any]]]:
         return [(_lane(command.row.job, lanes), command)]
     if isinstance(command, SaveJobs) and command.rows:
         return [(_lane(crc32(command.rows[0].name.encode()).to_bytes(4), lanes), command)]
+    if isinstance(command, SaveJobs) and command.delete:
+        return [(_lane(command.delete[0].job, lanes), command)]
     return [(CONTROL, command)]
 
 
@@ -70,6 +72,8 @@ def gates_of(command: Command[Any]) -> list[bytes]:
         return [row.job for row in command.rows]
     if isinstance(command, Admit):
         return [row.job for row in command.rows if row.careful]
+    if isinstance(command, SaveJobs):
+        return [row.job for row in command.delete]
     return []
 
 

@@ -46,9 +46,9 @@ class Records:
             insert into audit (id, at_us, actor, action, namespace, subject, origin, detail)
             select * from {d.rows(1, entry)} as i where true on conflict do nothing"""
 
-    def tally(self, changes: Counter[int]) -> Steps[None]:
-        """Jobs that came into a state, less those that left it."""
-        values = [(state, count) for state, count in sorted(changes.items()) if count]
+    def tally(self, changes: Counter[int], sign: int = 1) -> Steps[None]:
+        """Jobs that came into a state, less those that left it; with -1 all of them left it."""
+        values = [(state, sign * count) for state, count in sorted(changes.items()) if count]
         if values:
             yield Query(self._tally, rows=Rows("nn", values))
 

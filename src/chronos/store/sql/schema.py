@@ -260,6 +260,29 @@ update gate set followed = 1
 where job in (select j.id from job as j join job_after as a on a.namespace = j.namespace and a.upstream = j.name);
 """
 
+# Since when what is ready has been so; null: since it was admitted, as it is with most. Read for ``late_lanes`` only.
+READY_SINCE = """
+alter table active add column ready_since_us {int};
+"""
+
+# Deleted jobs of which something may still be on record, and when to look next whether it is too old.
+REMAINS = """
+create table remains (
+    job {id} not null primary key,
+    look_us {int} not null
+) {table};
+create index remains_look on remains (look_us, job);
+insert into remains (job, look_us) select job, 0 from tombstone;
+"""
+
+THIRD = READY_SINCE + REMAINS
+
+# For heartbeats, which ask what a node holds, however much else is open. Here neither claims nor settlements feel it;
+# on SQLite they would, more than the one node or two that beat there.
+THIRD_POSTGRES = """
+create index active_owner on active (owner, id) where owner is not null;
+"""
+
 SQLITE_ONLY = """
 create virtual table job_fts using fts5 (name, content = 'job', tokenize = 'trigram', detail = 'none');
 create trigger job_named after insert on job begin

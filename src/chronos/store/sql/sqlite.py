@@ -142,7 +142,10 @@ class SqliteStore(SqlStore):
         except apsw.Error as error:
             with suppress(apsw.Error):
                 writer.execute("rollback")
-            raise self._explain(error) from error
+            explained = self._explain(error)
+            if isinstance(explained, StoreBroken) and len(commands) > 1:
+                raise  # it may be one of them only: each is sent again by itself
+            raise explained from error
         except BaseException:
             with suppress(apsw.Error):
                 writer.execute("rollback")

@@ -22,6 +22,8 @@ from chronos.store.sql.gates import Gates, ids
 from chronos.store.sql.records import Records
 
 IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
+_LOOKS = 32  # so often is a deleted job looked at while its history is kept
+_LOOK_EVERY_US = 3_600 * 1_000_000  # but not more often than this
 
 
 class Upkeep:
@@ -67,6 +69,12 @@ class Upkeep:
             select * from {d.rows(1, "execution:i task:t number:n part:n text:t")} as i where true
             on conflict (execution, task, number, part) do update set text = excluded.text"""
         self._trimmed = "update gate set trimmed = $2 where job = $1"
+        self._remains = "select job from remains where look_us <= $1 order by look_us, job limit $2"
+        self._left = """
+            select * from (select id from history where job = $1 limit 1) as h
+            union all select * from (select id from active where job = $1 limit 1) as a"""
+        self._look_again = "update remains set look_us = $2 where job = $1"
+        self._nothing_left = "delete from remains where job = $1"
         self._drop_keys = """
             delete from idempotency where created_us < $1 and created_us <= coalesce(
                 (select created_us from idempotency where created_us < $1 order by created_us limit 1 offset $2), $1)"""
@@ -132,12 +140,34 @@ class Upkeep:
             cut = yield Query(self._cut, (job, keep_count))
             by_age = id_floor(command.now_us - keep_age_us)
             upto = max(cut[0][0], by_age) if cut else by_age
-            gone = yield Query(self._drop_old, (job, upto, left))
-            if gone:
-                yield Query(self._drop_attempts, rows=Rows("i", [row[:1] for row in gone]))
-                yield Query(self._drop_output, rows=Rows("i", [row[:1] for row in gone]))
-            left -= len(gone)
+            left -= yield from self._drop_until(job, upto, left)
             if left <= 0:
                 break
             yield Query(self._trimmed, (job, seq))
+        if left > 0:
+            left -= yield from self._trim_remains(command, left)
         return command.limit - left
+
+    def _trim_remains(self, command: Trim, limit: int) -> Steps[int]:
+        """What deleted jobs left behind: they have no gate that would say how long it is wanted."""
+        upto = id_floor(command.now_us - command.keep_deleted_us)
+        again_us = command.now_us + max(command.keep_deleted_us // _LOOKS, _LOOK_EVERY_US)
+        left = limit
+        jobs: list[Row] = yield Query(self._remains, (command.now_us, min(limit, 100)))
+        for (job,) in jobs:
+            left -= yield from self._drop_until(job, upto, left)
+            if left <= 0:
+                break
+            if (yield Query(self._left, (job,))):
+                yield Query(self._look_again, (job, again_us))
+            else:
+                yield Query(self._nothing_left, (job,))
+        return limit - left
+
+    def _drop_until(self, job: bytes, upto: bytes, limit: int) -> Steps[int]:
+        """Delete the oldest executions of a job, and all that was recorded with them."""
+        gone = yield Query(self._drop_old, (job, upto, limit))
+        if gone:
+            yield Query(self._drop_attempts, rows=Rows("i", [row[:1] for row in gone]))
+            yield Query(self._drop_output, rows=Rows("i", [row[:1] for row in gone]))
+        return len(gone)
