@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from chronos.errors import ChronosError, Invalid, NotFound, StoreBroken, StoreUnavailable
-from chronos.store.commands import Command, RegisterNode
+from chronos.store.commands import Beat, Command, RegisterNode, Trim
 from chronos.store.contract import JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.sqlite import SqliteStore, restore
@@ -109,6 +109,26 @@ def test_a_full_disk_loses_nothing_and_can_be_retried(tmp_path: Path) -> None:
     saved = run(path, fill)
     names = run(path, lambda store: store.list_jobs(JobFilter(), limit=10_000))
     assert len(names.items) == saved
+
+
+def test_one_command_that_breaks_takes_no_others_with_it(tmp_path: Path) -> None:
+    async def together(store: SqliteStore) -> list[Any]:
+        register = RegisterNode(name="n", incarnation=bytes(16), now_us=1)
+        number = await store.apply(register)
+        other = apsw.Connection(str(tmp_path / "a.db"))
+        other.execute("drop table idempotency")
+        other.close()
+        beats = [Beat(node=number, beat=n, now_us=n) for n in (1, 2)]
+        first = asyncio.create_task(store.apply(beats[0]))  # while it is under way, the others gather
+        await asyncio.sleep(0)
+        return await asyncio.gather(
+            first, store.apply(Trim(now_us=3, limit=10)), store.apply(beats[1]), return_exceptions=True
+        )
+
+    first, trimmed, second = run(tmp_path / "a.db", together)
+    assert first.alive
+    assert second.alive
+    assert isinstance(trimmed, StoreBroken)
 
 
 def test_a_newer_schema_is_refused_but_the_next_one_is_not(tmp_path: Path) -> None:
