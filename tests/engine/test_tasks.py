@@ -252,10 +252,7 @@ async def test_on_complete_runs_after_a_reap(world: World) -> None:
     assert attempt.status is AttemptStatus.LOST
 
 
-NO_HOOK = pytest.mark.xfail(strict=True, reason="the store ends what sleeps by itself, without its hook and report")
-
-
-@pytest.mark.parametrize("when", ["running", pytest.param("waiting", marks=NO_HOOK)])
+@pytest.mark.parametrize("when", ["running", "waiting"])
 @in_world
 async def test_on_complete_runs_after_a_cancel(world: World, when: str) -> None:
     """Whatever happens: also when it is canceled between two tries."""

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -18,7 +17,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from chronos.core.config import Overlap
@@ -446,9 +444,9 @@ class StoreMachine(RuleBasedStateMachine):
         items = self.apply(TakeOutbox(node=self.nodes[-1], limit=limit))
         self.apply(AckOutbox(ids=tuple(item.id for item in items)))
 
-    @rule(limit=st.integers(1, 50), keep_deleted_us=st.sampled_from([0, 5 * SECOND, 90 * 86_400 * SECOND]))
-    def trim(self, limit: int, keep_deleted_us: int) -> None:
-        self.apply(Trim(now_us=self.now, limit=limit, keep_deleted_us=keep_deleted_us))
+    @rule(limit=st.integers(1, 50))
+    def trim(self, limit: int) -> None:
+        self.apply(Trim(now_us=self.now, limit=limit))
 
     # --- what must hold after every step
 
@@ -480,26 +478,6 @@ class StoreMachine(RuleBasedStateMachine):
             if before is not None:  # one command may create an execution and replace it at once
                 assert before is item.status or may_become(before, item.status), (before, item.status)
             self.statuses[item.id] = item.status
-
-
-def run_machine(make_stores: Callable[[], Sequence[Store]], *, examples: int, steps: int) -> None:
-    """Look for a sequence of commands on which the stores differ or break a promise."""
-
-    class Machine(StoreMachine):
-        def __init__(self) -> None:
-            super().__init__(make_stores)
-
-    # A failure is reported as it was found: to shrink one takes minutes, which is for whoever looks into it.
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            phases=(Phase.generate,),
-            report_multiple_bugs=False,
-        ),
-    )
 
 
 def _plain(answer: Any) -> Any:

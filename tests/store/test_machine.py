@@ -1,13 +1,36 @@
 """Random commands on all engines side by side."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from chronos.store.contract import Store
 from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.sqlite import SqliteStore
 from tests.store.conftest import on_server
-from tests.store.machine import run_machine
+from tests.store.machine import StoreMachine
+
+
+def run_machine(make_stores: Callable[[], Sequence[Store]], *, examples: int, steps: int) -> None:
+    """Look for a sequence of commands on which the stores differ or break a promise."""
+
+    class Machine(StoreMachine):
+        def __init__(self) -> None:
+            super().__init__(make_stores)
+
+    # A failure is reported as it was found: to shrink one takes minutes, which is for whoever looks into it.
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            phases=(Phase.generate,),
+            report_multiple_bugs=False,
+        ),
+    )
 
 
 def test_one_engine_stays_sound() -> None:

@@ -15,8 +15,8 @@ from chronos.store.contract import JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.sqlite import SqliteStore, restore
 from chronos.testing.conformance import World
-from tests.store.machine import run_machine
 from tests.store.recorder import digest
+from tests.store.test_machine import run_machine
 
 
 def run(path: Path, what: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
@@ -121,9 +121,8 @@ def test_one_command_that_breaks_takes_no_others_with_it(tmp_path: Path) -> None
         beats = [Beat(node=number, beat=n, now_us=n) for n in (1, 2)]
         first = asyncio.create_task(store.apply(beats[0]))  # while it is under way, the others gather
         await asyncio.sleep(0)
-        return await asyncio.gather(
-            first, store.apply(Trim(now_us=3, limit=10)), store.apply(beats[1]), return_exceptions=True
-        )
+        trim = store.apply(Trim(now_us=3, limit=10))
+        return list(await asyncio.gather(first, trim, store.apply(beats[1]), return_exceptions=True))
 
     first, trimmed, second = run(tmp_path / "a.db", together)
     assert first.alive

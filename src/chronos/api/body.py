@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from chronos.api.errors import Malformed
 
 MAX_DEPTH = 64
+_NESTING = (dict, list)
 
 
 def read_json(raw: bytes) -> Any:
@@ -25,7 +26,7 @@ def read_json(raw: bytes) -> Any:
         raise
     except ValueError:  # a number of thousands of digits
         raise Malformed("the body has a number of more than 64 bits; write it as text") from None
-    if _is_deep(value, MAX_DEPTH):
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _is_deep(value):
         raise _too_deep()
     return value
 
@@ -52,12 +53,14 @@ def _finite(text: str) -> float:
     return value
 
 
-def _is_deep(value: Any, left: int) -> bool:
-    if isinstance(value, dict):
-        return left == 0 or any(_is_deep(one, left - 1) for one in value.values() if isinstance(one, dict | list))
-    if isinstance(value, list):
-        return left == 0 or any(_is_deep(one, left - 1) for one in value if isinstance(one, dict | list))
-    return False
+def _is_deep(value: Any) -> bool:
+    level = [value] if type(value) in _NESTING else []
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return False
+        inner = [one.values() if type(one) is dict else one for one in level]
+        level = [one for many in inner for one in many if type(one) in _NESTING]
+    return bool(level)
 
 
 def _too_deep() -> Malformed:

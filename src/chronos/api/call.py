@@ -217,12 +217,17 @@ class Call:
 
     async def json(self) -> Any:
         """The body; None when there is none. Raises ``Malformed``, ``TooLarge``, ``WrongType``."""
+        limit = self.parts.options.request_limit
+        large = TooLarge(f"the body is larger than {limit} bytes; send it in parts")
+        if (self.request.content_length or 0) > limit:
+            raise large
         self.reading = True
         try:
             raw = await self.request.read()
         except web.HTTPRequestEntityTooLarge:
-            limit = self.parts.options.request_limit
-            raise TooLarge(f"the body is larger than {limit} bytes; send it in parts") from None
+            raise large from None
+        except web.RequestPayloadError:
+            raise Malformed("the body is not what its Content-Encoding or its chunks say") from None
         self.reading = False
         if not raw.strip():
             if self.route.body is not None and self.route.body.required:

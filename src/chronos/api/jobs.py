@@ -36,7 +36,7 @@ from chronos.store.contract import JobFilter
 
 MERGE_PATCH = "application/merge-patch+json"
 ALL_NAMESPACES = "*"
-_RACES = 10  # times that somebody else may be faster than a patch that names no version
+_RACES = 50  # times that somebody else may be faster than a patch that names no version
 
 
 async def create(call: Call) -> web.StreamResponse:
@@ -177,6 +177,8 @@ async def _existing(call: Call, ref_text: str) -> Job | None:
 
 
 async def _by_id(call: Call, saved: SavedJob) -> Job:
+    if saved.job is not None:
+        return saved.job
     found = (await call.parts.store.jobs_by_id([saved.job_id])).get(saved.job_id)
     if found is None:
         raise NotFound(f'"{saved.name}" was saved, and deleted by somebody else since')

@@ -9,9 +9,9 @@ import asyncio
 import ipaddress
 import logging
 import re
-import secrets
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
+from random import getrandbits
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -57,7 +57,7 @@ _HEADERS = {
 async def answered(request: web.Request, handler: Handle) -> web.StreamResponse:
     """Every request has an id, and every error is a problem that names it."""
     given = request.headers.get("X-Request-Id", "")
-    request_id = given if _GIVEN_ID.fullmatch(given) else secrets.token_hex(8)
+    request_id = given if _GIVEN_ID.fullmatch(given) else f"{getrandbits(64):016x}"  # no secret
     request[REQUEST_ID] = request_id
     bind_contextvars(request_id=request_id)  # for every line that is logged on its behalf
     try:
@@ -186,15 +186,26 @@ def refuse_foreign(request: web.Request, *, is_open: bool, hosts: tuple[str, ...
         site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
         if site not in (None, "same-origin", "none"):
             raise Forbidden("a page of another site cannot change anything here")
-        if site is None and origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if site is None and origin is not None and _place(origin) != host.lower():
             raise Forbidden("a page of another origin cannot change anything here")
     if is_open and _is_loopback(request.remote or "") and not _is_own(host, hosts):
         raise Forbidden(f'this server is not called "{host[:100]}"; call it localhost, or turn authentication on')
 
 
+def _place(origin: str) -> str | None:
+    """Host and port of an origin; None: it makes no sense."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
 @lru_cache(maxsize=1_024)
 def _is_own(host: str, hosts: tuple[str, ...]) -> bool:
-    name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return False
     if name in ("", "localhost") or name.endswith(".localhost") or name in hosts:
         return True
     try:

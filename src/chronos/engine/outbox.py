@@ -19,6 +19,8 @@ from chronos.core.keys import key_limit, key_of
 from chronos.core.lane import Lane
 from chronos.core.outcome import Succeeded
 from chronos.core.reasons import Code, Reason
+from chronos.core.report import report
+from chronos.core.settle import End, stop
 from chronos.engine.attempts import make_attempt
 from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
@@ -100,8 +102,7 @@ class Outbox:
         try:
             match item.kind:
                 case "ended":
-                    await self._followers(msgspec.json.decode(item.body, type=_Ended))
-                    return True
+                    return await self._ended(item, msgspec.json.decode(item.body, type=_Ended))
                 case "hook":
                     return await self._hook(item, msgspec.json.decode(item.body, type=_Hook))
                 case _:
@@ -112,18 +113,37 @@ class Outbox:
 
     # --- followers
 
-    async def _followers(self, ended: _Ended) -> None:
-        """Jobs that follow another: they run, or are skipped when they needed it to succeed."""
+    async def _ended(self, item: OutboxItem, ended: _Ended) -> bool:
+        """An execution that somebody wants to hear of: those that follow its job, and the job's own hook."""
         upstream = (await self._catalog.current([bytes.fromhex(ended.job)])).get(bytes.fromhex(ended.job))
         view = await self._crew.store.execution(bytes.fromhex(ended.execution))
         if upstream is None or view is None:
-            return
+            return True
+        if item.id not in self._tries:
+            await self._followers(upstream, view.execution)
+        return await self._hook_of_sleeper(item, view.execution)
+
+    async def _hook_of_sleeper(self, item: OutboxItem, ended: Execution) -> bool:
+        """What is canceled while it sleeps is ended by the store, which knows no hooks; all else brings its report."""
+        detail = msgspec.convert(ended.detail or {}, Detail)
+        if ended.started_us is None or detail.group is None or detail.report is not None or ended.reason is None:
+            return True
+        pair = (ended.job, ended.job_version)
+        entry = (await self._catalog.fetch([pair])).get(pair)
+        if entry is None:
+            return True
+        stopped = stop(entry.layout, detail.group, Code.CANCELED, ended.finished_us or 0, ended.reason.message)
+        told = report(entry.layout, stopped.group, End(status=ended.status, reason=ended.reason))
+        return await self._hook(item, _Hook(job=ended.job.hex(), version=ended.job_version, report=told))
+
+    async def _followers(self, upstream: Entry, ended: Execution) -> None:
+        """Jobs that follow another: they run, or are skipped when they needed it to succeed."""
         found = await self._crew.store.followers(upstream.namespace, upstream.name)
         entries = await self._catalog.current([job for job, _ in found])
         jobs = await self._crew.store.jobs_by_id(list(entries))
         for job, on in found:
             if job in jobs and jobs[job].state is not JobState.DISABLED:
-                await self._follow(entries[job], on, upstream, view.execution)
+                await self._follow(entries[job], on, upstream, ended)
 
     async def _follow(self, entry: Entry, on: On, upstream: Entry, ended: Execution) -> None:
         finished_us = ended.finished_us or 0
@@ -226,7 +246,7 @@ class Outbox:
             timeout_said=entry.timeout_said(ON_COMPLETE),
             last_run_us=None,
             options=target.options,
-            payload=hook.report,
+            payload=msgspec.to_builtins(hook.report),
             sink=self._crew.book.sink(item.execution, ON_COMPLETE, tries),
             grace_s=self._crew.options.grace_s,
         )

@@ -146,11 +146,18 @@ def _formatter(form: str, bound: dict[str, str], *, colors: bool) -> ProcessorFo
     last: list[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
         if form == "json"
-        else [structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=32)]
+        else [_console(colors)]
     )
     return ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *steps],
         processors=[_ours(steps), ProcessorFormatter.remove_processors_meta, *last],
+    )
+
+
+def _console(colors: bool) -> Processor:
+    """For people. Tracebacks without the values of variables, among which are other people's secrets."""
+    return structlog.dev.ConsoleRenderer(
+        colors=colors, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback
     )
 
 

@@ -7,12 +7,14 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
 from chronos.api import make_api
@@ -33,6 +35,18 @@ HANG_UP_S = 3.0  # how long requests that are being answered may take when every
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 log = line_logger("chronos.server")
+_http = logging.getLogger("chronos.http")
+
+
+class _Faults(logging.Filter):
+    """What a client sent, or did not send to the end, is no fault of ours: it is told, and the log need not be."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
+
+
+_http.addFilter(_Faults())
 
 
 class Server:
@@ -156,7 +170,7 @@ class Server:
         return metrics
 
     async def _serve(self, app: web.Application, sockets: list[Any]) -> None:
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=HANG_UP_S)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=HANG_UP_S, logger=_http)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         for one in sockets:

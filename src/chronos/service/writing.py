@@ -1,7 +1,7 @@
 """Writing jobs: create, replace, apply. ``saving`` decides what to write, and decides again after a lost race."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as with_fields
@@ -18,7 +18,7 @@ from chronos.errors import ChronosError, Conflict, Invalid, NotFound
 from chronos.service.asking import asked_run
 from chronos.service.following import check_follows
 from chronos.service.saving import Prepared, prepare
-from chronos.service.shapes import Draft
+from chronos.service.shapes import Draft, InvalidJob
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.switching import Switch
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs, Trigger
@@ -45,6 +45,7 @@ class SavedJob:
     state: JobState
     next_us: int | None
     diff: Diff | None = None  # how the coming runs change, when the schedule does
+    job: Job | None = None  # what is there now, where that is known without reading it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,16 +166,17 @@ class Writer:
 
     async def _save(self, drafts: Sequence[Draft], change: _Change) -> tuple[list[SavedJob], list[Job]]:
         """One portion, and what was pruned; made again from what is there then, when somebody else was faster."""
-        existing = await self._guess(drafts)
-        compared = MAX_COMPARED if len(drafts) <= _FEW else _COMPARED_IN_BULK
+        blind = change.create_only and not change.dry_run  # the store itself says whether a name is taken
+        existing = {} if blind else await self._guess(drafts)
         for race in range(_RACES):
             now_us = self._clock.now_us()
-            prepared = []
-            for draft in drafts:
-                there = existing.get((draft.namespace, draft.name))
-                _check_expected(draft.name, there, change)
-                one = prepare(draft, there, defaults=self._defaults, now_us=now_us, compared=compared)
-                prepared.append(one)
+            try:
+                prepared = self._prepared(drafts, existing, change, now_us)
+            except InvalidJob:
+                if not blind:
+                    raise
+                existing, blind = await self._read(drafts), False  # that a name is taken is said first
+                continue
             pruned = await self._left_over(drafts, change)
             if change.dry_run:
                 return [_as_planned(one) for one in prepared], pruned
@@ -189,6 +191,17 @@ class Writer:
             return saved, pruned
         raise AssertionError("the last race is won or raised")
 
+    def _prepared(
+        self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _Change, now_us: int
+    ) -> list[Prepared]:
+        compared = MAX_COMPARED if len(drafts) <= _FEW else _COMPARED_IN_BULK
+        prepared: list[Prepared] = []
+        for draft in drafts:
+            there = existing.get((draft.namespace, draft.name))
+            _check_expected(draft.name, there, change)
+            prepared.append(prepare(draft, there, defaults=self._defaults, now_us=now_us, compared=compared))
+        return prepared
+
     async def _write(
         self, prepared: Sequence[Prepared], pruned: Sequence[Job], now_us: int, actor: Actor
     ) -> list[SavedJob]:
@@ -200,7 +213,7 @@ class Writer:
         saved: list[SavedJob] = []
         for one in prepared:
             if one.row is not None:
-                saved.append(_as_saved(one, next(answers)))
+                saved.append(_as_saved(one, next(answers), now_us))
                 continue
             planned = _as_planned(one)
             if one.turn is not None and one.existing is not None:
@@ -273,7 +286,7 @@ def stale(name: str, version: int, expect: int) -> Conflict:
     return Conflict(f'"{name}" changed since you read it: you have version {expect}, it is version {version}')
 
 
-def _as_saved(one: Prepared, answer: Saved) -> SavedJob:
+def _as_saved(one: Prepared, answer: Saved, now_us: int) -> SavedJob:
     return SavedJob(
         job_id=answer.id,
         namespace=one.draft.namespace,
@@ -284,6 +297,26 @@ def _as_saved(one: Prepared, answer: Saved) -> SavedJob:
         state=one.state,
         next_us=one.next_us,
         diff=one.diff,
+        job=_as_created(one, answer, now_us) if answer.created else None,
+    )
+
+
+def _as_created(one: Prepared, answer: Saved, now_us: int) -> Job | None:
+    """A job that has just been created, unless its name was used before: the store alone knows how often."""
+    name, namespace = one.draft.name, one.draft.namespace
+    if one.row is None or answer.id != job_id(namespace, name, 1) or one.state is JobState.PAUSED:
+        return None
+    return Job(
+        id=answer.id,
+        namespace=namespace,
+        name=name,
+        incarnation=1,
+        version=answer.version,
+        state=one.state,
+        spec=one.row.spec,
+        next_us=one.next_us,
+        created_us=now_us,
+        updated_us=now_us,
     )
 
 

@@ -7,10 +7,10 @@ changed under the gate's lock. A job that is created reads whether it is followe
 
 from collections.abc import Iterable, Sequence
 
-from chronos.core.job import On
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 
 Name = tuple[str, str]  # namespace, name
+OWN = "own"  # as an outcome: a job that hears of its own ends, whichever they are, because of its ``on_complete``
 
 
 class Followers:
@@ -59,10 +59,10 @@ class Followers:
         if jobs:
             yield Query(self._forget, rows=Rows("i", [(job,) for job in jobs]))
 
-    def add(self, links: Sequence[tuple[str, str, bytes, On]]) -> Steps[None]:
+    def add(self, links: Sequence[tuple[str, str, bytes, str]]) -> Steps[None]:
         """(namespace, upstream, follower, on which outcome)."""
         if links:
-            yield Query(self._add, rows=Rows("ttit", [(*link[:3], link[3].value) for link in links]))
+            yield Query(self._add, rows=Rows("ttit", links))
 
     def mark(self, jobs: dict[Name, bytes]) -> Steps[None]:
         """Put on the locked gates of these jobs whether they are followed now."""

@@ -15,7 +15,7 @@ from chronos.core.reasons import Code
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.store.commands import NEW, DeleteJob, JobRow, Saved, SaveJobs, SetJobState
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.followers import Followers, Name
+from chronos.store.sql.followers import OWN, Followers, Name
 from chronos.store.sql.gates import OVERLAPS, Gate, Gates, Raced, ids
 from chronos.store.sql.records import Records
 
@@ -28,7 +28,7 @@ _JOB_NAMES = tuple(column.split(":")[0] for column in _JOB.split())
 _MANY = 20  # jobs saved by one command, after which they share a line of the audit log
 Changed = tuple[JobRow, str, Saved]  # with its spec as JSON
 New = tuple[JobRow, str, Saved, int]  # and its incarnation
-_FOLLOWS = '"after":'  # in the JSON of a job that follows others; where it is merely said, nothing is lost
+_FOLLOWS = ('"after":', '"on_complete":')  # in the JSON of a job that has links; merely said there, nothing is lost
 
 
 class Jobs:
@@ -127,12 +127,13 @@ class Jobs:
         if any(s.id in gone for s in saved):
             raise Invalid("a job is both saved and deleted in one change; do one of them")
         links = [
-            (r.namespace, a.job, s.id, a.on)
+            (r.namespace, upstream, s.id, outcome)
             for r, s in zip(rows, saved, strict=True)
             if s.changed
-            for a in r.spec.after
+            for upstream, outcome in _links(r)
         ]
-        left = [s.id for r, _, s in changed if _FOLLOWS in existing[(r.namespace, r.name)][2]] + sorted(gone)
+        linked = [s.id for r, _, s in changed if any(word in existing[(r.namespace, r.name)][2] for word in _FOLLOWS)]
+        left = linked + sorted(gone)
         touched = {(link[0], link[1]) for link in links} | (yield from self._followers.upstream_of(left))
         upstream = yield from self._followers.ids(touched)
         gates = yield from self._lock(changed, gone, upstream)
@@ -364,3 +365,9 @@ def _gate_row(row: JobRow, saved: Saved, lanes: dict[str, int]) -> Sequence[obje
         *(saved.id, row.next_us, saved.version, int(row.state), OVERLAPS.index(gate.overlap), gate.limit),
         *(gate.queue_max, gate.priority, lanes[gate.lane], int(gate.keyed), gate.keep_count, gate.keep_age_us),
     )
+
+
+def _links(row: JobRow) -> list[tuple[str, str]]:
+    """Whose ends a job has to hear of: those of the jobs it follows, and its own when something is to be done then."""
+    links = [(after.job, after.on.value) for after in row.spec.after]
+    return links if row.spec.on_complete is None else [*links, (row.name, OWN)]

@@ -63,7 +63,8 @@ class Reads:
             union all select v.job, v.version, v.spec from job_version as v join {pairs} as i
             on v.job = i.job and v.version = i.version where {d.within("v.job", 1)}"""
         self._followers = """
-            select follower, outcome from job_after where namespace = $1 and upstream = $2 order by follower, outcome"""
+            select follower, outcome from job_after where namespace = $1 and upstream = $2 and outcome <> 'own'
+            order by follower, outcome"""
         self._output = """
             select execution, task, number, part, text from output where execution = $1 order by task, number, part"""
         self._ended_since = f"""
