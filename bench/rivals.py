@@ -23,7 +23,7 @@ async def pgqueuer_rate(url: str, count: int) -> float:
         await queries.enqueue(["noop"] * count, [None] * count, [0] * count)
         manager = QueueManager(queries)
 
-        @manager.entrypoint("noop")
+        @manager.entrypoint("noop")  # type: ignore[untyped-decorator, unused-ignore]
         async def noop(_: object) -> None: ...
 
         begin = time.perf_counter()

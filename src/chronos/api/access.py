@@ -8,7 +8,6 @@
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -180,7 +179,7 @@ class Access:
     async def _by_password(self, credentials: str, address: str) -> Principal:
         try:
             name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # neither base64 nor UTF-8
             raise Unauthenticated("the Basic credentials cannot be read") from None
         now_us = self._clock.now_us()
         self._lockout.check(name, address, now_us)

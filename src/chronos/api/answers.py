@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
+from chronos.api.body import write_json
 from chronos.api.call import Call
 from chronos.api.errors import Malformed, Stale
 from chronos.api.routes import JSON
@@ -17,7 +17,7 @@ _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e]*)"|([0-9]+(?:-[0-9]+)?)', re.ASCII)
 
 def answer(data: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """Something as JSON."""
-    return web.Response(status=status, body=msgspec.json.encode(data), content_type=JSON, headers=headers)
+    return web.Response(status=status, body=write_json(data), content_type=JSON, headers=headers)
 
 
 def tag_of(job: Job) -> str:

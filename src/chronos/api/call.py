@@ -137,7 +137,11 @@ class Call:
         return job
 
     def path(self, name: str) -> str:
-        return self.request.match_info[name]
+        """What stands in the path; no store knows a thing by a name with NUL in it."""
+        text = self.request.match_info[name]
+        if "\0" in text:
+            raise NotFound(f"there is nothing of this {name}")
+        return text
 
     def path_number(self, name: str) -> int:
         """A number in the path; anything else names nothing."""

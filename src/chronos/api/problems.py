@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
+from chronos.api.body import write_json
 from chronos.api.errors import (
     Forbidden,
     InvalidBody,
@@ -113,9 +113,7 @@ def write_problem(error: Exception, request_id: str) -> dict[str, Any]:
 def problem_response(error: Exception, request_id: str) -> web.Response:
     """The answer to a request that failed."""
     kind = kind_of(error)
-    response = web.Response(
-        status=kind.status, body=msgspec.json.encode(write_problem(error, request_id)), content_type=PROBLEM
-    )
+    response = web.Response(status=kind.status, body=write_json(write_problem(error, request_id)), content_type=PROBLEM)
     after_s = error.retry_after_s if isinstance(error, TooMany) else kind.retry_after_s
     if after_s is not None:
         response.headers["Retry-After"] = str(max(1, math.ceil(after_s)))

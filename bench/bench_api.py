@@ -1,0 +1,148 @@
+"""The API of one server process on a SQLite file: creates, lists, searches; start-up and memory with many jobs.
+
+``BENCH_JOBS`` says how many jobs it ends up with (1,000,000). Each request is durable before it is answered. The
+baselines are what the same server and a bare one of the same HTTP library answer when there is nothing to do.
+"""
+
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench import Row
+from bench.api_client import Caller, rate, request, times_ms
+from bench.api_servers import Served, bare_server, chronos_server
+
+JOBS = int(os.environ.get("BENCH_JOBS", "1000000"))
+HELLOS = 10_000
+CREATES = 5_000
+CLIENTS = 50
+FEW = 10_000
+BULK = 5_000
+LOOKS = 300
+PAGE = 100
+V1 = "/api/v1"
+
+
+def run() -> list[Row]:
+    """All rows; the store grows from one to the next."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with bare_server(folder) as bare, chronos_server(folder) as ours:
+            rows += asyncio.run(_creates(ours, bare))
+            rows += asyncio.run(_grow(ours, CREATES, FEW))
+        with chronos_server(folder) as ours:
+            few = asyncio.run(_held(ours, FEW))
+            rows += asyncio.run(_grow(ours, FEW, JOBS))
+        with chronos_server(folder) as ours:
+            many = asyncio.run(_held(ours, JOBS))
+            rows += [*few, *many, *asyncio.run(_lists(ours))]
+    return rows
+
+
+def _job(number: int) -> dict[str, Any]:
+    """One that is due once a year, so that nothing runs meanwhile."""
+    schedule = f"{number % 60} {number // 60 % 24} 29 2 *"
+    return {"name": f"job-{number:07}", "schedule": schedule, "command": {"argv": ["true"]}, "tags": {"team": "a"}}
+
+
+def _rate(case: str, ours: float, others: dict[str, float] | None = None) -> Row:
+    return Row(case=case, unit="/s", ours=ours, others=others or {}, higher_is_better=True)
+
+
+async def _creates(ours: Served, bare: Served) -> list[Row]:
+    """Requests a second, and the processor time of each."""
+    hello = request("GET", "/healthz")
+    await rate(ours.url, [hello] * 500, clients=CLIENTS, status=200)  # both get warm
+    theirs = await rate(bare.url, [hello] * HELLOS, clients=CLIENTS, status=200)
+    used_s = ours.cpu_s
+    hellos = await rate(ours.url, [hello] * HELLOS, clients=CLIENTS, status=200)
+    hello_us = (ours.cpu_s - used_s) / HELLOS * 1e6
+    creates = [request("POST", f"{V1}/jobs", _job(number)) for number in range(CREATES)]
+    used_s = ours.cpu_s
+    created = await rate(ours.url, creates, clients=CLIENTS, status=201)
+    create_us = (ours.cpu_s - used_s) / CREATES * 1e6
+    return [
+        _rate(f"GET /healthz, {CLIENTS} clients", hellos, {"bare aiohttp": theirs}),
+        _rate(f"POST /jobs, {CLIENTS} clients", created, {"bare aiohttp": theirs, "/healthz": hellos}),
+        Row(case="POST /jobs, processor time", unit="µs", ours=create_us, others={"/healthz": hello_us}),
+    ]
+
+
+async def _grow(ours: Served, begin: int, end: int) -> list[Row]:
+    """Jobs a second that come in by the thousand, and the processor time of each."""
+    requests = (
+        request("POST", f"{V1}/jobs/bulk", {"jobs": [_job(number) for number in range(at, min(at + BULK, end))]})
+        for at in range(begin, end, BULK)
+    )
+    caller, took_s, used_s = Caller(ours.url), 0.0, ours.cpu_s
+    for one in requests:  # making them is not counted
+        begin_s = time.perf_counter()
+        status, body = await caller.call(one)
+        took_s += time.perf_counter() - begin_s
+        if status != 200 or b'"failed":0' not in body[:200]:
+            raise RuntimeError(f"{status} {body[:500]!r}")
+    await caller.close()
+    case = f"POST /jobs/bulk, {BULK:,} a request, up to {end:,}"
+    used_us = (ours.cpu_s - used_s) / (end - begin) * 1e6
+    return [_rate(case, (end - begin) / took_s), Row(case=f"{case}, processor time", unit="µs a job", ours=used_us)]
+
+
+async def _held(ours: Served, count: int) -> list[Row]:
+    """What a server with so many jobs costs when it has just started."""
+    caller = Caller(ours.url)
+    status = await caller.ask("GET", f"{V1}/status")
+    await caller.close()
+    if status["jobs_persisted"] != count:
+        raise RuntimeError(f"{status['jobs_persisted']} jobs instead of {count}")
+    await asyncio.sleep(2)
+    return [
+        Row(case=f"start-up with {count:,} jobs", unit="s", ours=ours.start_s),
+        Row(case=f"memory with {count:,} jobs", unit="MB", ours=ours.memory_mb("VmRSS")),
+        Row(case=f"memory with {count:,} jobs, without pages of the file", unit="MB", ours=ours.memory_mb("RssAnon")),
+    ]
+
+
+async def _lists(ours: Served) -> list[Row]:
+    """Pages near the beginning and far behind it, and searches."""
+    caller = Caller(ours.url)
+    pages = max(2, min(1_000, JOBS // PAGE))
+    cursor = await _cursor(caller, (pages - 1) * PAGE)
+    await caller.close()
+    last = f"job-{JOBS - 1:07}"
+    cases = {
+        f"first page of {PAGE}": (f"{V1}/jobs?limit={PAGE}", LOOKS),
+        f"page {pages:,} of {PAGE}": (f"{V1}/jobs?limit={PAGE}&cursor={cursor}", LOOKS),
+        "search for a part of a name that one has": (f"{V1}/jobs?limit={PAGE}&q={last[4:]}", 5),
+        "search for what nobody has": (f"{V1}/jobs?limit={PAGE}&q=nothing", 5),
+        "search for what all have": (f"{V1}/jobs?limit={PAGE}&q=job-", LOOKS),
+        "by a name's beginning": (f"{V1}/jobs?limit={PAGE}&prefix={last}", LOOKS),
+        "one job by name": (f"{V1}/jobs/{last}", LOOKS),
+        "status": (f"{V1}/status", 20),
+    }
+    rows = []
+    for case, (path, count) in cases.items():
+        found = await times_ms(ours.url, path, count)
+        rows.append(Row(case=f"{case}, among {JOBS:,}, p50", unit="ms", ours=statistics.median(found)))
+        rows.append(Row(case=f"{case}, among {JOBS:,}, p99", unit="ms", ours=found[int(len(found) * 0.99) - 1]))
+    return rows
+
+
+async def _cursor(caller: Caller, behind: int) -> str:
+    """The cursor behind so many jobs."""
+    cursor = ""
+    for count in _steps(behind):
+        said = f"&cursor={cursor}" if cursor else ""
+        cursor = (await caller.ask("GET", f"{V1}/jobs?limit={count}{said}"))["next_cursor"]
+    return cursor
+
+
+def _steps(total: int) -> Iterator[int]:
+    while total > 0:
+        yield min(1_000, total)
+        total -= 1_000

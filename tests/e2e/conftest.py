@@ -1,0 +1,57 @@
+"""What the tests from end to end share: one server a module and engine, and new databases."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.api.world import SECRET
+from tests.e2e.bed import Client
+from tests.server.bed import Process
+from tests.server.conftest import start
+from tests.store.conftest import database_url, make_database, on_server, postgres_server, postgres_url
+
+__all__ = ["make_database", "postgres_server", "postgres_url", "start"]
+ENGINES = ("sqlite", "postgresql")
+CONFIG = {
+    "auth": {"type": "basic", "users": {"ana": {"password_hash": SECRET, "role": "admin"}}},
+    "scheduler": {"tick_interval": "200ms"},
+}
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where the servers of a module keep their jobs, on each engine in turn."""
+    if request.param == "sqlite":
+        yield "sqlite:///chronos-data/chronos.db"
+        return
+    maintenance = request.getfixturevalue("postgres_server")
+    name = f"chronos_test_{uuid4().hex[:16]}"
+    asyncio.run(on_server(maintenance, f'create database "{name}"'))
+    yield database_url(maintenance, name)
+    asyncio.run(on_server(maintenance, f'drop database "{name}" with (force)'))
+
+
+@pytest.fixture(scope="module")
+def start_again(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Process]]:
+    """Starts servers on the module's store, one after another; what still runs in the end is killed."""
+    folder: Path = tmp_path_factory.mktemp("server")
+    (folder / "chronos.yaml").write_text(json.dumps(CONFIG))
+    started: list[Process] = []
+
+    def make() -> Process:
+        started.append(Process(folder, ("--store", store_url, "--node-id", "one"), {}))
+        return started[-1].ready()
+
+    yield make
+    for process in started:
+        process.close()
+
+
+@pytest.fixture(scope="module")
+def api(start_again: Callable[[], Process]) -> Client:
+    """The module's server, asked by somebody who may do everything."""
+    return Client(start_again())

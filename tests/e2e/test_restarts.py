@@ -1,0 +1,127 @@
+"""What a server acknowledged is there when it comes back, however it went; and the example configuration starts one."""
+
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.bed import V1, Client, shape
+from tests.server.bed import Process
+
+#: The example of the product's requirements, as it stands there.
+EXAMPLE = """\
+# chronos.yaml - Example configuration
+cluster:
+  node_id: chronos-1
+  data_dir: /var/lib/chronos
+  raft:
+    address: 10.0.0.1:7000
+    peers:
+      - chronos-2:7000
+      - chronos-3:7000
+
+server:
+  http:
+    address: 0.0.0.0:8080
+    read_timeout: 30s
+    write_timeout: 30s
+  grpc:
+    address: 0.0.0.0:9000
+
+scheduler:
+  tick_interval: 1s
+  execution_timeout: 5m
+  default_retry_policy:
+    max_attempts: 3
+    initial_interval: 1s
+    max_interval: 1m
+    multiplier: 2.0
+
+dispatcher:
+  http:
+    timeout: 30s
+    max_idle_conns: 100
+    idle_conn_timeout: 90s
+  concurrency:
+    max_concurrent_jobs: 100
+    per_job_limit: 1
+
+metrics:
+  prometheus:
+    enabled: true
+    path: /metrics
+
+logging:
+  level: info
+  format: json
+  output: stdout
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+def everything(api: Client) -> dict[str, Any]:
+    """What anybody can look at: jobs with their versions, executions with their tries."""
+    jobs = api.get("/jobs?namespace=*&limit=1000")["items"]
+    return {
+        "jobs": jobs,
+        "versions": {job["id"]: api.get(f"/jobs/{job['id']}/versions")["items"] for job in jobs},
+        "executions": [api.get(f"/executions/{one['id']}") for one in api.get("/executions?limit=1000")["items"]],
+        "dead letters": api.get("/dead-letters")["items"],
+        "audit": api.get("/audit?limit=1000")["items"],
+    }
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["told to stop", "killed"])
+def test_what_was_acknowledged_is_there(start_again: Callable[[], Process], how: signal.Signals) -> None:
+    """Sent one after another, and the signal right behind the last answer."""
+    first = start_again()
+    api = Client(first)
+    name = f"n{how.value}"
+    api.create(f"{name}-fails", command={"argv": ["false"]}, retry={"max_attempts": 1})
+    api.ended(api.trigger(f"{name}-fails"))
+    api.create(f"{name}-edited", schedule="0 9 * * *")
+    api.call("PATCH", f"{V1}/jobs/{name}-edited", {"schedule": "0 10 * * *"})
+    api.post(f"/jobs/{name}-edited/pause", {"reason": "later"})
+    api.post("/jobs/bulk?namespace=bulk", {"jobs": [shape(f"{name}-{number}") for number in range(30)]})
+    api.create(f"{name}-waits", wait={"signal": "go"})
+    waits = api.trigger(f"{name}-waits")
+    api.until(f"/executions/{waits}", lambda one: one["status"] == "waiting")
+    before = everything(api)
+    last = api.create(f"{name}-last")
+    first.send(how)
+    assert first.wait() == (0 if how is signal.SIGTERM else -9)
+    second = start_again()
+    again = Client(second)
+    assert again.get(f"/jobs/{name}-last")["id"] == last["id"]
+    assert again.call("DELETE", f"{V1}/jobs/{name}-last").status == 200
+    after = everything(again)
+    for part in ("jobs", "versions", "executions", "dead letters"):
+        assert after[part] == before[part]
+    assert after["audit"][2:] == before["audit"]
+    assert again.get("/status")["jobs_recovered"] == len(before["jobs"]) + 1
+    again.post(f"/executions/{waits}/signal", {"name": "go"}, 202)
+    assert again.ended(waits)["status"] == "succeeded"
+    second.send(signal.SIGTERM)
+    assert second.wait() == 0
+
+
+def test_the_example_of_the_requirements_starts_a_server(start: Callable[..., Process], tmp_path: Path) -> None:
+    (tmp_path / "chronos.yaml").write_text(EXAMPLE)
+    port = free_port()
+    server = start("--config", "chronos.yaml", "--listen", f"127.0.0.1:{port}").ready()
+    assert server.url == f"http://127.0.0.1:{port}"
+    assert server.get("/readyz")[0] == 200
+    status = server.read("/api/v1/status")
+    assert (status["node"], status["slots"]) == ("chronos-1", 100)
+    server.post("/api/v1/jobs", shape("first", schedule="now"))
+    server.until("/api/v1/executions", lambda page: page["items"] and page["items"][0]["status"] == "succeeded")
+    server.send(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "cluster.raft" in server.errors
