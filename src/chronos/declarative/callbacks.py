@@ -133,6 +133,7 @@ class Callbacks:
 
     async def _make(self, task: _Task, call: Call) -> Outcome:
         """One call, from its first event to its last, in a task that nobody here cancels."""
+        current = asyncio.current_task()
         self._tell_start(task, call)
         task.pending_us, task.last_attempt_us = None, call.started_us
         try:
@@ -142,7 +143,8 @@ class Callbacks:
             outcome = await self._failed(task, call, error)
         finally:
             task.under_way = None
-            self._running.discard(_current())
+            if current is not None:
+                self._running.discard(current)
         return outcome
 
     def _succeeded(self, task: _Task, call: Call) -> Outcome:
@@ -170,12 +172,6 @@ class Callbacks:
         if task.last_success_us is not None:
             call.detail[LAST_SUCCESS] = task.last_success_us
         return Failed(error=task.error, kinds=(type(error).__name__,))
-
-
-def _current() -> asyncio.Task[Any]:
-    current = asyncio.current_task()
-    assert current is not None
-    return current
 
 
 async def _patiently(running: asyncio.Task[Outcome]) -> None:
