@@ -63,7 +63,7 @@ async def _rates(engine: str, url: str, folder: Path) -> list[Row]:
     bare: Bare = BareSqlite(folder / "bare.db") if engine == "SQLite" else BarePostgres(url)
     rival = await _bare(bare)
     async with bench_node(url) as node:
-        due_us = node.clock.now_us() + 1_500 * RUNS  # saving them takes a while
+        due_us = node.clock.now_us() + 2_000_000 + 400 * RUNS  # saving them takes a while
         await node.save([python_job(f"due-{n}", due_us) for n in range(RUNS)])
         await node.engine.start()
         await asyncio.sleep(max(0, due_us - node.clock.now_us()) / 1e6)
@@ -106,7 +106,7 @@ async def _lateness(engine: str, url: str) -> list[Row]:
     rows = []
     for count, spread_us in ((50, 100_000), (1_000, 1_000), (10_000, 100)):
         async with bench_node(url) as node:
-            first_us = node.clock.now_us() + 2_500_000 + count * 150
+            first_us = node.clock.now_us() + 2_500_000 + count * 400  # saving them takes a while
             due_us = [first_us + n * spread_us for n in range(count)]
             await node.save([python_job(f"late-{count}-{n}", at_us) for n, at_us in enumerate(due_us)])
             await node.engine.start()
