@@ -127,8 +127,11 @@ class Work:
         return await self._plain_end(call, await self._attempt(call))
 
     async def _plain_end(self, call: Call, outcome: Outcome) -> Step | None:
-        if type(outcome) is Succeeded and not (call.detail or call.memory or call.statements):
-            self._ledger.tell_attempt(call, outcome)
+        if type(outcome) is Succeeded and not (call.memory or call.statements):
+            if call.detail:
+                self._ledger.record(call, outcome)
+            else:
+                self._ledger.tell_attempt(call, outcome)
             self._ledger.succeed(None if outcome.result is None else replace(self._detail, result=outcome.result))
             return None
         layout, started_us = self.entry.layout, call.started_us

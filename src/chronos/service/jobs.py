@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from chronos.clock import Clock
 from chronos.core.config import Effective, Settings, cascade
+from chronos.core.group import Layout, lay_out
 from chronos.core.inforce import instants_of
 from chronos.core.instants import walk
 from chronos.core.job import Job, JobSpec, JobState, JobVersion
@@ -48,6 +49,10 @@ class Jobs:
     def effective(self, spec: JobSpec) -> Effective:
         """What is in force for a job."""
         return cascade(self._defaults, spec.settings)
+
+    def layout(self, spec: JobSpec) -> Layout:
+        """The tasks of a job as its executions see them."""
+        return lay_out(spec, self._defaults)
 
     async def save(
         self,

@@ -12,8 +12,9 @@ from chronos.core.detail import Detail
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
 from chronos.core.inforce import instants_of
 from chronos.core.instants import walk
-from chronos.core.job import Job
+from chronos.core.job import Job, JobSpec
 from chronos.core.node import Actor
+from chronos.core.report import Report, plain_report
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull
 from chronos.service.asking import asked_run, checked_payload
 from chronos.service.jobs import Jobs
@@ -209,7 +210,15 @@ class Runs:
             job_name=None if job is None else job.name,
             tasks=() if spec is None else [task.name for task in spec.tasks],
             nodes=await self._names([one.node, *(attempt.node for attempt in view.attempts)]),
+            report=None if spec is None else self._plain_report(one, spec),
         )
+
+    def _plain_report(self, one: Execution, spec: JobSpec) -> Report | None:
+        """Plain success leaves no report; it is made when somebody looks."""
+        if one.status is not Status.SUCCEEDED or len(spec.tasks) != 1 or one.started_us is None:
+            return None
+        result = detail_of(one).result
+        return plain_report(self._jobs.layout(spec), one.started_us, one.finished_us or one.started_us, result)
 
     async def list(
         self, where: ExecutionFilter = EVERYTHING, *, limit: int = 100, cursor: bytes | None = None

@@ -48,10 +48,12 @@ def write_execution(
     job_name: str | None = None,
     tasks: Sequence[str] = (),
     nodes: Mapping[int, str] | None = None,
+    report: Report | None = None,
 ) -> dict[str, Any]:
     """One execution; of a view also its tasks with their attempts, and the report.
 
-    ``tasks`` are those of the version that it ran under, ``nodes`` the names of nodes by number.
+    ``tasks`` are those of the version that it ran under, ``nodes`` the names of nodes by number, ``report`` that of an
+    execution which carries none.
     """
     match item:
         case Span():
@@ -62,7 +64,8 @@ def write_execution(
             execution, detail = item.execution, detail_of(item.execution)
             answer = _columns(execution, detail, job_name, nodes or {})
             answer["tasks"] = _tasks(execution, detail, item.attempts, tasks, nodes or {})
-            answer["report"] = None if detail.report is None else _report(detail.report)
+            told = detail.report or report
+            answer["report"] = None if told is None else _report(told)
             if detail.payload is not None:
                 answer["payload"] = detail.payload
             return answer
