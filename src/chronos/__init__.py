@@ -5,10 +5,12 @@ How the package is laid out, from the inside out; each layer imports only what s
 * ``errors``: the one error tree.
 * ``core``: pure decisions. No I/O, no clock, no dice: time, ids and randomness are arguments.
 * ``store``: the source of truth. Commands in, results out; SQLite and PostgreSQL behind one contract.
-* ``engine``: what runs: one node's loops, and the runners that do the work.
+* ``clock``: the one place that reads the time.
+* ``engine``: what runs: one node's loops, and the runners that do the work; ``observe``: metrics and logs of it.
 * ``service``: what every face shares: job shapes, saving, triggering.
 * ``assembly``: the only place that composes the parts.
-* ``sdk``: ``Chronos``, for Python programs.
+* ``sdk``: ``Chronos``, for Python programs; ``declarative``: a scheduler of two methods; ``api``: REST.
+* ``server``: configuration and life of a server process.
 * ``cli``: the ``chronos`` and ``chronosctl`` commands; ``testing``: what Chronos gives to tests.
 
 The names below are the whole public surface; everything else may move. They are imported when first used, so that
