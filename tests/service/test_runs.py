@@ -13,7 +13,6 @@ from chronos.core.group import Group, TaskState
 from chronos.core.ids import key_gate_id
 from chronos.core.keys import key_limit, key_of
 from chronos.core.report import Report, TaskReport
-from chronos.core.templates import names, render
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull
 from chronos.service.runs import BackfillStopped
 from chronos.service.shapes import id_text
@@ -114,15 +113,6 @@ def test_a_key_is_rendered_from_what_there_is() -> None:
         assert key_limit(plain) == 1
 
     in_world(case)
-
-
-def test_templates() -> None:
-    assert render("a {{ x.y }} b", {"x": {"y": {"b": 1, "a": None}}}) == 'a {"a":null,"b":1} b'
-    assert names("{{ a }}{{b.c}}") == ("a", "b.c")
-    with pytest.raises(Invalid, match="not there"):
-        render("{{ x.z }}", {"x": {}})
-    with pytest.raises(Invalid, match="is no name"):
-        names("{{ f() }}")
 
 
 def test_a_backfill_runs_a_past_range() -> None:

@@ -18,7 +18,7 @@ def key_of(effective: Effective, *, namespace: str, name: str, payload: Any) -> 
     if effective.key is None:
         return None
     scope = {"payload": payload, "job": {"name": name, "namespace": namespace}, "namespace": namespace}
-    return key_gate_id(namespace, render(effective.key, scope, missing=""))
+    return key_gate_id(namespace, render(effective.key, scope))
 
 
 def key_limit(effective: Effective) -> int:
@@ -29,5 +29,5 @@ def key_limit(effective: Effective) -> int:
 def check_key(template: str) -> None:
     """Raise ``Invalid`` for a template that could never name anything."""
     for name in names(template):
-        if name.split(".")[0] not in SCOPE:
-            raise Invalid(f'names "{name}"; a key may name {", ".join(SCOPE)}')
+        if name[0] not in SCOPE:
+            raise Invalid(f'names "{".".join(name)}"; a key may name {", ".join(SCOPE)}')

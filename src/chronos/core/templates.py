@@ -1,57 +1,85 @@
-"""Templates: text with ``{{ dotted.names }}``, each replaced by a value. Names are keys; nothing is evaluated."""
+"""Templates: text with ``{{ dotted.names }}``, each replaced by a value. Nothing is evaluated.
+
+A dotted name is a path of keys through plain JSON values, so there is nothing to call and no attribute to reach.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from chronos.errors import Invalid
 
-_HOLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
-_NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*", re.ASCII)
+Name = tuple[str, ...]  # a dotted name as its keys
+Part = str | Name  # literal text, or a name
+
+ABSENT: Any = object()  # what a name stands for that names nothing
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def names(template: str) -> tuple[str, ...]:
-    """The dotted names of a template. Raises ``Invalid`` where something else stands between the braces."""
-    found = tuple(_HOLE.findall(template))
-    for name in found:
-        if not _NAME.fullmatch(name):
-            raise Invalid(f'"{{{{ {name} }}}}" is no name; write dotted names like {{{{ payload.customer }}}}')
-    if "{{" in _HOLE.sub("", template):
-        raise Invalid('has "{{" without "}}"')
+def parts(template: str) -> tuple[Part, ...]:
+    """Literal texts and names in turn. Raises ``Invalid`` where something else stands between the braces."""
+    found = _split(template)
+    if isinstance(found, str):
+        raise Invalid(found)
     return found
 
 
-def render(template: str, scope: Mapping[str, Any], *, missing: str | None = None) -> str:
-    """The text with every name replaced. One that is not there is ``missing``; without that ``Invalid`` is raised."""
-
-    def value_of(match: re.Match[str]) -> str:
-        found = _look_up(match.group(1), scope)
-        if found is not _ABSENT:
-            return _text(found)
-        if missing is None:
-            raise Invalid(f'the template names "{match.group(1)}", which is not there')
-        return missing
-
-    return _HOLE.sub(value_of, template)
+def names(template: str) -> Iterator[Name]:
+    """The names of a template; ``Invalid`` as for ``parts``."""
+    return (part for part in parts(template) if not isinstance(part, str))
 
 
-_ABSENT = object()
+def render(template: str, scope: Mapping[str, Any]) -> str:
+    """The text with every name replaced; a name that is not there becomes nothing."""
+    return "".join(part if isinstance(part, str) else _or_nothing(look_up(part, scope)) for part in parts(template))
 
 
-def _look_up(name: str, scope: Mapping[str, Any]) -> Any:
-    value: Any = scope
-    for part in name.split("."):
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isascii() and part.isdigit() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return _ABSENT
+def look_up(name: Name, value: Any) -> Any:
+    """What stands under the name; ``ABSENT`` when nothing does."""
+    for key in name:
+        value = step(key, value)
     return value
 
 
-def _text(value: Any) -> str:
+def step(key: str, value: Any) -> Any:
+    """One key of a mapping or one place of a list; ``ABSENT`` when it is not there."""
+    if isinstance(value, Mapping) and key in value:
+        return value[key]
+    if isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
+        return value[int(key)]
+    return ABSENT
+
+
+def shown(value: Any) -> str:
+    """A value within a text: what is no text is written as JSON."""
     return value if isinstance(value, str) else _ENCODER.encode(value).decode()
+
+
+def _or_nothing(value: Any) -> str:
+    return "" if value is ABSENT else shown(value)
+
+
+@lru_cache(maxsize=4096)
+def _split(template: str) -> tuple[Part, ...] | str:
+    """The parts, or what is wrong with the template."""
+    found: list[Part] = []
+    at = 0
+    while (begin := template.find("{{", at)) >= 0:
+        end = template.find("}}", begin)
+        if end < 0:
+            return 'has "{{" without "}}"'
+        name = template[begin + 2 : end].strip()
+        if _NAME.fullmatch(name) is None:
+            return f'has "{{{{ {name[:80]} }}}}", expected a dotted name such as payload.order.id; nothing is evaluated'
+        if begin > at:
+            found.append(template[at:begin])
+        found.append(tuple(name.split(".")))
+        at = end + 2
+    if at < len(template):
+        found.append(template[at:])
+    return tuple(found)

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 
 from chronos.clock import Clock
 from chronos.core.config import NOTHING_SET
-from chronos.core.execution import Execution
 from chronos.core.node import Node
 from chronos.declarative import process
 from chronos.engine.bus import Bus
 from chronos.engine.catalog import Catalog
 from chronos.engine.lost import judge
-from chronos.store.commands import Reap, ReapRow
+from chronos.store.commands import Reap
 from chronos.store.contract import Store
 
 _SCHEDULER = "chronos/scheduler"
@@ -62,27 +61,11 @@ async def _reap(store: Store, catalog: Catalog, node: Node, clock: Clock) -> set
         now_us = clock.now_us()
         entries = await catalog.fetch((execution.job, execution.job_version) for execution in batch)
         rows = tuple(
-            _row(execution, catalog, now_us) for execution in batch if (execution.job, execution.job_version) in entries
+            judge(entries[of], execution, now_us).row(execution)
+            for execution in batch
+            if (of := (execution.job, execution.job_version)) in entries
         )
         last = not held or batch[-1] is held[-1]
         done = await store.apply(Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=last))
         reaped |= {execution.job for execution in batch if execution.id in done}
     return reaped
-
-
-def _row(execution: Execution, catalog: Catalog, now_us: int) -> ReapRow:
-    verdict = judge(catalog.get(execution.job, execution.job_version), execution, now_us)
-    message = None if verdict.end is None else verdict.end.reason.message
-    return ReapRow(
-        execution.id,
-        execution.job,
-        execution.token,
-        verdict.status,
-        verdict.code,
-        verdict.attempt,
-        verdict.lost,
-        verdict.detail,
-        verdict.follow,
-        verdict.end is not None and verdict.end.dead_letter,
-        message,
-    )

@@ -16,7 +16,7 @@ from chronos.core.reasons import Code, Reason
 from chronos.core.settle import End, begin, put_down, tick
 from chronos.engine.catalog import Entry
 from chronos.engine.ledger import ending, follow_hook
-from chronos.store.commands import EndedAttempt, Follow
+from chronos.store.commands import EndedAttempt, Follow, ReapRow
 
 _LOST = Lost()
 
@@ -38,6 +38,22 @@ class Verdict:
     @property
     def code(self) -> Code:
         return Code.WORKER_LOST if self.end is None else self.end.reason.code
+
+    def row(self, execution: Execution) -> ReapRow:
+        """What the store is told of it."""
+        return ReapRow(
+            execution.id,
+            execution.job,
+            execution.token,
+            self.status,
+            self.code,
+            self.attempt,
+            self.lost,
+            self.detail,
+            self.follow,
+            self.end is not None and self.end.dead_letter,
+            None if self.end is None else self.end.reason.message,
+        )
 
 
 def judge(entry: Entry | None, execution: Execution, now_us: int, *, end: End | None = None) -> Verdict:

@@ -17,7 +17,7 @@ from chronos.engine.crew import Crew
 from chronos.engine.lost import Verdict, judge
 from chronos.engine.node import ONLY_WORKS
 from chronos.errors import ChronosError
-from chronos.store.commands import Reap, ReapRow, Release, ReleaseRow, Settle, SettleRow
+from chronos.store.commands import Reap, Release, ReleaseRow, Settle, SettleRow
 
 _BATCH = 200
 _OVERDUE_LIMIT = 1_000
@@ -72,22 +72,7 @@ class Reaper:
         for batch in batches:
             now_us = self._crew.clock.now_us()
             verdicts = await self._judge(batch, now_us)
-            rows = tuple(
-                ReapRow(
-                    execution.id,
-                    execution.job,
-                    execution.token,
-                    verdict.status,
-                    verdict.code,
-                    verdict.attempt,
-                    verdict.lost,
-                    verdict.detail,
-                    verdict.follow,
-                    verdict.end is not None and verdict.end.dead_letter,
-                    None if verdict.end is None else verdict.end.reason.message,
-                )
-                for execution, verdict in zip(batch, verdicts, strict=True)
-            )
+            rows = tuple(verdict.row(execution) for execution, verdict in zip(batch, verdicts, strict=True))
             done = await self._crew.store.apply(
                 Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=batch is batches[-1])
             )

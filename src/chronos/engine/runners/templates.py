@@ -1,28 +1,22 @@
-"""Templates: ``{{ payload.order.id }}`` is replaced by what stands under that name. Nothing is evaluated.
+"""The templates of a target's options: ``{{ payload.order.id }}`` becomes what the call has under that name.
 
-A dotted name is a path of keys through plain JSON values, so there is nothing to call and no attribute to reach. A
-text that is one placeholder and nothing else becomes the value itself, with its type; within a longer text a value
+A text that is one placeholder and nothing else becomes the value itself, with its type; within a longer text a value
 that is no text is written as JSON.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from functools import lru_cache
 from typing import Any
-
-import msgspec
 
 from chronos.core.calendar import rfc3339
 from chronos.core.planner import Covered
+from chronos.core.templates import ABSENT, Name, Part, parts, shown, step
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.masking import Mask
 from chronos.errors import Invalid, NotFound
 
 Secrets = Callable[[str], str | None]  # from a name to its value, None when there is no such secret
-Part = str | tuple[str, ...]  # literal text, or a name as its keys
 
-_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 _MAX_DEPTH = 64
 
 
@@ -78,8 +72,8 @@ class Renderer:
             if isinstance(part, str):
                 found.append(part)
                 continue
-            shown = _shown(self._lookup(where, part))
-            found.append(shown if encode is None else encode(shown, part[0] == "secret"))
+            written = shown(self._lookup(where, part))
+            found.append(written if encode is None else encode(written, part[0] == "secret"))
         return "".join(found)
 
     def value(self, where: str, template: Any) -> Any:
@@ -97,11 +91,11 @@ class Renderer:
             case _:
                 return template
 
-    def _lookup(self, where: str, name: tuple[str, ...]) -> Any:
+    def _lookup(self, where: str, name: Name) -> Any:
         field = _FIELDS.get(name)
         if field is not None:
             value = field(self._call)
-            if value is _ABSENT:
+            if value is ABSENT:
                 raise Invalid(f'{where}: "{".".join(name)}" is not there: this run stands for its own instant only')
             return value
         _check_name(where, name, True)
@@ -109,12 +103,10 @@ class Renderer:
             return self._secret(where, name[1])
         value = self._call.payload
         for key in name[1:]:
-            if isinstance(value, Mapping) and key in value:
-                value = value[key]
-            elif isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
-                value = value[int(key)]
-            else:
+            found = step(key, value)
+            if found is ABSENT:
                 raise Invalid(f'{where}: "{".".join(name)}" is not there: {_nearest(key, value)}')
+            value = found
         return value
 
     def _secret(self, where: str, name: str) -> str:
@@ -136,11 +128,10 @@ def _at(us: int | None) -> str | None:
 
 
 def _span(key: Callable[[Covered], Any]) -> Callable[[Call], Any]:
-    return lambda call: _ABSENT if call.span is None else key(call.span)
+    return lambda call: ABSENT if call.span is None else key(call.span)
 
 
-_ABSENT = object()
-_FIELDS: dict[tuple[str, ...], Callable[[Call], Any]] = {
+_FIELDS: dict[Name, Callable[[Call], Any]] = {
     ("execution", "id"): lambda call: uuid_text(call.execution),
     ("execution", "task"): lambda call: call.task,
     ("execution", "attempt"): lambda call: call.number,
@@ -159,54 +150,29 @@ _FIELDS: dict[tuple[str, ...], Callable[[Call], Any]] = {
 _ROOTS = ("execution", "job", "span", "payload", "secret")
 
 
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _names(where: str, template: str) -> Iterator[tuple[str, ...]]:
+def _names(where: str, template: str) -> Iterator[Name]:
     return (part for part in _parts(where, template) if not isinstance(part, str)) if "{{" in template else iter(())
 
 
-@lru_cache(maxsize=4096)
-def _split(template: str) -> tuple[Part, ...] | str:
-    """Literal texts and names in turn, or what is wrong with it."""
-    parts: list[Part] = []
-    at = 0
-    while (begin := template.find("{{", at)) >= 0:
-        end = template.find("}}", begin)
-        if end < 0:
-            return 'has "{{" without "}}"'
-        name = template[begin + 2 : end].strip()
-        if _NAME.fullmatch(name) is None:
-            return f'has "{{{{ {name[:80]} }}}}", expected a dotted name such as payload.order.id; nothing is evaluated'
-        if begin > at:
-            parts.append(template[at:begin])
-        parts.append(tuple(name.split(".")))
-        at = end + 2
-    if at < len(template):
-        parts.append(template[at:])
-    return tuple(parts)
-
-
 def _parts(where: str, template: str) -> tuple[Part, ...]:
-    parts = _split(template)
-    if isinstance(parts, str):
-        raise Invalid(f"{where} {parts}")
-    return parts
+    try:
+        return parts(template)
+    except Invalid as wrong:
+        raise Invalid(f"{where} {wrong}") from None
 
 
-def _check_name(where: str, name: tuple[str, ...], secrets: bool) -> None:
-    root, shown = name[0], ".".join(name)
+def _check_name(where: str, name: Name, secrets: bool) -> None:
+    root, written = name[0], ".".join(name)
     if root not in _ROOTS:
-        raise Invalid(f'{where}: "{shown}" is unknown: {_nearest(root, dict.fromkeys(_ROOTS))}')
+        raise Invalid(f'{where}: "{written}" is unknown: {_nearest(root, dict.fromkeys(_ROOTS))}')
     if root == "secret":
         if not secrets:
-            raise Invalid(f'{where}: "{shown}" would be seen by everybody there; use env or stdin')
+            raise Invalid(f'{where}: "{written}" would be seen by everybody there; use env or stdin')
         if len(name) != 2:
-            raise Invalid(f'{where}: "{shown}" is no secret: write secret.NAME')
+            raise Invalid(f'{where}: "{written}" is no secret: write secret.NAME')
     elif root != "payload" and name not in _FIELDS:
         known = {field[1]: None for field in _FIELDS if field[0] == root}
-        raise Invalid(f'{where}: "{shown}" is unknown: {_nearest(".".join(name[1:]), known)}')
+        raise Invalid(f'{where}: "{written}" is unknown: {_nearest(".".join(name[1:]), known)}')
 
 
 def _nearest(key: str, value: Any) -> str:

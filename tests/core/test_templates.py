@@ -1,0 +1,39 @@
+"""Templates: names are paths of keys, and nothing is evaluated."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chronos.core.templates import names, render
+from chronos.errors import Invalid
+
+
+def test_names_are_replaced_by_what_stands_under_them() -> None:
+    assert render("a {{ x.y }} b", {"x": {"y": {"b": 1, "a": None}}}) == 'a {"a":null,"b":1} b'
+    assert render("{{x.1.z}}-{{ x.0 }}", {"x": ["first", {"z": True}]}) == "true-first"
+
+
+def test_what_is_not_there_is_nothing() -> None:
+    assert render("<{{ x.z }}{{ x.7 }}{{ y }}>", {"x": ["a"]}) == "<>"
+
+
+def test_the_names_of_a_template() -> None:
+    assert list(names("{{ a }} and {{b.c}}")) == [("a",), ("b", "c")]
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ f() }}", "{{ a.__class__ + 1 }}", "{{}}", "{{ a..b }}", "{{ é }}", "{{ {{a}} }}"]
+)
+def test_only_dotted_names_stand_between_braces(template: str) -> None:
+    with pytest.raises(Invalid, match="expected a dotted name"):
+        names(template)
+
+
+def test_braces_that_do_not_close() -> None:
+    with pytest.raises(Invalid, match="without"):
+        names("x {{ a }")
+
+
+@given(st.text().filter(lambda text: "{{" not in text))
+def test_text_without_names_stays_as_it_is(text: str) -> None:
+    assert render(text, {}) == text
