@@ -1,4 +1,8 @@
-"""What the bare statements of an engine have to offer: the floor under the store's hot commands."""
+"""What the bare statements of an engine have to offer: the floor under the store's hot commands.
+
+Their tables have what any scheduler needs that keeps its word: a cursor and a counter a job, a fencing token, an index
+by which only one execution of a job runs at a time, and history.
+"""
 
 from typing import Protocol
 

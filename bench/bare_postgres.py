@@ -13,6 +13,7 @@ create index on bare_gate (next_us);
 create table bare_active (id bytea primary key, job bytea, due bigint, rank bigint, status int, owner int, token bigint,
     started bigint) with (fillfactor = 80);
 create index on bare_active (rank, id) where status = 1;
+create unique index on bare_active (job) where status = 3;
 create table bare_history (id bytea primary key, job bytea, due bigint, status int, owner int, token bigint,
     started bigint, finished bigint);
 create index on bare_history (job, id);

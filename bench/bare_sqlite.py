@@ -13,6 +13,7 @@ create index gate_due on gate (next_us);
 create table active (id blob primary key, job blob, due int, rank int, status int, owner int, token int, started int)
     without rowid;
 create index active_ready on active (rank, id) where status = 1;
+create unique index active_one on active (job) where status = 3;
 create table history (id blob primary key, job blob, due int, status int, owner int, token int, started int,
     finished int) without rowid;
 create index history_job on history (job, id);

@@ -60,7 +60,7 @@ def restore_store(copy: Path, url: str) -> Path:
             f"{without_password(url)} is not a file; a backup is restored to sqlite:///path/to/file.db, "
             "and PostgreSQL brings its own tools (pg_restore)"
         )
-    from chronos.store.sql.sqlite import restore  # noqa: PLC0415
+    from chronos.store.sql.sqlite_file import restore  # noqa: PLC0415
 
     target.parent.mkdir(parents=True, exist_ok=True)
     restore(copy, target)

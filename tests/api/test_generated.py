@@ -1,13 +1,16 @@
 """Requests made up from the OpenAPI document, at a running server: nothing breaks it, and answers keep their word."""
 
 import asyncio
+import json
 import threading
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
@@ -16,26 +19,24 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.api.world import World, in_world, shape
+from tests.api.world import V1, World, in_world, shape
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-EXAMPLES = 10
+DIGEST = {"name": "digest", "schedule": "manual", "command": {"argv": ["true"]}, "retry": {"max_attempts": 1}}
 
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
-    """A server in a thread of its own, with a job and a run to find."""
+    """A server in a thread of its own, which does what it is asked to."""
     found: list[str] = []
     is_up, is_over = threading.Event(), threading.Event()
 
     async def case(world: World) -> None:
-        await world.create("digest")
-        await world.post("/jobs/digest/trigger", status=202)
         found.append(world.base)
         is_up.set()
         await asyncio.to_thread(is_over.wait)
 
-    server = threading.Thread(target=in_world, args=(case,))
+    server = threading.Thread(target=in_world, args=(case,), kwargs={"runs": True})
     server.start()
     assert is_up.wait(10)
     yield found[0]
@@ -43,29 +44,51 @@ def base() -> Iterator[str]:
     server.join(10)
 
 
-@pytest.mark.slow
-def test_made_up_requests(base: str) -> None:
+def sent(base: str, method: str, path: str, body: Any) -> Any:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(base + V1 + path, json.dumps(body).encode(), headers, method=method)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def there(base: str) -> dict[str, Any]:
+    """What paths may name: a job, one of its runs, a version; made anew if the last requests took them away."""
+    sent(base, "PUT", "/jobs/digest", DIGEST)
+    run = sent(base, "POST", "/jobs/digest/trigger", {})["execution_id"]
+    return {"ref": "digest", "id": run, "version": "1"}
+
+
+def try_out(operation: Any, base: str, examples: int) -> None:
+    """Send made-up requests to one operation, some of them to things that are there."""
+    names = there(base)
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(), real=st.booleans())
+    def try_it(case: schemathesis.Case[Any], real: bool) -> None:
+        if real:
+            case.path_parameters.update({name: names[name] for name in case.path_parameters if name in names})
+        case.call_and_validate(base_url=base, checks=CHECKS)
+
+    try_it()
+
+
+# A few requests each time the tests run; many when there is time.
+@pytest.mark.parametrize("examples", [3, pytest.param(60, marks=pytest.mark.slow)])
+def test_made_up_requests(base: str, examples: int) -> None:
     schema = schemathesis.openapi.from_url(f"{base}/openapi.json")
     tried = 0
     for result in schema.get_all_operations():
         assert isinstance(result, Ok)
         operation = result.ok()
-        if operation.path.endswith("/events"):
-            continue  # goes on for as long as somebody listens
-
-        @settings(
-            max_examples=EXAMPLES,
-            deadline=None,
-            derandomize=True,
-            phases=[Phase.explicit, Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(case=operation.as_strategy())
-        def try_it(case: schemathesis.Case[Any]) -> None:
-            case.call_and_validate(base_url=base, checks=CHECKS)
-
-        try_it()
-        tried += 1
+        if not operation.path.endswith("/events"):  # it goes on for as long as somebody listens
+            try_out(operation, base, examples)
+            tried += 1
     assert tried > 50
 
 

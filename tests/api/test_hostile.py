@@ -194,7 +194,6 @@ def test_bodies_of_another_type() -> None:
         "namespace=a%20b",
         "namespace=" + "a" * 201,
         "q=%00",
-        "include=everything",
     ],
 )
 def test_parameters_that_make_no_sense(query: str) -> None:
@@ -369,3 +368,25 @@ def test_what_is_remembered_is_bounded() -> None:
     recent.put(9, 9)
     assert recent.get(2) == 2
     assert recent.get(3) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "b": [true, null, "x"]}',
+        '{"a":1.5,"b":-0,"c":1e3,"d":1.50}',
+        ' {"a" : "\\u00e9\\/", "é": "\\ud83d\\ude00"} ',
+        '{"a": 9223372036854775808, "b": 18446744073709551615}',
+        '"text"',
+        "0",
+    ],
+)
+def test_a_body_says_the_same_however_it_is_written(text: str) -> None:
+    assert read_json(text.encode()) == json.loads(text)
+    assert repr(read_json(text.encode())) == repr(json.loads(text))  # 1 is not 1.0
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"a":1}', '{"a":{"b":1,"b":2}}', '[{"a":1,"a":2}]', "NaN", "[1e999]", "{"])
+def test_a_body_that_is_not_clear_is_refused(text: str) -> None:
+    with pytest.raises(Malformed):
+        read_json(text.encode())

@@ -1,12 +1,13 @@
 """Executions over HTTP: ask, stop, look, follow."""
 
 import asyncio
+import json
 from typing import Any
 
 from chronos.api.events import Log
 from chronos.engine.runners.functions import Functions
 from chronos.store.commands import PROGRESS, OutputRow
-from tests.api.world import V1, World, in_world, shape
+from tests.api.world import SECRET, V1, World, in_world, shape
 
 FAILS = {"command": {"argv": ["false"]}, "retry": {"max_attempts": 1}, "schedule": "manual"}
 
@@ -102,7 +103,10 @@ def test_cancel() -> None:
         assert (await world.post(f"{path}/cancel?dry_run=true"))["dry_run"] is True
         assert (await world.post(f"{path}/cancel", {"reason": "oops"}, status=202))["status"] == "canceled"
         assert (await world.get(path))["reason"]["message"] == "oops"
-        assert (await world.call("POST", f"{V1}{path}/cancel?dry_run=true")).status == 409
+        # Canceling again is granted, in earnest as in a dry run, and changes nothing.
+        assert (await world.post(f"{path}/cancel?dry_run=true"))["status"] == "canceled"
+        assert (await world.post(f"{path}/cancel", {"reason": "again"}, status=202))["status"] == "canceled"
+        assert (await world.get(path))["reason"]["message"] == "oops"
         for odd in ("nothing", "00000000-0000-0000-0000-000000000000"):
             reply = await world.call("GET", f"{V1}/executions/{odd}")
             assert (reply.status, reply.code) == (404, "not_found")
@@ -124,7 +128,8 @@ def test_a_signal_ends_a_wait() -> None:
         assert (wrong.status, wrong.code) == (409, "conflict")
         await world.post(f"{path}/signal", {"name": "approved", "payload": {"by": "ana"}}, status=202)
         assert (await world.ended(asked["execution_id"]))["status"] == "succeeded"
-        assert (await world.call("POST", f"{V1}{path}/signal", {"name": "approved"})).status == 404
+        for query in ("", "?dry_run=true"):  # it is there, and over
+            assert (await world.call("POST", f"{V1}{path}/signal{query}", {"name": "approved"})).status == 409
         nameless = await world.call("POST", f"{V1}{path}/signal", {})
         assert nameless.json["errors"][0]["pointer"] == "/name"
 
@@ -183,6 +188,11 @@ def test_events_and_where_they_resume() -> None:
         for one in asked:
             await world.ended(one["execution_id"])
         first, second = await listening
+        told = sorted((json.loads(event["data"]) for event in (first, second)), key=lambda one: str(one["id"]))
+        assert told[::-1] == (await world.get("/executions"))["items"]  # names and all
+        await world.call("DELETE", f"{V1}/jobs/digest")
+        assert await read_events(world, 1, **{"Last-Event-ID": first["id"]}) == [second]
+        await world.create("digest", schedule="manual", overlap="allow")
         last = await world.post("/jobs/digest/trigger", status=202)
         await world.ended(last["execution_id"])
         resumed = await read_events(world, 2, **{"Last-Event-ID": first["id"]})
@@ -282,5 +292,66 @@ def test_lists_leave_out_other_namespaces() -> None:
         found = await world.get("/executions?namespace=default&limit=2")
         assert [one["id"] for one in found["items"]] == [mine["execution_id"]]
         assert len((await world.get("/executions?namespace=billing&limit=2"))["items"]) == 2
+
+    in_world(case)
+
+
+def test_runs_of_a_deleted_job_keep_its_name() -> None:
+    users: dict[str, dict[str, Any]] = {
+        "ada": {"password_hash": SECRET, "role": "admin"},
+        "here": {"password_hash": SECRET, "role": "viewer", "namespaces": ["here"]},
+        "there": {"password_hash": SECRET, "role": "admin", "namespaces": ["there"]},
+    }
+
+    async def case(world: World) -> None:
+        runs = []
+        for _ in range(2):  # of the same name, one after the other
+            await world.post("/jobs?namespace=here", shape("gone", **FAILS), status=201, user="ada")
+            asked = await world.post("/jobs/gone/trigger?namespace=here", status=202, user="ada")
+            runs.append(asked["execution_id"])
+            await world.ended(runs[-1], user="ada")
+            assert (await world.call("DELETE", f"{V1}/jobs/gone?namespace=here", user="ada")).status == 200
+        for user in ("ada", "here"):
+            listed = (await world.get("/executions", user=user))["items"]
+            assert [(one["id"], one["job_name"]) for one in listed] == [(runs[1], "gone"), (runs[0], "gone")]
+            letters = (await world.get("/dead-letters", user=user))["items"]
+            assert [one["job_name"] for one in letters] == ["gone", "gone"]
+            for run in runs:
+                assert (await world.get(f"/executions/{run}", user=user))["job_name"] == "gone"
+        assert (await world.get("/executions", user="there"))["items"] == []
+        assert (await world.call("GET", f"{V1}/executions/{runs[0]}", user="there")).status == 404
+        assert (await world.call("POST", f"{V1}/executions/{runs[0]}/cancel", user="here")).status == 403
+
+    in_world(case, users=users, runs=True)
+
+
+def test_namespaces_are_those_that_have_jobs() -> None:
+    users: dict[str, dict[str, Any]] = {
+        "ada": {"password_hash": SECRET, "role": "admin"},
+        "here": {"password_hash": SECRET, "role": "viewer", "namespaces": ["b"]},
+    }
+
+    async def case(world: World) -> None:
+        for namespace in ("b", "a", "default"):
+            await world.post(f"/jobs?namespace={namespace}", shape("job"), status=201, user="ada")
+        assert [one["name"] for one in (await world.get("/namespaces", user="ada"))["items"]] == ["a", "b", "default"]
+        assert (await world.get("/namespaces", user="here"))["items"] == [{"name": "b"}]
+        await world.call("DELETE", f"{V1}/jobs/job?namespace=a", user="ada")
+        assert [one["name"] for one in (await world.get("/namespaces", user="ada"))["items"]] == ["b", "default"]
+
+    in_world(case, users=users)
+
+
+def test_the_audit_log_speaks_in_verbs() -> None:
+    async def case(world: World) -> None:
+        await world.create("job", command={"argv": ["sleep", "60"]}, schedule="manual")
+        for verb in ("pause", "resume", "disable", "enable"):
+            await world.post(f"/jobs/job/{verb}")
+        asked = await world.post("/jobs/job/trigger", status=202)
+        await world.post(f"/executions/{asked['execution_id']}/cancel", {"reason": "enough"}, status=202)
+        await world.call("DELETE", f"{V1}/jobs/job")
+        lines = [(line["action"], line["subject"]) for line in (await world.get("/audit"))["items"]]
+        verbs = ("create", "pause", "resume", "disable", "enable", "trigger", "cancel", "delete")
+        assert lines == [(verb, "job") for verb in reversed(verbs)]
 
     in_world(case)

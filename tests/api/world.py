@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,7 @@ from aiohttp import web
 from chronos.api import Access, ApiOptions, TokenBook, make_api, read_users
 from chronos.assembly import Service, checks_of, make_engine, make_runners, make_service, make_store
 from chronos.clock import SystemClock
+from chronos.core.token import Token
 from chronos.engine.engine import Engine
 from chronos.engine.options import Options
 from chronos.engine.runners.functions import Functions
@@ -21,6 +22,8 @@ from chronos.store.contract import Store
 
 #: argon2id of "secret", with the cheapest parameters: what is tested is not the hash.
 SECRET = "$argon2id$v=19$m=8,t=1,p=1$VEw03TFcvDv2G7ugb9Eysg$aKmFDcBGinTPOjTDd2NVZp0VIldjgpZ0Ke0RQx0mTo0"
+#: bcrypt of the same, at its cheapest.
+BCRYPT = "$2b$04$Wij.x9WzPVW77EWb32BSyuXINPTVBtGgG.lNsqcxVIYhDn7Ktymam"
 V1 = "/api/v1"
 
 
@@ -101,11 +104,11 @@ class World:
                     return
                 await asyncio.sleep(0.01)
 
-    async def ended(self, execution: str, *, within_s: float = 10.0) -> Any:
+    async def ended(self, execution: str, *, within_s: float = 10.0, **options: Any) -> Any:
         """An execution, once it is over."""
         async with asyncio.timeout(within_s):
             while True:
-                found = await self.get(f"/executions/{execution}")
+                found = await self.get(f"/executions/{execution}", **options)
                 if found["finished_at"] is not None:
                     return found
                 await asyncio.sleep(0.01)
@@ -129,7 +132,7 @@ def in_world(
     *,
     options: ApiOptions | None = None,
     users: Mapping[str, Mapping[str, Any]] | None = None,
-    tokens: TokenBook | None = None,
+    tokens: Iterable[Token] = (),
     runs: bool = False,
     functions: Functions | None = None,
     max_pending: int | None = None,
@@ -148,7 +151,9 @@ def in_world(
             for runner in runners.values():
                 stack.push_async_callback(runner.close)
             service = make_service(store, clock, checks=checks_of(runners), max_pending=max_pending)
-            access = Access(clock, users=None if users is None else read_users(users), tokens=tokens)
+            access = Access(clock)
+            if users is not None:
+                access = Access(clock, users=read_users(users), tokens=TokenBook(store, tokens))
             facts: dict[str, Any] = {"node": "node-a"}
             app = make_api(
                 service,

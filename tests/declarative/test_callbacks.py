@@ -51,7 +51,7 @@ def callbacks(clock: VirtualClock, takes_s: float, calls: list[float], events: l
         return None
 
     [registration] = read_registrations([("a", "* * * * *", work, timedelta(0))])
-    return Callbacks([wanted(registration, "UTC", clock.now_us())], {}, recall, clock, Teller(events.append))
+    return Callbacks(wanted([registration], "UTC", clock.now_us()), {}, recall, clock, Teller(events.append))
 
 
 def test_a_run_that_comes_again_while_it_is_under_way_is_shared() -> None:

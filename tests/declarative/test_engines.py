@@ -1,6 +1,7 @@
 """The face on every store, in real time: runs, retries, restarts, overrides, and a process that is killed."""
 
 import asyncio
+import random
 import signal
 import subprocess
 import sys
@@ -119,6 +120,25 @@ def test_what_ran_when_its_process_was_killed_starts_again_at_once(any_url: str)
         assert state.pending_retry_until is None
 
     real(scenario, any_url)
+
+
+@pytest.mark.chaos
+def test_who_is_killed_while_overriding_leaves_all_of_it_behind_or_nothing(any_url: str) -> None:
+    dice, generation = random.Random(7), 0
+    for _ in range(8):
+        command = [sys.executable, "-m", "tests.declarative.overrider", any_url, str(generation)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TOP) as program:
+            assert program.stdout is not None
+            said = int(program.stdout.readline())
+            time.sleep(dice.uniform(0, 0.3))
+            program.kill()
+            said = max([said, *(int(line) for line in program.stdout if line.endswith("\n"))])
+        states = asyncio.run(read_states(any_url))
+        [delay] = {state.retry_delay for name, state in states.items() if name.startswith("task ")}
+        generation = int(delay.total_seconds())
+        assert said <= generation <= said + 1
+        assert f"only {generation}" in states
+        assert f"only {generation + 1}" not in states
 
 
 @pytest.mark.slow

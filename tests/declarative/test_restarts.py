@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chronos.declarative import SchedulerInitializationCompleted, TaskState, node, read_states
+from chronos.declarative import SchedulerInitializationCompleted, TaskRunFailed, TaskState, node, read_states
 from chronos.engine.options import Options
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import VirtualLoop
@@ -254,6 +254,62 @@ def test_a_retry_of_a_task_that_is_not_registered_waits_until_it_is(url: str) ->
     simulate(scenario, url)
 
 
+def test_a_retry_that_waits_keeps_its_time_and_the_next_one_has_the_new_delay(url: str) -> None:
+    async def scenario(bed: Bed) -> None:
+        cron = "0 10 * * *"
+        await bed.lasting([bed.task(cron=cron, delay=timedelta(minutes=30), fails=[True])], 5 * MINUTE)
+        overridden = bed.task(cron=cron, delay=2 * HOUR, fails=[True])
+        await bed.lasting([overridden], MINUTE)
+        assert classes(bed) == {"overridden": ("a",)}
+        state = (await read_states(url))["a"]
+        assert (state.retry_delay, state.last_attempt_at) == (2 * HOUR, FRIDAY)
+        assert state.pending_retry_until == FRIDAY + timedelta(minutes=30)
+        await bed.lasting([overridden], HOUR)
+        state = (await read_states(url))["a"]
+        assert state.pending_retry_until == FRIDAY + timedelta(minutes=30) + 2 * HOUR
+        [*_, failed] = [event for event in bed.events if isinstance(event, TaskRunFailed)]
+        assert failed.pending_retry_until == state.pending_retry_until
+        await bed.lasting([overridden], 2 * HOUR)
+        assert bed.story() == [
+            "10:00:30 TaskRunStarted",
+            "10:00:30 TaskRunFailed",
+            "10:30:30 TaskRetryStarted",
+            "10:30:30 TaskRunFailed",
+            "12:30:30 TaskRetryStarted",
+            "12:30:30 TaskRunCompleted",
+        ]
+
+    simulate(scenario, url)
+
+
+def test_a_retry_is_no_occurrence_however_long_its_new_delay(url: str) -> None:
+    """What passed before the call that failed is no reason to give its retry up."""
+
+    async def scenario(bed: Bed) -> None:
+        await bed.lasting([bed.task(cron="0 8,9,10 * * *", delay=timedelta(minutes=30), fails=[True])], MINUTE)
+        await bed.lasting([bed.task(cron="0 8,9,10 * * *", delay=5 * HOUR)], HOUR)
+        assert bed.story()[2:] == ["10:30:30 TaskRetryStarted", "10:30:30 TaskRunCompleted"]
+
+    simulate(scenario, url)
+
+
+def test_what_waited_to_be_registered_before_its_first_call_awaits_no_retry(url: str, tmp_path: Path) -> None:
+    """Another instance of the same store may be given a run of a task that it does not have."""
+
+    async def scenario(bed: Bed) -> None:
+        with_a, with_b = bed.scheduler(), bed.scheduler()
+        await with_b.initialize([bed.task("b", "0 9 * * *")])
+        await with_a.initialize([bed.task("a", "0 11 * * *")])
+        await with_a.stop()
+        await bed.until(FRIDAY + 2 * HOUR)
+        await with_b.stop()
+        assert bed.calls == []
+        await bed.lasting([bed.task("a", "0 11 * * *")], MINUTE)
+        assert bed.story() == ["12:00:30 TaskRunStarted", "12:00:30 TaskRunCompleted"]
+
+    simulate(scenario, url)
+
+
 # --- orphans
 
 
@@ -267,8 +323,7 @@ def abandon(url: str) -> None:
         await asyncio.sleep(100)
 
     loop.run_until_complete(begin())
-    loop._ready.clear()  # type: ignore[attr-defined]
-    loop._scheduled.clear()  # type: ignore[attr-defined]
+    loop._ready.clear()
     loop.close()
     assert bed.times() == ["10:00:30"]
 

@@ -167,8 +167,9 @@ def test_a_preview_and_the_guide_s_paths(api: Client) -> None:
 def test_every_write_is_in_the_audit_log(api: Client) -> None:
     space = "?namespace=audited"
     api.post(f"/jobs{space}", shape("a"), 201)
-    api.post(f"/jobs/a/pause{space}")
+    for verb in ("pause", "resume", "disable", "enable"):
+        api.post(f"/jobs/a/{verb}{space}")
     api.call("DELETE", f"{V1}/jobs/a{space}")
     entries = api.get(f"/audit{space}")["items"]
-    assert [entry["action"] for entry in entries] == ["delete", "paused", "create"]
+    assert [entry["action"] for entry in entries] == ["delete", "enable", "disable", "resume", "pause", "create"]
     assert {(entry["actor"], entry["origin"]) for entry in entries} == {("ana", "127.0.0.1")}

@@ -9,56 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.bed import V1, Client, shape
-from tests.server.bed import Process
-
-#: The example of the product's requirements, as it stands there.
-EXAMPLE = """\
-# chronos.yaml - Example configuration
-cluster:
-  node_id: chronos-1
-  data_dir: /var/lib/chronos
-  raft:
-    address: 10.0.0.1:7000
-    peers:
-      - chronos-2:7000
-      - chronos-3:7000
-
-server:
-  http:
-    address: 0.0.0.0:8080
-    read_timeout: 30s
-    write_timeout: 30s
-  grpc:
-    address: 0.0.0.0:9000
-
-scheduler:
-  tick_interval: 1s
-  execution_timeout: 5m
-  default_retry_policy:
-    max_attempts: 3
-    initial_interval: 1s
-    max_interval: 1m
-    multiplier: 2.0
-
-dispatcher:
-  http:
-    timeout: 30s
-    max_idle_conns: 100
-    idle_conn_timeout: 90s
-  concurrency:
-    max_concurrent_jobs: 100
-    per_job_limit: 1
-
-metrics:
-  prometheus:
-    enabled: true
-    path: /metrics
-
-logging:
-  level: info
-  format: json
-  output: stdout
-"""
+from tests.server.bed import EXAMPLE, Process
 
 
 def free_port() -> int:
@@ -113,9 +64,9 @@ def test_what_was_acknowledged_is_there(start_again: Callable[[], Process], how:
 
 
 def test_the_example_of_the_requirements_starts_a_server(start: Callable[..., Process], tmp_path: Path) -> None:
-    (tmp_path / "chronos.yaml").write_text(EXAMPLE)
+    (tmp_path / "chronos.yaml").write_text(EXAMPLE.read_text())
     port = free_port()
-    server = start("--config", "chronos.yaml", "--listen", f"127.0.0.1:{port}").ready()
+    server = start("--config", "chronos.yaml", "--listen", f"127.0.0.1:{port}", CHRONOS_AUTH__TYPE="none").ready()
     assert server.url == f"http://127.0.0.1:{port}"
     assert server.get("/readyz")[0] == 200
     status = server.read("/api/v1/status")

@@ -205,7 +205,7 @@ async def test_canceling_asks_first(world: World) -> None:
     end = await world.last("work")
     assert (end.status, work.cut) == (Status.CANCELED, [3])
     assert end.reason is not None
-    assert end.reason.code is Code.CANCELED
+    assert (end.reason.code, end.reason.message) == (Code.CANCELED, "enough")
     assert [a.status for a in await world.attempts(end)] == [AttemptStatus.CANCELED]
 
 

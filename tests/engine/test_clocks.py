@@ -2,7 +2,7 @@
 
 import pytest
 
-from chronos.core.events import ClockJumped
+from chronos.core.events import ClockJumped, Trouble
 from chronos.core.execution import Status
 from tests.engine.world import SECOND_US, World, in_world
 
@@ -83,10 +83,17 @@ async def test_g7_time_a_skewed_node_neither_admits_nor_claims(world: World) -> 
     await world.advance(32)  # the right node leaves the skewed one a second for its share
     assert len(work.starts) == 7
     assert {run.node for run in await world.runs("work")} == {right.number}
-    assert not skewed.engine.node.may_start
+    assert [skewed.engine.node.may_start] == [False]
+    [told] = [event for event in skewed.events if isinstance(event, Trouble)]
+    assert (told.where, told.error.startswith("this node's clock is 5.0 s behind the store's")) == ("clock", True)
     skewed.link.skew_s = 0.2
     await world.advance(11)
     assert skewed.engine.node.may_start
+    skewed.link.skew_s = -2
+    await world.advance(11)
+    troubles = [event.error for event in skewed.events if isinstance(event, Trouble)]
+    assert len(troubles) == 2
+    assert "2.0 s ahead of the store's" in troubles[1]
 
 
 @in_world

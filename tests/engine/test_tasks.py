@@ -176,7 +176,7 @@ async def test_hooks_run_around_the_tasks(world: World) -> None:
     assert (hello.starts, main.starts) == ([0], [1])
     assert bye.starts == [3]
     [report] = bye.payloads
-    assert (report["status"], report["code"], report["strategy"]) == ("succeeded", "succeeded", "fail_fast")
+    assert (report["status"], report["reason"]["code"], report["strategy"]) == ("succeeded", "succeeded", "fail_fast")
     assert [(task["name"], task["status"], task["attempts"]) for task in report["tasks"]] == [("main", "succeeded", 1)]
 
 
@@ -200,7 +200,7 @@ async def test_the_report_says_who_stopped_whom(world: World) -> None:
     assert report["status"] == "failed"
     assert report["stopped"] == [{"code": "task_failed", "by": "a", "tasks": ["b", "c"]}]
     assert {task["name"]: task["attempts"] for task in report["tasks"]} == {"a": 2, "b": 1, "c": 1}
-    assert "always fails" in report["message"]
+    assert "always fails" in report["reason"]["message"]
 
 
 @in_world
@@ -247,7 +247,7 @@ async def test_on_complete_runs_after_a_reap(world: World) -> None:
     assert (end.status, len(main.starts)) == (Status.STALE, 1)
     await world.advance(10)
     [report] = bye.payloads
-    assert (report["status"], report["code"]) == ("stale", "worker_lost")
+    assert (report["status"], report["reason"]["code"]) == ("stale", "worker_lost")
     [attempt] = await world.attempts(end)
     assert attempt.status is AttemptStatus.LOST
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,10 +130,15 @@ def test_looking_at_a_job_and_holding_it_up(app: Chronos) -> None:
     assert (job.is_active, job.is_enabled, job.is_paused, job.is_running) == (True, True, False, False)
     job.pause("audit")
     assert (job.is_paused, job.next_run, job.info().note) == (True, None, "audit")
+    assert (job.is_active, job.is_enabled) == (True, False)
     job.resume()
     job.disable()
     assert (job.is_enabled, job.next_run) == (False, None)
     job.enable()
+    assert (job.is_enabled, job.next_run) == (True, due)
+    job.stop()
+    assert (job.is_enabled, job.next_run) == (False, None)
+    job.start()
     assert (job.is_enabled, job.next_run) == (True, due)
     info = app.get("digest").info()
     assert isinstance(info, JobInfo)
@@ -221,9 +225,9 @@ def test_declared_jobs_that_say_the_same_are_not_touched(served: Served) -> None
     assert served.rest("/jobs/hello")["version"] == 1
 
 
-def test_names_and_passwords_and_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_and_passwords_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     users = {"ana": {"password_hash": SECRET, "role": "admin"}}
-    with serving(users=users, tokens=tmp_path / "tokens.json") as served:
+    with serving(users=users) as served:
         with pytest.raises(ChronosError, match="put a token into CHRONOS_TOKEN"):
             Chronos(served.url).all_jobs()
         ana = served.url.replace("//", "//ana:secret@")

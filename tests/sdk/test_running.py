@@ -28,6 +28,9 @@ def test_a_script_triggers_and_waits(app: Chronos) -> None:
     info = before.info()  # afterwards too
     assert (info.result, info.trigger, info.payload) == (3, "manual", {"a": 1})
     assert info.is_over
+    assert [(task.name, task.status, task.attempts, task.result) for task in info.tasks] == [
+        ("main", "succeeded", 1, 3)
+    ]
     assert app.get_run(run.id).result() == 9
 
 
@@ -284,14 +287,20 @@ def test_looking_at_a_job_and_holding_it_up(app: Chronos) -> None:
     assert (digest.is_active, digest.is_enabled, digest.is_paused, digest.is_running) == (True, True, False, False)
     digest.pause("audit")
     assert (digest.is_paused, digest.next_run, digest.info().note) == (True, None, "audit")
+    assert (digest.is_active, digest.is_enabled) == (True, False)
     digest.resume()
     assert (digest.is_paused, digest.next_run) == (False, due)
     digest.disable()
     assert (digest.is_enabled, digest.next_run) == (False, None)
     digest.enable()
     assert (digest.is_enabled, digest.next_run) == (True, due)
+    digest.stop("holidays")
+    assert (digest.is_enabled, digest.info().note) == (False, "holidays")
+    digest.start()
+    assert (digest.is_enabled, digest.next_run) == (True, due)
     assert manual.next_run is None
     assert not manual.is_active
+    assert manual.is_enabled
     assert [job.name for job in app.all_jobs()] == ["digest", "manual"]
     info = app.get("digest").info()
     assert isinstance(info, JobInfo)

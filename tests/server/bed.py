@@ -14,6 +14,8 @@ from typing import Any, Self
 
 CHRONOS = Path(sys.executable).with_name("chronos")
 PATIENCE_S = 60.0
+#: The example configuration of the product's requirements, as it stands there.
+EXAMPLE = Path(__file__).parent.parent / "data" / "requirements.yaml"
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The configuration: every setting from a file and a variable, what is refused and how, where values come from."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -7,13 +8,18 @@ from typing import Any
 
 import pytest
 
+from chronos.api.errors import Unauthenticated
+from chronos.assembly import make_store
 from chronos.clock import SystemClock
 from chronos.core.config import DEFAULTS, Overlap, cascade
 from chronos.errors import Invalid
 from chronos.server.config import Config, load
-from chronos.server.parts import BOTH, check, engine_options, make_access, token_file
+from chronos.server.parts import BOTH, check, engine_options, make_access
+from chronos.server.process import greeting
 from chronos.server.settings import BY_NAME, LEFT_ASIDE, SETTINGS
 from chronos.server.showing import duration_text, rows, size_text
+from tests.api.world import BCRYPT, basic
+from tests.server.bed import EXAMPLE
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "configuration.md"
 
@@ -56,7 +62,6 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("auth.type", "basic", "basic", "basic"),
     ("auth.users", {"a": {"role": "admin"}}, '{"a": {"role": "admin"}}', {"a": {"role": "admin"}}),
     ("auth.tokens", {"a": {"role": "admin"}}, '{"a": {"role": "admin"}}', {"a": {"role": "admin"}}),
-    ("auth.token_file", "t.json", "t.json", "t.json"),
     ("logging.level", "debug", "debug", "debug"),
     ("logging.format", "json", "json", "json"),
     ("metrics.per_job", False, "off", False),
@@ -223,6 +228,8 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         check(said(tmp_path, "server: {base_path: chronos/}"))
     with pytest.raises(Invalid, match=r"auth\.users\.ana needs a password_hash"):
         check(said(tmp_path, "auth: {type: basic, users: {ana: {role: admin}}}"))
+    with pytest.raises(Invalid, match=r"\"a b\" of auth\.tokens\.ci"):
+        check(said(tmp_path, f"auth: {{tokens: {{ci: {{token_hash: {'f' * 64}, namespaces: [a b]}}}}}}"))
     with pytest.raises(Invalid, match="names no store"):
         check(said(tmp_path, "store: redis://x"))
 
@@ -240,68 +247,8 @@ def test_secrets_are_not_told(tmp_path: Path) -> None:
     assert not [row for row in rows(config) if "hunter2" in str(row)]
 
 
-PRD = """
-cluster:
-  node_id: chronos-1
-  data_dir: /var/lib/chronos
-  raft:
-    address: 10.0.0.1:7000
-    peers:
-      - chronos-2:7000
-      - chronos-3:7000
-
-server:
-  http:
-    address: 0.0.0.0:8080
-    read_timeout: 30s
-    write_timeout: 30s
-  grpc:
-    address: 0.0.0.0:9000
-
-scheduler:
-  tick_interval: 1s
-  execution_timeout: 5m
-  default_retry_policy:
-    max_attempts: 3
-    initial_interval: 1s
-    max_interval: 1m
-    multiplier: 2.0
-
-dispatcher:
-  http:
-    timeout: 30s
-    max_idle_conns: 100
-    idle_conn_timeout: 90s
-  concurrency:
-    max_concurrent_jobs: 100
-    per_job_limit: 1
-
-metrics:
-  prometheus:
-    enabled: true
-    path: /metrics
-
-logging:
-  level: info
-  format: json
-  output: stdout
-
-alerting:
-  slack:
-    webhook_url: https://hooks.slack.com/...
-    channel: "#alerts"
-  pagerduty:
-    routing_key: xxx
-
-auth:
-  type: basic
-  users:
-    admin: $2a$10$... # bcrypt
-"""
-
-
 def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
-    config = said(tmp_path, PRD)
+    config = said(tmp_path, EXAMPLE.read_text())
     warnings = check(config)
     assert (config["node.id"], config["server.listen"]) == ("chronos-1", ("0.0.0.0", 8080))
     assert cascade(config.defaults()).execution_timeout_us == 300_000_000
@@ -325,15 +272,31 @@ def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
         "alerting.pagerduty.routing_key",
     }
     assert any("auth.users.admin cannot log in" in warning for warning in warnings)
-    access = make_access(config, SystemClock())
+    assert any("nobody can log in" in warning for warning in warnings)
+    access = make_access(config, SystemClock(), make_store("sqlite://"))
     assert (access.open, access.users) == (False, {})
 
 
-def test_tokens_are_kept_beside_the_data(tmp_path: Path) -> None:
-    assert token_file(load(None, {}, {})) == Path("chronos-data/tokens.json")
-    assert token_file(said(tmp_path, "store: sqlite:////var/a.db")) == Path("/var/tokens.json")
-    assert token_file(said(tmp_path, "store: postgresql://db/x")) == Path("chronos-data/tokens.json")
-    assert token_file(said(tmp_path, "auth: {token_file: t.json}")) == Path("t.json")
+def test_the_first_job_can_be_pasted(tmp_path: Path) -> None:
+    """Whoever has to log in is shown where their name goes."""
+    address = "http://127.0.0.1:9"
+    assert f"chronosctl --server {address} jobs create" in greeting(load(None, {}, {}), address, is_new=True)
+    told = greeting(said(tmp_path, "auth: {type: basic}"), address, is_new=True)
+    assert "chronosctl --server http://NAME:PASSWORD@127.0.0.1:9 jobs create" in told
+
+
+def test_the_example_with_a_whole_hash_lets_its_user_in(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text().replace("$2a$10$...", BCRYPT)
+    config = said(tmp_path, text)
+    assert not [warning for warning in check(config) if "auth" in warning]
+
+    async def log_in(password: str) -> str:
+        access = make_access(config, SystemClock(), make_store("sqlite://"))
+        return (await access.principal(basic("admin", password), "::1")).name
+
+    assert asyncio.run(log_in("secret")) == "admin"
+    with pytest.raises(Unauthenticated):
+        asyncio.run(log_in("Secret"))
 
 
 def test_what_is_shown_can_be_written(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_an_instant_that_has_passed() -> None:
         assert saved.next_us == START_US - 20 * SECOND_US
         with pytest.raises(InvalidJob, match="has passed") as caught:
             await world.save("old", schedule={"at": rfc3339(START_US - 31 * SECOND_US)})
-        assert caught.value.problems[0].pointer == "/schedule"
+        assert caught.value.problems[0].pointer == "/schedule/at"
         patient = await world.save("old", schedule={"at": rfc3339(START_US - HOUR_US)}, recovery={"after": "2h"})
         assert patient.next_us == START_US - HOUR_US
         await world.save("other")

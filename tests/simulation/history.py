@@ -3,11 +3,12 @@
 True time is the loop's: no clock of the simulation can change it. The wall time that the work saw is kept beside it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 
 from chronos.core.execution import Status
+from chronos.core.job import ScheduleSpec
 
 
 class Fate(Enum):
@@ -23,7 +24,8 @@ class Fate(Enum):
 class Run:
     """One try of one task, as its work saw it."""
 
-    job: str
+    job: bytes
+    name: str
     execution: bytes
     scheduled_us: int
     number: int
@@ -47,6 +49,7 @@ class Fault(Enum):
     LOST_ACK = "lost ack"
     DELAY = "delay"
     LOST_HINT = "lost hint"
+    CONFLICT = "conflict"  # rows that somebody else holds a lock on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,44 @@ class Disturbance:
 
     def meets(self, machine: str, from_s: float, to_s: float) -> bool:
         return self.machine in ("", machine) and self.from_s <= to_s and from_s <= self.to_s
+
+
+class Deed(Enum):
+    """What somebody asked for."""
+
+    SAVE = "save"  # create, or update to another version
+    PAUSE = "pause"
+    RESUME = "resume"
+    DELETE = "delete"
+    CANCEL = "cancel"
+    TRIGGER = "trigger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The store did to a job (or, for ``CANCEL``, to an execution) what somebody asked for."""
+
+    deed: Deed
+    at_s: float  # when it was applied
+    now_us: int  # what the command said it is
+    highest_us: int  # the latest time that the clock which counts had shown until then
+    job: bytes  # or the execution
+    name: str = ""
+    schedule: ScheduleSpec | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimNote:
+    """The store gave an execution to a node."""
+
+    execution: bytes
+    job: bytes
+    machine: str
+    token: int
+    at_s: float
+    first: bool  # it had never been given to anybody
+    behind: int = 0  # versions that its job had gone on when it was first given out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +121,10 @@ class History:
     runs: list[Run] = field(default_factory=list)
     disturbances: list[Disturbance] = field(default_factory=list)
     faults: dict[Fault, int] = field(default_factory=lambda: defaultdict(int))
+    jumps: list[tuple[float, int]] = field(default_factory=list)  # of the clock that counts: when, and what it showed
+    changes: list[Change] = field(default_factory=list)
+    deeds: Counter[Deed] = field(default_factory=Counter)  # that were acknowledged
+    claims: dict[tuple[bytes, int], ClaimNote] = field(default_factory=dict)  # by execution and token
     settled: dict[bytes, SettledNote] = field(default_factory=dict)  # by execution: the first outcome that was accepted
     acked: dict[bytes, Status] = field(default_factory=dict)  # outcomes that a node was told are on record
     asked: dict[bytes, float] = field(default_factory=dict)  # triggers that were acknowledged

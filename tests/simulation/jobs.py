@@ -1,7 +1,7 @@
 """The jobs of a simulated world: every overlap policy, recovery and delivery, clock changes, slow and failing work."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -28,21 +28,25 @@ from tests.core import brute
 
 KIND = "simulated"  # the target that the simulation runs
 TASK = "task"
+_EVERY = "@every "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimJob:
-    """One job, and how its work behaves."""
+    """One job, and how its work behaves. ``others`` is what an update may change its cron expression to."""
 
     name: str
     cron: str = ""
-    every: timedelta | None = None
+    others: tuple[str, ...] = ()
+    every_s: int | None = None
     timezone: str = "UTC"
     dst: str = "robust"
     overlap: Overlap = Overlap.SKIP
     recovery: RecoveryStrategy = RecoveryStrategy.ALL
+    recovery_after_us: int = 5 * MINUTE_US
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     attempts: int = 3
+    backoff_us: int = MINUTE_US
     longest_s: float = 60.0
     failing: float = 0.0
 
@@ -50,59 +54,78 @@ class SimJob:
     def exclusive(self) -> bool:
         return self.overlap is not Overlap.ALLOW
 
-    def row(self, now_us: int) -> JobRow:
-        """The job to save, activated now."""
+    def changed(self, turn: int) -> "SimJob":
+        """Another version of it: as often as not with another schedule."""
+        crons = (self.cron, *self.others)
+        return replace(self, cron=crons[turn % len(crons)], attempts=self.attempts + turn % 2)
+
+    def spec(self, start_us: int | None = None) -> JobSpec:
+        """Its definition."""
+        recovery = Recovery(strategy=self.recovery, max_count=5, max_age_us=DAY_US, after_us=self.recovery_after_us)
         settings = Settings(
             overlap=self.overlap,
-            recovery=Recovery(strategy=self.recovery, max_count=5, max_age_us=DAY_US, after_us=5 * MINUTE_US),
+            recovery=recovery,
             delivery=self.delivery,
-            retry=Retry(max_attempts=self.attempts, initial_us=MINUTE_US),
+            retry=Retry(max_attempts=self.attempts, initial_us=self.backoff_us),
             task_timeout_us=8 * HOUR_US,
             execution_timeout_us=24 * HOUR_US,
             retention=Retention(max_count=1_000_000, max_age_us=36_500 * DAY_US),
         )
-        text = self.cron if self.every is None else f"@every {int(self.every.total_seconds())}s"
-        schedule = ScheduleSpec(
-            text=text, timezone=self.timezone, dst=self.dst, start_us=now_us if self.every else None
-        )
-        spec = JobSpec(
-            schedule=schedule, tasks=(Task(name=TASK, target=Target(kind=KIND, options={})),), settings=settings
-        )
-        effective = cascade(settings)
+        text = self.cron if self.every_s is None else f"{_EVERY}{self.every_s}s"
+        schedule = ScheduleSpec(text=text, timezone=self.timezone, dst=self.dst, start_us=start_us)
+        task = Task(name=TASK, target=Target(kind=KIND, options={}))
+        return JobSpec(schedule=schedule, tasks=(task,), settings=settings)
+
+    def row(self, now_us: int) -> JobRow:
+        """The job to save, activated now."""
+        spec = self.spec(None if self.every_s is None else now_us)
+        assert spec.schedule is not None
+        effective = cascade(spec.settings)
         return JobRow(
             namespace="default",
             name=self.name,
             spec=spec,
             gate=gate_spec(effective, lane_of(spec, effective).text),
-            next_us=activation(schedule.parse(self.name), now_us).next_us,
+            next_us=activation(spec.schedule.parse(self.name), now_us).next_us,
         )
 
-    def calendar(self, begin_us: int, end_us: int) -> list[int]:
-        """Its instants with begin < t <= end, worked out without any code of Chronos."""
-        if self.every is not None:
-            step_us = self.every // timedelta(microseconds=1)
-            return list(range(begin_us + step_us, end_us + 1, step_us))
-        until_us = end_us - end_us % DAY_US + DAY_US  # whole days, so that what is walked can be kept
-        walked = _walked(self.cron, self.timezone, self.dst == "literal", from_us(begin_us), from_us(until_us))
-        return [us for us in walked if us <= end_us]
+
+def calendar(schedule: ScheduleSpec, since_us: int, begin_us: int, end_us: int) -> list[int]:
+    """The instants with begin < t <= end of a schedule in force since then, worked out without any code of Chronos."""
+    if schedule.text.startswith(_EVERY):
+        step_us = int(schedule.text.removeprefix(_EVERY).removesuffix("s")) * 1_000_000
+        first_us = since_us + max(1, (begin_us - since_us) // step_us + 1) * step_us
+        return list(range(first_us, end_us + 1, step_us))
+    day_us = begin_us - begin_us % DAY_US
+    found: list[int] = []
+    while day_us <= end_us:
+        walked = _walked(schedule.text, schedule.timezone, schedule.dst == "literal", from_us(day_us))
+        found += [us for us in walked if begin_us < us <= end_us]
+        day_us += DAY_US
+    return found
 
 
 @cache
-def _walked(cron: str, timezone: str, literal: bool, begin: datetime, end: datetime) -> list[int]:
+def _walked(cron: str, timezone: str, literal: bool, day: datetime) -> list[int]:
+    """One day, from its first moment to the last before the next; what many worlds share is walked once."""
+    begin = day - timedelta(microseconds=1)
+    end = day + timedelta(days=1, microseconds=-1)
     return [to_us(instant.astimezone(UTC)) for instant in brute.walk(cron, timezone, begin, end, literal=literal)]
 
 
 def all_jobs() -> Iterator[SimJob]:
-    """One of each kind, some fifty instants a day in all."""
-    yield SimJob(name="hourly", cron="0 */2 * * *", attempts=5)
-    yield SimJob(name="slow-skip", cron="20 */3 * * *", longest_s=5 * 3_600)
-    yield SimJob(name="slow-queue", cron="40 */4 * * *", overlap=Overlap.QUEUE, longest_s=5 * 3_600)
-    yield SimJob(name="slow-replace", cron="10 */5 * * *", overlap=Overlap.REPLACE, longest_s=7 * 3_600)
-    yield SimJob(name="allow", cron="5 */2 * * *", overlap=Overlap.ALLOW, longest_s=3 * 3_600, attempts=5)
+    """One of each kind, some twenty-five instants a day in all; most at full hours, as people write them."""
+    yield SimJob(name="often", cron="0 */8 * * *", others=("30 */7 * * *",), attempts=5)
+    yield SimJob(name="slow-skip", cron="0 */8 * * *", others=("0 1-23/9 * * *",), longest_s=10 * 3_600)
+    yield SimJob(name="slow-queue", cron="0 */12 * * *", overlap=Overlap.QUEUE, longest_s=14 * 3_600)
+    yield SimJob(name="slow-replace", cron="0 */12 * * *", overlap=Overlap.REPLACE, longest_s=14 * 3_600)
+    yield SimJob(
+        name="allow", cron="0 */8 * * *", others=("10 */12 * * *",), overlap=Overlap.ALLOW, longest_s=6 * 3_600
+    )
     yield SimJob(name="paris", cron="30 2 * * *", timezone="Europe/Paris", recovery=RecoveryStrategy.LAST)
     yield SimJob(name="new-york", cron="30 2 * * *", timezone="America/New_York", dst="literal")
-    yield SimJob(name="once-at-most", cron="15 */4 * * *", delivery=Delivery.AT_MOST_ONCE, longest_s=3_600)
-    yield SimJob(name="failing", cron="25 */6 * * *", failing=0.5, overlap=Overlap.QUEUE)
-    yield SimJob(name="interval", every=timedelta(minutes=250), recovery=RecoveryStrategy.BOUNDED)
-    yield SimJob(name="compressed", cron="35 */6 * * *", recovery=RecoveryStrategy.COMPRESSED, longest_s=600)
-    yield SimJob(name="forgetful", cron="55 */6 * * *", recovery=RecoveryStrategy.SKIP, overlap=Overlap.ALLOW)
+    yield SimJob(name="once-at-most", cron="0 8 * * *", delivery=Delivery.AT_MOST_ONCE, longest_s=6 * 3_600)
+    yield SimJob(name="failing", cron="0 */12 * * *", failing=0.5, overlap=Overlap.QUEUE)
+    yield SimJob(name="interval", every_s=30_000, recovery=RecoveryStrategy.BOUNDED)
+    yield SimJob(name="compressed", cron="0 */6 * * *", recovery=RecoveryStrategy.COMPRESSED, longest_s=600)
+    yield SimJob(name="forgetful", cron="0 */12 * * *", recovery=RecoveryStrategy.SKIP, overlap=Overlap.ALLOW)

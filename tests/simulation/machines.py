@@ -1,18 +1,15 @@
 """Machines of a simulation on one loop: each can be frozen whole, as by SIGSTOP, and goes on later as if nothing was.
 
-Whatever is started in a machine's context belongs to it: every callback and timer that comes of it passes through here,
-is put aside while the machine is frozen, and run when it thaws. Time goes on meanwhile.
+Whatever is started in a machine's context belongs to it: every callback and timer that comes of it carries that
+context, is put aside when its turn comes while the machine is frozen, and run when it thaws. Time goes on meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable
-from contextvars import Context, ContextVar, copy_context
-from typing import Any, TypeVarTuple, Unpack
+from contextvars import ContextVar, copy_context
 
 from chronos.clock import Clock
 from chronos.testing.loop import VirtualLoop
 
-Ts = TypeVarTuple("Ts")
 _MACHINE: ContextVar["Machine | None"] = ContextVar("machine", default=None)
 
 
@@ -24,29 +21,14 @@ class Machine:
         self.dead = False
         self.cut = False
         self._loop = loop
-        self._frozen = False
-        self._parked: list[tuple[list[asyncio.Handle], Callable[..., Any], tuple[Any, ...], Context]] = []
         self.context = copy_context()
         self.context.run(_MACHINE.set, self)
 
     def freeze(self) -> None:
-        self._frozen = True
+        self._loop.frozen[self] = []
 
     def thaw(self) -> None:
-        self._frozen = False
-        parked, self._parked = self._parked, []
-        for handle, callback, args, context in parked:
-            if not handle[0].cancelled():
-                self._loop.call_soon(callback, *args, context=context)
-
-    def run(
-        self, handle: list[asyncio.Handle], callback: Callable[..., Any], args: tuple[Any, ...], context: Context
-    ) -> None:
-        """A callback of this machine, in its turn."""
-        if self._frozen:
-            self._parked.append((handle, callback, args, context))
-        else:
-            callback(*args)
+        self._loop.go_on(self)
 
 
 def this_machine() -> Machine | None:
@@ -57,25 +39,22 @@ def this_machine() -> Machine | None:
 class MachineLoop(VirtualLoop):
     """A virtual loop that knows which machine a callback belongs to."""
 
-    def call_soon(
-        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        machine = _MACHINE.get() if context is None else context.get(_MACHINE)
-        if machine is None:
-            return super().call_soon(callback, *args, context=context)
-        context = copy_context() if context is None else context
-        handle: list[asyncio.Handle] = []
-        handle.append(super().call_soon(machine.run, handle, callback, args, context, context=context))
-        return handle[0]
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen: dict[Machine, list[asyncio.Handle]] = {}  # and what waits until they thaw
 
-    def call_at(
-        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        machine = _MACHINE.get() if context is None else context.get(_MACHINE)
-        if machine is None:
-            return super().call_at(when, callback, *args, context=context)
-        context = copy_context() if context is None else context
-        handle: list[asyncio.Handle] = []
-        timer = super().call_at(when, machine.run, handle, callback, args, context, context=context)
-        handle.append(timer)
-        return timer
+    def go_on(self, machine: Machine) -> None:
+        """What a machine would have done while it was frozen, it does now."""
+        self._ready.extend(self.frozen.pop(machine))
+
+    def _run_ready(self) -> None:
+        if self.frozen:
+            self._put_aside()
+        super()._run_ready()
+
+    def _put_aside(self) -> None:
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            machine = handle._context.get(_MACHINE)  # type: ignore[attr-defined]
+            aside = None if machine is None else self.frozen.get(machine)
+            (self._ready if aside is None else aside).append(handle)

@@ -1,6 +1,7 @@
 """Chronos with one of its safeguards taken out, to see that the checker would notice."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,11 +10,25 @@ import pytest
 
 from chronos.core.config import UNLIMITED, Overlap
 from chronos.core.execution import Cause, Status
+from chronos.core.job import JobState
 from chronos.engine import node, reaper
 from chronos.errors import StoreUnavailable
-from chronos.store.commands import Admit, Command, Recover, RunRow, SaveJobs, Settle, Trigger
+from chronos.store.commands import (
+    Admit,
+    CancelExecution,
+    Command,
+    DeleteJob,
+    Recover,
+    RunRow,
+    SaveJobs,
+    SetJobState,
+    Settle,
+    Trigger,
+)
 from chronos.store.contract import Store
 from tests.simulation.machines import this_machine
+
+Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 class Mutant:
@@ -54,7 +69,7 @@ class CursorMovedFirst(Mutant):
     async def apply(self, command: Command[Any]) -> Any:
         if isinstance(command, Admit):
             self._admissions += 1
-            if self._admissions % 50 == 0:
+            if self._admissions % 20 == 0:
                 for row in command.rows:
                     moved = Recover(
                         job=row.job,
@@ -96,6 +111,23 @@ class NoOverlapCheck(Mutant):
         return await self._store.apply(command)
 
 
+class Deaf(Mutant):
+    """What people ask for is acknowledged, and not done. (A seventh mutant, for what is not about faults.)"""
+
+    async def apply(self, command: Command[Any]) -> Any:
+        match command:
+            case SetJobState(state=JobState.PAUSED) | DeleteJob():
+                return None
+            case CancelExecution():
+                return Status.RUNNING
+            case _:
+                return await self._store.apply(command)
+
+
+def no_patch(_: pytest.MonkeyPatch) -> None:
+    """Chronos itself is as it should be."""
+
+
 def no_reaper(patch: pytest.MonkeyPatch) -> None:
     """Nobody takes over from the dead."""
 
@@ -114,7 +146,7 @@ def wall_clock(patch: pytest.MonkeyPatch) -> None:
         return machine.clock.now_us() / 1e6
 
     loop = SimpleNamespace(time=by_the_wall)
-    patch.setattr(node, "_ahead_us", lambda wall_us: 0)
+    patch.setattr(node, "JUMP_US", 1 << 62)
     patch.setattr(reaper, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=asyncio.sleep))
 
 

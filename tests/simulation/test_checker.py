@@ -10,20 +10,22 @@ import pytest
 from chronos.core.config import Overlap
 from chronos.core.execution import Status
 from tests.simulation.checker import Verdict, judge
-from tests.simulation.history import Fate, Fault
+from tests.simulation.history import Change, Deed, Fate, Fault
 from tests.simulation.jobs import SimJob
+from tests.simulation.scenario import Evidence, Scenario
 from tests.simulation.wire import CALM
-from tests.simulation.world import Evidence, Scenario, simulate
+from tests.simulation.world import simulate
 
 JOBS = (
     SimJob(name="alone", cron="0 */4 * * *"),
     SimJob(name="allow", cron="30 */4 * * *", overlap=Overlap.ALLOW),
+    SimJob(name="queue", cron="10 */4 * * *", overlap=Overlap.QUEUE),
 )
 
 
 @cache
 def _calm() -> Evidence:
-    return simulate(Scenario(seed=1, days=1, jobs=JOBS, faults={}, odds=CALM))
+    return simulate(Scenario(seed=1, days=1, jobs=JOBS, faults={}, odds=CALM, deeds=0))
 
 
 def missed(evidence: Evidence) -> Evidence:
@@ -39,20 +41,50 @@ def duplicate(evidence: Evidence) -> Evidence:
 
 
 def overlap(evidence: Evidence) -> Evidence:
-    first, second = [run for run in evidence.history.runs if run.job == "alone"][:2]
+    first, second = [run for run in evidence.history.runs if run.name == "alone"][:2]
     first.end_s = second.start_s + 1
     return evidence
 
 
+def disorder(evidence: Evidence) -> Evidence:
+    first, second = [run for run in evidence.history.runs if run.name == "queue"][:2]
+    first.scheduled_us, second.scheduled_us = second.scheduled_us, first.scheduled_us
+    return evidence
+
+
 def early(evidence: Evidence) -> Evidence:
-    evidence.history.runs[3].start_wall_us -= 60_000_000
+    evidence.history.runs[3].start_wall_us -= 2_000
+    return evidence
+
+
+def early_though_a_clock_was_set(evidence: Evidence) -> Evidence:
+    """It was set back, and had not shown the instant before."""
+    run = evidence.history.runs[3]
+    evidence.history.jumps.append((run.start_s - 60, run.scheduled_us - 60_000_000))
+    run.start_wall_us -= 120_000_000
     return evidence
 
 
 def late(evidence: Evidence) -> Evidence:
-    run = [run for run in evidence.history.runs if run.job == "allow"][-1]
-    run.start_s += 3_000
-    run.start_wall_us += 3_000_000_000
+    return _later(evidence, "allow", 3)
+
+
+def late_behind_nothing(evidence: Evidence) -> Evidence:
+    """Those before it ended long ago."""
+    return _later(evidence, "queue", 3)
+
+
+def late_in_trouble(evidence: Evidence) -> Evidence:
+    """Wires are faulty, and yet: seven hours."""
+    return _later(replace(evidence, healed_s=evidence.end_s), "alone", 7 * 3_600)
+
+
+def _later(evidence: Evidence, name: str, by_s: int) -> Evidence:
+    run = [run for run in evidence.history.runs if run.name == name][-1]
+    assert run.end_s is not None
+    run.start_s += by_s
+    run.end_s += by_s
+    run.start_wall_us += by_s * 1_000_000
     return evidence
 
 
@@ -101,6 +133,49 @@ def stuck_cursor(evidence: Evidence) -> Evidence:
     return replace(evidence, next_due_us=evidence.begin_us)
 
 
+def stuck_queue(evidence: Evidence) -> Evidence:
+    """Nothing of its job has begun since."""
+    job = next(run.job for run in evidence.history.runs if run.name == "queue")
+    evidence.history.runs = [run for run in evidence.history.runs if run.job != job or run.start_s < 20_000]
+    last = max((record for record in evidence.records if record.job == job), key=lambda record: record.admitted_us)
+    rest = [record for record in evidence.records if record is not last]
+    waits = replace(last, status=Status.QUEUED, attempt_us=None, admitted_us=evidence.begin_us + 20_000_000_000)
+    return replace(evidence, records=[*rest, waits])
+
+
+def paused(evidence: Evidence) -> Evidence:
+    run = evidence.history.runs[2]
+    return _told(evidence, Deed.PAUSE, run.job, run.start_s - 1)
+
+
+def deleted(evidence: Evidence) -> Evidence:
+    run = evidence.history.runs[2]
+    return _told(evidence, Deed.DELETE, run.job, run.start_s - 1)
+
+
+def canceled(evidence: Evidence) -> Evidence:
+    run = evidence.history.runs[2]
+    return _told(evidence, Deed.CANCEL, run.execution, run.start_s - 1)
+
+
+def not_stopped(evidence: Evidence) -> Evidence:
+    run = evidence.history.runs[2]
+    run.end_s = run.start_s + 12 * 3_600
+    return _told(evidence, Deed.CANCEL, run.execution, run.start_s + 1)
+
+
+def _told(evidence: Evidence, deed: Deed, job: bytes, at_s: float) -> Evidence:
+    now_us = evidence.begin_us + round(at_s * 1e6)
+    evidence.history.changes.append(Change(deed=deed, at_s=at_s, now_us=now_us, highest_us=now_us, job=job))
+    return evidence
+
+
+def outdated(evidence: Evidence) -> Evidence:
+    key, note = next(iter(evidence.history.claims.items()))
+    evidence.history.claims[key] = replace(note, behind=1)
+    return evidence
+
+
 def quiet(evidence: Evidence) -> Evidence:
     return replace(evidence, scenario=replace(evidence.scenario, faults={Fault.CRASH: 1.0}))
 
@@ -115,8 +190,12 @@ def test_a_calm_world_is_innocent() -> None:
         (missed, Verdict.MISSED),
         (duplicate, Verdict.DUPLICATE),
         (overlap, Verdict.OVERLAP),
+        (disorder, Verdict.DISORDER),
         (early, Verdict.EARLY),
+        (early_though_a_clock_was_set, Verdict.EARLY),
         (late, Verdict.LATE),
+        (late_behind_nothing, Verdict.LATE),
+        (late_in_trouble, Verdict.LATE),
         (lost_ack, Verdict.LOST_ACK),
         (lost_trigger, Verdict.LOST_ACK),
         (resurrected, Verdict.RESURRECTED),
@@ -125,6 +204,12 @@ def test_a_calm_world_is_innocent() -> None:
         (phantom_instant, Verdict.PHANTOM),
         (stuck, Verdict.STUCK),
         (stuck_cursor, Verdict.STUCK),
+        (stuck_queue, Verdict.STUCK),
+        (paused, Verdict.IGNORED),
+        (deleted, Verdict.IGNORED),
+        (canceled, Verdict.IGNORED),
+        (not_stopped, Verdict.IGNORED),
+        (outdated, Verdict.OUTDATED),
         (quiet, Verdict.QUIET),
     ],
 )

@@ -1,23 +1,23 @@
-"""The way to the store, with all that can go wrong on it: a command is lost, its answer is, both are late, or nothing
-gets through for a while. The store behind it is the real one.
+"""The way to the store, with all that can go wrong on it: a command is lost, its answer is, both are late, rows of it
+meet a lock, or nothing gets through for a while. The store behind it is the real one.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypeVar
 
-from chronos.core.execution import Status
 from chronos.errors import StoreUnavailable
 from chronos.store.commands import Admit, Claim, Command, Settle, Trigger
 from chronos.store.contract import Hint, Store
 from chronos.store.sql.dialect import Steps
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.store.sql.writes import Writes
-from tests.simulation.history import Fault, History, SettledNote
+from tests.simulation.history import Disturbance, Fault, History
 from tests.simulation.machines import Machine
+from tests.simulation.notes import Notes
 
 R = TypeVar("R")
 
@@ -29,11 +29,20 @@ class Odds:
     lose: float = 0.01
     lose_ack: float = 0.01
     delay: float = 0.05
+    conflict: float = 0.02
     lose_hint: float = 0.3
-    longest_s: float = 20.0
+    longest_s: float = 20.0  # that a delay takes, each way
+    crawl: float = 0.0  # outcomes only: sent, and not heard of for hours, whatever becomes of the sender
+    crawls_s: float = 0.0  # at least; at most three times as long
+    refused_s: float = 1_800.0  # after which, at most, somebody gives up who cannot reach the store
+
+    @property
+    def calm(self) -> "Odds":
+        """The same wires, on which nothing goes wrong any more; what is under way is not disturbed."""
+        return replace(self, lose=0.0, lose_ack=0.0, delay=0.0, conflict=0.0, lose_hint=0.0, crawl=0.0)
 
 
-CALM = Odds(lose=0.0, lose_ack=0.0, delay=0.0, lose_hint=0.0)
+CALM = Odds().calm
 
 
 class DoubtingStore(SqliteStore):
@@ -66,36 +75,19 @@ class _Doubting(Writes):
 class Wire:
     """What all machines share: the store, the dice, the notes."""
 
-    def __init__(self, store: Store, doubts: set[bytes], random: Random, history: History, odds: Odds) -> None:
-        self.store, self.random, self.history, self.odds = store, random, history, odds
+    def __init__(self, store: Store, doubts: set[bytes], random: Random, notes: Notes) -> None:
+        self.store, self.random, self.notes = store, random, notes
+        self.history: History = notes.history
+        self.odds = CALM
         self.doubts = doubts  # requests whose answer was lost
         self.out = False  # nobody reaches the store
         self.neutral = Context()  # what is on its way belongs to no machine
 
-    async def transmit(self, command: Command[Any]) -> Any:
-        """Apply, and take note of what the store said."""
+    async def transmit(self, command: Command[Any], machine: str = "") -> Any:
+        """Apply what a machine sent, and take note of what the store said."""
         answer = await self.store.apply(command)
-        self._note(command, answer)
+        self.notes.take(command, answer, machine)
         return answer
-
-    def _note(self, command: Command[Any], answer: Any) -> None:
-        history = self.history
-        if isinstance(command, Admit):
-            given = [(row.id, row.token) for row in answer if row.status is Status.RUNNING]
-        elif isinstance(command, Claim):
-            given = [(row.id, row.token) for row in answer]
-        elif isinstance(command, Settle):
-            rows = {row.id: row for row in command.rows}
-            at_s = asyncio.get_running_loop().time()
-            for id_ in answer.settled:
-                token, newest = rows[id_].token, history.tokens.get(id_, 0)
-                note = SettledNote(execution=id_, token=token, newest=newest, status=rows[id_].status, at_s=at_s)
-                history.settled.setdefault(id_, note)
-            given = [(row.id, row.token) for row in answer.taken]
-        else:
-            return
-        for id_, token in given:
-            history.tokens[id_] = max(history.tokens.get(id_, 0), token)
 
 
 class FaultyStore:
@@ -111,9 +103,11 @@ class FaultyStore:
         async def read(*args: Any, **kwargs: Any) -> Any:
             await self._go()
             answer = await inner(*args, **kwargs)
-            await self._maybe_late()
+            if self._rolls(self._wire.odds.delay, Fault.DELAY):
+                await self._late()
             return answer
 
+        setattr(self, name, read)
         return read
 
     async def clock_us(self) -> int | None:
@@ -123,12 +117,15 @@ class FaultyStore:
     async def apply(self, command: Command[Any]) -> Any:
         await self._go()
         wire, loop = self._wire, asyncio.get_running_loop()
-        if self._rolls(wire.odds.delay, Fault.DELAY):
+        if isinstance(command, Admit | Claim) and command.request not in wire.doubts:
+            command = self._thinned(command)
+        crawls = isinstance(command, Settle) and self._rolls(wire.odds.crawl, Fault.DELAY)
+        if crawls or self._rolls(wire.odds.delay, Fault.DELAY):
             # Once sent it does not depend on its sender any more: it may arrive when that is long dead.
-            sent = loop.create_task(self._deliver(command), context=wire.neutral.copy())
-            answer = await asyncio.shield(sent)
+            deliver = self._crawl if crawls else self._deliver
+            answer = await asyncio.shield(loop.create_task(deliver(command), context=wire.neutral.copy()))
         else:
-            answer = await wire.transmit(command)
+            answer = await wire.transmit(command, self._machine.name)
         if self._rolls(wire.odds.lose_ack, Fault.LOST_ACK):
             self._doubt(command)
             raise StoreUnavailable("the answer was lost")
@@ -149,6 +146,14 @@ class FaultyStore:
 
         self._wire.store.on_hint(hinted)
 
+    def _thinned(self, command: Admit | Claim) -> Admit | Claim:
+        """Rows that somebody else holds a lock on are passed over, as by SKIP LOCKED."""
+        if not self._rolls(self._wire.odds.conflict, Fault.CONFLICT):
+            return command
+        if isinstance(command, Admit):
+            return replace(command, rows=tuple(row for row in command.rows if self._wire.random.random() < 0.5))
+        return replace(command, limit=(command.limit + 1) // 2)
+
     def _doubt(self, command: Command[Any]) -> None:
         request: bytes | None = getattr(command, "request", None)
         if request is not None:
@@ -156,26 +161,34 @@ class FaultyStore:
 
     async def _deliver(self, command: Command[Any]) -> Any:
         """Late on its way there, or back."""
-        there_s, back_s = (self._wire.random.uniform(0, self._wire.odds.longest_s) for _ in range(2))
-        await asyncio.sleep(there_s)
-        answer = await self._wire.transmit(command)
-        await asyncio.sleep(back_s)
+        await self._late()
+        answer = await self._wire.transmit(command, self._machine.name)
+        await self._late()
         return answer
+
+    async def _crawl(self, command: Command[Any]) -> Any:
+        """So late that everybody is disturbed by it."""
+        from_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(self._wire.odds.crawls_s * self._wire.random.uniform(1, 3))
+        to_s = asyncio.get_running_loop().time()
+        self._wire.history.disturbances.append(Disturbance(fault=Fault.DELAY, machine="", from_s=from_s, to_s=to_s))
+        return await self._wire.transmit(command, self._machine.name)
 
     async def _go(self) -> None:
         """The way there: nothing of a dead machine leaves it, and a cut one waits in vain."""
         if self._machine.dead:
             await asyncio.Event().wait()
         if self._machine.cut or self._wire.out:
-            await asyncio.sleep(self._wire.random.uniform(30, 300))
+            longest_s = self._wire.odds.refused_s
+            await asyncio.sleep(self._wire.random.uniform(longest_s / 10, longest_s))
             raise StoreUnavailable("the store cannot be reached")
         if self._rolls(self._wire.odds.lose, Fault.LOST_COMMAND):
-            await self._maybe_late()
+            if self._rolls(self._wire.odds.delay, Fault.DELAY):
+                await self._late()
             raise StoreUnavailable("the connection broke before the command was sent")
 
-    async def _maybe_late(self) -> None:
-        if self._rolls(self._wire.odds.delay, Fault.DELAY):
-            await asyncio.sleep(self._wire.random.uniform(0, self._wire.odds.longest_s))
+    async def _late(self) -> None:
+        await asyncio.sleep(self._wire.random.uniform(0, self._wire.odds.longest_s))
 
     def _rolls(self, odds: float, fault: Fault) -> bool:
         if odds and self._wire.random.random() < odds:

@@ -114,6 +114,12 @@ def database_url(server: str, name: str) -> str:
     return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
 
 
+def as_user(url: str, name: str, password: str) -> str:
+    """The same place, as somebody else."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{name}:{password}@{parts.netloc.rpartition('@')[2]}"))
+
+
 async def on_server(url: str, *statements: str) -> Any:
     """Run statements one by one, outside every transaction; gives the rows of the last."""
     connection = await asyncpg.connect(url)

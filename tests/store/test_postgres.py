@@ -13,7 +13,7 @@ from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.postgres_errors import Place
 from chronos.store.sql.postgres_open import judge
 from chronos.testing.conformance import World
-from tests.store.conftest import Server, database_url, on_server, opened
+from tests.store.conftest import Server, as_user, database_url, on_server, opened
 
 SECRET = "canary-password"
 SOUND = {
@@ -73,7 +73,7 @@ def test_no_connection_left(postgres_url: str) -> None:
     name = Place.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" connection limit 0', f"create role {name} login"))
     try:
-        error = refusal(postgres_url.replace("postgres:@", f"{name}:{SECRET}@"))
+        error = refusal(as_user(postgres_url, name, SECRET))
     finally:
         asyncio.run(on_server(postgres_url, f"drop role {name}"))
     assert isinstance(error, StoreUnavailable)
@@ -83,7 +83,7 @@ def test_no_connection_left(postgres_url: str) -> None:
 def test_a_wrong_password(own_server: Server) -> None:
     asyncio.run(on_server(own_server.url, "create role ana login password 'right'"))
     own_server.ask_for_passwords()
-    error = refusal(own_server.url.replace("postgres:@", f"ana:{SECRET}@"))
+    error = refusal(as_user(own_server.url, "ana", SECRET))
     assert isinstance(error, StoreUnavailable)
     assert 'refuses the user "ana"' in str(error)
 
@@ -92,7 +92,7 @@ def test_a_user_who_may_not_create_the_schema(postgres_url: str) -> None:
     name = Place.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f"create role {name} login"))
     try:
-        error = refusal(postgres_url.replace("postgres:@", f"{name}:{SECRET}@"))
+        error = refusal(as_user(postgres_url, name, SECRET))
     finally:
         asyncio.run(on_server(postgres_url, f"drop role {name}"))
     assert isinstance(error, StoreBroken)

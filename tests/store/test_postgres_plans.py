@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from chronos.store.sql.admitting import Admitting
+from chronos.store.sql.creating import Creating
 from chronos.store.sql.dialect import Postgres
 from chronos.store.sql.endings import Endings
 from chronos.store.sql.executions import Executions
@@ -71,7 +73,19 @@ def statements() -> Iterator[str]:
     gates = Gates(d, records)
     endings = Endings(d, hot, gates, records)
     executions, jobs = Executions(d, hot, gates, records, endings), Jobs(d, gates, records)
-    for home in (hot, gates, records, endings, executions, jobs, Followers(d), Upkeep(d, gates, records)):
+    new, admitting = Creating(d, records), Admitting(d, gates)
+    for home in (
+        hot,
+        gates,
+        admitting,
+        records,
+        endings,
+        executions,
+        jobs,
+        new,
+        Followers(d),
+        Upkeep(d, gates, records),
+    ):
         for text in vars(home).values():
             if isinstance(text, str) and text:
                 yield text

@@ -9,9 +9,23 @@ import pytest
 from chronos.core.execution import Status
 from chronos.core.reasons import Code
 from chronos.errors import Conflict, StoreUnavailable
-from chronos.store.commands import Beat, Command, Settle, Settled, SettleRow, Trim, Wake
+from chronos.store.commands import (
+    NEW,
+    Beat,
+    Command,
+    DeleteRow,
+    Saved,
+    SaveJobs,
+    Settle,
+    Settled,
+    SettleRow,
+    Trim,
+    Wake,
+)
 from chronos.store.merge import merge, split
 from chronos.store.pump import Pump
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance import World
 
 
 class Recorder:
@@ -157,3 +171,24 @@ def test_settlements_merge_and_each_gets_its_own_answer() -> None:
     answer = Settled([bytes([1]) * 16, bytes([3]) * 16], [], 4)
     parts = split(whole, [commands[i] for i in positions], answer)
     assert parts == [Settled([bytes([1]) * 16], [], 4), Settled([bytes([3]) * 16], [], 0)]
+
+
+def test_new_jobs_merge_and_changes_of_jobs_do_not() -> None:
+    row = World(SqliteStore()).row
+    commands: list[Command[Any]] = [
+        SaveJobs(rows=(row("a", expect=NEW),), now_us=1),
+        SaveJobs(rows=(row("b", expect=NEW), row("c", expect=NEW)), now_us=2),
+        SaveJobs(rows=(row("a", expect=NEW),), now_us=3),  # the same name: it comes after the first
+        SaveJobs(rows=(row("d", expect=1),), now_us=4),
+        SaveJobs(rows=(row("e"),), now_us=5),
+        SaveJobs(rows=(row("f", expect=NEW),), now_us=6, delete=(DeleteRow(bytes(16)),)),
+        SaveJobs(rows=tuple(row(f"g{n}", expect=NEW) for n in range(21)), now_us=7),
+        SaveJobs(rows=(row("h", expect=NEW),), now_us=8),
+    ]
+    merged = merge(commands)
+    assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4], [5], [6], [7]]
+    whole, positions = merged[0]
+    assert isinstance(whole, SaveJobs)
+    assert [part.now_us for part in whole.parts] == [1, 2]
+    saved = [Saved(bytes([n]) * 16, 1, created=True, changed=True) for n in range(3)]
+    assert split(whole, [commands[i] for i in positions], saved) == [saved[:1], saved[1:]]

@@ -2,21 +2,28 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import pytest
 
+from chronos.core.execution import Status
+from chronos.core.reasons import Code
 from chronos.errors import ChronosError, Invalid, NotFound, StoreBroken, StoreUnavailable
-from chronos.store.commands import Beat, Command, RegisterNode, Trim
+from chronos.store.commands import Admit, Beat, Claim, Command, RegisterNode, Settle, SettleRow, Trim
 from chronos.store.contract import JobFilter
 from chronos.store.sql import migrations
-from chronos.store.sql.sqlite import SqliteStore, restore
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.sqlite_file import restore
 from chronos.testing.conformance import World
+from chronos.testing.conformance.world import SECOND, T0, admit_row
 from tests.store.recorder import digest
 from tests.store.test_machine import run_machine
+
+R = TypeVar("R")
 
 
 def run(path: Path, what: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
@@ -128,6 +135,49 @@ def test_one_command_that_breaks_takes_no_others_with_it(tmp_path: Path) -> None
     assert first.alive
     assert second.alive
     assert isinstance(trimmed, StoreBroken)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_what_was_answered_by_an_error_is_answered_when_it_is_sent_again(tmp_path: Path, applied: bool) -> None:
+    """What follows a commit can fail too, so whoever hears of an error cannot know how far it came."""
+
+    async def twice(store: SqliteStore, command: Command[R]) -> R:
+        writer = store._open_writer()
+        if applied:
+            writer.set_wal_hook(failing)
+        else:
+            writer.set_commit_hook(lambda: True)
+        with pytest.raises(ChronosError):
+            await store.apply(command)
+        writer.set_wal_hook(None)
+        writer.set_commit_hook(None)
+        return await store.apply(command)
+
+    async def check(store: SqliteStore) -> None:
+        world = World(store)
+        await world.save("one")
+        await world.save("two")
+        rows = [admit_row(await world.job(name), T0 + SECOND, None, claim=False) for name in ("one", "two")]
+        admit = Admit(rows=tuple(rows), node=world.node, now_us=T0 + SECOND, request=b"a" * 16)
+        admitted = await twice(store, admit)
+        assert {one.id for one in admitted} == {row.id for row in rows}
+        lanes = tuple(await store.lanes())
+        claim = Claim(lanes=lanes, limit=1, node=world.node, now_us=T0 + SECOND, request=b"c" * 16)
+        [claimed] = await twice(store, claim)
+        [other] = await world.claim()
+        assert {claimed.id, other.id} == {row.id for row in rows}
+        settle = SettleRow(
+            *(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, Code.SUCCEEDED, None, T0 + SECOND)
+        )
+        settled = await twice(store, Settle(rows=(settle,), node=world.node, now_us=T0 + SECOND))
+        assert settled.settled == [claimed.id]
+        assert await store.verify() == []
+
+    run(tmp_path / "chronos.db", check)
+
+
+def failing(*_: object) -> int:
+    raise apsw.IOError("the disk is gone")
 
 
 def test_a_newer_schema_is_refused_but_the_next_one_is_not(tmp_path: Path) -> None:
@@ -265,3 +315,34 @@ def test_the_same_commands_give_the_same_rows(tmp_path: Path) -> None:
     for path in paths:
         run(path, replay)
     assert digest(paths[0]) == digest(paths[1])
+
+
+_COPIER = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as log_index:
+    fcntl.lockf(log_index, fcntl.LOCK_EX, 1, 121)  # the lock of whoever copies the log
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_log_that_somebody_else_copies_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit before it stands, and has to be answered so."""
+    monkeypatch.setattr("chronos.store.sql.sqlite._LOG_PAGES_MAX", 1)
+
+    async def case() -> None:
+        store = SqliteStore(tmp_path / "chronos.db")
+        await store.open()
+        command = [sys.executable, "-c", _COPIER, f"{tmp_path / 'chronos.db'}-shm"]
+        pipe = asyncio.subprocess.PIPE
+        other = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        try:
+            assert other.stdout is not None
+            assert await other.stdout.readline() == b"locked\n"
+            number = await store.apply(RegisterNode(name="node-a", incarnation=bytes(16), now_us=1))
+            assert [node.number for node in await store.nodes()] == [number]
+        finally:
+            await other.communicate()
+            await store.close()
+
+    asyncio.run(case())

@@ -17,7 +17,7 @@ from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.testing.conformance import World
 
-UP, DOWN, RUN = (bytes([0] * 15 + [i]) for i in (1, 2, 3))
+UP, DOWN, RUN, GONE = (bytes([0] * 15 + [i]) for i in (1, 2, 3, 4))
 FOLLOWS = '{"after":[{"job":"up"},{"job":"up","on":"failure"}]}'
 AT = 1_800_000_000_000_000
 
@@ -33,7 +33,9 @@ def make_old_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[C
 
 def old_rows(dialect: Sqlite | Postgres) -> list[str]:
     """Statements that fill the first schema."""
-    up, down, run = (f"x'{i.hex()}'" if dialect.name == "sqlite" else f"'{i.hex()}'" for i in (UP, DOWN, RUN))
+    up, down, run, gone = (
+        f"x'{i.hex()}'" if dialect.name == "sqlite" else f"'{i.hex()}'" for i in (UP, DOWN, RUN, GONE)
+    )
     job = "insert into job (id, namespace, name, incarnation, version, spec, author, created_us, saved_us, updated_us)"
     gate = """insert into gate (job, version, state, overlap, lim, queue_max, priority, lane, keyed, active,
         keep_count, keep_age_us)"""
@@ -44,6 +46,8 @@ def old_rows(dialect: Sqlite | Postgres) -> list[str]:
         f"{gate} values ({down}, 1, 0, 0, 1, 9, 5, 1, 0, 0, 9, 9)",
         "insert into lane (number, key) values (1, 'default')",
         "update tally set jobs = 2 where state = 0",
+        "insert into tombstone (namespace, name, incarnation, job, deleted_us) "
+        f"values ('default', 'gone', 1, {gone}, 0)",
         f"""insert into active (id, job, version, cause, scheduled_us, lane, rank, status, exclusive, token,
         admitted_us, started_us, attempt_us, signal)
         values ({run}, {up}, 1, 1, {AT}, 1, 1, 4, 1, 65537, {AT}, {AT}, {AT}, 'go')""",
@@ -68,6 +72,7 @@ def test_the_first_schema_is_upgraded_with_its_data(
             w = World(store)
             assert await store.verify() == []
             assert set(await store.followers("default", "up")) == {(DOWN, On.SUCCESS), (DOWN, On.FAILURE)}
+            assert await store.names_of([UP, GONE]) == {UP: ("default", "up"), GONE: ("default", "gone")}
             await w.start_node()
             assert await store.apply(Signal(execution=RUN, name="go", payload="1", now_us=AT))
             [claimed] = await w.claim()

@@ -153,3 +153,60 @@ def test_mistakes_are_told(chronos: Harness) -> None:
         chronos.trigger("nothing")
     with pytest.raises(Invalid, match="passed"):
         chronos.load(app)
+
+
+def test_time_does_not_go_back(chronos: Harness) -> None:
+    chronos.load(Chronos("sqlite://"))
+    with pytest.raises(Invalid, match=r"not by 1:00:00 \(the clock shows 2027-01-01T00:00:00Z\)"):
+        chronos.advance_to("2026-12-31T23:00")
+
+
+def test_an_answer_is_for_a_job_that_is_there_and_is_stood_in_for(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+    app.webhook("sync", "https://api.example/sync", cron="0 * * * *")
+
+    @app.job(cron="0 * * * *")
+    def real() -> None: ...
+
+    chronos.answer("snyc", error="503")
+    with pytest.raises(Invalid, match='no job "snyc"; it has real, sync'):
+        chronos.load(app)
+    fresh = Harness()
+    fresh.load(app)
+    for name, match in (("snyc", "no job"), ("real", "needs no answer")):
+        with pytest.raises(Invalid, match=match):
+            fresh.answer(name, error="503")
+    fresh.close()
+
+
+def test_what_waits_for_ever_says_so(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(timeout="500d", execution_timeout="500d")
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    chronos.load(app)
+    with pytest.raises(Invalid, match='"hangs" is still running after a year'):
+        chronos.trigger("hangs")
+
+
+def test_a_coroutine_is_told_to_be_a_plain_test(chronos: Harness) -> None:
+    async def test() -> None:
+        chronos.advance(days=1)
+
+    chronos.load(Chronos("sqlite://"))
+    with pytest.raises(Invalid, match="without async"):
+        asyncio.run(test())
+
+
+def test_short_steps_are_cheap_and_see_the_same(chronos: Harness) -> None:
+    app = Chronos("sqlite://")
+
+    @app.job(cron="*/10 * * * *")
+    async def poll() -> None:
+        await asyncio.sleep(0.5)
+
+    chronos.load(app)
+    steps = [len(chronos.advance(minutes=1)["poll"]) for _ in range(60)]
+    assert steps == ([0] * 9 + [1]) * 6

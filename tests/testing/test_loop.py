@@ -138,3 +138,76 @@ def test_waiting_for_what_rounding_leaves_over_comes_to_an_end() -> None:
         return turns
 
     assert run(main()) <= 4
+
+
+def test_quiet_is_when_all_that_is_due_now_is_done() -> None:
+    async def main() -> tuple[list[str], float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        seen: list[str] = []
+
+        async def chain() -> None:
+            for _ in range(1_000):
+                await asyncio.sleep(0)
+            await asyncio.to_thread(time.sleep, 0.01)
+            loop.call_later(0, seen.append, "now")
+            seen.append("chain")
+
+        chained = asyncio.create_task(chain())
+        loop.call_later(0.000001, seen.append, "later")
+        await loop.quiet()
+        await chained
+        return seen, loop.time()
+
+    assert run(main()) == (["chain", "now"], 0.0)
+
+
+def test_timers_of_one_moment_keep_their_order() -> None:
+    async def main() -> list[int]:
+        seen: list[int] = []
+        for number in range(200):
+            asyncio.get_running_loop().call_later(5, seen.append, number)
+        await asyncio.sleep(5)
+        return seen
+
+    assert run(main()) == list(range(200))
+
+
+def test_timers_that_were_cancelled_neither_ring_nor_stay() -> None:
+    async def main() -> tuple[list[int], int]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        seen: list[int] = []
+        timers = [loop.call_later(1_000 + number, seen.append, number) for number in range(5_000)]
+        for timer in timers[1:]:
+            timer.cancel()
+            timer.cancel()
+        left = len(loop._timers)
+        await asyncio.sleep(10_000)
+        timers[0].cancel()  # too late, and no harm
+        return seen, left
+
+    seen, left = run(main())
+    assert seen == [0]
+    assert left < 500
+
+
+def test_a_closed_loop_takes_nothing_more() -> None:
+    loop = VirtualLoop()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_soon(print)
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_later(1, print)
+
+
+def test_what_a_callback_raises_goes_to_the_handler() -> None:
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        told: list[str] = []
+        loop.set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+        loop.call_soon(int, "x")
+        await asyncio.sleep(1)
+        return told
+
+    assert run(main()) == ["invalid literal for int() with base 10: 'x'"]

@@ -5,10 +5,11 @@
 (``docs``). Handlers see a ``call``; what goes wrong is one table in ``problems``.
 """
 
-from chronos.api.access import Access, hash_password, read_users
+from chronos.api.access import Access, read_grant, read_users
 from chronos.api.app import make_api
 from chronos.api.options import ApiOptions
-from chronos.api.tokenbook import TokenBook, hash_token, new_token
+from chronos.api.passwords import hash_password
+from chronos.api.tokenbook import TokenBook, hash_token, new_token, read_tokens
 
 __all__ = [
     "Access",
@@ -18,5 +19,7 @@ __all__ = [
     "hash_token",
     "make_api",
     "new_token",
+    "read_grant",
+    "read_tokens",
     "read_users",
 ]

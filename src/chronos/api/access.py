@@ -2,7 +2,7 @@
 
 ::
 
-    request ──► who is it?  (open: anybody · Basic: argon2 · Bearer: a token's hash)  ──► Principal
+    request ──► who is it?  (open: anybody · Basic: a password · Bearer: a token)  ──► Principal
     route   ──► what does it need?  (a permission)   namespace ──► which role has the principal there?
 """
 
@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from argon2 import PasswordHasher
-from argon2.exceptions import Argon2Error, InvalidHashError
-
 from chronos.api.errors import Unauthenticated
 from chronos.api.limits import Lockout, Recent
+from chronos.api.passwords import check_hash, hash_password, is_right
 from chronos.api.tokenbook import TokenBook
 from chronos.clock import Clock
 from chronos.core.calendar import SECOND_US
@@ -30,6 +28,7 @@ from chronos.service.shapes.names import fault_of_name
 MAX_CREDENTIALS = 4_096  # characters of an Authorization header
 _REMEMBERED_US = 60 * SECOND_US  # how long a password that was right is not hashed again
 _AT_ONCE = 2  # hashes: each takes a core and 64 MiB
+_MAKE_ONE = "chronos config hash-password makes one"
 
 
 class Permission(IntEnum):
@@ -105,7 +104,7 @@ def _role(name: str, value: Any) -> Role:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A name, what it may do, and the argon2 hash of its password."""
+    """A name, what it may do, and the hash of its password."""
 
     principal: Principal
     password_hash: str
@@ -116,20 +115,15 @@ def read_users(entries: Mapping[str, Any]) -> dict[str, User]:
     users: dict[str, User] = {}
     for name, entry in entries.items():
         if not isinstance(entry, Mapping) or not isinstance(entry.get("password_hash"), str):
-            raise Invalid(f"auth.users.{name} needs a password_hash; chronos can make one of a password")
+            raise Invalid(f"auth.users.{name} needs a password_hash; {_MAKE_ONE}")
         if unknown := set(entry) - {"password_hash", "role", "namespaces"}:
             raise Invalid(f"auth.users.{name} has no setting {min(unknown)}")
         try:
-            PasswordHasher().check_needs_rehash(entry["password_hash"])
-        except InvalidHashError:
-            raise Invalid(f"auth.users.{name}.password_hash is no argon2 hash ($argon2id$…)") from None
+            check_hash(entry["password_hash"])
+        except Invalid as error:
+            raise Invalid(f"auth.users.{name}.password_hash {error}; {_MAKE_ONE}") from None
         users[name] = User(read_grant(name, entry), entry["password_hash"])
     return users
-
-
-def hash_password(password: str) -> str:
-    """What the configuration keeps of a password."""
-    return PasswordHasher().hash(password)
 
 
 class Access:
@@ -139,11 +133,10 @@ class Access:
         self, clock: Clock, *, users: Mapping[str, User] | None = None, tokens: TokenBook | None = None
     ) -> None:
         self._clock = clock
-        self._hasher = PasswordHasher()
         self.users = dict(users or {})
         self.tokens = tokens
         self.open = users is None and tokens is None
-        self._nobody: str | None = None  # a hash that unknown names are checked against, so that they take as long
+        self._decoys = [user.password_hash for user in self.users.values()]  # what unknown names are checked against
         self._lockout = Lockout()
         self._salt = secrets.token_bytes(32)
         self._right: Recent[int] = Recent(1_000)  # when a password, by its keyed hash, was last found to be right
@@ -160,16 +153,16 @@ class Access:
         scheme, _, rest = header.partition(" ")
         match scheme.lower():
             case "bearer":
-                return self._by_token(rest.strip(), address)
+                return await self._by_token(rest.strip(), address)
             case "basic":
                 return await self._by_password(rest.strip(), address)
             case _:
                 raise Unauthenticated("the Authorization header is neither Basic nor Bearer")
 
-    def _by_token(self, token: str, address: str) -> Principal:
+    async def _by_token(self, token: str, address: str) -> Principal:
         """A right token never waits: nobody guesses 256 bits, and a neighbour's mistakes are not its own."""
         now_us = self._clock.now_us()
-        entry = None if self.tokens is None else self.tokens.find(token, now_us)
+        entry = None if self.tokens is None else await self.tokens.find(token, now_us)
         if entry is None:
             self._lockout.check("", address, now_us)
             self._lockout.failed("", address, now_us)
@@ -197,19 +190,16 @@ class Access:
         if found_us is not None and 0 <= now_us - found_us < _REMEMBERED_US:
             return user is not None
         async with self._hashing:
-            if user is None and self._nobody is None:
-                self._nobody = await asyncio.to_thread(self._hasher.hash, secrets.token_hex())
-            known = self._nobody if user is None else user.password_hash
-            assert known is not None
-            right = await asyncio.to_thread(_verify, self._hasher, known, password)
+            if user is None and not self._decoys:
+                self._decoys.append(await asyncio.to_thread(hash_password, secrets.token_hex()))
+            known = self._decoy(name) if user is None else user.password_hash
+            right = await asyncio.to_thread(is_right, known, password)
         if user is None or not right:
             return False
         self._right.put(key, now_us)
         return True
 
-
-def _verify(hasher: PasswordHasher, known: str, password: str) -> bool:
-    try:
-        return hasher.verify(known, password)
-    except Argon2Error:
-        return False
+    def _decoy(self, name: str) -> str:
+        """A hash of somebody's, always the same for a name, so that an unknown name takes as long as a known one."""
+        number = int.from_bytes(hmac.digest(self._salt, name.encode(), hashlib.sha256))
+        return self._decoys[number % len(self._decoys)]

@@ -29,14 +29,8 @@ async def job_answer(
     call: Call, job: Job, *, status: int = 200, fresh: bool = False, extra: dict[str, Any] | None = None
 ) -> web.Response:
     """One job with its last execution; one that is ``fresh`` has none."""
-    last = None if fresh else await last_of(call, job)
+    last = None if fresh else (await call.parts.service.runs.latest([job])).get(job.id)
     return answer(write_job(job, last_execution=last) | (extra or {}), status=status, headers={"ETag": tag_of(job)})
-
-
-async def last_of(call: Call, job: Job) -> dict[str, Any] | None:
-    """The newest execution of a job, with the name that is known here."""
-    last = await call.parts.service.runs.last(job.id)
-    return None if last is None else last | {"job_name": job.name}
 
 
 async def expected(call: Call, job: Job | None) -> int | None:

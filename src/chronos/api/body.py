@@ -10,10 +10,33 @@ from chronos.api.errors import Malformed
 
 MAX_DEPTH = 64
 _NESTING = (dict, list)
+_UNSURE = object()
 
 
 def read_json(raw: bytes) -> Any:
     """The value of a body. Raises ``Malformed`` with what is wrong and where."""
+    value = _canonical(raw)
+    if value is _UNSURE:
+        value = _carefully(raw)
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _is_deep(value):
+        raise _too_deep()
+    return value
+
+
+def _canonical(raw: bytes) -> Any:
+    """The value of a body that is written the way we write, spaces aside: then it has every key once, and no NaN.
+
+    It takes a fifth of the time. Whatever is written otherwise is left to the careful reader.
+    """
+    try:
+        value = msgspec.json.decode(raw)
+        same = msgspec.json.encode(value) == msgspec.json.format(raw, indent=-1)
+    except (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError):
+        return _UNSURE
+    return value if same else _UNSURE
+
+
+def _carefully(raw: bytes) -> Any:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -28,8 +51,6 @@ def read_json(raw: bytes) -> Any:
         raise
     except ValueError:  # a number of thousands of digits
         raise Malformed("the body has a number of more than 64 bits; write it as text") from None
-    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _is_deep(value):
-        raise _too_deep()
     return value
 
 

@@ -86,13 +86,16 @@ async def _save(call: Call, drafts: list[Draft]) -> "list[SavedJob | ChronosErro
 
 async def _drafts(call: Call, given: list[Any]) -> AsyncIterator[tuple[int, Draft | ChronosError]]:
     """Each job as it is understood, or what is wrong with it. Others get their turn in between."""
-    read, namespace = call.parts.service.jobs.read, call.namespace
+    read, namespace = call.parts.service.jobs.read_sent, call.namespace
+    allowed: set[str] = set()
     for place, data in enumerate(given):
         if place % _BREATH == _BREATH - 1:
             await asyncio.sleep(0)
         try:
             draft = read(data, namespace=namespace)
-            call.require(draft.namespace)
+            if draft.namespace not in allowed:
+                call.require(draft.namespace)
+                allowed.add(draft.namespace)
         except ChronosError as error:
             yield place, error
         else:

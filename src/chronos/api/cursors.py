@@ -32,11 +32,6 @@ def read_name_cursor(text: str | None) -> bytes | None:
     return cursor
 
 
-def after_namespace(namespace: str) -> bytes:
-    """Where the jobs of a namespace are over: no name sorts behind a tilde."""
-    return f"{namespace}\0~".encode()
-
-
 def _read(text: str | None) -> bytes | None:
     if text is None:
         return None

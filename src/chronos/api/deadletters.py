@@ -30,7 +30,7 @@ async def list_dead_letters(call: Call) -> web.StreamResponse:
         limit=call.limit,
         cursor=read_id_cursor(call.text("cursor")),
     )
-    jobs = await call.parts.store.jobs_by_id(sorted({letter.job for letter in page.items}))
+    jobs = await call.parts.store.names_of(sorted({letter.job for letter in page.items}))
     items = [_written(one, jobs[one.job].name if one.job in jobs else None) for one in page.items]
     return answer({"items": items, "next_cursor": write_cursor(page.cursor)})
 

@@ -22,7 +22,6 @@ from chronos.api.routes import SPACES, V1, Answer, Param, Route, Scope
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Execution, Span
 from chronos.errors import Unavailable
-from chronos.service.shapes import write_execution
 from chronos.store.commands import PROGRESS, OutputRow
 from chronos.store.contract import Hint, Store
 
@@ -136,12 +135,10 @@ async def _feed_chunks(call: Call, feed: Feed, woken: asyncio.Event) -> AsyncIte
 
 
 async def _written(call: Call, items: Sequence[Execution | Span]) -> AsyncIterator[bytes]:
-    jobs = await call.parts.store.jobs_by_id(sorted({item.job for item in items}))
-    for item in items:
-        job = jobs.get(item.job)
-        if not call.shows(None if job is None else job.namespace):
+    names = await call.parts.store.names_of(sorted({item.job for item in items}))
+    for item, data in zip(items, await call.parts.service.runs.written(items, names), strict=True):
+        if not call.shows(names[item.job].namespace if item.job in names else None):
             continue
-        data = write_execution(item, job_name=None if job is None else job.name)
         at_us, one = position_of(item)
         kind = "span" if isinstance(item, Span) else "execution"
         yield b"event: %s\nid: %d-%s\ndata: %s\n\n" % (

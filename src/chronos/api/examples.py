@@ -194,6 +194,7 @@ TOKEN: dict[str, Any] = {
     "namespaces": ["billing"],
     "created_at": "2027-01-02T12:00:00Z",
     "expires_at": None,
+    "created_by": "ana",
 }
 USER: dict[str, Any] = {"name": "ana", "role": "admin", "namespaces": None}
 PROBLEM: dict[str, Any] = {

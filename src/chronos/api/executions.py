@@ -14,13 +14,12 @@ from chronos.api.errors import Malformed
 from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, SPACES, V1, Answer, Body, Param, Route, Scope, page_of, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.execution import Execution, Span, Status
-from chronos.core.job import Job
 from chronos.errors import Conflict, NotFound
 from chronos.service.asking import checked_payload
-from chronos.service.shapes import id_text, read_id, write_execution
+from chronos.service.shapes import id_text, read_id
 from chronos.service.why import Step
 from chronos.store.commands import Triggered
-from chronos.store.contract import ExecutionFilter, Page
+from chronos.store.contract import ExecutionFilter, JobName, Page
 
 T = TypeVar("T")
 
@@ -55,6 +54,8 @@ async def signal(call: Call) -> web.StreamResponse:
     _, payload = body.take("payload")
     body.done()
     execution = call.view.execution
+    if execution.status.final:
+        raise Conflict(f"it has ended already: {execution.status.name.lower()}")
     if call.dry_run:
         checked_payload(payload)
         return answer({"dry_run": True, "waiting": execution.status is Status.WAITING})
@@ -71,9 +72,11 @@ async def cancel(call: Call) -> web.StreamResponse:
     body.done()
     execution = call.view.execution
     if call.dry_run:
-        if execution.status.final:
-            raise Conflict(f"it has ended: {execution.status.name.lower()}")
-        return answer({"dry_run": True, "execution_id": id_text(execution.id)})
+        if execution.status.final and execution.status is not Status.CANCELED:  # as often as one likes
+            raise Conflict(f"it has ended already: {execution.status.name.lower()}")
+        would = Status.RUNNING if execution.status is Status.RUNNING else Status.CANCELED
+        said = {"dry_run": True, "execution_id": id_text(execution.id), "status": would.name.lower()}
+        return answer(said)
     status = await call.parts.service.runs.cancel(execution.id, message=reason, actor=call.actor)
     return answer({"execution_id": id_text(execution.id), "status": status.name.lower()}, status=202)
 
@@ -147,19 +150,18 @@ async def listed(call: Call, where: ExecutionFilter, *, check: bool) -> web.Resp
     if not check or call.shows_everything:
         page = await runs.listed(where, limit=call.limit, cursor=cursor)
         return answer({"items": page.items, "next_cursor": write_cursor(page.cursor)})
-    jobs: dict[bytes, Job] = {}
+    jobs: dict[bytes, JobName] = {}
 
     async def read(limit: int, at: bytes | None) -> Page[Execution | Span]:
         page = await runs.list(where, limit=limit, cursor=at)
-        jobs.update(await store.jobs_by_id(sorted({item.job for item in page.items} - jobs.keys())))
+        jobs.update(await store.names_of(sorted({item.job for item in page.items} - jobs.keys())))
         return page
 
     def keep(item: Execution | Span) -> bool:
         return item.job in jobs and call.shows(jobs[item.job].namespace)
 
     kept = await seen_only(read, keep, limit=call.limit, cursor=cursor)
-    nodes = {node.number: node.name for node in await store.nodes()}
-    items = [write_execution(item, job_name=jobs[item.job].name, nodes=nodes) for item in kept.items]
+    items = await runs.written(kept.items, jobs)
     return answer({"items": items, "next_cursor": write_cursor(kept.cursor)})
 
 

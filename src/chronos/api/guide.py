@@ -21,13 +21,14 @@ _WORDS = {"succeeded": "SUCCESS"}
 
 def with_job_names(job: dict[str, Any]) -> dict[str, Any]:
     """A job with the guide's names."""
-    last = job.get("last_execution")
-    return job | {
+    named = job | {
         "job_id": job.get("id"),
         "status": str(job.get("state", "")).upper(),
         "next_run_time": job.get("next_run_at"),
-        "last_execution": None if last is None else with_execution_names(last),
     }
+    if last := job.get("last_execution"):
+        named["last_execution"] = with_execution_names(last)
+    return named
 
 
 def with_execution_names(execution: dict[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,15 @@
 """Jobs: create, list, look at, replace, change in part, delete."""
 
-from typing import Any
-
 from aiohttp import web
 
 from chronos.api import examples
 from chronos.api.access import Permission
-from chronos.api.answers import answer, expected, job_answer, last_of, matches, stale
+from chronos.api.answers import answer, expected, job_answer, matches, stale
 from chronos.api.call import Call, refusal
 from chronos.api.cursors import read_name_cursor, write_cursor
 from chronos.api.errors import Malformed, Stale
 from chronos.api.merge import merge
-from chronos.api.plans import write_saved
+from chronos.api.plans import changed_runs, write_saved
 from chronos.api.routes import (
     CURSOR,
     DRY_RUN,
@@ -41,7 +39,7 @@ _RACES = 50  # times that somebody else may be faster than a patch that names no
 
 async def create(call: Call) -> web.StreamResponse:
     """A new job. Sent again with the same Idempotency-Key, a job that is there just as it was sent is the answer."""
-    draft = call.parts.service.jobs.read(await call.json(), namespace=call.namespace)
+    draft = call.parts.service.jobs.read_sent(await call.json(), namespace=call.namespace)
     call.require(draft.namespace)
     again = call.idempotency is not None and await _is_there(call, draft)
     if again:
@@ -65,15 +63,8 @@ async def list_jobs(call: Call) -> web.StreamResponse:
     )
     cursor = read_name_cursor(call.text("cursor"))
     page = await call.parts.service.jobs.list(where, limit=call.limit, cursor=cursor)
-    with_last = _includes_last(call)
-    items: list[dict[str, Any]] = []
-    for job in page.items:
-        if with_last:
-            items.append(write_job(job, last_execution=await last_of(call, job)))
-        else:
-            item = write_job(job)
-            del item["last_execution"]
-            items.append(item)
+    last = await call.parts.service.runs.latest(page.items)
+    items = [write_job(job, last_execution=last.get(job.id)) for job in page.items]
     return answer({"items": items, "next_cursor": write_cursor(page.cursor)})
 
 
@@ -149,7 +140,7 @@ async def _replace(call: Call, draft: Draft, existing: Job | None, *, made_from_
     if call.dry_run:
         return answer(write_saved(saved) | {"dry_run": True})
     job = await _by_id(call, saved)
-    return await job_answer(call, job, status=201 if saved.created else 200)
+    return await job_answer(call, job, status=201 if saved.created else 200, extra=changed_runs(saved))
 
 
 async def _as_stale(call: Call, job: Job) -> Exception:
@@ -222,13 +213,6 @@ def _listed_namespace(call: Call) -> str | None:
     return None
 
 
-def _includes_last(call: Call) -> bool:
-    included = call.text("include")
-    if included not in (None, "last_execution"):
-        raise Malformed('include has to be "last_execution"')
-    return included is not None
-
-
 def _tag(text: str | None) -> tuple[str, str | None] | None:
     """``key`` or ``key=value`` (also with a colon)."""
     if not text:
@@ -285,16 +269,11 @@ ROUTES = (
             Param(name="state", about="only those in this state", schema=_STATES),
             Param(name="owner", about="only those that this owner applied"),
             Param(name="namespace", about='"default" without it; `*` is all of them'),
-            Param(
-                name="include",
-                about="`last_execution`: with the last execution of each",
-                schema={"type": "string", "enum": ["last_execution"]},
-            ),
         ),
         answers={
             200: Answer(
-                about="a page; without `last_execution` unless it is asked for",
-                schema=page_of("JobItem"),
+                about="a page",
+                schema=page_of("Job"),
                 example={"items": [examples.JOB], "next_cursor": None},
             )
         },

@@ -157,12 +157,12 @@ def _need(principal: Principal, permission: Permission, is_held: bool, where: st
 
 
 async def _view(call: Call) -> ExecutionView:
-    """The execution of the path; of a job that is gone only those see it who see everything."""
+    """The execution of the path, to those who see the namespace that its job is in, or was."""
     text = call.path("id")
     view = await call.parts.service.runs.get(execution_id(text))
     if call.principal.may(call.route.permission):
         return view
-    job = (await call.parts.store.jobs_by_id([view.execution.job])).get(view.execution.job)
+    job = (await call.parts.store.names_of([view.execution.job])).get(view.execution.job)
     namespace = None if job is None else job.namespace
     if not (call.principal.may(Permission.LOOK) if namespace is None else call.principal.sees(namespace)):
         raise NotFound(f'there is no execution "{text[:200]}"')

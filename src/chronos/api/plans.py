@@ -1,5 +1,6 @@
 """What saving did, or would do, as it is answered."""
 
+from functools import lru_cache
 from typing import Any
 
 from chronos.core.calendar import rfc3339
@@ -9,6 +10,9 @@ from chronos.errors import ChronosError
 from chronos.service.comparing import VersionDiff
 from chronos.service.jobs import Plan, SavedJob
 from chronos.service.shapes import InvalidJob, id_text, write_job
+
+_STATES = {state: state.name.lower() for state in JobState}
+_instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
 
 
 def write_saved(saved: SavedJob) -> dict[str, Any]:
@@ -20,12 +24,15 @@ def write_saved(saved: SavedJob) -> dict[str, Any]:
         "name": saved.name,
         "version": saved.version,
         "result": "created" if saved.created else "changed" if saved.changed else "unchanged",
-        "state": saved.state.name.lower(),
-        "next_run_at": rfc3339(saved.next_us) if active and saved.next_us is not None else None,
+        "state": _STATES[saved.state],
+        "next_run_at": _instant(saved.next_us) if active and saved.next_us is not None else None,
     }
-    if saved.diff is not None:
-        said["diff"] = write_diff(saved.diff)
-    return said
+    return said | changed_runs(saved)
+
+
+def changed_runs(saved: SavedJob) -> dict[str, Any]:
+    """How the coming runs change, where a new schedule changes them."""
+    return {} if saved.diff is None else {"diff": write_diff(saved.diff)}
 
 
 def write_refused(error: ChronosError, *, code: str, status: int, name: str | None) -> dict[str, Any]:

@@ -171,7 +171,6 @@ SCHEMAS: dict[str, Any] = {
     "Name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"},
     "JobInput": _object({"name": ref("Name")}, _JOB_INPUT),
     "Job": _object(_JOB_ANSWER | {"last_execution": _LAST}, _JOB_MORE),
-    "JobItem": _object(_JOB_ANSWER, _JOB_MORE | {"last_execution": _LAST}),
     "Saved": _object(
         {
             "id": _ID,
@@ -184,7 +183,9 @@ SCHEMAS: dict[str, Any] = {
         },
         {"diff": _RUNS, "dry_run": _TRUTH},
     ),
-    "JobOrSaved": {"anyOf": [ref("Job"), ref("Saved")]},
+    "JobOrSaved": {
+        "anyOf": [_object(_JOB_ANSWER | {"last_execution": _LAST}, _JOB_MORE | {"diff": _RUNS}), ref("Saved")]
+    },
     "Bulk": _object(
         {
             "created": _WHOLE,
@@ -295,6 +296,7 @@ SCHEMAS: dict[str, Any] = {
             "namespaces": {"type": ["array", "object", "null"]},
             "created_at": _AT_OR_NULL,
             "expires_at": _AT_OR_NULL,
+            "created_by": _TEXT_OR_NULL,
         },
         {"token": {"type": "string", "description": "when it is made, and never again"}},
     ),

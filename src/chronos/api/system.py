@@ -9,14 +9,14 @@ from chronos.api import examples
 from chronos.api.access import Permission
 from chronos.api.answers import answer
 from chronos.api.call import Call
-from chronos.api.cursors import after_namespace, read_id_cursor, write_cursor
+from chronos.api.cursors import read_id_cursor, write_cursor
 from chronos.api.executions import seen_only
 from chronos.api.routes import CURSOR, LIMIT, SPACES, V1, Answer, Route, Scope, page_of, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.lane import read_lane
 from chronos.core.node import AuditEntry, Node
 from chronos.errors import ChronosError, Unavailable
-from chronos.store.contract import JobFilter, Page
+from chronos.store.contract import Page
 
 MAX_NAMESPACES = 1_000
 _PROBE_S = 5.0  # how long the store may take to show that it is there
@@ -89,14 +89,7 @@ async def queues(call: Call) -> web.StreamResponse:
 
 async def namespaces(call: Call) -> web.StreamResponse:
     """Those that have jobs and that the caller may see."""
-    found: list[str] = []
-    cursor: bytes | None = None
-    while len(found) < MAX_NAMESPACES:
-        page = await call.parts.store.list_jobs(JobFilter(), limit=1, cursor=cursor)
-        if not page.items:
-            break
-        found.append(page.items[0].namespace)
-        cursor = after_namespace(found[-1])
+    found = await call.parts.store.namespaces(limit=MAX_NAMESPACES)
     return answer({"items": [{"name": name} for name in found if call.principal.sees(name)]})
 
 

@@ -1,6 +1,5 @@
 """Tokens and users: who may come in. Neither passwords nor tokens are ever shown; a token once, when it is made."""
 
-import asyncio
 from typing import Any
 
 from aiohttp import web
@@ -10,9 +9,10 @@ from chronos.api.access import Permission, Role, read_grant
 from chronos.api.answers import answer
 from chronos.api.call import Call
 from chronos.api.routes import DRY_RUN, V1, Answer, Body, Route, Scope, ref
-from chronos.api.tokenbook import ROLES, Token, TokenBook
+from chronos.api.tokenbook import ROLES, TokenBook
 from chronos.core.calendar import rfc3339
-from chronos.errors import Conflict, Invalid
+from chronos.core.token import Token
+from chronos.errors import Conflict, Invalid, NotFound
 from chronos.service.shapes import Problem
 from chronos.service.shapes.names import fault_of_name
 
@@ -20,7 +20,7 @@ from chronos.service.shapes.names import fault_of_name
 async def list_tokens(call: Call) -> web.StreamResponse:
     """All tokens, by name."""
     book = call.parts.access.tokens
-    return answer({"items": [] if book is None else [_written(token) for token in book.entries()]})
+    return answer({"items": [] if book is None else [_written(token) for token in await book.entries()]})
 
 
 async def create_token(call: Call) -> web.StreamResponse:
@@ -41,20 +41,32 @@ async def create_token(call: Call) -> web.StreamResponse:
     if expires_us is not None and expires_us <= call.parts.clock.now_us():
         body.fault("expires_at", "has passed")
     body.done()
+    assert name is not None
     book = _book(call)
-    if name is None or call.dry_run:
+    if call.dry_run:
+        if name in {token.name for token in await book.entries()}:
+            raise Conflict(f'a token named "{name}" exists already')
         return answer({"dry_run": True, "name": name, "role": role})
-    text, token = await asyncio.to_thread(
-        book.add, name, role=role, namespaces=namespaces, now_us=call.parts.clock.now_us(), expires_us=expires_us
+    text, token = await book.add(
+        name,
+        role=role,
+        namespaces=namespaces,
+        now_us=call.parts.clock.now_us(),
+        expires_us=expires_us,
+        actor=call.actor,
     )
     return answer(_written(token) | {"token": text}, status=201)
 
 
 async def delete_token(call: Call) -> web.StreamResponse:
     """Whoever uses it is nobody from now on."""
-    book = _book(call)
-    if not call.dry_run:
-        await asyncio.to_thread(book.remove, call.path("name"))
+    book, name = _book(call), call.path("name")
+    if call.dry_run:
+        book.check_free(name)
+        if name not in {token.name for token in await book.entries()}:
+            raise NotFound(f'there is no token "{name[:200]}"')
+        return answer({"dry_run": True, "name": name})
+    await book.remove(name, now_us=call.parts.clock.now_us(), actor=call.actor)
     return web.Response(status=204)
 
 
@@ -86,6 +98,7 @@ def _written(token: Token) -> dict[str, Any]:
         "namespaces": token.namespaces,
         "created_at": None if token.created_us is None else rfc3339(token.created_us),
         "expires_at": None if token.expires_us is None else rfc3339(token.expires_us),
+        "created_by": token.author or None,
     }
 
 
@@ -158,7 +171,10 @@ ROUTES = (
         tag="Access",
         summary="Delete an API token",
         query=(DRY_RUN,),
-        answers={204: Answer(about="it is gone")},
+        answers={
+            204: Answer(about="it is gone"),
+            200: Answer(about="of a dry run", schema=ref("Anything"), example={"dry_run": True}),
+        },
     ),
     Route(
         method="GET",

@@ -9,7 +9,7 @@ from chronos.api.access import Permission
 from chronos.api.answers import answer, expected, job_answer, stale
 from chronos.api.call import Call
 from chronos.api.errors import Malformed
-from chronos.api.plans import write_saved, write_version_diff
+from chronos.api.plans import changed_runs, write_saved, write_version_diff
 from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, NAMESPACE, V1, Answer, Body, Param, Route, Scope, page_of, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.job import JobVersion
@@ -64,7 +64,7 @@ async def rollback(call: Call) -> web.StreamResponse:
         raise await stale(call, there, [str(known)]) from None
     if call.dry_run:
         return answer(write_saved(saved) | {"dry_run": True})
-    return await job_answer(call, await jobs.get(ref_text))
+    return await job_answer(call, await jobs.get(ref_text), extra=changed_runs(saved))
 
 
 def _written(version: JobVersion) -> dict[str, Any]:

@@ -81,9 +81,7 @@ class _Bits:
 def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
     """The ``Cron`` of fields or a macro, without zone prefix; ``key`` is what ``H`` hashes."""
     if not text.isascii():
-        at = next(i for i, char in enumerate(text) if not char.isascii())
-        reason = f'has the character "{text[at]}" (U+{ord(text[at]):04X}), expected plain ASCII'
-        raise InvalidSchedule(text, reason, subject="cron expression", position=at)
+        _not_ascii(text, dialect)
     if text.startswith("@") and dialect != "posix":
         return _parse_macro(text)
     tokens = list(_TOKEN.finditer(text))
@@ -298,6 +296,16 @@ def _posix_field(text: str, field: _Field) -> _Bits:
             raise _Fault("has an empty list item", text)
         mask |= _item(item, field)
     return _Bits(mask)
+
+
+def _not_ascii(text: str, dialect: str) -> NoReturn:
+    at = next(i for i, char in enumerate(text) if not char.isascii())
+    reason = f'has the character "{text[at]}" (U+{ord(text[at]):04X}), expected plain ASCII'
+    tokens, layout = list(_TOKEN.finditer(text)), _LAYOUTS[dialect]
+    if len(tokens) != len(layout):
+        raise InvalidSchedule(text, reason, subject="cron expression", position=at)
+    field = next(field for token, field in zip(tokens, layout, strict=True) if at < token.end())
+    raise InvalidSchedule(text, reason, subject="cron", field=field.name, position=at)
 
 
 def _wrong_count(text: str, found: int, dialect: str) -> NoReturn:

@@ -23,6 +23,10 @@ class Failed:
     error: str
     kinds: tuple[str, ...] = ()
     worth_retrying: bool = True  # False: its target knows that another try would fail too
+    again_in_us: int | None = None  # how long to wait before another try, where its target knows; else the backoff
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "error", storable(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,10 @@ class Canceled:
     """It was stopped, cooperatively or not."""
 
     error: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.error is not None:
+            object.__setattr__(self, "error", storable(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +76,11 @@ class Waits:
     def __post_init__(self) -> None:
         if self.until_us is None and self.signal is None:
             raise ValueError("a wait needs a time or a signal, or it would never end")
+
+
+def storable(text: str) -> str:
+    """Text that every store takes: NUL and lone surrogates, as file names can have them, are written as escapes."""
+    return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()
 
 
 Outcome = Succeeded | Failed | TimedOut | Canceled | Lost | Released | Waits

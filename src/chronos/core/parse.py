@@ -144,7 +144,8 @@ def _tell(text: str) -> str:
     if is_instant(text):
         return "once"
     fields = _SPLIT.split(text.strip(" \t"))
-    if len(fields) >= 2 and all(_CLOCK_FIELD.fullmatch(field) for field in fields[:2]):
+    starred = "*" in fields and '"' not in text  # words hold a star in quoted expressions only
+    if starred or (len(fields) >= 2 and all(_CLOCK_FIELD.fullmatch(field) for field in fields[:2])):
         return "seconds" if len(fields) == 6 else "standard"
     return "words"
 

@@ -134,6 +134,11 @@ def plan(
         return Rest(wake_us=due_us)
     if now_us - due_us > effective.recovery_after_us:
         return _judge(job, instants, effective, next_us, now_us, bounds)
+    return late(job, instants, next_us, now_us, bounds)
+
+
+def late(job: bytes, instants: Instants, next_us: int, now_us: int, bounds: Bounds = BOUNDS) -> Due:
+    """The instants from the cursor, which is due, to now: none of them was missed."""
     end_us = _last_passed_us(instants, next_us, now_us, bounds.runs)
     firings = _firings(job, instants, next_us, end_us, bounds.runs)
     return Due(firings=firings, wake_us=_due_us(instants, firings[-1].next_us))

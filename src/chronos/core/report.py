@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from chronos.core.calendar import rfc3339
 from chronos.core.config import Mode, OnFailure
 from chronos.core.execution import Status, TaskStatus
 from chronos.core.group import Group, Layout, StoppedBy, TaskState
@@ -99,6 +101,39 @@ def plain_report(layout: Layout, began_us: int, finished_us: int, result: Any) -
     )
     end = End(status=Status.SUCCEEDED, reason=Reason.of(Code.SUCCEEDED))
     return report(layout, Group(tasks=(task,), began_us=began_us, worked_us=took_us), end)
+
+
+def told(report: Report) -> dict[str, Any]:
+    """The report as users and hooks get it, with its times as people read them."""
+    return {
+        "mode": report.mode.value,
+        "strategy": report.strategy.value,
+        "status": report.status,
+        "reason": None if report.code is None else {"code": report.code.value, "message": report.message},
+        "began_at": rfc3339(report.began_us),
+        "finished_at": _instant(report.finished_us),
+        "worked_ms": report.worked_us / 1000,
+        "tasks": [
+            {
+                "name": task.name,
+                "status": task.status,
+                "attempts": task.attempts,
+                "on_failure": task.on_failure.value,
+                "started_at": _instant(task.started_us),
+                "finished_at": _instant(task.finished_us),
+                "worked_ms": task.worked_us / 1000,
+                "error": task.error,
+                "result": task.result,
+                "stopped_by": None if task.stopped_by is None else msgspec.to_builtins(task.stopped_by),
+            }
+            for task in report.tasks
+        ],
+        "stopped": [{"code": one.code.value, "by": one.by, "tasks": list(one.tasks)} for one in report.stopped],
+    }
+
+
+def _instant(us: int | None) -> str | None:
+    return None if us is None else rfc3339(us)
 
 
 def word(status: Status | TaskStatus) -> str:

@@ -169,7 +169,9 @@ class _Settling:
             case Failed() | TimedOut():
                 again = may_repeat and may_try_again(plan.effective, task.attempts)
                 if again and worth_another_try(plan.effective, outcome):
-                    self._retry(place, retry_delay_us(plan.effective, task.attempts, attempt_id), outcome.error)
+                    said_us = outcome.again_in_us if isinstance(outcome, Failed) else None
+                    backoff_us = retry_delay_us(plan.effective, task.attempts, attempt_id)
+                    self._retry(place, backoff_us if said_us is None else said_us, outcome.error)
                 else:
                     timed_out = isinstance(outcome, TimedOut)
                     self._fail(place, TaskStatus.TIMED_OUT if timed_out else TaskStatus.FAILED, outcome.error)

@@ -15,7 +15,7 @@ this process a second time while it is under way (its node was thought dead), it
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from chronos.clock import Clock
 from chronos.core.calendar import from_us
@@ -28,6 +28,7 @@ from chronos.declarative.events import (
     TaskRunFailed,
     TaskRunStarted,
     Teller,
+    in_words,
 )
 from chronos.declarative.overrides import Wanted
 from chronos.declarative.registration import Callback
@@ -38,6 +39,14 @@ LAST_SUCCESS = "last_success_us"  # in the record of a try that failed
 COVERED = "covered_by_us"  # in the result of an occurrence that needed no call
 REGISTERED = "registered"  # the signal that a run waits for whose task this process does not have
 
+
+class Pending(NamedTuple):
+    """A retry that waits, from before."""
+
+    until_us: int
+    called_us: int  # when the call began that failed
+
+
 #: When a job's task last succeeded, as the records say.
 Recall = Callable[[bytes], Awaitable[int | None]]
 
@@ -47,6 +56,7 @@ class _Task:
 
     __slots__ = (
         "callback",
+        "called_us",
         "delay_us",
         "error",
         "last_attempt_us",
@@ -57,12 +67,13 @@ class _Task:
         "under_way",
     )
 
-    def __init__(self, want: Wanted, pending_us: int | None) -> None:
+    def __init__(self, want: Wanted, pending: Pending | None) -> None:
         self.callback: Callback = want.registration.callback
         self.delay_us = want.registration.retry_delay_us
         self.schedule = want.schedule
-        self.pending_us = pending_us  # AwaitingRetry until then
-        self.last_attempt_us: int | None = None
+        self.pending_us = pending and pending.until_us  # AwaitingRetry until then
+        self.called_us = pending and pending.called_us  # and failed when it was called then, here or elsewhere
+        self.last_attempt_us: int | None = None  # here
         self.last_success_us: int | None = None
         self.recalled = False  # whether the records were asked for the last success
         self.error = ""
@@ -70,17 +81,16 @@ class _Task:
 
     def due_us(self, now_us: int) -> int | None:
         """While it awaits a retry: the latest occurrence that has come since it was called."""
-        assert self.pending_us is not None
-        called_us = self.pending_us - self.delay_us if self.last_attempt_us is None else self.last_attempt_us
-        first_us = self.schedule.next_us(called_us)
+        assert self.called_us is not None
+        first_us = self.schedule.next_us(self.called_us)
         return None if first_us is None or first_us > now_us else last_us(self.schedule, first_us, now_us)
 
 
 class Callbacks:
-    """See the module. ``pending`` says which tasks await a retry from before, and until when."""
+    """See the module. ``pending`` says which tasks await a retry from before."""
 
     def __init__(
-        self, wants: Iterable[Wanted], pending: Mapping[str, int], recall: Recall, clock: Clock, teller: Teller
+        self, wants: Iterable[Wanted], pending: Mapping[str, Pending], recall: Recall, clock: Clock, teller: Teller
     ) -> None:
         names = ((want, want.registration.name) for want in wants)
         self._tasks = {name: _Task(want, pending.get(name)) for want, name in names}
@@ -106,7 +116,7 @@ class Callbacks:
             if execution == call.execution:
                 return running.result()
         if call.number == 1 and task.last_attempt_us is not None and task.last_attempt_us >= call.scheduled_us:
-            return _covered(task, task.last_attempt_us)
+            return _covered(task, task.last_attempt_us, self._clock.now_us())
         running = asyncio.ensure_future(self._make(task, call))
         self._running.add(running)
         task.under_way = (call.execution, running)
@@ -135,11 +145,13 @@ class Callbacks:
         """One call, from its first event to its last, in a task that nobody here cancels."""
         current = asyncio.current_task()
         self._tell_start(task, call)
-        task.pending_us, task.last_attempt_us = None, call.started_us
+        task.pending_us, task.last_attempt_us, task.called_us = None, call.started_us, call.started_us
         try:
             await task.callback()
             outcome = self._succeeded(task, call)
-        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - its failure, whatever it is
+        except (KeyboardInterrupt, GeneratorExit):
+            raise  # somebody wants the program to end, or its loop is gone
+        except BaseException as error:  # noqa: BLE001 - its failure, whatever it is
             outcome = await self._failed(task, call, error)
         finally:
             task.under_way = None
@@ -156,7 +168,7 @@ class Callbacks:
     async def _failed(self, task: _Task, call: Call, error: BaseException) -> Outcome:
         now_us = self._clock.now_us()
         task.pending_us = now_us + task.delay_us
-        task.error = f"{type(error).__name__}: {error}"
+        task.error = in_words(error)
         self._teller.tell(
             TaskRunFailed(
                 at=from_us(now_us),
@@ -171,7 +183,7 @@ class Callbacks:
             task.last_success_us = await self._recall(call.job)
         if task.last_success_us is not None:
             call.detail[LAST_SUCCESS] = task.last_success_us
-        return Failed(error=task.error, kinds=(type(error).__name__,))
+        return Failed(error=task.error, kinds=(type(error).__name__,), again_in_us=task.delay_us)
 
 
 async def _patiently(running: asyncio.Task[Outcome]) -> None:
@@ -183,11 +195,11 @@ async def _patiently(running: asyncio.Task[Outcome]) -> None:
             continue
 
 
-def _covered(task: _Task, attempt_us: int) -> Outcome:
+def _covered(task: _Task, attempt_us: int, now_us: int) -> Outcome:
     """An occurrence that is not after the last call has had its run: a retry began in the same minute, before it.
 
     Where that call failed the task goes on waiting for its retry.
     """
     if task.pending_us is not None:
-        return Failed(error=task.error)
+        return Failed(error=task.error, again_in_us=max(0, task.pending_us - now_us))
     return Succeeded(result={COVERED: attempt_us})

@@ -4,12 +4,16 @@ They go to the ``on_event`` given to the scheduler and to the logger ``chronos.d
 things happen. A watcher that raises is logged and otherwise ignored: nobody who watches can stop the work.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
+from chronos.core.outcome import storable
+
 LOGGER = logging.getLogger("chronos.declarative")
+MAX_WORDS = 4_000  # characters of an error's own
 LATE = timedelta(minutes=1)  # what a start may take after its minute; more is told as a warning
 
 
@@ -141,7 +145,7 @@ class Teller:
         if self._on_event is not None:
             try:
                 self._on_event(event)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
                 LOGGER.exception("on_event raised for %s", type(event).__name__)
 
 
@@ -166,6 +170,17 @@ def _shown(value: object) -> str:
         case str():
             return f'"{value}"'
         case BaseException():
-            return f'"{type(value).__name__}: {value}"'
+            return f'"{in_words(value)}"'
         case _:
             return str(value)
+
+
+def in_words(error: BaseException) -> str:
+    """An error as text that can be shown and stored, whatever its own words are or do."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an error that cannot say what it is
+        text = type(error).__name__
+    if len(text) > MAX_WORDS:
+        text = text[: MAX_WORDS - 1] + "…"
+    return storable(text)

@@ -11,7 +11,6 @@ from enum import Enum
 
 from msgspec.structs import replace as changed
 
-from chronos.core.calendar import to_us
 from chronos.core.config import MINUTE_US
 from chronos.core.execution import Span, Status
 from chronos.core.ids import span_id
@@ -22,8 +21,8 @@ from chronos.core.reasons import Code, Reason
 from chronos.core.schedule import Schedule
 from chronos.declarative.expression import first_occurrence_us, schedule_of
 from chronos.declarative.registration import Registration
-from chronos.declarative.tasks import NAMESPACE, TaskState, gate_of, is_task, job_spec, persisted
-from chronos.store.commands import NEW, DeleteJob, JobRow, Saved, SaveJobs, SetJobState
+from chronos.declarative.tasks import NAMESPACE, gate_of, is_task, job_spec, persisted
+from chronos.store.commands import NEW, DeleteRow, JobRow, Saved, SaveJobs, SetJobState
 
 ACTOR = Actor(name=NAMESPACE)
 UNREGISTERED = "Not registered: kept, and not run."  # the description of such a task
@@ -60,13 +59,23 @@ class Resolution:
     changes: tuple[SetJobState, ...]
 
 
-def wanted(registration: Registration, zone: str, now_us: int) -> Wanted:
-    """What a registration asks for. Raises ``CronCalculationError``."""
-    spec = job_spec(registration, zone)
-    assert spec.schedule is not None
-    schedule = schedule_of(spec.schedule)
-    first_us = first_occurrence_us(schedule, now_us, registration.expression)
-    return Wanted(registration=registration, spec=spec, schedule=schedule, first_us=first_us)
+def wanted(registrations: Iterable[Registration], zone: str, now_us: int) -> list[Wanted]:
+    """What registrations ask for. Raises ``CronCalculationError``.
+
+    A job does not say its name itself, so tasks of one expression and one delay have the same, worked out once.
+    """
+    known: dict[tuple[str, int], tuple[JobSpec, Schedule, int]] = {}
+    wants: list[Wanted] = []
+    for registration in registrations:
+        key = (registration.expression, registration.retry_delay_us)
+        if key not in known:
+            spec = job_spec(registration, zone)
+            assert spec.schedule is not None
+            schedule = schedule_of(spec.schedule)
+            known[key] = spec, schedule, first_occurrence_us(schedule, now_us, registration.expression)
+        spec, schedule, first_us = known[key]
+        wants.append(Wanted(registration=registration, spec=spec, schedule=schedule, first_us=first_us))
+    return wants
 
 
 def in_question(want: Wanted, job: Job, now_us: int) -> bool:
@@ -86,20 +95,24 @@ def resolve(
     wants: Collection[Wanted],
     jobs: Mapping[str, Job],
     orphans: Collection[bytes],
-    states: Mapping[str, TaskState],
+    attempts: Mapping[str, int | None],
     now_us: int,
 ) -> Resolution:
-    """Decide about every task. ``states`` has those whose records were in question. Raises TaskTryDeserializeError."""
+    """Decide about every task. Raises ``TaskTryDeserializeError``.
+
+    ``attempts`` says of those whose records were in question when they were last called; None: never.
+    """
     kinds: dict[str, Kind] = {}
     rows: list[JobRow] = []
     changes: list[SetJobState] = []
     for want in wants:
         name = want.registration.name
-        job, state = jobs.get(name), states.get(name)
-        kinds[name] = Kind.NEW if job is None else _kind(want, job, orphans)
-        if job is None or job.spec != want.spec:
-            rows.append(_row(want, job, state, now_us))
-        elif change := _change(want, job, state, now_us):
+        job = jobs.get(name)
+        same = job is not None and job.spec == want.spec
+        kinds[name] = Kind.NEW if job is None else _kind(want, job, orphans, same=same)
+        if job is None or not same:
+            rows.append(_row(want, job, attempts, now_us))
+        elif change := _change(want, job, attempts, now_us):
             changes.append(change)
     left = [job for name, job in jobs.items() if name not in kinds and is_task(job)]
     rows += [_left_alone(job) for job in left if job.state is JobState.ACTIVE]
@@ -127,9 +140,7 @@ def undo_changes(changes: Iterable[SetJobState], jobs: Mapping[str, Job], now_us
     ]
 
 
-def undo_save(
-    save: SaveJobs, jobs: Mapping[str, Job], saved: Iterable[Saved], now_us: int
-) -> tuple[SaveJobs, list[DeleteJob]]:
+def undo_save(save: SaveJobs, jobs: Mapping[str, Job], saved: Iterable[Saved], now_us: int) -> SaveJobs:
     """What takes a save back: old definitions and cursors, and nothing of what is new."""
     rows = tuple(
         JobRow(
@@ -143,48 +154,48 @@ def undo_save(
         for row in save.rows
         if (job := jobs.get(row.name)) is not None
     )
-    new = [DeleteJob(job=one.id, now_us=now_us, actor=ACTOR) for one in saved if one.created]
-    return SaveJobs(rows=rows, now_us=now_us, actor=ACTOR), new
+    new = tuple(DeleteRow(one.id) for one in saved if one.created)
+    return SaveJobs(rows=rows, now_us=now_us, actor=ACTOR, delete=new)
 
 
-def _kind(want: Wanted, job: Job, orphans: Collection[bytes]) -> Kind:
-    old = persisted(job)
+def _kind(want: Wanted, job: Job, orphans: Collection[bytes], *, same: bool) -> Kind:
+    """``same``: what is stored says the same to the letter, so there is no need to read it."""
+    if not same:
+        old, new = persisted(job), want.registration
+        same = (old.cron_expression, old.retry_delay_us) == (new.expression, new.retry_delay_us)
     if job.id in orphans:
         return Kind.ORPHANED
-    new = want.registration
-    same = (old.cron_expression, old.retry_delay_us) == (new.expression, new.retry_delay_us)
     return Kind.PRESERVED if same else Kind.OVERRIDDEN
 
 
-def _row(want: Wanted, job: Job | None, state: TaskState | None, now_us: int) -> JobRow:
+def _row(want: Wanted, job: Job | None, attempts: Mapping[str, int | None], now_us: int) -> JobRow:
     return JobRow(
         namespace=NAMESPACE,
         name=want.registration.name,
         spec=want.spec,
         gate=gate_of(want.spec),
-        next_us=want.first_us if job is None else _cursor_us(want, job, state, now_us),
+        next_us=want.first_us if job is None else _cursor_us(want, job, attempts, now_us),
         state=JobState.ACTIVE if job is None or _was_left_alone(job) else job.state,
         expect=NEW if job is None else job.version,
     )
 
 
-def _cursor_us(want: Wanted, job: Job, state: TaskState | None, now_us: int) -> int | None:
+def _cursor_us(want: Wanted, job: Job, attempts: Mapping[str, int | None], now_us: int) -> int | None:
     """Where a task goes on whose definition changes."""
-    if _never_ran(job, state, now_us):
+    if _never_ran(job, attempts, now_us):
         return want.first_us
     if want.spec.schedule == job.spec.schedule:
         return job.next_us
-    if state is None or state.last_attempt_at is None:
-        return want.first_us
-    return want.schedule.next_us(to_us(state.last_attempt_at))
+    last_us = attempts.get(job.name)
+    return want.first_us if last_us is None else want.schedule.next_us(last_us)
 
 
-def _change(want: Wanted, job: Job, state: TaskState | None, now_us: int) -> SetJobState | None:
+def _change(want: Wanted, job: Job, attempts: Mapping[str, int | None], now_us: int) -> SetJobState | None:
     """What a task needs whose definition is as it was: nothing, or to let go of what it missed before its first run.
 
     What somebody paused or disabled by hand stays so.
     """
-    if job.next_us is None or job.state is not JobState.ACTIVE or not _never_ran(job, state, now_us):
+    if job.next_us is None or job.state is not JobState.ACTIVE or not _never_ran(job, attempts, now_us):
         return None
     return SetJobState(
         job=job.id,
@@ -196,10 +207,10 @@ def _change(want: Wanted, job: Job, state: TaskState | None, now_us: int) -> Set
     )
 
 
-def _never_ran(job: Job, state: TaskState | None, now_us: int) -> bool:
+def _never_ran(job: Job, attempts: Mapping[str, int | None], now_us: int) -> bool:
     """Whether occurrences passed of a task that was never called."""
     passed = job.next_us is not None and job.next_us <= now_us - MINUTE_US
-    return passed and state is not None and state.last_attempt_at is None
+    return passed and job.name in attempts and attempts[job.name] is None
 
 
 def _not_made_up(want: Wanted, job: Job, from_us: int, now_us: int) -> Span:

@@ -4,15 +4,19 @@ Nothing of this is kept twice. The newest execution that was started says most o
 of the last success, so that no longer search is needed however often a task has failed since.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from chronos.assembly import make_store
 from chronos.core.calendar import to_us
 from chronos.core.execution import Attempt, Execution, Status
 from chronos.core.job import Job
-from chronos.declarative.callbacks import COVERED, LAST_SUCCESS, REGISTERED
+from chronos.declarative.callbacks import COVERED, LAST_SUCCESS, REGISTERED, Pending
+from chronos.declarative.errors import TaskInvalidStructureError
 from chronos.declarative.tasks import NAMESPACE, TaskState, is_task, persisted
+from chronos.declarative.writing import send_all
 from chronos.store.commands import Signal
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 
@@ -33,11 +37,20 @@ async def read_states(store: str) -> dict[str, TaskState]:
 
 
 async def read_jobs(store: Store) -> dict[str, Job]:
-    """Everything in the face's namespace, by name."""
+    """Everything in the face's namespace, by name. Raises ``TaskInvalidStructureError`` for what is no job at all."""
     jobs: dict[str, Job] = {}
     cursor: bytes | None = None
+    limit = _PAGE
     while True:
-        page = await store.list_jobs(JobFilter(namespace=NAMESPACE), limit=_PAGE, cursor=cursor)
+        try:
+            page = await store.list_jobs(JobFilter(namespace=NAMESPACE), limit=limit, cursor=cursor)
+        except msgspec.DecodeError as error:
+            if limit > 1:
+                limit = 1  # to say which one it is
+                continue
+            where = f'after "{max(jobs)}"' if jobs else "that comes first"
+            told = f"The persisted state of a task is no definition of a job, of the one {where}: {error}"
+            raise TaskInvalidStructureError(told, None).caused_by(error) from error
         jobs.update((job.name, job) for job in page.items)
         cursor = page.cursor
         if cursor is None:
@@ -59,6 +72,21 @@ async def read_state(store: Store, job: Job) -> TaskState:
     return persisted(job, record)
 
 
+async def last_attempts(store: Store, jobs: Sequence[Job]) -> dict[str, int | None]:
+    """When some tasks were last called, by name; None: never. Raises ``TaskTryDeserializeError``.
+
+    Their newest runs are read together; only where such a run does not say it by itself are records looked through.
+    """
+    found: dict[str, int | None] = {}
+    for begin in range(0, len(jobs), _PAGE):
+        page = jobs[begin : begin + _PAGE]
+        newest = await store.latest([job.id for job in page], started=True)
+        for job in page:
+            last = newest.get(job.id)
+            found[job.name] = None if last is None else await _called_us(store, job, last)
+    return found
+
+
 async def open_of(store: Store, jobs: Iterable[Job], status: Status) -> dict[str, Execution]:
     """The executions in a status of some tasks, by the task's name."""
     names = {job.id: job.name for job in jobs}
@@ -74,6 +102,15 @@ async def open_of(store: Store, jobs: Iterable[Job], status: Status) -> dict[str
             return found
 
 
+def awaiting_retry(waiting: Mapping[str, Execution], now_us: int) -> dict[str, Pending]:
+    """Which of the tasks with a waiting run await a retry. (A first try that waits to be registered does not.)"""
+    return {
+        name: Pending(now_us if run.wake_us is None else run.wake_us, called_us)
+        for name, run in waiting.items()
+        if (called_us := run.attempt_us) is not None and (run.wake_us is not None or run.attempt > 1)
+    }
+
+
 async def last_success_us(store: Store, job: bytes) -> int | None:
     """When a task last succeeded."""
     found = (await store.jobs_by_id([job])).get(job)
@@ -83,9 +120,24 @@ async def last_success_us(store: Store, job: bytes) -> int | None:
 
 async def wake_registered(store: Store, waiting: Iterable[Execution], now_us: int) -> None:
     """Let runs go on that waited until their task is registered again."""
-    for execution in waiting:
-        if execution.wake_us is None:
-            await store.apply(Signal(execution=execution.id, name=REGISTERED, payload="null", now_us=now_us))
+    await send_all(
+        store,
+        (
+            Signal(execution=execution.id, name=REGISTERED, payload="null", now_us=now_us)
+            for execution in waiting
+            if execution.wake_us is None
+        ),
+    )
+
+
+async def _called_us(store: Store, job: Job, newest: Execution) -> int | None:
+    if _was_called(newest):
+        if newest.attempt == 1:
+            return newest.started_us
+        if newest.status is Status.WAITING and newest.wake_us is not None:
+            return newest.attempt_us
+    state = await read_state(store, job)
+    return None if state.last_attempt_at is None else to_us(state.last_attempt_at)
 
 
 async def _started(store: Store, job: Job) -> AsyncIterator[tuple[Execution, list[Attempt]]]:

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from types import FunctionType
 
 from chronos.core.cron import Cron
 from chronos.declarative.errors import (
@@ -53,6 +54,7 @@ def _registration(index: int, given: object, seen: set[str]) -> Registration:
             pass
         case _:
             raise RegistrationShapeError(index, given)
+    name, expression = _plain(name), _plain(expression)
     _check_name(name)
     if name in seen:
         raise ScheduleDuplicateTaskError(name)
@@ -66,6 +68,11 @@ def _registration(index: int, given: object, seen: set[str]) -> Registration:
     return Registration(
         name=name, expression=expression, cron=cron, callback=callback, retry_delay_us=delay // _MICROSECOND
     )
+
+
+def _plain(text: str) -> str:
+    """The text itself, where it is of a kind of its own: an enumeration's, for example."""
+    return text if type(text) is str else str.__str__(text)
 
 
 def _check_name(name: str) -> None:
@@ -92,6 +99,8 @@ def _cron(expression: str) -> Cron:
 
 
 def _check_callback(callback: Callable[..., object]) -> None:
+    if type(callback) is FunctionType and _plainly_async(callback):
+        return  # at a glance: the rest takes a while, and there may be very many
     call = None if isinstance(callback, type) else getattr(callback, "__call__", None)  # noqa: B004 - it may be async
     if not (inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)):
         raise InvalidRegistrationError("callback", callback, "must be an async function")
@@ -99,3 +108,10 @@ def _check_callback(callback: Callable[..., object]) -> None:
         inspect.signature(callback).bind()
     except TypeError:
         raise InvalidRegistrationError("callback", callback, "must take no arguments") from None
+
+
+def _plainly_async(function: FunctionType) -> bool:
+    """Whether it is an ``async def`` without any parameter, and does not pretend to be another."""
+    code = function.__code__
+    parameters = code.co_argcount + code.co_kwonlyargcount
+    return bool(code.co_flags & inspect.CO_COROUTINE) and not parameters and not function.__dict__

@@ -10,6 +10,7 @@ It is a face on the engine and its stores: tasks are jobs, runs are executions, 
 """
 
 import asyncio
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,7 +42,14 @@ from chronos.declarative.events import (
 from chronos.declarative.localzone import local_zone
 from chronos.declarative.node import mind, start_engine
 from chronos.declarative.overrides import Kind, Resolution, Wanted, in_question, resolve, wanted
-from chronos.declarative.records import last_success_us, open_of, read_jobs, read_state, wake_registered
+from chronos.declarative.records import (
+    awaiting_retry,
+    last_attempts,
+    last_success_us,
+    open_of,
+    read_jobs,
+    wake_registered,
+)
 from chronos.declarative.registration import Given, read_registrations
 from chronos.declarative.tasks import is_task
 from chronos.declarative.writing import Writing
@@ -76,7 +84,7 @@ class Scheduler:
 
     ``store`` names where their state is kept: ``sqlite:///file`` or ``postgresql://…``. ``timezone`` is an IANA name,
     by default the host's; an unknown one is ``Invalid``. ``on_event`` is called with every event, and the logger
-    ``chronos.declarative`` told.
+    ``chronos.declarative`` told; an async one is ``Invalid``.
     """
 
     def __init__(
@@ -88,6 +96,8 @@ class Scheduler:
     ) -> None:
         self._url, self._clock = store, clock or SystemClock()
         self._zone = None if timezone is None else _known_zone(timezone)
+        if inspect.iscoroutinefunction(on_event):
+            raise Invalid("on_event is called and not awaited; give a plain function, which may start a task")
         self._teller = Teller(on_event)
         self._state = State.UNINITIALIZED
         self._changed: asyncio.Future[None] | None = None  # while initializing or stopping: the end of it
@@ -101,6 +111,7 @@ class Scheduler:
         ``SchedulerAlreadyActiveError``, and changes nothing, while the scheduler is initializing or running.
         """
         while self._state is State.STOPPING:
+            self._refuse_callbacks("initialize")
             await self._settled()
         if self._state in (State.INITIALIZING, State.RUNNING):
             raise SchedulerAlreadyActiveError(self._state.value)
@@ -124,8 +135,7 @@ class Scheduler:
 
         While the scheduler initializes, that is waited for first. Harmless when it does not run.
         """
-        if self._running is not None and self._running.callbacks.inside:
-            raise Invalid("stop() waits for every callback, so one that waits for stop() would wait for itself")
+        self._refuse_callbacks("stop")
         while self._state is State.INITIALIZING:
             await self._settled()
         if self._state is State.RUNNING:
@@ -135,6 +145,14 @@ class Scheduler:
             await asyncio.shield(stopping)
         elif self._state is State.STOPPING:
             await self._settled()
+
+    def _refuse_callbacks(self, method: str) -> None:
+        """Whoever stops waits for every callback; one that waits for that would wait for itself."""
+        if self._running is not None and self._running.callbacks.inside:
+            raise Invalid(
+                f"{method}() waits until every callback has ended, so a callback must not wait for it; "
+                f"let a task of its own do that: asyncio.create_task(scheduler.{method}(…))"
+            )
 
     # --- states
 
@@ -157,7 +175,7 @@ class Scheduler:
         registrations = read_registrations(given)
         zone = self._zone or local_zone()
         now_us = self._clock.now_us()
-        wants = [wanted(registration, zone, now_us) for registration in registrations]
+        wants = wanted(registrations, zone, now_us)
         self._identifier = self._identifier or uuid4().hex
         store = make_store(self._url)
         await store.open()
@@ -172,8 +190,7 @@ class Scheduler:
         resolution = await self._resolve(store, wants, jobs, now_us)
         tasks = {name: jobs[name] for name in resolution.kinds if name in jobs}
         waiting = await open_of(store, tasks.values(), Status.WAITING)
-        pending = {name: now_us if one.wake_us is None else one.wake_us for name, one in waiting.items()}
-        recall = partial(last_success_us, store)
+        pending, recall = awaiting_retry(waiting, now_us), partial(last_success_us, store)
         callbacks = Callbacks(wants, pending, recall, self._clock, self._teller)
         writing = Writing(store, resolution, jobs, now_us)
         await writing.apply()
@@ -197,13 +214,12 @@ class Scheduler:
             for want in wants
             if (job := jobs.get(want.registration.name)) is not None and is_task(job) and in_question(want, job, now_us)
         ]
-        states = {job.name: await read_state(store, job) for job in asked}
-        return resolve(wants, jobs, orphaned, states, now_us)
+        return resolve(wants, jobs, orphaned, await last_attempts(store, asked), now_us)
 
     # --- stopping
 
     async def _stop(self) -> None:
-        running, self._running = self._running, None
+        running = self._running
         assert running is not None
         try:
             if running.engine is not None:
@@ -215,6 +231,7 @@ class Scheduler:
             try:
                 await running.store.close()
             finally:
+                self._running = None
                 orphans.leave(self._identifier)
                 if running.engine is not None:
                     self._teller.tell(PollingStopped(at=self._now()))

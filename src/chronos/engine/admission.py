@@ -11,7 +11,7 @@ monotonic and looks at the wall clock again when it is over, so a clock that is 
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
@@ -21,7 +21,7 @@ from chronos.core.events import ExecutionAdmitted, GapFound
 from chronos.core.execution import Cause, Status
 from chronos.core.job import JobState
 from chronos.core.keys import key_limit, key_of
-from chronos.core.planner import Firing, Gap, firing, plan
+from chronos.core.planner import Firing, Gap, firing, late, plan
 from chronos.core.reasons import Code
 from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
@@ -34,6 +34,7 @@ from chronos.store.contract import Due
 _PAGE = 100_000  # gates that one look may bring
 _BUSY_LOOK = 5_000  # gates, beyond which looking again waits for half of the look-ahead
 _BATCH = 500
+_BATCHES_AT_ONCE = 3  # on their way to the store
 _YIELD_EVERY = 200  # preparations between which others get a turn
 _GAPS_AT_ONCE = 64
 _LATE_FLOOR_US = 1_000_000  # a gap of less is never a missed instant, only a busy moment
@@ -160,25 +161,40 @@ class Admission:
 
     async def _fire(self) -> None:
         """Admit everything whose time has come."""
+        if not self._coming:
+            return
         now_us = self._crew.clock.now_us()
-        if self._crew.clock.skewed:
+        if self._crew.clock.wrong:
             return  # the clock was set while this node looked ahead
-        late: list[Prepared] = []
+        behind: list[Prepared] = []
         due: list[Prepared] = []
         while self._coming and self._coming[0][0] <= now_us:
             _, _, job, prepared = heapq.heappop(self._coming)
             if self._prepared.get(job) is not prepared:
                 continue  # prepared anew since
             del self._prepared[job]
-            after_us = max(prepared.entry.effective.recovery_after_us, _LATE_FLOOR_US)
-            missed = now_us - prepared.firing.due_us > after_us
-            (late if missed else due).append(prepared)
-        if due:
-            await asyncio.gather(*(self._admit(due[i : i + _BATCH], now_us) for i in range(0, len(due), _BATCH)))
-        for begin in range(0, len(late), _GAPS_AT_ONCE):
-            await asyncio.gather(*(self._recover(prepared) for prepared in late[begin : begin + _GAPS_AT_ONCE]))
+            (behind if _missed(prepared, now_us) or _piled_up(prepared, now_us) else due).append(prepared)
+        if len(due) <= _BATCH:
+            await self._admit(due, now_us)
+        else:
+            batches = (due[i : i + _BATCH] for i in range(0, len(due), _BATCH))
+            # As many at once as there are slots for: the next ones find those that the first have left.
+            at_once = min(self._dispatcher.free // _BATCH or _BATCHES_AT_ONCE, _BATCHES_AT_ONCE)
+            await asyncio.gather(*(self._admit_all(batches, now_us) for _ in range(at_once)))
+        for begin in range(0, len(behind), _GAPS_AT_ONCE):
+            await asyncio.gather(*(self._catch_up(prepared) for prepared in behind[begin : begin + _GAPS_AT_ONCE]))
+
+    async def _admit_all(self, batches: Iterator[list[Prepared]], due_us: int) -> None:
+        """One after the other, shared with others that do the same."""
+        for batch in batches:
+            await self._admit(batch, max(due_us, self._crew.clock.now_us()))
+            await asyncio.sleep(0)
+            if self._crew.closing or not self._crew.node.may_start:
+                return  # what is left is found again by the next look
 
     async def _admit(self, batch: list[Prepared], now_us: int) -> None:
+        if not batch:
+            return
         reserved = {
             prepared.firing.id: prepared
             for prepared in batch
@@ -234,9 +250,35 @@ class Admission:
 
     # --- gaps
 
-    async def _recover(self, prepared: Prepared) -> None:
-        """A job is behind by more than its recovery calls late."""
-        entry, now_us = prepared.entry, self._crew.clock.now_us()
+    async def _catch_up(self, prepared: Prepared) -> None:
+        """A job is behind by several instants: merely late, or by more than its recovery calls so."""
+        now_us = self._crew.clock.now_us()
+        if _missed(prepared, now_us):
+            await self._recover(prepared, now_us)
+        else:
+            await self._run_late(prepared, now_us)
+
+    async def _run_late(self, prepared: Prepared, now_us: int) -> None:
+        """Instants that came together only because nobody was there in time run, one after the other."""
+        entry = prepared.entry
+        if entry.instants is None:
+            return
+        firings = late(entry.job, entry.instants, prepared.firing.scheduled_us, now_us).firings
+        command = Recover(
+            job=entry.job,
+            version=entry.version,
+            expect_us=prepared.firing.scheduled_us,
+            next_us=firings[-1].next_us,
+            runs=tuple(_run(entry, fired, Cause.SCHEDULE) for fired in firings),
+            spans=(),
+            now_us=now_us,
+        )
+        admitted = await insist(self._crew.store, command, self._crew.node.trouble)
+        self._found(admitted, Cause.SCHEDULE, now_us)
+        self._look_s = 0.0
+
+    async def _recover(self, prepared: Prepared, now_us: int) -> None:
+        entry = prepared.entry
         if entry.instants is None or (self._floods(entry) and await self._backlogged()):
             return  # the next look finds it again
         found = plan(
@@ -254,7 +296,7 @@ class Admission:
             version=entry.version,
             expect_us=found.expect_us,
             next_us=found.next_us,
-            runs=tuple(_run(entry, fired) for fired in found.firings),
+            runs=tuple(_run(entry, fired, Cause.RECOVERY) for fired in found.firings),
             spans=found.spans,
             now_us=now_us,
             whole=entry.effective.recovery is RecoveryStrategy.COMPRESSED,
@@ -264,10 +306,7 @@ class Admission:
         except ChronosError as error:
             self._catalog.broken(entry, error, now_us)
             return
-        if any(row.status is Status.READY for row in admitted):
-            self._dispatcher.ready()
-        for row in admitted:
-            self._tell(row, Cause.RECOVERY, now_us)
+        self._found(admitted, Cause.RECOVERY, now_us)
         if admitted or not found.firings:
             left_out = sum(span.count for span in found.spans)
             self._crew.bus.emit(
@@ -280,6 +319,12 @@ class Admission:
                 )
             )
             self._look_s = 0.0
+
+    def _found(self, admitted: list[Admitted], cause: Cause, now_us: int) -> None:
+        if any(row.status is Status.READY for row in admitted):
+            self._dispatcher.ready()
+        for row in admitted:
+            self._tell(row, cause, now_us)
 
     def _floods(self, entry: Entry) -> bool:
         """Whether recovered runs of a job would all be ready at once: nothing else holds them back."""
@@ -308,6 +353,19 @@ class Admission:
         )
 
 
+def _missed(prepared: Prepared, now_us: int) -> bool:
+    after_us = max(prepared.entry.effective.recovery_after_us, _LATE_FLOOR_US)
+    return now_us - prepared.firing.due_us > after_us
+
+
+def _piled_up(prepared: Prepared, now_us: int) -> bool:
+    """Whether the next instant is due too, and would be skipped for the overlap that this makes."""
+    entry, next_us = prepared.entry, prepared.firing.next_us
+    if next_us is None or next_us > now_us or entry.effective.overlap is not Overlap.SKIP or entry.instants is None:
+        return False
+    return entry.instants.due_us(next_us) <= now_us
+
+
 def _key(entry: Entry) -> tuple[bytes | None, int]:
     if entry.effective.key is None:
         return None, 0
@@ -332,10 +390,10 @@ def _row(prepared: Prepared, *, claim: bool) -> AdmitRow:
     )
 
 
-def _run(entry: Entry, fired: Firing) -> RunRow:
+def _run(entry: Entry, fired: Firing, cause: Cause) -> RunRow:
     key, limit = _key(entry)
     detail = None if fired.covers is None else write_detail(Detail(span=fired.covers))
-    return RunRow(fired.id, Cause.RECOVERY, fired.scheduled_us, fired.due_us, detail, key, limit)
+    return RunRow(fired.id, cause, fired.scheduled_us, fired.due_us, detail, key, limit)
 
 
 def _mixed(value: int) -> int:

@@ -8,22 +8,22 @@ import asyncio
 from typing import assert_never
 
 from chronos.core.outcome import Canceled, Failed, Outcome, Released, Succeeded, TimedOut, Waits
+from chronos.engine.deadlines import Deadlines
 from chronos.engine.runners.contract import Call, Runner, StopReason
 
 FORCED = Canceled(error="it did not stop when it was asked to, and was ended by force")
 
 
-async def make_attempt(runner: Runner | None, call: Call, kind: str, timeout_s: float) -> Outcome:
+async def make_attempt(runner: Runner | None, call: Call, kind: str, timeout_s: float, deadlines: Deadlines) -> Outcome:
     """Run a call to its end. ``timeout_s`` 0: without limit.
 
     The task it runs in is cancelled to force the end; cancelling it for any other reason goes through to the caller.
     """
     if runner is None:
         return Failed(error=f'this node has no runner for "{kind}" targets', kinds=("no_runner",), worth_retrying=False)
-    loop = asyncio.get_running_loop()
-    timer = loop.call_later(timeout_s, call.stop.ask, StopReason.TIMEOUT) if timeout_s else None
     forcing = _Forcing(call)
     call.stop.on_ask(forcing.begin)
+    deadline = deadlines.set(id(forcing), timeout_s, forcing.time_out) if timeout_s else None
     try:
         outcome = await runner.run(call)
     except asyncio.CancelledError:
@@ -34,8 +34,8 @@ async def make_attempt(runner: Runner | None, call: Call, kind: str, timeout_s: 
     except Exception as error:  # noqa: BLE001 - a runner's own mistake must not take the node down
         outcome = Failed(error=f"{type(error).__name__}: {error}", kinds=("runner",))
     finally:
-        if timer is not None:
-            timer.cancel()
+        if deadline is not None:
+            deadlines.drop(id(forcing), deadline)
         forcing.end()
     return judged(outcome, call.stop.reason)
 
@@ -52,6 +52,9 @@ class _Forcing:
         self._call = call
         self._timer: asyncio.TimerHandle | None = None
         self.forced = False
+
+    def time_out(self) -> None:
+        self._call.stop.ask(StopReason.TIMEOUT)
 
     def begin(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._call.grace_s, self._force)

@@ -4,10 +4,10 @@ A version never changes, so what is kept is never stale; only which version is i
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
-from chronos.core.config import NOTHING_SET, Effective, Settings, cascade
+from chronos.core.config import NOTHING_SET, UNLIMITED, Effective, Overlap, Settings, cascade
 from chronos.core.events import JobBroken
 from chronos.core.group import Layout, lay_out
 from chronos.core.inforce import instants_of
@@ -19,6 +19,19 @@ from chronos.errors import ChronosError
 from chronos.store.contract import Store
 
 CAPACITY = 20_000
+T = TypeVar("T")
+
+
+class _lazy(Generic[T]):  # noqa: N801 - a decorator
+    """As ``functools.cached_property``, whose lock costs more than most of what is worked out here."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make, self._name = make, make.__name__
+        self.__doc__ = make.__doc__
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        value = instance.__dict__[self._name] = self._make(instance)
+        return value
 
 
 class Entry:
@@ -30,55 +43,77 @@ class Entry:
         self.spec = spec
         self._defaults = defaults
         self.effective: Effective = cascade(defaults, spec.settings)
-        self.last_us: int | None = None
+        self._timeout_said: dict[str, bool] = {}
 
-    @cached_property
+    @_lazy
     def instants(self) -> Instants | None:
         """When it is due; None: only when it is asked for. Raises ``InvalidSchedule``."""
         return instants_of(self.spec, self.name)
 
-    @cached_property
+    @_lazy
     def layout(self) -> Layout:
         """Its tasks. Raises ``Invalid``."""
         return lay_out(self.spec, self._defaults)
 
-    @cached_property
+    @_lazy
     def lane(self) -> Lane:
         return lane_of(self.spec, self.effective)
 
     def warm_up(self) -> None:
         """Work out now what its start will need. Raises ``Invalid``."""
-        if self.only is not None and self.short and self.function is not None:
-            _ = self.timeout_s
-        _ = self.lane
+        _ = self.lane, self.may_queue
+        if self.plain and self.function is not None:
+            _ = self.timeout_us
 
-    @cached_property
+    @_lazy
+    def may_queue(self) -> bool:
+        """Whether an execution may be queued behind another, to be handed over when that one ends."""
+        effective = self.effective
+        if effective.key is not None or effective.limit != UNLIMITED:
+            return True
+        return effective.overlap is not Overlap.SKIP and effective.overlap is not Overlap.ALLOW
+
+    @_lazy
     def only(self) -> Target | None:
         """Its one task's target, where there is nothing else to an execution: no other task, no hook."""
         if len(self.spec.tasks) != 1 or self.spec.on_start is not None or self.spec.on_complete is not None:
             return None
         return self.spec.tasks[0].target
 
-    @cached_property
+    @_lazy
     def short(self) -> bool:
         """Whether the one task's own timeout ends it in time, so that nobody has to look at the execution's."""
         task_us, whole_us = self.layout.tasks[0].effective.task_timeout_us, self.layout.execution_timeout_us
         return not whole_us or 0 < task_us <= whole_us
 
-    @cached_property
-    def timeout_s(self) -> float:
+    @_lazy
+    def plain(self) -> bool:
+        """Whether a first try may take the short way; what cannot even be laid out is for the long one to tell."""
+        try:
+            return self.only is not None and self.short
+        except ChronosError:
+            return False
+
+    @_lazy
+    def timeout_us(self) -> int:
         """Of its first task; 0: without limit."""
-        return self.layout.tasks[0].effective.task_timeout_us / 1e6
+        return self.layout.tasks[0].effective.task_timeout_us
 
     def timeout_said(self, task: str) -> bool:
         """Whether any level sets a timeout for a task."""
+        said = self._timeout_said.get(task)
+        if said is None:
+            said = self._timeout_said[task] = self._says_timeout(task)
+        return said
+
+    def _says_timeout(self, task: str) -> bool:
         own = next((each.settings for each in self.spec.tasks if each.name == task), NOTHING_SET)
         return any(level.task_timeout_us is not None for level in (own, self.spec.settings, self._defaults))
 
     def target(self, task: str) -> Target:
         return self.spec.tasks[self.layout.place(task)].target
 
-    @cached_property
+    @_lazy
     def function(self) -> str | None:
         """The Python function of its one task, where that is all there is to it."""
         return str(self.only.options["name"]) if self.only is not None and self.only.kind == PYTHON else None

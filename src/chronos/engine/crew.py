@@ -1,9 +1,10 @@
 """What every piece of work on a node needs: the store, the clock, runners, the settler, whoever watches."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chronos.engine.bus import Bus
+from chronos.engine.deadlines import Deadlines
 from chronos.engine.node import NodeClock, NodeLife
 from chronos.engine.options import Options
 from chronos.engine.output import OutputBook
@@ -26,5 +27,6 @@ class Crew:
     bus: Bus
     settler: Settler
     book: OutputBook
+    deadlines: Deadlines = field(default_factory=Deadlines)
     wakes_at: Callable[[int], None] = lambda _: None  # the janitor listens: something wakes then
     closing: bool = False  # the node shuts down: nothing new is started

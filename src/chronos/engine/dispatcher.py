@@ -36,6 +36,7 @@ class Dispatcher:
         self._late_due_s = 0.0
         self._lanes_known = False
         self._waiting = True  # ready work may be in the store
+        self._catching_up = False  # a claim for such work is under way
         self._wanted = asyncio.Event()
         self._wanted.set()  # whatever was ready before this node came
         executor.freed = self.freed
@@ -53,10 +54,15 @@ class Dispatcher:
 
     def reserve(self, entry: Entry) -> bool:
         """Take a slot for an execution that is about to be admitted; False: it has to wait like others."""
-        if self._waiting or self._crew.closing or not self._slots.free(entry.effective.queue):
+        if self._waiting or self._catching_up or self._crew.closing or not self._slots.free(entry.effective.queue):
             return False
         self._slots.take(entry.effective.queue)
         return True
+
+    @property
+    def free(self) -> int:
+        """How many slots are."""
+        return self._slots.free()
 
     def release(self, entry: Entry) -> None:
         """Give a reserved slot back."""
@@ -98,6 +104,13 @@ class Dispatcher:
                     self._crew.node.trouble(error)
 
     async def _claim(self) -> None:
+        self._catching_up = self._waiting
+        try:
+            await self._claim_once()
+        finally:
+            self._catching_up = False
+
+    async def _claim_once(self) -> None:
         lanes = await self._claimable() if self._slots.free() else ()
         late = self._late_lanes()
         limit = self._room((*lanes, *(lane for lane, _ in late)))
@@ -111,7 +124,7 @@ class Dispatcher:
             request=self._new_request(),
             late_lanes=late,
         )
-        held = self._slots.free()
+        held = self._slots.free() if self._crew.options.queue_slots else limit
         self._slots.hold(held)  # so that what the claim brings has a place, of whichever queue it is
         claimed: list[Claimed] = []
         try:
@@ -193,13 +206,21 @@ class Dispatcher:
 
     # --- successors handed over by a settlement
 
-    def _reserve_successors(self) -> Takes:
+    def _reserve_successors(self, most: int) -> Takes:
+        """Hold slots for what a settlement may hand over."""
         options = self._crew.options
-        if self._crew.closing or self._waiting or options.queue_slots or not self._runnable:
+        if (
+            not most
+            or self._crew.closing
+            or self._waiting
+            or self._catching_up
+            or options.queue_slots
+            or not self._runnable
+        ):
             return Takes(0, ())
         if len(self._runnable) > _MANY_LANES or not self._crew.node.may_start:
             return Takes(0, ())
-        slots = min(self._slots.free(), _MAX_CLAIM)
+        slots = min(self._slots.free(), most)
         self._slots.hold(slots)
         return Takes(slots, self._runnable)
 

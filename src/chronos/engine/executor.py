@@ -10,11 +10,14 @@ from typing import Protocol
 from chronos.core.events import ExecutionStarted, Trouble
 from chronos.core.execution import Cancel, Status
 from chronos.core.lane import PYTHON
+from chronos.core.outcome import Outcome
 from chronos.core.reasons import Code
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
-from chronos.engine.deadlines import Deadlines
+from chronos.engine.instant import Instant, Line
+from chronos.engine.plain import Plain
 from chronos.engine.quick import Quick
+from chronos.engine.runners.contract import Call
 from chronos.engine.runners.functions import Function
 from chronos.engine.sending import insist
 from chronos.engine.slots import Slots
@@ -30,7 +33,7 @@ _STRIKES = 2  # heartbeats in a row that must disagree, as a claim or an outcome
 
 
 class Working(Protocol):
-    """One execution under way: a ``Work``, or a ``Quick`` one."""
+    """One execution under way: a ``Work``, or one on a shorter way."""
 
     claimed: Claimed
     entry: Entry
@@ -53,9 +56,9 @@ class Executor:
 
     def __init__(self, crew: Crew, slots: Slots) -> None:
         self._crew, self._slots = crew, slots
-        self._deadlines = Deadlines()
         self._directly: bool = getattr(crew.runners.get(PYTHON), "calls_directly", False)
         self._works: dict[bytes, Working] = {}
+        self._line = Line(crew, self)
         self._idle = asyncio.Event()
         self._strange: Counter[bytes] = Counter()
         self._past: dict[tuple[bytes, int], None] = {}  # claims that are over, the newest last: none begins again
@@ -80,18 +83,20 @@ class Executor:
             older.kill()
         if self._crew.bus.watched:
             self._tell_start(claimed)
-        function = self._quick_function(claimed, entry)
-        if function is not None:
-            self._works[claimed.id] = Quick(self._crew, claimed, entry, function, self._deadlines, self)
-        else:
+        if not entry.plain or claimed.attempt > 1 or claimed.worked_us:
             work = Work(self._crew, claimed, entry)
             self._drive(work, work.drive())
+        elif (function := self._quick_function(claimed, entry)) is None:
+            self._works[claimed.id] = Plain(self._crew, claimed, entry, self)
+        elif function.suspends:
+            self._works[claimed.id] = Quick(self._crew, claimed, entry, function, self)
+        else:
+            instant = self._works[claimed.id] = Instant(claimed, entry, function, self._line)
+            self._line.add(instant)
 
     def _quick_function(self, claimed: Claimed, entry: Entry) -> Function | None:
         """The function of an execution that can go the quickest way, or None."""
-        if not self._directly or entry.function is None or not entry.short:
-            return None
-        if claimed.detail is not None or claimed.attempt > 1 or claimed.worked_us:
+        if not self._directly or entry.function is None or claimed.detail is not None:
             return None
         function = self._crew.functions.get(entry.function)
         return function if function is not None and function.is_async and function.plain else None
@@ -112,10 +117,33 @@ class Executor:
         if len(self._past) > _MAX_PAST:
             del self._past[next(iter(self._past))]
 
-    def go_on(self, quick: Quick) -> None:
+    # --- from the short ways to the long one
+
+    def go_on(self, quick: Quick | Instant) -> None:
         """A quick execution takes the long way from here."""
         work = Work(self._crew, quick.claimed, quick.entry)
-        self._drive(work, work.drive_on(quick.started_us, quick.outcome, quick.stopped))
+        self._drive(work, self._driven_on(work, quick))
+
+    def go_on_with(self, plain: Plain, call: Call, outcome: Outcome) -> None:
+        """So does a plain one."""
+        work = Work(self._crew, plain.claimed, plain.entry)
+        self._drive(work, work.drive_on(call, outcome, plain.stopped))
+
+    def take_long_way(self, plain: Plain) -> None:
+        """It was no plain one after all."""
+        work = Work(self._crew, plain.claimed, plain.entry)
+        self._drive(work, work.drive())
+        if plain.stopped is not None:
+            work.stop(*plain.stopped)
+
+    def broke(self, work: Plain, error: BaseException) -> None:
+        """It cannot be run at all."""
+        self._broken(work, error)
+        self.over(work)
+
+    async def _driven_on(self, work: Work, quick: Quick | Instant) -> None:
+        call = await work.first_call(quick.started_us)
+        await work.drive_on(call, quick.outcome(call), quick.stopped)
 
     def _drive(self, work: Work, driving: Coroutine[None, None, None]) -> None:
         self._works[work.claimed.id] = work
@@ -126,11 +154,14 @@ class Executor:
             await driving
         except asyncio.CancelledError:
             pass  # it was killed: what it had is another's, or nobody's for now
-        except Exception as error:
-            log.exception("execution %s of %s cannot be run", work.claimed.id.hex(), work.entry.name)
-            self._give_up(work, f"It cannot be run: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not take the node down
+            self._broken(work, error)
         finally:
             self.over(work)
+
+    def _broken(self, work: Working, error: BaseException) -> None:
+        log.error("execution %s of %s cannot be run", work.claimed.id.hex(), work.entry.name, exc_info=error)
+        self._give_up(work, f"It cannot be run: {type(error).__name__}: {error}")
 
     def _tell_start(self, claimed: Claimed) -> None:
         now_us = self._crew.clock.now_us()
@@ -154,7 +185,7 @@ class Executor:
             found = self._works.get(row.id)
             if found is not None:
                 if row.cancel is not Cancel.NO:
-                    found.stop(_CODES[row.cancel])
+                    found.stop(_CODES[row.cancel], row.message)
             elif not self._crew.settler.holds(row.id):
                 strange[row.id] = self._strange[row.id] + 1
                 if strange[row.id] >= _STRIKES:
@@ -167,12 +198,12 @@ class Executor:
                     work.kill()
         self._strange = strange
 
-    def _give_up(self, work: Work, message: str) -> None:
+    def _give_up(self, work: Working, message: str) -> None:
         """A definition or a detail that nobody can run: it would break off again at every try."""
         claimed, now_us = work.claimed, self._crew.clock.now_us()
         self._trouble(f"{work.entry.name}: {message}")
         row = SettleRow(claimed.id, claimed.job, claimed.token, Status.FAILED, Code.TASK_FAILED, message, now_us)
-        self._crew.settler.add(row._replace(dead_letter=True))
+        self._crew.settler.add(row._replace(dead_letter=True), work.entry)
 
     def _refused(self, row: SettleRow) -> None:
         self._trouble(f"the outcome of execution {row.id.hex()} came too late: it was taken from this node")

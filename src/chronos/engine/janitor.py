@@ -1,7 +1,7 @@
 """Looks after what nobody else does: wakes what slept, trims history, lets the store make room.
 
 Waking is timed: the janitor knows when the next sleeper of this node is due, and asks the store once a tick for those
-of others. Everything else is rare and bounded.
+of others. What waits for a concurrency key is woken when this node has freed one. Everything else is rare and bounded.
 """
 
 import asyncio
@@ -24,14 +24,21 @@ class Janitor:
     def __init__(self, crew: Crew, *, ready: Callable[[], None], keep_deleted_us: int) -> None:
         self._crew, self._ready, self._keep_deleted_us = crew, ready, keep_deleted_us
         self._next_wake_us: int | None = None
+        self._sweep = False  # a key came free
         self._soon = asyncio.Event()
         crew.wakes_at = self.wakes_at
+        crew.settler.keys_freed = self.sweep_soon
 
     def wakes_at(self, wake_us: int) -> None:
         """Something sleeps until then."""
         if self._next_wake_us is None or wake_us < self._next_wake_us:
             self._next_wake_us = wake_us
             self._soon.set()
+
+    def sweep_soon(self) -> None:
+        """Something may be woken now."""
+        self._sweep = True
+        self._soon.set()
 
     async def run(self) -> None:
         """Look after it all until cancelled."""
@@ -44,7 +51,7 @@ class Janitor:
                     due_s = loop_s + self._crew.options.tick_s
                     await self._tick(ticks)
                     ticks += 1
-                elif self._woken():
+                elif self._sweep or self._woken():
                     await self._wake()
             except ChronosError as error:
                 self._crew.node.trouble(error)
@@ -56,7 +63,7 @@ class Janitor:
         wait_s = due_s - loop.time()
         if self._next_wake_us is not None:
             wait_s = min(wait_s, (self._next_wake_us - self._crew.clock.now_us()) / 1e6)
-        if wait_s > 0:
+        if wait_s > 0 and not self._sweep:
             timer = loop.call_later(wait_s, self._soon.set)
             await self._soon.wait()
             timer.cancel()
@@ -84,6 +91,7 @@ class Janitor:
             await asyncio.sleep(0)
 
     async def _wake(self) -> None:
+        self._sweep = False
         while True:
             woken = await self._crew.store.apply(Wake(now_us=self._crew.clock.now_us(), limit=_WAKE_LIMIT))
             if woken:

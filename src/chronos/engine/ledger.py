@@ -11,7 +11,7 @@ from chronos.core.execution import AttemptStatus, Status, TaskStatus
 from chronos.core.group import Group
 from chronos.core.job import Target
 from chronos.core.lane import PYTHON, Lane
-from chronos.core.outcome import Failed, Outcome, attempt_status
+from chronos.core.outcome import Failed, Outcome, Succeeded, attempt_status
 from chronos.core.reasons import Code, Reason
 from chronos.core.report import report
 from chronos.core.settle import End, Step
@@ -23,7 +23,9 @@ from chronos.errors import Invalid
 from chronos.store.commands import (
     Advance,
     AdvanceRow,
+    AdvanceWith,
     Claimed,
+    Command,
     EndedAttempt,
     Follow,
     Release,
@@ -52,6 +54,10 @@ class Ledger:
 
     def record(self, call: Call, outcome: Outcome) -> None:
         """An attempt ended; it is written with whatever is written next."""
+        self._note(call, outcome)
+        self.tell_attempt(call, outcome)
+
+    def _note(self, call: Call, outcome: Outcome) -> None:
         status = attempt_status(outcome)
         if status is None:
             return
@@ -64,14 +70,16 @@ class Ledger:
                 call.execution, call.task, call.number, status, call.started_us, finished_us, node, error, detail
             )
         )
-        self.tell_attempt(call, outcome)
 
     async def advance(self, detail: Detail, group: Group) -> bool:
         """Record what ended and what is about to start; False: it is not this node's any more."""
-        text = write_detail(replace(detail, group=group)) or "{}"
-        row = AdvanceRow(self._claimed.id, self._claimed.token, text, self._take_attempts())
-        held = await insist(self._crew.store, Advance(rows=(row,)), self._crew.node.trouble)
+        command = Advance(rows=(self._advance_row(detail, group),))
+        held = await insist(self._crew.store, command, self._crew.node.trouble)
         return bool(held)
+
+    def _advance_row(self, detail: Detail, group: Group) -> AdvanceRow:
+        text = write_detail(replace(detail, group=group)) or "{}"
+        return AdvanceRow(self._claimed.id, self._claimed.token, text, self._take_attempts())
 
     async def sleep(self, detail: Detail, step: Step) -> None:
         """Nothing of it runs: it goes to sleep, or, when the node closes, back to whoever takes it next."""
@@ -93,34 +101,51 @@ class Ledger:
 
     def succeed(self, detail: Detail | None) -> None:
         """The short way's end; None keeps the detail as it is: the row says it all."""
-        self._crew.settler.add(self._row(SUCCESS, detail, ()))
+        self._settle(self._row(SUCCESS, detail, ()))
         self._tell_end(SUCCESS)
+
+    def succeed_plainly(self, detail: Detail, call: Call, outcome: Succeeded) -> None:
+        """The success of the first and only attempt, in as few words as tell it."""
+        if call.detail:
+            self.record(call, outcome)
+        else:
+            self.tell_attempt(call, outcome)
+        self.succeed(None if outcome.result is None else replace(detail, result=outcome.result))
 
     def finish(self, detail: Detail, group: Group, end: End) -> None:
         """The end, with its report; what follows it goes into the outbox in the same transaction."""
-        self._crew.settler.add(self._last_row(detail, group, end))
+        self._settle(self._last_row(detail, group, end))
         self._tell_end(end)
 
-    async def finish_with(
-        self, detail: Detail, group: Group, end: End, statements: list[tuple[str, tuple[Any, ...]]]
-    ) -> Failed | None:
-        """The end together with the task's own SQL, in one transaction; what the database says against it."""
-        command = SettleWith(
-            row=self._last_row(detail, group, end),
-            statements=tuple(statements),
-            node=self._crew.node.number,
-            now_us=self._crew.clock.now_us(),
-        )
+    async def commit(self, call: Call, outcome: Succeeded, detail: Detail, step: Step) -> Failed | None:
+        """A task's success together with its own SQL, in one transaction; what the database says against it."""
+        owed = list(self._attempts)
+        self._note(call, outcome)
+        command = self._with_statements(detail, step, tuple(call.statements))
         try:
             await insist(self._crew.store, command, self._crew.node.trouble)
         except Invalid as error:
+            self._attempts = owed
             return Failed(error=f"ctx.transaction: {error}", kinds=("transaction",))
-        self._tell_end(end)
+        self.tell_attempt(call, outcome)
+        if step.end is not None:
+            self._tell_end(step.end)
         return None
+
+    def _with_statements(
+        self, detail: Detail, step: Step, statements: tuple[tuple[str, tuple[Any, ...]], ...]
+    ) -> Command[Any]:
+        if step.end is None:
+            return AdvanceWith(row=self._advance_row(detail, step.group), statements=statements)
+        row = self._last_row(detail, step.group, step.end)
+        return SettleWith(row=row, statements=statements, node=self._crew.node.number, now_us=self._crew.clock.now_us())
+
+    def _settle(self, row: SettleRow) -> None:
+        self._crew.settler.add(row, self._entry)
 
     def _last_row(self, detail: Detail, group: Group, end: End) -> SettleRow:
         ended, hook = ending(self._entry, detail, group, end), self._entry.spec.on_complete
-        follow = () if hook is None else (follow_hook(self._entry, hook, ended),)
+        follow = () if hook is None else (follow_hook(self._entry, hook, ended, self._claimed.scheduled_us),)
         return self._row(end, ended, follow)
 
     def _row(self, end: End, detail: Detail | None, follow: tuple[Follow, ...]) -> SettleRow:
@@ -162,36 +187,45 @@ class Ledger:
             )
         )
 
-    def tell_plain_success(self, task: str, started_us: int) -> None:
-        """Tell whoever watches that the first attempt succeeded."""
-        now_us = self._crew.clock.now_us()
-        self._crew.bus.emit(
+    def _tell_end(self, end: End) -> None:
+        _tell_end(self._crew, self._claimed, end)
+
+
+def succeed_at_once(crew: Crew, claimed: Claimed, entry: Entry, started_us: int) -> None:
+    """The end of an execution that needs no ledger: its first attempt succeeded and has nothing to say."""
+    now_us = max(claimed.started_us, crew.clock.now_us())
+    row = SettleRow(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, Code.SUCCEEDED, None, now_us)
+    crew.settler.add(row, entry)
+    if crew.bus.watched:
+        crew.bus.emit(
             AttemptEnded(
                 at_us=now_us,
-                execution=self._claimed.id,
-                job=self._claimed.job,
-                task=task,
+                execution=claimed.id,
+                job=claimed.job,
+                task=entry.spec.tasks[0].name,
                 number=1,
                 status=AttemptStatus.SUCCEEDED,
                 duration_us=max(0, now_us - started_us),
             )
         )
+        _tell_end(crew, claimed, SUCCESS)
 
-    def _tell_end(self, end: End) -> None:
-        if not self._crew.bus.watched:
-            return
-        now_us = self._crew.clock.now_us()
-        self._crew.bus.emit(
-            ExecutionEnded(
-                at_us=now_us,
-                execution=self._claimed.id,
-                job=self._claimed.job,
-                status=end.status,
-                code=end.reason.code,
-                duration_us=max(0, now_us - self._claimed.started_us),
-                message=end.reason.message,
-            )
+
+def _tell_end(crew: Crew, claimed: Claimed, end: End) -> None:
+    if not crew.bus.watched:
+        return
+    now_us = crew.clock.now_us()
+    crew.bus.emit(
+        ExecutionEnded(
+            at_us=now_us,
+            execution=claimed.id,
+            job=claimed.job,
+            status=end.status,
+            code=end.reason.code,
+            duration_us=max(0, now_us - claimed.started_us),
+            message=end.reason.message,
         )
+    )
 
 
 def ending(entry: Entry, detail: Detail, group: Group, end: End) -> Detail:
@@ -209,8 +243,13 @@ def ending(entry: Entry, detail: Detail, group: Group, end: End) -> Detail:
     )
 
 
-def follow_hook(entry: Entry, hook: Target, ended: Detail) -> Follow:
+def follow_hook(entry: Entry, hook: Target, ended: Detail, scheduled_us: int) -> Follow:
     """``on_complete``, to be run by any node that can."""
     lane = Lane(functions=(str(hook.options["name"]),)).text if hook.kind == PYTHON else ""
-    body = {"job": entry.job.hex(), "version": entry.version, "report": ended.report}
+    body = {
+        "job": entry.job.hex(),
+        "version": entry.version,
+        "scheduled_us": scheduled_us,
+        "report": ended.report,
+    }
     return Follow(HOOK, lane, msgspec.json.encode(body).decode())

@@ -51,13 +51,14 @@ class NodeClock:
         self.offset_us = 0
         self.on_jump: Callable[[], None] = lambda: None
         self._set_forward: deque[tuple[int, int]] = deque(maxlen=_JUMPS_KEPT)  # from when, by how much
-        self._ahead_us: int | None = None  # wall time against monotonic time, when the offset was measured
+        self._loop_s: Callable[[], float] | None = None  # monotonic time, once the offset has been measured
+        self._ahead_us = 0.0  # wall time against monotonic time, at that moment
         self._jumped = False
 
     def now_us(self) -> int:
         wall_us = self._clock.now_us()
-        if self._ahead_us is not None and not self._jumped and abs(_ahead_us(wall_us) - self._ahead_us) > JUMP_US:
-            self._jumped = True
+        if self._loop_s is not None and not -JUMP_US <= wall_us - self._loop_s() * 1e6 - self._ahead_us <= JUMP_US:
+            self._loop_s, self._jumped = None, True
             self.on_jump()
         return wall_us + self.offset_us
 
@@ -72,9 +73,15 @@ class NodeClock:
             self._set_forward.append((before_us, by_us))
 
     @property
-    def skewed(self) -> bool:
-        self.now_us()
+    def wrong(self) -> bool:
+        """Whether what it showed when it was looked at last is not to be relied on."""
         return self._jumped or abs(self.offset_us) > MAX_SKEW_US
+
+    @property
+    def skewed(self) -> bool:
+        """The same of what it shows now."""
+        self.now_us()
+        return self.wrong
 
     async def measure(self, store: Store) -> None:
         """Ask the store for its time; half of the way there and back is taken off."""
@@ -83,11 +90,8 @@ class NodeClock:
         answered_us = self._clock.now_us()
         if told_us is not None:
             self.offset_us = told_us - (asked_us + answered_us) // 2
-        self._ahead_us, self._jumped = _ahead_us(answered_us), False
-
-
-def _ahead_us(wall_us: int) -> int:
-    return wall_us - round(asyncio.get_running_loop().time() * 1e6)
+        self._loop_s = asyncio.get_running_loop().time
+        self._ahead_us, self._jumped = answered_us - self._loop_s() * 1e6, False
 
 
 @dataclass(slots=True)
@@ -114,6 +118,7 @@ class NodeLife:
         self.number = 0
         self._beat = 0
         self._beaten_s = 0.0
+        self._skew_told = False
         self._soon = asyncio.Event()
         clock.on_jump = self.beat_soon
 
@@ -126,6 +131,7 @@ class NodeLife:
     async def register(self) -> None:
         """Become a node of the store."""
         self.number = 0
+        self._tell_skew()
         loop = asyncio.get_running_loop()
         command = RegisterNode(
             name=self._options.node_name,
@@ -192,6 +198,7 @@ class NodeLife:
         try:
             async with asyncio.timeout_at(until_s):
                 await self._clock.measure(self._store)
+                self._tell_skew()
                 answer = await self._store.apply(Beat(node=self.number, beat=self._beat, now_us=self._clock.now_us()))
         except (ChronosError, TimeoutError) as error:
             if loop.time() >= until_s:
@@ -206,6 +213,19 @@ class NodeLife:
         else:
             works.kill_all("the node was declared dead")
             await self.register()
+
+    def _tell_skew(self) -> None:
+        """Once each time that the clock is found to be wrong."""
+        off_us = self._clock.offset_us
+        wrong = abs(off_us) > MAX_SKEW_US
+        if wrong and not self._skew_told:
+            side = "behind" if off_us > 0 else "ahead of"
+            error = (
+                f"this node's clock is {abs(off_us) / 1e6:.1f} s {side} the store's, and up to "
+                f"{MAX_SKEW_US / 1e6:g} s is allowed: the node starts nothing until the clock is set right"
+            )
+            self._bus.emit(Trouble(at_us=self._clock.now_us(), where="clock", error=error))
+        self._skew_told = wrong
 
     def _until_next_s(self) -> float:
         """A beat in time, or, after one that failed, soon again."""

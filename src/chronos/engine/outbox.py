@@ -5,6 +5,7 @@ for a hook, without end for what the store itself must be told.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,12 +15,12 @@ from chronos.core.detail import Detail, write_detail
 from chronos.core.events import ExecutionEnded, Trouble
 from chronos.core.execution import Cause, Execution, Status
 from chronos.core.ids import asked_execution_id
-from chronos.core.job import JobState, On
+from chronos.core.job import JobState, On, Target
 from chronos.core.keys import key_limit, key_of
 from chronos.core.lane import Lane
 from chronos.core.outcome import Succeeded
 from chronos.core.reasons import Code, Reason
-from chronos.core.report import report
+from chronos.core.report import Report, report, told
 from chronos.core.settle import End, stop
 from chronos.engine.attempts import make_attempt
 from chronos.engine.catalog import Catalog, Entry
@@ -45,7 +46,8 @@ class _Ended(Struct, frozen=True, kw_only=True):
 class _Hook(Struct, frozen=True, kw_only=True):
     job: str
     version: int
-    report: Any = None
+    scheduled_us: int
+    report: Report
 
 
 class Outbox:
@@ -133,8 +135,9 @@ class Outbox:
         if entry is None:
             return True
         stopped = stop(entry.layout, detail.group, Code.CANCELED, ended.finished_us or 0, ended.reason.message)
-        told = report(entry.layout, stopped.group, End(status=ended.status, reason=ended.reason))
-        return await self._hook(item, _Hook(job=ended.job.hex(), version=ended.job_version, report=told))
+        over = report(entry.layout, stopped.group, End(status=ended.status, reason=ended.reason))
+        hook = _Hook(job=ended.job.hex(), version=ended.job_version, scheduled_us=ended.scheduled_us, report=over)
+        return await self._hook(item, hook)
 
     async def _followers(self, upstream: Entry, ended: Execution) -> None:
         """Jobs that follow another: they run, or are skipped when they needed it to succeed."""
@@ -240,17 +243,19 @@ class Outbox:
             task=ON_COMPLETE,
             number=tries,
             token=0,
-            scheduled_us=item.created_us,
+            scheduled_us=hook.scheduled_us,
             started_us=now_us,
             deadline_us=now_us + timeout_us if timeout_us else None,
             timeout_said=entry.timeout_said(ON_COMPLETE),
             last_run_us=None,
-            options=target.options,
-            payload=msgspec.to_builtins(hook.report),
+            options=_telling(target),
+            payload=told(hook.report),
             sink=self._crew.book.sink(item.execution, ON_COMPLETE, tries),
             grace_s=self._crew.options.grace_s,
         )
-        outcome = await make_attempt(self._crew.runners.get(target.kind), call, target.kind, timeout_us / 1e6)
+        outcome = await make_attempt(
+            self._crew.runners.get(target.kind), call, target.kind, timeout_us / 1e6, self._crew.deadlines
+        )
         await self._crew.book.close(call.sink)
         if isinstance(outcome, Succeeded):
             return True
@@ -259,6 +264,13 @@ class Outbox:
 
     def _trouble(self, error: str) -> None:
         self._crew.bus.emit(Trouble(at_us=self._crew.clock.now_us(), where="outbox", error=error))
+
+
+def _telling(hook: Target) -> Mapping[str, Any]:
+    """A hook's options: a webhook that says nothing of its request is sent the report, and a GET would leave it out."""
+    if hook.kind == "http" and not {"method", "body", "json"} & hook.options.keys():
+        return {**hook.options, "method": "POST"}
+    return hook.options
 
 
 def _satisfied(on: On, ended: Execution) -> bool:

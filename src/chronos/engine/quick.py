@@ -13,8 +13,8 @@ from chronos.core.reasons import Code
 from chronos.engine.attempts import FORCED, judged
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
-from chronos.engine.deadlines import Deadlines, Key
-from chronos.engine.ledger import Ledger
+from chronos.engine.deadlines import Key
+from chronos.engine.ledger import succeed_at_once
 from chronos.engine.runners.calling import failed, succeeded
 from chronos.engine.runners.contract import Call, StopReason
 from chronos.engine.runners.functions import Function
@@ -54,7 +54,6 @@ class Quick:
     __slots__ = (
         "_crew",
         "_deadline",
-        "_deadlines",
         "_force",
         "_forced",
         "_function",
@@ -67,11 +66,9 @@ class Quick:
         "stopped",
     )
 
-    def __init__(
-        self, crew: Crew, claimed: Claimed, entry: Entry, function: Function, deadlines: Deadlines, passed: Passed
-    ) -> None:
+    def __init__(self, crew: Crew, claimed: Claimed, entry: Entry, function: Function, passed: Passed) -> None:
         self.claimed, self.entry = claimed, entry
-        self._crew, self._function, self._deadlines, self._passed = crew, function, deadlines, passed
+        self._crew, self._function, self._passed = crew, function, passed
         self.stopped: tuple[Code, str | None] | None = None
         self.reason: StopReason | None = None
         self._force: asyncio.TimerHandle | None = None
@@ -80,8 +77,8 @@ class Quick:
         self._task = asyncio.get_running_loop().create_task(_guarded(function.call))
         self._task.add_done_callback(self._ended)
         self._deadline: Key | None = None
-        if entry.timeout_s:
-            self._deadline = deadlines.set(id(self), entry.timeout_s, self._timed_out)
+        if entry.timeout_us:
+            self._deadline = crew.deadlines.set(id(self), entry.timeout_us / 1e6, self._timed_out)
 
     # --- from outside
 
@@ -125,10 +122,7 @@ class Quick:
         if task.cancelled() or task.exception() is not None or task.result() is not None:
             self._passed.go_on(self)
             return
-        ledger = Ledger(self._crew, self.claimed, self.entry)
-        if self._crew.bus.watched:
-            ledger.tell_plain_success(self.entry.spec.tasks[0].name, self.started_us)
-        ledger.succeed(None)
+        succeed_at_once(self._crew, self.claimed, self.entry, self.started_us)
         self._passed.over(self)
 
     def _timed_out(self) -> None:
@@ -152,6 +146,6 @@ class Quick:
 
     def _drop_timers(self) -> None:
         if self._deadline is not None:
-            self._deadlines.drop(id(self), self._deadline)
+            self._crew.deadlines.drop(id(self), self._deadline)
         if self._force is not None:
             self._force.cancel()

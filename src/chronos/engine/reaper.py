@@ -33,6 +33,7 @@ class Reaper:
         self._crew, self._catalog = crew, catalog
         self._ready, self._peers = ready, peers
         self._seen: dict[int, tuple[int, float]] = {}  # node → its beat, and when that was first seen
+        self._lively: frozenset[int] = frozenset()  # nodes that were seen to beat, rather than only found in the store
         self._alive: frozenset[int] = frozenset()
 
     async def run(self) -> None:
@@ -48,6 +49,7 @@ class Reaper:
         now_s = asyncio.get_running_loop().time()
         me = self._crew.node.number
         nodes = [node for node in await self._crew.store.nodes() if node.stopped_us is None]
+        beating = {n.number for n in nodes if (was := self._seen.get(n.number)) is not None and was[0] != n.beat}
         self._seen = {
             node.number: seen
             if (seen := self._seen.get(node.number)) is not None and seen[0] == node.beat
@@ -58,12 +60,21 @@ class Reaper:
         dead = [node for node in nodes if node.number != me and now_s - self._seen[node.number][1] >= silent_s]
         gone = {node.number for node in dead}
         self._alive = frozenset(node.number for node in nodes) - gone
-        self._peers(tuple(n.number for n in nodes if n.number not in gone and ONLY_WORKS not in n.labels))
+        late_s = 2 * self._crew.options.heartbeat_s + self._crew.options.reaper_s
+        self._lively = frozenset(
+            n for n in self._lively | beating if n in self._seen and now_s - self._seen[n][1] < late_s
+        )
+        self._peers(tuple(n.number for n in nodes if self._schedules(n, gone)))
         if not self._crew.node.may_start:
             return  # it may be this node that is cut off
         for node in dead:
             await self._reap(node)
         await self._reap_overdue()
+
+    def _schedules(self, node: Node, gone: set[int]) -> bool:
+        """Whether jobs may be left to it. One that was killed still stands in the store, and would make them late."""
+        lives = node.number in self._lively - gone or node.number == self._crew.node.number
+        return lives and ONLY_WORKS not in node.labels
 
     async def _reap(self, node: Node) -> None:
         held = await self._crew.store.held_by(node.number)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from chronos.engine.catalog import Entry
 from chronos.engine.node import NodeClock, NodeLife
 from chronos.engine.sending import insist
 from chronos.errors import ChronosError
@@ -30,23 +31,25 @@ class Settler:
 
     def __init__(self, store: Store, clock: NodeClock, node: NodeLife) -> None:
         self._store, self._clock, self._node = store, clock, node
-        self._rows: list[SettleRow] = []
+        self._rows: list[tuple[SettleRow, Entry]] = []
         self._sending: dict[bytes, SettleRow] = {}
         self._worker: asyncio.Task[None] | None = None
         #: Set by the dispatcher: reserve slots for successors, and take what was handed over (and the reservation).
-        self.reserve: Callable[[], Takes] = lambda: Takes(0, ())
+        self.reserve: Callable[[int], Takes] = lambda most: Takes(0, ())
         self.taken: Callable[[Takes, Settled], None] = lambda takes, answer: None
         self.refused: Callable[[SettleRow], None] = lambda row: None
+        #: Set by the janitor: a concurrency key came free, for which executions of other jobs may wait.
+        self.keys_freed: Callable[[], None] = lambda: None
 
-    def add(self, row: SettleRow) -> None:
+    def add(self, row: SettleRow, entry: Entry) -> None:
         """Settle this execution with the next command."""
-        self._rows.append(row)
+        self._rows.append((row, entry))
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work(), name="chronos-settler")
 
     def holds(self, execution: bytes) -> bool:
         """Whether its outcome is on its way."""
-        return execution in self._sending or any(row.id == execution for row in self._rows)
+        return execution in self._sending or any(row.id == execution for row, _ in self._rows)
 
     async def drain(self) -> None:
         """Until everything that was added has been answered."""
@@ -67,15 +70,16 @@ class Settler:
                 await self._send(rows)
             except ChronosError as error:  # the store is broken, or one of them is: each gets what it deserves
                 self._node.trouble(error)
-                for row in rows if len(rows) > 1 else ():
+                for one in rows if len(rows) > 1 else ():
                     with suppress(ChronosError):  # it is lost to this node, and given back by its heartbeats
-                        await self._send([row])
+                        await self._send([one])
 
-    async def _send(self, rows: list[SettleRow]) -> None:
+    async def _send(self, leaving: list[tuple[SettleRow, Entry]]) -> None:
+        rows = tuple(row for row, _ in leaving)
         self._sending = {row.id: row for row in rows}
-        takes = self.reserve()
+        takes = self.reserve(sum(entry.may_queue for _, entry in leaving))
         command = Settle(
-            rows=tuple(rows),
+            rows=rows,
             node=self._node.number,
             now_us=self._clock.now_us(),
             take=takes.slots,
@@ -87,6 +91,8 @@ class Settler:
         finally:
             self._sending = {}
             self.taken(takes, answer)
+        if any(entry.effective.key is not None for _, entry in leaving):
+            self.keys_freed()
         if len(answer.settled) < len(rows):
             settled = set(answer.settled)
             for row in rows:

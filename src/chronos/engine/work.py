@@ -6,12 +6,12 @@
                                       └─► asleep: suspend      └─► end: settle
 
 Every decision is the core's (``settle``). The claim has recorded the start of what runs first; tasks that start later
-are recorded before they begin. Most executions are one task that succeeds at its first try: these take a short way,
-without a group, and leave nothing but their row.
+are recorded before they begin. Most executions are one task that succeeds at its first try: these take a short way
+(``plain``, ``quick``) and come here only when they turn out otherwise.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,10 +21,11 @@ from chronos.core.execution import TaskStatus
 from chronos.core.group import Group
 from chronos.core.ids import attempt_id
 from chronos.core.job import Target
-from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.core.outcome import Outcome, Succeeded
 from chronos.core.reasons import Code
 from chronos.core.settle import Start, Step, begin, ended, stop, tick
 from chronos.engine.attempts import make_attempt
+from chronos.engine.calls import last_run_us, make_call
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
 from chronos.engine.ledger import Ledger
@@ -43,8 +44,8 @@ class Work:
         self.claimed, self.entry = claimed, entry
         self._crew = crew
         self._ledger = Ledger(crew, claimed, entry)
-        self._detail = NO_DETAIL if claimed.detail is None else read_detail(claimed.detail)
-        self._group: Group | None = self._detail.group
+        self._detail = NO_DETAIL
+        self._group: Group | None = None
         self._calls: dict[str, Call] = {}
         self._tasks: dict[str, asyncio.Task[Outcome]] = {}
         self._stop: tuple[Code, str | None] | None = None
@@ -60,13 +61,14 @@ class Work:
         """Work on it until it is settled, asleep or given back."""
         await self._drive(self._first())
 
-    async def drive_on(
-        self, started_us: int, outcome: Callable[[Call], Outcome], stopped: tuple[Code, str | None] | None
-    ) -> None:
+    async def drive_on(self, call: Call, outcome: Outcome, stopped: tuple[Code, str | None] | None) -> None:
         """Go on with one whose first and only attempt has ended already."""
         self._stop = stopped
-        call = await self._call(self.entry.spec.tasks[0].name, 1, started_us)
-        await self._drive(self._plain_end(call, outcome(call)))
+        await self._drive(self._after_short_way(call, outcome))
+
+    async def first_call(self, started_us: int) -> Call:
+        """The first attempt of its only task."""
+        return await self._call(self.entry.spec.tasks[0].name, 1, started_us)
 
     async def _drive(self, first: Coroutine[Any, Any, Step | None]) -> None:
         try:
@@ -82,9 +84,6 @@ class Work:
         if self._stop is not None:
             return
         self._stop = (code, message)
-        if self._group is None:  # on the short way
-            for call in self._calls.values():
-                call.stop.ask(StopReason.CANCELED)
         self._wake_up()
 
     def tell_stopping(self) -> None:
@@ -107,10 +106,8 @@ class Work:
     # --- the first step
 
     async def _first(self) -> Step | None:
-        entry, detail = self.entry, self._detail
-        plain = detail.group is None and detail.carried is None and not self.claimed.worked_us
-        if plain and entry.only is not None and entry.short:
-            return await self._plainly()
+        entry, detail = self.entry, read_detail(self.claimed.detail)
+        self._detail, self._group = detail, detail.group
         if entry.spec.on_start is not None and not detail.greeted:
             await self._greet(entry.spec.on_start)
         now_us = self._crew.clock.now_us()
@@ -118,21 +115,10 @@ class Work:
             return begin(entry.layout, now_us, done=detail.carried or {})
         return self._woken(self._group, now_us)
 
-    async def _plainly(self) -> Step | None:
-        """The short way: one task, first try. Anything but plain success goes on by the long one."""
-        entry, started_us = self.entry, self._crew.clock.now_us()
-        call = await self._call(entry.spec.tasks[0].name, 1, started_us)
-        if self._stop is not None:
-            call.stop.ask(StopReason.CANCELED)
-        return await self._plain_end(call, await self._attempt(call))
-
-    async def _plain_end(self, call: Call, outcome: Outcome) -> Step | None:
+    async def _after_short_way(self, call: Call, outcome: Outcome) -> Step | None:
+        self._detail = read_detail(self.claimed.detail)
         if type(outcome) is Succeeded and not (call.memory or call.statements):
-            if call.detail:
-                self._ledger.record(call, outcome)
-            else:
-                self._ledger.tell_attempt(call, outcome)
-            self._ledger.succeed(None if outcome.result is None else replace(self._detail, result=outcome.result))
+            self._ledger.succeed_plainly(self._detail, call, outcome)
             return None
         layout, started_us = self.entry.layout, call.started_us
         self._group = begin(layout, started_us).group
@@ -225,15 +211,9 @@ class Work:
             self._detail = replace(self._detail, memory={**self._detail.memory, call.task: tuple(call.memory)})
         step = self._after(call, outcome)
         if call.statements and isinstance(outcome, Succeeded):
-            refused: Failed | None = Failed(
-                error="ctx.transaction is for the last task of a job: only there its end is the execution's",
-                worth_retrying=False,
-            )
-            if step.end is not None:
-                self._ledger.record(call, outcome)
-                refused = await self._ledger.finish_with(self._detail, step.group, step.end, call.statements)
+            refused = await self._ledger.commit(call, outcome, self._detail, step)
             if refused is None:
-                return None
+                return None if step.end is not None else step
             outcome, step = refused, self._after(call, refused)
         self._ledger.record(call, outcome)
         return step
@@ -261,40 +241,26 @@ class Work:
         self._tasks[start.task] = asyncio.create_task(self._attempt(call), name=f"chronos-{start.task}")
 
     async def _call(self, task: str, number: int, started_us: int, *, target: Target | None = None) -> Call:
-        entry, claimed, crew = self.entry, self.claimed, self._crew
-        options = (entry.target(task) if target is None else target).options
-        timeout_us = self._timeout_us(task)
-        function = crew.functions.get(options["name"]) if "name" in options else None
-        takes_ctx = function is not None and function.takes_ctx
-        call = Call(
-            execution=claimed.id,
-            job=claimed.job,
-            job_name=entry.name,
-            namespace=entry.namespace,
+        target = self.entry.target(task) if target is None else target
+        call = self._calls[task] = make_call(
+            self._crew,
+            self.claimed,
+            self.entry,
+            self._detail,
+            target,
             task=task,
             number=number,
-            token=claimed.token,
-            scheduled_us=claimed.scheduled_us,
             started_us=started_us,
-            deadline_us=started_us + timeout_us if timeout_us else None,
-            timeout_said=entry.timeout_said(task),
-            last_run_us=await crew.store.last_run_us(claimed.job) if takes_ctx else None,
-            options=options,
-            payload=self._detail.payload if self._detail.payload is not None else entry.spec.payload,
-            span=self._detail.span,
-            sink=crew.book.sink(claimed.id, task, number),
-            grace_s=crew.options.grace_s,
-            memory=list(self._detail.memory.get(task, ())),
+            timeout_us=self._timeout_us(task),
+            last_us=await last_run_us(self._crew, self.entry, target),
         )
-        self._calls[task] = call
-        if crew.closing:
-            call.stopping.ask(StopReason.SHUTDOWN)
         return call
 
     async def _attempt(self, call: Call, target: Target | None = None) -> Outcome:
         kind = (self.entry.target(call.task) if target is None else target).kind
         try:
-            return await make_attempt(self._crew.runners.get(kind), call, kind, self._timeout_us(call.task) / 1e6)
+            timeout_s = self._timeout_us(call.task) / 1e6
+            return await make_attempt(self._crew.runners.get(kind), call, kind, timeout_s, self._crew.deadlines)
         finally:
             await self._crew.book.close(call.sink)
 

@@ -93,6 +93,14 @@ class JobHandle(Housed):
         """Switch its schedule on; it counts from now."""
         await (await self._jobs()).enable(self.name, namespace=self._runtime.namespace)
 
+    async def astart(self) -> None:
+        """Start its schedule: the same as enabling it."""
+        await self.aenable()
+
+    async def astop(self, reason: str = "") -> None:
+        """Stop its schedule until it is started: the same as disabling it."""
+        await self.adisable(reason)
+
     @at_home
     async def adelete(self) -> None:
         """Delete it. Its history stays. A job that the program still declares comes back with its next start."""
@@ -121,8 +129,10 @@ class JobHandle(Housed):
         return (await self._state()) is JobState.PAUSED
 
     async def ais_enabled(self) -> bool:
-        """Whether it is not disabled."""
-        return (await self._state()) is not JobState.DISABLED
+        """Whether instants of its schedule run: neither disabled nor paused, and inside the schedule's window."""
+        if (await self._state()) is not JobState.ACTIVE:
+            return False
+        return (await self.ainfo()).schedule is None or await self.ais_active()
 
     @at_home
     async def ais_active(self) -> bool:
@@ -140,6 +150,8 @@ class JobHandle(Housed):
     resume = blocking(aresume)
     disable = blocking(adisable)
     enable = blocking(aenable)
+    start = blocking(astart)
+    stop = blocking(astop)
     delete = blocking(adelete)
     info = blocking(ainfo)
     next_run = Answer(anext_run)

@@ -32,7 +32,8 @@ class Run(Housed):
     async def ainfo(self) -> RunInfo:
         """The execution as it stands."""
         session = await self._runtime.session()
-        return run_info((await session.service.runs.get(self._execution)).execution)
+        execution = (await session.service.runs.get(self._execution)).execution
+        return run_info(execution, await session.service.runs.report(execution))
 
     async def astatus(self) -> str:
         """How it stands: ready, queued, running, waiting, succeeded, failed …"""

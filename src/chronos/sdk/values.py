@@ -10,7 +10,7 @@ from chronos.core.detail import Detail
 from chronos.core.execution import Execution, Span, Status
 from chronos.core.group import TaskState
 from chronos.core.job import Job, JobState
-from chronos.core.report import TaskReport, word
+from chronos.core.report import Report, TaskReport, word
 from chronos.errors import ChronosError
 from chronos.service.shapes import id_text
 from chronos.service.shapes.executions import detail_of
@@ -118,8 +118,8 @@ def job_info(job: Job) -> JobInfo:
     )
 
 
-def run_info(execution: Execution) -> RunInfo:
-    """A stored execution as users see it."""
+def run_info(execution: Execution, report: Report | None = None) -> RunInfo:
+    """A stored execution as users see it. ``report`` is that of one which left none."""
     detail = detail_of(execution)
     reason = execution.reason
     return RunInfo(
@@ -134,7 +134,7 @@ def run_info(execution: Execution) -> RunInfo:
         message=None if reason is None else reason.message,
         result=detail.result,
         payload=detail.payload,
-        tasks=_tasks(detail),
+        tasks=_tasks(detail, report),
     )
 
 
@@ -150,13 +150,14 @@ def span_info(span: Span) -> SpanInfo:
     )
 
 
-def _tasks(detail: Detail) -> tuple[TaskInfo, ...]:
-    """While it runs its tasks are in the group, afterwards in the report; a plain success has neither."""
+def _tasks(detail: Detail, report: Report | None) -> tuple[TaskInfo, ...]:
+    """While it runs its tasks are in the group, afterwards in the report."""
     found: Iterable[TaskState | TaskReport] = ()
+    told = detail.report or report
     if detail.group is not None:
         found = detail.group.tasks
-    elif detail.report is not None:
-        found = detail.report.tasks
+    elif told is not None:
+        found = told.tasks
     return tuple(
         TaskInfo(
             name=task.name,

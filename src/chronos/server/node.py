@@ -106,7 +106,7 @@ class Server:
             service,
             store,
             options=api_options(config),
-            access=make_access(config, self._clock),
+            access=make_access(config, self._clock, store),
             status=self.status,
             metrics=metrics.render,
             clock=self._clock,

@@ -3,19 +3,18 @@
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from chronos.api import Access, ApiOptions, TokenBook, read_users
+from chronos.api import Access, ApiOptions, TokenBook, read_grant, read_tokens, read_users
 from chronos.assembly import Reach, make_store, sqlite_file
 from chronos.clock import Clock
+from chronos.core.token import Token
 from chronos.engine.options import Options
 from chronos.errors import Invalid
 from chronos.server.config import Config
-from chronos.server.settings import DEFAULT_DATA
+from chronos.store.contract import Store
 
-TOKENS = "tokens.json"
-_BCRYPT = ("$2a$", "$2b$", "$2x$", "$2y$")
+_PLACEHOLDER = ("...", "…")  # at the end of a hash that an example leaves to its reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +33,10 @@ def check(config: Config) -> tuple[str, ...]:
     make_store(config["store"])
     engine_options(config, BOTH)
     api_options(config)
-    _, warnings = users_of(config)
-    TokenBook(config["auth.tokens"])
+    users, warnings = users_of(config)
+    tokens = tokens_of(config)
+    if config["auth.type"] != "none" and not users and not tokens:
+        warnings += ("nobody can log in, but with a token of the store: add somebody to auth.users",)
     return (*config.warnings, *warnings)
 
 
@@ -78,12 +79,12 @@ def api_options(config: Config) -> ApiOptions:
     )
 
 
-def make_access(config: Config, clock: Clock) -> Access:
+def make_access(config: Config, clock: Clock, store: Store) -> Access:
     """Who may come in."""
     if config["auth.type"] == "none":
         return Access(clock)
     users, _ = users_of(config)
-    return Access(clock, users=read_users(users), tokens=TokenBook(config["auth.tokens"], token_file(config)))
+    return Access(clock, users=read_users(users), tokens=TokenBook(store, tokens_of(config)))
 
 
 def users_of(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
@@ -93,10 +94,10 @@ def users_of(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, .
     for name, entry in config["auth.users"].items():
         said = {"password_hash": entry, "role": "admin"} if isinstance(entry, str) else entry
         hashed = said.get("password_hash") if isinstance(said, Mapping) else None
-        if isinstance(hashed, str) and hashed.startswith(_BCRYPT):
+        if isinstance(hashed, str) and hashed.endswith(_PLACEHOLDER):
             left_out.append(
-                f"auth.users.{name} cannot log in: its password_hash is of bcrypt, and only argon2 is understood; "
-                "make a new one with chronos config hash-password"
+                f"auth.users.{name} cannot log in: its password_hash is only the beginning of one; "
+                "make a whole one with chronos config hash-password"
             )
         else:
             users[name] = said
@@ -106,12 +107,12 @@ def users_of(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, .
     return users, tuple(left_out)
 
 
-def token_file(config: Config) -> Path:
-    """Where tokens are kept that are made while the server runs: beside the data."""
-    if config["auth.token_file"] is not None:
-        return Path(config["auth.token_file"])
-    data = sqlite_file(config["store"])
-    return (DEFAULT_DATA if data is None else data.parent) / TOKENS
+def tokens_of(config: Config) -> list[Token]:
+    """The tokens of the configuration."""
+    tokens = read_tokens(config["auth.tokens"])
+    for token in tokens:
+        read_grant(f"auth.tokens.{token.name}", {"role": token.role, "namespaces": token.namespaces})
+    return tokens
 
 
 def make_room(config: Config) -> None:

@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from chronos.core.calendar import SECOND_US
@@ -189,8 +188,6 @@ def address(value: Any) -> tuple[str, int]:
     return bare or "0.0.0.0", int(port)
 
 
-DEFAULT_DATA = Path("chronos-data")
-
 SETTINGS: tuple[Setting, ...] = (
     Setting(name="store", read=text, default="sqlite:///chronos-data/chronos.db", about="where jobs are kept"),
     Setting(name="server.listen", read=address, default=("127.0.0.1", 8080), about="HOST:PORT of the API and the page"),
@@ -226,7 +223,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="auth.type", read=one_of("none", "basic"), default="none", about="who may come in"),
     Setting(name="auth.users", read=mapping, default={}, about="name: {password_hash, role}", secret=True),
     Setting(name="auth.tokens", read=mapping, default={}, about="name: {token_hash, role}", secret=True),
-    Setting(name="auth.token_file", read=optional_text, default=None, about="where tokens that are made are kept"),
     Setting(name="logging.level", read=one_of("debug", "info", "warning", "error"), default="info", about="how much"),
     Setting(name="logging.format", read=one_of("json", "console"), default="console", about="for machines or people"),
     Setting(name="metrics.per_job", read=flag, default=True, about="a label for each job"),

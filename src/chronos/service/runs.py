@@ -1,6 +1,6 @@
 """Executions, for every face: ask for them, stop them, look at them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from chronos.store.commands import (
     Trigger,
     Triggered,
 )
-from chronos.store.contract import ExecutionFilter, ExecutionView, Page, Store
+from chronos.store.contract import ExecutionFilter, ExecutionView, JobName, Page, Store
 
 MAX_PENDING = 100_000
 MAX_BACKFILL = 10_000  # instants of one request
@@ -200,18 +200,30 @@ class Runs:
         """One execution as it is answered: tasks, attempts, report."""
         view = await self.get(execution)
         one = view.execution
-        job = (await self._store.jobs_by_id([one.job])).get(one.job)
-        ran = (one.job, one.job_version)
-        spec = job.spec if job is not None and job.version == one.job_version else None
-        if spec is None:
-            spec = (await self._store.specs_at([ran])).get(ran)
+        job, spec = await self._ran(one)
         return write_execution(
             view,
-            job_name=None if job is None else job.name,
+            job_name=await self._name_of(one.job) if job is None else job.name,
             tasks=() if spec is None else [task.name for task in spec.tasks],
             nodes=await self._names([one.node, *(attempt.node for attempt in view.attempts)]),
             report=None if spec is None else self._plain_report(one, spec),
         )
+
+    async def report(self, one: Execution) -> Report | None:
+        """The report of an execution; None: it is not over, or its job is forgotten."""
+        told = detail_of(one).report
+        if told is not None or one.status is not Status.SUCCEEDED:
+            return told
+        _, spec = await self._ran(one)
+        return None if spec is None else self._plain_report(one, spec)
+
+    async def _ran(self, one: Execution) -> tuple[Job | None, JobSpec | None]:
+        """The job of an execution, and what it said when this one ran; None: it is gone."""
+        job = (await self._store.jobs_by_id([one.job])).get(one.job)
+        if job is not None and job.version == one.job_version:
+            return job, job.spec
+        ran = (one.job, one.job_version)
+        return job, (await self._store.specs_at([ran])).get(ran)
 
     def _plain_report(self, one: Execution, spec: JobSpec) -> Report | None:
         """Plain success leaves no report; it is made when somebody looks."""
@@ -231,19 +243,26 @@ class Runs:
     ) -> Page[dict[str, Any]]:
         """The same as it is answered."""
         page = await self.list(where, limit=limit, cursor=cursor)
-        jobs = await self._store.jobs_by_id(sorted({item.job for item in page.items}))
-        nodes = await self._names([item.node for item in page.items if isinstance(item, Execution)])
-        items = [
-            write_execution(item, job_name=jobs[item.job].name if item.job in jobs else None, nodes=nodes)
-            for item in page.items
-        ]
-        return Page(items=items, cursor=page.cursor)
+        names = await self._store.names_of(sorted({item.job for item in page.items}))
+        return Page(items=list(await self.written(page.items, names)), cursor=page.cursor)
 
-    async def last(self, job: bytes) -> dict[str, Any] | None:
-        """The newest execution of a job as it is answered, skipped ones included; None: it never came to one."""
-        page = await self.list(ExecutionFilter(job=job), limit=10)
-        newest = next((item for item in page.items if isinstance(item, Execution)), None)
-        return None if newest is None else write_execution(newest, nodes=await self._names([newest.node]))
+    async def written(
+        self, items: Sequence[Execution | Span], names: Mapping[bytes, JobName]
+    ) -> Sequence[dict[str, Any]]:
+        """Executions as they are answered, under the names of their jobs as far as these are known."""
+        nodes = await self._names([item.node for item in items if isinstance(item, Execution)])
+        return [
+            write_execution(item, job_name=names[item.job].name if item.job in names else None, nodes=nodes)
+            for item in items
+        ]
+
+    async def latest(self, jobs: Sequence[Job]) -> dict[bytes, dict[str, Any]]:
+        """The newest execution of each job as it is answered, skipped ones included; some never came to one."""
+        found = await self._store.latest([job.id for job in jobs])
+        nodes = await self._names([execution.node for execution in found.values()])
+        return {
+            job.id: write_execution(found[job.id], job_name=job.name, nodes=nodes) for job in jobs if job.id in found
+        }
 
     async def output(self, execution: str | bytes) -> Sequence[OutputRow]:
         """What its tries wrote, by task, try and part. Raises ``NotFound``."""
@@ -331,6 +350,11 @@ class Runs:
         if job is None:
             raise NotFound("its job was deleted; create it anew, and trigger that")
         return job
+
+    async def _name_of(self, job: bytes) -> str | None:
+        """What a job that was deleted was called."""
+        found = (await self._store.names_of([job])).get(job)
+        return None if found is None else found.name
 
     async def _names(self, numbers: Sequence[int | None]) -> dict[int, str]:
         """Names of nodes, which never change."""

@@ -10,29 +10,31 @@
 
 from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from chronos.core.amounts import in_words
 from chronos.core.calendar import DAY_S, SECOND_US, rfc3339
 from chronos.core.config import Effective, Settings, cascade
+from chronos.core.cron import CronRule
 from chronos.core.diff import MAX_COMPARED, Diff, diff, takeover
 from chronos.core.inforce import instants_of, still_needed
 from chronos.core.iso8601 import Period
 from chronos.core.job import Job, JobSpec, JobState, Outgoing, ScheduleSpec
 from chronos.core.lane import lane_of
 from chronos.core.once import LaterRule, OnceRule
-from chronos.core.planner import activation
+from chronos.core.planner import Activation, activation
 from chronos.core.policy import GateSpec, gate_spec
 from chronos.core.schedule import Schedule
 from chronos.service.shapes import Draft, InvalidJob, Problem
 from chronos.store.commands import NEW, JobRow
 
 COMPARED_US = 30 * DAY_S * SECOND_US  # the window of a diff of coming runs
+_MOST_SHARED = 4_096  # of each kind of thing that is kept for the next job
 _MAX_OUTGOING = 8  # replaced schedules that wait for each other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """A draft with what follows from it. ``row`` is None where there is nothing to write."""
 
     draft: Draft
@@ -44,8 +46,7 @@ class Prepared:
     turn: JobState | None = None  # says the same, and yet is to be switched on or off
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Coming:
+class _Coming(Struct, frozen=True, kw_only=True):
     """The spec to store, and where its schedule stands."""
 
     spec: JobSpec
@@ -53,18 +54,84 @@ class _Coming:
     diff: Diff | None = None
 
 
+@dataclass(slots=True)
+class _Begun:
+    """Where a schedule begins, and for whom that was asked."""
+
+    schedule: Schedule
+    late_us: int
+    asked_us: int
+    answer: Activation
+
+
+class Shared:
+    """What jobs that are saved by the same defaults need not work out each: many say the same.
+
+    It goes by identity, so it keeps what it has seen, up to a bound.
+    """
+
+    def __init__(self, defaults: Settings) -> None:
+        self._defaults = defaults
+        self._effective: dict[int, tuple[Settings, Effective]] = {}
+        self._gates: dict[tuple[int, str], GateSpec] = {}
+        self._begun: dict[int, _Begun] = {}
+
+    def effective(self, settings: Settings) -> Effective:
+        """What is in force under a job's settings."""
+        found = self._effective.get(id(settings))
+        if found is None:
+            if len(self._effective) >= _MOST_SHARED:
+                self._effective.clear()
+                self._gates.clear()
+            found = self._effective[id(settings)] = settings, cascade(self._defaults, settings)
+        return found[1]
+
+    def gate(self, spec: JobSpec, effective: Effective) -> GateSpec:
+        """The gate of a job; ``effective`` was given by this object just before."""
+        lane = lane_of(spec, effective).text
+        found = self._gates.get((id(effective), lane))
+        if found is None:
+            if len(self._gates) >= _MOST_SHARED:
+                self._gates.clear()
+            found = self._gates[id(effective), lane] = gate_spec(effective, lane)
+        return found
+
+    def begun(self, schedule: Schedule, late_us: int, now_us: int) -> Activation:
+        """Where the schedule of a new job begins. That of a cron expression is the same until it has come."""
+        found = self._begun.get(id(schedule))
+        if found is not None and found.late_us == late_us and found.asked_us <= now_us:
+            next_us = found.answer.next_us
+            if now_us == found.asked_us or (
+                next_us is not None and now_us < next_us and isinstance(schedule.rule, CronRule)
+            ):
+                return found.answer
+        answer = activation(schedule, now_us, late_us=late_us)
+        if len(self._begun) >= _MOST_SHARED:
+            self._begun.clear()
+        self._begun[id(schedule)] = _Begun(schedule, late_us, now_us, answer)
+        return answer
+
+
 def prepare(
-    draft: Draft, existing: Job | None, *, defaults: Settings, now_us: int, compared: int = MAX_COMPARED
+    draft: Draft,
+    existing: Job | None,
+    *,
+    defaults: Settings,
+    now_us: int,
+    compared: int = MAX_COMPARED,
+    shared: Shared | None = None,
 ) -> Prepared:
     """What to write so that the draft is what there is. Raises ``InvalidJob``.
 
-    ``compared``: how many coming runs are looked at to tell the difference that a new schedule makes.
+    ``compared``: how many coming runs are looked at to tell the difference that a new schedule makes. ``shared`` is of
+    the same defaults.
     """
-    effective = cascade(defaults, draft.spec.settings)
+    shared = Shared(defaults) if shared is None else shared
+    effective = shared.effective(draft.spec.settings)
     if existing is None:
-        coming = _created(draft, effective, now_us)
+        coming = _created(draft, effective, shared, now_us)
         state = _state(draft.state or JobState.ACTIVE, coming)
-        return _prepared(draft, None, coming, state, effective)
+        return _prepared(draft, None, coming, state, shared.gate(coming.spec, effective))
     same = _same_schedule(draft, existing, now_us)
     coming = _kept(draft, existing, now_us) if same else _taken_over(draft, existing, effective, now_us, compared)
     if coming.spec == existing.spec or (
@@ -78,12 +145,8 @@ def prepare(
             next_us=existing.next_us,
             turn=_turn(draft.state, existing.state),
         )
-    return _prepared(draft, existing, coming, _next_state(draft, existing, coming, same=same), effective)
-
-
-def gate_of(spec: JobSpec, effective: Effective) -> GateSpec:
-    """The gate of a job under its effective settings."""
-    return gate_spec(effective, lane_of(spec, effective).text)
+    state = _next_state(draft, existing, coming, same=same)
+    return _prepared(draft, existing, coming, state, shared.gate(coming.spec, effective))
 
 
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
@@ -94,13 +157,13 @@ def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
     return None if instants is None else instants.next_us(now_us)
 
 
-def _prepared(draft: Draft, existing: Job | None, coming: _Coming, state: JobState, effective: Effective) -> Prepared:
+def _prepared(draft: Draft, existing: Job | None, coming: _Coming, state: JobState, gate: GateSpec) -> Prepared:
     next_us = None if state is JobState.DISABLED else coming.next_us
     row = JobRow(
         namespace=draft.namespace,
         name=draft.name,
         spec=coming.spec,
-        gate=gate_of(coming.spec, effective),
+        gate=gate,
         next_us=next_us,
         state=state,
         expect=NEW if existing is None else existing.version,
@@ -111,13 +174,14 @@ def _prepared(draft: Draft, existing: Job | None, coming: _Coming, state: JobSta
 # --- where the schedule stands
 
 
-def _created(draft: Draft, effective: Effective, now_us: int) -> _Coming:
+def _created(draft: Draft, effective: Effective, shared: Shared, now_us: int) -> _Coming:
     schedule = draft.schedule
     if schedule is None:
         return _Coming(spec=draft.spec, next_us=None)
-    begun = activation(schedule, now_us, late_us=effective.recovery_after_us)
+    begun = shared.begun(schedule, effective.recovery_after_us, now_us)
     _refuse_past(draft, schedule, begun.next_us, effective, now_us)
-    return _Coming(spec=_anchored(draft.spec, schedule, begun.schedule), next_us=begun.next_us)
+    spec = draft.spec if begun.schedule is schedule else _anchored(draft.spec, schedule, begun.schedule)
+    return _Coming(spec=spec, next_us=begun.next_us)
 
 
 def _kept(draft: Draft, existing: Job, now_us: int) -> _Coming:
@@ -193,7 +257,7 @@ def _refuse_past(draft: Draft, schedule: Schedule, next_us: int | None, effectiv
     at = f"{rfc3339(schedule.rule.at_us)} " if isinstance(schedule.rule, OnceRule) else ""
     limit = in_words(Period(us=effective.recovery_after_us))
     reason = f"{at}has passed, by more than the {limit} that a run may be late (it is {rfc3339(now_us)})"
-    raise InvalidJob([Problem("/schedule", reason)], name=draft.name)
+    raise InvalidJob([Problem(draft.schedule_at, reason)], name=draft.name)
 
 
 # --- states

@@ -27,7 +27,7 @@ __all__ = ["Step", "Verdict", "Why"]
 
 _PAGE = 200
 _PAGES = 10  # of history or of the audit log that one question may read
-_SWITCHED = ("paused", "active", "disabled", "done")
+_SWITCHED = ("pause", "resume", "disable", "enable")
 
 
 class Why:
@@ -170,12 +170,10 @@ class Why:
         reason = f": {entry.detail}" if entry.detail else "."
         when = rfc3339(entry.at_us)
         match entry.action:
-            case "paused":
+            case "pause":
                 sentence, verdict = f"The job was paused by {entry.actor} at {when}{reason}", Verdict.PAUSED
-            case "disabled":
+            case "disable":
                 sentence, verdict = f"The job was disabled by {entry.actor} at {when}{reason}", Verdict.OFF
-            case "done":
-                sentence, verdict = f"The job had come to the end of its schedule at {when}.", Verdict.OFF
             case _:
                 sentence, verdict = f"The job was switched on by {entry.actor} at {when}.", Verdict.COMING
         return Step(at_us=entry.at_us, verdict=verdict, sentence=sentence)

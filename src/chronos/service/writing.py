@@ -1,9 +1,11 @@
 """Writing jobs: create, replace, apply. ``saving`` decides what to write, and decides again after a lost race."""
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import Struct
 from msgspec.structs import replace as with_fields
 
 from chronos.clock import Clock
@@ -17,23 +19,23 @@ from chronos.core.node import Actor
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound
 from chronos.service.asking import asked_run
 from chronos.service.following import check_follows
-from chronos.service.saving import Prepared, prepare
+from chronos.service.saving import Prepared, Shared, prepare
 from chronos.service.shapes import Draft, InvalidJob
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.switching import Switch
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs, Trigger
 from chronos.store.contract import JobFilter, Store
 
-CHUNK = 500  # jobs of one command, where they need not be one change
+CHUNK = 2_000  # jobs of one command, where they need not be one change; the more, the less each costs
 MAX_APPLIED = 10_000  # jobs of one atomic change
 _FEW = 10  # jobs that are read by their names
+_AT_ONCE = 2  # portions under way: while one is written the next is made ready
 _COMPARED_IN_BULK = 100  # coming runs that the difference of each of many jobs looks at
 _PAGE = 1_000
 _RACES = 10  # times that somebody else may be faster
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedJob:
+class SavedJob(Struct, frozen=True, kw_only=True):
     """What became of a draft. Of a dry run: what would."""
 
     job_id: bytes
@@ -45,7 +47,7 @@ class SavedJob:
     state: JobState
     next_us: int | None
     diff: Diff | None = None  # how the coming runs change, when the schedule does
-    job: Job | None = None  # what is there now, where that is known without reading it
+    job: Job | None = None  # what is there now, of a job that was created alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class Writer:
 
     def __init__(self, store: Store, clock: Clock, *, defaults: Settings, switch: Switch) -> None:
         self._store, self._clock, self._defaults, self._switch = store, clock, defaults, switch
+        self._shared = Shared(defaults)
 
     async def save(
         self,
@@ -85,7 +88,7 @@ class Writer:
         expect: int | None = None,
         dry_run: bool = False,
     ) -> list[SavedJob]:
-        """Create or replace jobs, some hundreds at a time: each portion all or none.
+        """Create or replace jobs, some thousand at a time: each portion all or none.
 
         ``create_only``: ``Conflict`` when one is there. ``expect``: the version that the (one) draft was made from;
         ``Conflict`` when it is another. Raises ``InvalidJob``. Immediate jobs are triggered once they are saved.
@@ -102,22 +105,32 @@ class Writer:
     async def save_each(self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM) -> list[SavedJob | ChronosError]:
         """Create or replace jobs, each for itself: one that cannot be saved is answered by its error."""
         results: list[SavedJob | ChronosError] = []
-        for begin in range(0, len(drafts), CHUNK):
-            part = drafts[begin : begin + CHUNK]
-            try:
-                results += await self.save(part, actor=actor)
-            except (Invalid, Conflict):
-                results += [await self._save_alone(draft, actor) for draft in part]
+        waiting: deque[asyncio.Task[list[SavedJob | ChronosError]]] = deque()
+        at_once = _AT_ONCE if _are_independent(drafts) else 1
+        try:
+            for begin in range(0, len(drafts), CHUNK):
+                if len(waiting) == at_once:
+                    results += await waiting.popleft()
+                waiting.append(asyncio.create_task(self._save_portion(drafts[begin : begin + CHUNK], actor)))
+            while waiting:
+                results += await waiting.popleft()
+        finally:
+            for task in waiting:
+                task.cancel()
         for place, draft in enumerate(drafts):  # it may follow one that has been saved after it
             if draft.spec.after and isinstance(results[place], Invalid):
-                results[place] = await self._save_alone(draft, actor)
+                [results[place]] = await self._save_portion([draft], actor)
         return results
 
-    async def _save_alone(self, draft: Draft, actor: Actor) -> SavedJob | ChronosError:
+    async def _save_portion(self, drafts: Sequence[Draft], actor: Actor) -> list[SavedJob | ChronosError]:
+        """What becomes of each: together, or in halves when one of them cannot be saved, until that one is found."""
         try:
-            return (await self.save([draft], actor=actor))[0]
+            return [*await self.save(drafts, actor=actor)]
         except (Invalid, Conflict) as error:
-            return error
+            if len(drafts) == 1:
+                return [error]
+        middle = len(drafts) // 2
+        return [*await self._save_portion(drafts[:middle], actor), *await self._save_portion(drafts[middle:], actor)]
 
     async def apply(
         self,
@@ -166,16 +179,15 @@ class Writer:
 
     async def _save(self, drafts: Sequence[Draft], change: _Change) -> tuple[list[SavedJob], list[Job]]:
         """One portion, and what was pruned; made again from what is there then, when somebody else was faster."""
-        blind = change.create_only and not change.dry_run  # the store itself says whether a name is taken
-        existing = {} if blind else await self._guess(drafts)
+        existing, is_known = await self._look(drafts, change)
         for race in range(_RACES):
             now_us = self._clock.now_us()
             try:
                 prepared = self._prepared(drafts, existing, change, now_us)
             except InvalidJob:
-                if not blind:
+                if is_known:
                     raise
-                existing, blind = await self._read(drafts), False  # that a name is taken is said first
+                existing, is_known = await self._guess(drafts), True  # that a name is taken is said first
                 continue
             pruned = await self._left_over(drafts, change)
             if change.dry_run:
@@ -185,7 +197,7 @@ class Writer:
             except (Conflict, NotFound):
                 if change.create_only or change.expect is not None or race == _RACES - 1:
                     raise
-                existing = await self._read(drafts)
+                existing, is_known = await (self._read if is_known else self._guess)(drafts), True
                 continue
             await self._trigger_at_once(prepared, saved, now_us, change.actor)
             return saved, pruned
@@ -199,7 +211,8 @@ class Writer:
         for draft in drafts:
             there = existing.get((draft.namespace, draft.name))
             _check_expected(draft.name, there, change)
-            prepared.append(prepare(draft, there, defaults=self._defaults, now_us=now_us, compared=compared))
+            one = prepare(draft, there, defaults=self._defaults, now_us=now_us, compared=compared, shared=self._shared)
+            prepared.append(one)
         return prepared
 
     async def _write(
@@ -213,12 +226,12 @@ class Writer:
         saved: list[SavedJob] = []
         for one in prepared:
             if one.row is not None:
-                saved.append(_as_saved(one, next(answers), now_us))
+                saved.append(_as_saved(one, next(answers), now_us, alone=len(prepared) == 1))
                 continue
             planned = _as_planned(one)
             if one.turn is not None and one.existing is not None:
                 job = await self._turn(one.existing, one.turn, actor)
-                planned = replace(planned, state=job.state, next_us=job.next_us)
+                planned = with_fields(planned, state=job.state, next_us=job.next_us)
             saved.append(planned)
         return saved
 
@@ -253,6 +266,17 @@ class Writer:
         for begin in range(0, len(asked), CHUNK):
             await asyncio.gather(*(self._store.apply(command) for command in asked[begin : begin + CHUNK]))
 
+    async def _look(self, drafts: Sequence[Draft], change: _Change) -> tuple[dict[tuple[str, str], Job], bool]:
+        """The jobs that are there already, and whether that is known, or left to the store to say.
+
+        It says so when a name is taken. So many jobs whose first and last are not there are taken to be new.
+        """
+        if change.create_only and not change.dry_run:
+            return {}, False
+        if len(drafts) > _FEW and not change.dry_run and not await self._read([drafts[0], drafts[-1]]):
+            return {}, False
+        return await self._guess(drafts), True
+
     async def _guess(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
         """The jobs that are there already, in one read, unless a name was deleted and created anew."""
         if len(drafts) <= _FEW:
@@ -286,7 +310,14 @@ def stale(name: str, version: int, expect: int) -> Conflict:
     return Conflict(f'"{name}" changed since you read it: you have version {expect}, it is version {version}')
 
 
-def _as_saved(one: Prepared, answer: Saved, now_us: int) -> SavedJob:
+def _are_independent(drafts: Sequence[Draft]) -> bool:
+    """Whether it does not matter which portion of them is saved first."""
+    if any(draft.spec.after for draft in drafts):
+        return False
+    return len({(draft.namespace, draft.name) for draft in drafts}) == len(drafts)
+
+
+def _as_saved(one: Prepared, answer: Saved, now_us: int, *, alone: bool) -> SavedJob:
     return SavedJob(
         job_id=answer.id,
         namespace=one.draft.namespace,
@@ -297,20 +328,19 @@ def _as_saved(one: Prepared, answer: Saved, now_us: int) -> SavedJob:
         state=one.state,
         next_us=one.next_us,
         diff=one.diff,
-        job=_as_created(one, answer, now_us) if answer.created else None,
+        job=_as_created(one, answer, now_us) if alone and answer.created else None,
     )
 
 
 def _as_created(one: Prepared, answer: Saved, now_us: int) -> Job | None:
-    """A job that has just been created, unless its name was used before: the store alone knows how often."""
-    name, namespace = one.draft.name, one.draft.namespace
-    if one.row is None or answer.id != job_id(namespace, name, 1) or one.state is JobState.PAUSED:
+    """A job that has just been created."""
+    if one.row is None or one.state is JobState.PAUSED:
         return None
     return Job(
         id=answer.id,
-        namespace=namespace,
-        name=name,
-        incarnation=1,
+        namespace=one.draft.namespace,
+        name=one.draft.name,
+        incarnation=answer.incarnation,
         version=answer.version,
         state=one.state,
         spec=one.row.spec,

@@ -19,6 +19,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
 from chronos.core.job import Job, JobSpec, JobState, JobVersion, On
 from chronos.core.node import AuditEntry, Node
+from chronos.core.token import Token
 from chronos.store.commands import Command, OutboxItem, OutputRow
 
 R = TypeVar("R")
@@ -42,6 +43,13 @@ class Due(NamedTuple):
     version: int
     lane: int
     careful: bool  # to be passed on with its admission
+
+
+class JobName(NamedTuple):
+    """Where a job is, or was, and what it is called there."""
+
+    namespace: str
+    name: str
 
 
 class Depth(NamedTuple):
@@ -168,6 +176,12 @@ class Store(Protocol):
     async def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Page[Job]:
         """By namespace and name."""
 
+    async def names_of(self, ids: Sequence[bytes]) -> dict[bytes, JobName]:
+        """What jobs are called, or were: deleted ones are known for as long as anything of them is on record."""
+
+    async def namespaces(self, *, limit: int) -> list[str]:
+        """Those that have jobs, in order. Its cost is that of the namespaces alone, however many jobs they have."""
+
     async def versions(self, job: bytes, *, limit: int, before: int | None = None) -> list[JobVersion]:
         """Newest first."""
 
@@ -199,6 +213,13 @@ class Store(Protocol):
     async def last_run_us(self, job: bytes) -> int | None:
         """The scheduled instant of the job's newest execution that ran and ended."""
 
+    async def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> dict[bytes, Execution]:
+        """The newest execution of each of these jobs, open or ended; ``started``: the newest one that was started.
+
+        Jobs that have none are left out; spans do not count.
+        Its cost is that of these executions alone: it is for many jobs at once.
+        """
+
     async def list_dead_letters(
         self, *, namespace: str | None, limit: int, cursor: bytes | None = None
     ) -> Page[DeadLetter]:
@@ -214,6 +235,12 @@ class Store(Protocol):
 
     async def audit(self, *, namespace: str | None, limit: int, cursor: bytes | None = None) -> Page[AuditEntry]:
         """Newest first."""
+
+    async def token(self, token_hash: str) -> Token | None:
+        """The token of this hash, in force or expired."""
+
+    async def tokens(self) -> list[Token]:
+        """Every token, by name."""
 
     async def verify(self) -> list[str]:
         """Hold counters against rows, and tables against each other: one sentence for each thing that does not fit.

@@ -10,6 +10,7 @@ from chronos.core.job import JobState
 from chronos.store.commands import (
     Admit,
     CancelExecution,
+    Claim,
     Command,
     DeleteJob,
     Reap,
@@ -36,6 +37,8 @@ def hint_of(command: Command[Any], answer: Any) -> Hint:
     if isinstance(answer, Exception):
         return NOTHING
     match command:
+        case Claim():
+            return NOTHING
         case Settle() | SettleWith():
             return _if(answer.woken, Hint.READY) | _if(answer.told, Hint.OUTBOX)
         case Admit() | Recover():

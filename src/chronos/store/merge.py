@@ -1,26 +1,31 @@
-"""Merging commands of one kind into one statement's worth, and giving each its own part of the answer back."""
+"""Merging commands of one kind into one statement's worth, and giving each its own part of the answer back.
+
+Of saved jobs only new ones merge, a few a command. Should one of them be refused, each of them is applied by itself.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
-from chronos.store.commands import Advance, Command, Release, Settle, Settled, Suspend
+from chronos.store.commands import NEW, Advance, Command, Release, SaveJobs, Settle, Settled, Suspend
 
+_FEW = 20  # jobs of a command; more of them are worth statements of their own
 _MERGED = (Settle, Advance, Suspend, Release)
 
 
 def merge(commands: Sequence[Command[Any]]) -> list[tuple[Command[Any], list[int]]]:
     """Commands to apply in this order, each with the positions of those it stands for.
 
-    Only neighbours merge, so the order between kinds is kept; an execution is touched at most once a command.
+    Only neighbours merge, so the order between kinds is kept; an execution or job is touched at most once a command.
     """
     merged: list[tuple[Command[Any], list[int]]] = []
-    seen: set[bytes] = set()
+    seen: set[Any] = set()
     for position, command in enumerate(commands):
-        if not isinstance(command, _MERGED):
+        new = _touched(command)
+        if new is None:
             merged.append((command, [position]))
             continue
-        new = [row.id for row in command.rows]
         last = merged[-1][0] if merged else None
         if last is not None and type(last) is type(command) and _fits(last, command) and seen.isdisjoint(new):
             merged[-1] = (_join(last, command), [*merged[-1][1], position])
@@ -35,6 +40,9 @@ def split(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> 
     """The answer of each part of a merged command."""
     if len(parts) == 1:
         return [answer]
+    if isinstance(command, SaveJobs):
+        rows = iter(answer)
+        return [list(islice(rows, len(part.rows))) for part in parts if isinstance(part, SaveJobs)]
     if isinstance(answer, Settled):
         done = set(answer.settled)
         answers: list[Any] = [
@@ -53,12 +61,25 @@ def size(command: Command[Any]) -> int:
     return len(getattr(command, "rows", ())) + len(getattr(command, "delete", ())) or 1
 
 
+def _touched(command: Command[Any]) -> list[Any] | None:
+    """What a command that merges with others is about; None: it does not."""
+    if isinstance(command, _MERGED):
+        return [row.id for row in command.rows]
+    if not isinstance(command, SaveJobs) or len(command.rows) > _FEW or command.delete:
+        return None
+    if any(row.expect != NEW for row in command.rows):
+        return None
+    return [(row.namespace, row.name) for row in command.rows]
+
+
 def _fits(a: Any, b: Any) -> bool:
     if isinstance(a, Settle):
         return (a.node, a.take, a.take_lanes) == (b.node, b.take, b.take_lanes)
-    return True
+    return not isinstance(a, SaveJobs) or _touched(a) is not None
 
 
 def _join(a: Any, b: Any) -> Command[Any]:
+    if isinstance(a, SaveJobs):
+        return replace(a, others=(*a.others, b))
     joined: Callable[..., Command[Any]] = replace
     return joined(a, rows=a.rows + b.rows)

@@ -57,8 +57,8 @@ class Pump:
 
     async def apply(self, command: Command[R]) -> R:
         """Send a command with the next batch and wait for its answer."""
-        # Cancelling the waiter must not cancel a command that is on its way: the future is only looked at.
-        return await asyncio.shield(self.submit(command))
+        # Cancelling the waiter cancels its future only: a command that is on its way has no use for that.
+        return await self.submit(command)
 
     def submit(self, command: Command[R]) -> asyncio.Future[R]:
         """Put a command in line; gives what its answer will be."""

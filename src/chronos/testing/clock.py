@@ -32,7 +32,7 @@ class VirtualClock:
 
     def now_us(self) -> int:
         """What the wall says."""
-        return self._base_us + self._elapsed_us()
+        return self._base_us + (self._elapsed_us() if self._drift_ppm else self.loop.now_us)
 
     @property
     def now(self) -> datetime:
@@ -61,8 +61,7 @@ class VirtualClock:
         self._base_us += seconds // _MICROSECOND
 
     def _elapsed_us(self) -> int:
-        elapsed_us = round(self.loop.time() * 1_000_000)
-        return elapsed_us + elapsed_us * self._drift_ppm // 1_000_000 if self._drift_ppm else elapsed_us
+        return self.loop.now_us + self.loop.now_us * self._drift_ppm // 1_000_000
 
 
 def instant_us(when: datetime | str, tz: str | None = None) -> int:

@@ -11,7 +11,7 @@ What would leave the process (webhooks, commands) is not done: it succeeds at on
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -21,6 +21,7 @@ from chronos.assembly import Service, make_engine, make_runners, make_service, m
 from chronos.core.config import DAY_US, Retention, Settings, merge
 from chronos.core.events import Event, ExecutionEnded, ExecutionStarted
 from chronos.core.execution import Execution
+from chronos.core.lane import PYTHON
 from chronos.core.outcome import Failed, Outcome, Succeeded
 from chronos.engine.engine import Engine
 from chronos.engine.options import Options
@@ -35,7 +36,6 @@ from chronos.testing.loop import VirtualLoop
 
 T = TypeVar("T")
 _PAGE = 1_000
-_TURNS = 500  # of the loop, after which whatever is due now has been done
 _LONGEST_S = 366 * 86_400.0  # that a triggered run is waited for, in virtual time
 _KEEP_ALL = Settings(retention=Retention(max_count=100_000_000, max_age_us=36_525 * DAY_US))
 #: Nobody else is there, so hardly anything has to be looked after: idling costs nothing.
@@ -85,10 +85,14 @@ class Harness:
         """Take the jobs of an app. They come into force when time first passes, at what the clock then shows."""
         if self._engine is not None:
             raise Invalid("time has passed already; load the app first")
+        for job in self._answers:
+            _check_answer(app, job)
         self._app = app
 
     def answer(self, job: str, *, result: Any = None, error: str | None = None) -> None:
         """What a job's webhooks and commands come to from now on: a result, or an error."""
+        if self._app is not None:
+            _check_answer(self._app, job)
         self._answers[job] = Succeeded(result=result) if error is None else Failed(error=error)
 
     def advance(self, by: timedelta | None = None, /, **amounts: float) -> dict[str, list[Ran]]:
@@ -98,7 +102,10 @@ class Harness:
         """
         lasts = (by or timedelta()) + timedelta(**amounts)
         if lasts < timedelta():
-            raise Invalid("time does not go back; set the clock to see what then happens")
+            raise Invalid(
+                f"time does not go back, not by {-lasts} (the clock shows {self.clock.now:%Y-%m-%dT%H:%M:%SZ}); "
+                "clock.set and clock.jump show what happens when somebody sets the clock back"
+            )
         return self._run(self._advance(lasts.total_seconds()))
 
     def advance_to(self, when: datetime | str, tz: str | None = None) -> dict[str, list[Ran]]:
@@ -122,6 +129,9 @@ class Harness:
     # --- how
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if _in_a_loop():
+            work.close()
+            raise Invalid("a harness has an event loop of its own; write the test as a plain function, without async")
         return self._runner.run(work)
 
     async def _advance(self, lasts_s: float) -> dict[str, list[Ran]]:
@@ -140,7 +150,7 @@ class Harness:
 
     async def _pass(self, lasts_s: float) -> None:
         await asyncio.sleep(lasts_s)
-        await _turns()  # what is due at this very moment
+        await self.clock.loop.quiet()  # what is due at this very moment
 
     async def _trigger(self, job: str, payload: Any) -> Ran:
         engine, service, app = await self._begun(), self._service, self._app
@@ -161,22 +171,34 @@ class Harness:
             answer = await service.runs.trigger(job, payload, namespace=app._runtime.namespace)
             asked.append(answer.id)
             if answer.id not in early:
-                async with asyncio.timeout(_LONGEST_S):
-                    await ended
+                await self._until(ended, job, answer.id)
         finally:
             unwatch()
-        await _turns()  # until its outcome is on record
+        await self.clock.loop.quiet()  # until its outcome is on record
         assert self._store is not None
         view = await self._store.execution(answer.id)
         assert view is not None
         return _ran(view.execution)
+
+    async def _until(self, ended: asyncio.Future[None], job: str, id_: bytes) -> None:
+        try:
+            async with asyncio.timeout(_LONGEST_S):
+                await ended
+        except TimeoutError:
+            assert self._store is not None
+            view = await self._store.execution(id_)
+            stands = "gone" if view is None else view.execution.status.name.lower()
+            raise Invalid(
+                f'"{job}" is still {stands} after a year: it waits for something that does not come; '
+                "give it a shorter timeout, or look at it with advance and executions"
+            ) from None
 
     async def _executions(self, job: str) -> list[Ran]:
         await self._begun()
         assert self._store is not None
         id_ = next((id_ for id_, name in self._names.items() if name == job), None)
         if id_ is None:
-            raise Invalid(f'the app has no job "{job}"; it has {", ".join(sorted(self._names.values())) or "none"}')
+            raise _unknown(job, self._names.values())
         found: list[Ran] = []
         cursor: bytes | None = None
         while True:
@@ -220,8 +242,7 @@ class Harness:
         known = make_runners(runtime.functions, clock=self.clock)
         stand_in = _StandIn(self._answers)
         self._runners = {
-            kind: inline if kind == "python" else runner if kind == "wait" else stand_in
-            for kind, runner in known.items()
+            kind: inline if kind == PYTHON else runner if kind in _REAL else stand_in for kind, runner in known.items()
         }
         for kind, runner in known.items():
             if self._runners[kind] is not runner:
@@ -251,7 +272,7 @@ class Harness:
         self._set = False
         for hint in (Hint.CANCEL, Hint.JOBS | Hint.READY):
             engine._hinted(hint)
-            await _turns()
+            await self.clock.loop.quiet()
 
     async def _close(self) -> None:
         if self._engine is not None:
@@ -294,14 +315,33 @@ class _StandIn:
         """Nothing is kept."""
 
 
+def _check_answer(app: Chronos, job: str) -> None:
+    """Only what is stood in for can be answered: else a slip of the pen would make a test pass that should not."""
+    draft = app._runtime.declared.jobs.get(job)
+    if draft is None:
+        raise _unknown(job, app._runtime.declared.jobs)
+    if all(task.target.kind in _REAL for task in draft.spec.tasks):
+        raise Invalid(f'"{job}" runs for real and needs no answer; answers are for webhooks and commands')
+
+
+def _unknown(job: str, known: Iterable[str]) -> Invalid:
+    return Invalid(f'the app has no job "{job}"; it has {", ".join(sorted(known)) or "none"}')
+
+
+def _in_a_loop() -> bool:
+    """Whether this is called from a coroutine."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+_REAL = (PYTHON, "wait")  # targets that a harness really runs
 _DONE = Succeeded()
-
-
-async def _turns() -> None:
-    for _ in range(_TURNS):
-        await asyncio.sleep(0)
+_FIELDS = tuple(field.name for field in fields(RunInfo))
 
 
 def _ran(execution: Execution) -> Ran:
     info = run_info(execution)
-    return Ran(**{field.name: getattr(info, field.name) for field in fields(RunInfo)})
+    return Ran(**{name: getattr(info, name) for name in _FIELDS})

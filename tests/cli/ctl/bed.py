@@ -6,7 +6,6 @@ import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -65,7 +64,6 @@ def serving(
     *,
     functions: Functions | None = None,
     users: Mapping[str, Mapping[str, Any]] | None = None,
-    tokens: Path | None = None,
     options: ApiOptions | None = None,
     works: bool = True,
     max_pending: int | None = None,
@@ -86,8 +84,9 @@ def serving(
         for runner in runners.values():
             stack.push_async_callback(runner.close)
         service = make_service(store, clock, checks=checks_of(runners), max_pending=max_pending)
-        book = None if tokens is None else TokenBook(path=tokens)
-        access = Access(clock, users=None if users is None else read_users(users), tokens=book)
+        access = Access(clock)
+        if users is not None:
+            access = Access(clock, users=read_users(users), tokens=TokenBook(store))
         app = make_api(
             service,
             store,

@@ -62,6 +62,20 @@ def test_what_another_owner_applied_is_not_taken(served: Served) -> None:
     assert served.ctl("jobs", "list", "-o", "name").stdout == "extract\nload\n"
 
 
+def test_files_may_name_their_owner(served: Served) -> None:
+    job = "{name: NAME, owner: OWNER, schedule: manual, command: {argv: ['true']}}"
+    mine, theirs = job.replace("NAME", "a").replace("OWNER", "me"), job.replace("NAME", "b").replace("OWNER", "them")
+    served.ctl("jobs", "apply", "-f", "-", input=mine)
+    assert served.rest("/jobs/a")["owner"] == "me"
+    for owner, text in ((), f"[{mine}, {theirs}]"), (("--owner", "them"), mine):
+        refused = served.ctl("jobs", "apply", "-f", "-", *owner, input=text, code=1)
+        assert "these are jobs of me and them" in refused.stderr
+    assert "0 changed, 1 unchanged" in served.ctl("jobs", "apply", "-f", "-", "--owner", "me", input=mine).stderr
+    assert (
+        "1 pruned" in served.ctl("jobs", "apply", "-f", "-", "--prune", input=mine.replace("name: a", "name: c")).stderr
+    )
+
+
 def test_all_or_nothing(shared: Served) -> None:
     bad = TWO.replace('"0 2 * * *"', '"0 25 * * *"')
     refused = shared.ctl("jobs", "apply", "-f", "-", input=bad, code=1)

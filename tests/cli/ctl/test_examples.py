@@ -53,7 +53,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def known(place: Path) -> Iterator[Served]:
     """A server that knows its users, for one of them."""
     users = {"ana": {"password_hash": SECRET, "role": "admin"}}
-    with serving(users=users, tokens=place / "tokens.json") as served:
+    with serving(users=users) as served:
         served.url = served.url.replace("//", "//ana:secret@")
         yield served
 

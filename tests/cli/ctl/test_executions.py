@@ -72,7 +72,12 @@ def test_cancel(served: Served) -> None:
     assert "canceled" in served.ctl("executions", "cancel", queued, "--reason", "not needed").stderr
     assert set(served.json("executions", "cancel", run)) == {"execution_id", "status"}
     served.ctl("executions", "watch", run, code=6)
-    assert "it has ended: canceled" in served.ctl("executions", "cancel", run, "--dry-run", code=4).stderr
+    assert "would be canceled" in served.ctl("executions", "cancel", run, "--dry-run").stderr
+    served.ctl("executions", "cancel", run)
+    served.create("quick", "true")
+    done = served.ctl("jobs", "run", "quick", "--wait", "-o", "name").stdout.strip()
+    for again in ((), ("--dry-run",)):
+        assert "it has ended already: succeeded" in served.ctl("executions", "cancel", done, *again, code=4).stderr
 
 
 def test_replay(served: Served) -> None:

@@ -1,7 +1,6 @@
 """Which server is asked, who is asking, and what the server says of itself."""
 
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -80,8 +79,8 @@ def test_a_broken_file_of_contexts(served: Served) -> None:
         assert str(contexts_file()) in served.ctl("context", "list", code=1).stderr
 
 
-def test_users_and_tokens(tmp_path: Path) -> None:
-    with serving(users=USERS, tokens=tmp_path / "tokens.json") as served:
+def test_users_and_tokens() -> None:
+    with serving(users=USERS) as served:
         refused = served.ctl("jobs", "list", code=1)
         assert "set CHRONOS_TOKEN" in refused.stderr
         ana = {"CHRONOS_SERVER": served.url.replace("//", "//ana:secret@")}

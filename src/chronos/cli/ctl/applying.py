@@ -23,7 +23,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 @jobs.command(short_help="Make a server's jobs what files say.")
 @click.option("-f", "--file", "files", multiple=True, required=True, metavar="FILE", help="YAML; - is stdin.")
 @click.argument("more", nargs=-1, metavar="[FILE...]")
-@click.option("--owner", default=OWNER, show_default=True, metavar="NAME", help="Whose jobs these are.")
+@click.option("--owner", metavar="NAME", help=f"Whose jobs these are.  [default: as the files say, else {OWNER}]")
 @click.option("--prune", is_flag=True, help="Delete what the same owner applied before and does not name any more.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before deleting.")
 @dry_run_option
@@ -35,7 +35,7 @@ def apply(
     output: str,
     files: tuple[str, ...],
     more: tuple[str, ...],
-    owner: str,
+    owner: str | None,
     prune: bool,
     yes: bool,
     dry_run: bool,
@@ -43,14 +43,16 @@ def apply(
     """Make the jobs of an owner what FILEs say: all of them in one change, or none.
 
     A FILE is YAML with one job in each document, a list of jobs, or "jobs:" with a list; a folder stands for all YAML
-    files in it. What would change is shown before, on a terminal, when something is to be deleted.
+    files in it. What would change is shown before, on a terminal, when something is to be deleted. Give sets of files
+    that are pruned by themselves owners of their own.
 
     \b
     Examples:
       chronosctl jobs apply -f jobs.yaml --dry-run
       chronosctl jobs apply -f jobs.yaml --owner billing --prune
     """
-    body = {"jobs": list(_read_all((*files, *more))), "owner": owner, "prune": prune}
+    named = list(_read_all((*files, *more)))
+    body = {"jobs": named, "owner": _owner(owner, named), "prune": prune}
     query = {"namespace": client.server.namespace}
     if prune and not yes and not dry_run:
         _ask_before_pruning(client, body, query)
@@ -151,6 +153,17 @@ def _documents(text: str, where: str) -> list[dict[str, Any]]:
         if not isinstance(job, dict):
             raise Failure(f"{where}: {job!r} is no job; a job is a mapping with a name, a schedule and what it does")
     return found
+
+
+def _owner(said: str | None, named: Sequence[dict[str, Any]]) -> str:
+    """Whose jobs they are: one owner's, who is said, or named in the files; everybody's where neither is."""
+    owners = {job["owner"] for job in named if isinstance(job.get("owner"), str)} | ({said} if said else set())
+    if len(owners) > 1:
+        raise Failure(
+            f"these are jobs of {' and '.join(sorted(owners))}; apply what belongs to one owner at a time, "
+            "and name it with --owner or in the files"
+        )
+    return next(iter(owners), OWNER)
 
 
 def _keep(name: str, text: str) -> Path:

@@ -246,6 +246,22 @@ def print_asked(
         emit(asked["execution_id"])
 
 
+def print_replayed(
+    client: "Client",
+    noun: str,
+    id_: str,
+    output: str,
+    *,
+    from_failed: bool,
+    payload: Any,
+    reason: str | None,
+    **how: Any,
+) -> None:
+    """Ask for a run to be done again, by what ``replay_options`` said."""
+    body = given(reason=reason, payload=payload, from_failed=from_failed or None)
+    print_asked(client, (noun, id_, "replay"), body, output, **how)
+
+
 def given(**fields: Any) -> dict[str, Any]:
     """The fields that were said."""
     return {name: value for name, value in fields.items() if value is not None}

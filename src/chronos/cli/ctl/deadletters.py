@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.changing import given, print_asked
+from chronos.cli.ctl.changing import print_replayed
 from chronos.cli.ctl.executions import print_execution
-from chronos.cli.ctl.options import Json, asking, dry_run_option, output_option, wait_options, watch_options
+from chronos.cli.ctl.options import asking, dry_run_option, output_option, replay_options, watch_options
 from chronos.cli.ctl.printing import Columns, instant, print_page, print_value
 from chronos.cli.output import emit, note
 
@@ -65,33 +65,17 @@ def show(client: "Client", output: str, id_: str) -> None:
 
 @dlq.command(short_help="Run a dead letter again.")
 @click.argument("id_", metavar="ID")
-@click.option("--from-failed", is_flag=True, help="Without the tasks that succeeded.")
-@click.option("--payload", type=Json(), metavar="JSON", help="Instead of the one it had; @FILE reads a file.")
-@click.option("--reason", metavar="TEXT", help="Why, for those who look later.")
-@wait_options
-@dry_run_option
+@replay_options
 @output_option
 @asking
-def replay(
-    client: "Client",
-    *,
-    output: str,
-    id_: str,
-    from_failed: bool,
-    payload: Any,
-    reason: str | None,
-    wait: bool,
-    timeout: float | None,
-    dry_run: bool,
-) -> None:
+def replay(client: "Client", output: str, id_: str, **wishes: Any) -> None:
     """Run the dead letter ID again and take it off the list; prints the new execution's id.
 
     \b
     Example:
       chronosctl dlq replay ID --reason "the target is back"
     """
-    body = given(reason=reason, payload=payload, from_failed=from_failed or None)
-    print_asked(client, ("dead-letters", id_, "replay"), body, output, wait=wait, timeout=timeout, dry_run=dry_run)
+    print_replayed(client, "dead-letters", id_, output, **wishes)
 
 
 @dlq.command(short_help="Forget a dead letter.")

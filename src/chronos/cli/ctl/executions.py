@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.changing import given, print_asked
+from chronos.cli.ctl.changing import given, print_replayed
 from chronos.cli.ctl.options import (
     Json,
     Seconds,
@@ -12,7 +12,7 @@ from chronos.cli.ctl.options import (
     complete_job,
     dry_run_option,
     output_option,
-    wait_options,
+    replay_options,
     watch_options,
 )
 from chronos.cli.ctl.printing import (
@@ -181,33 +181,17 @@ def cancel(client: "Client", output: str, id_: str, reason: str | None, dry_run:
 
 @executions.command(short_help="Run an execution again.")
 @click.argument("id_", metavar="ID")
-@click.option("--from-failed", is_flag=True, help="Without the tasks that succeeded.")
-@click.option("--payload", type=Json(), metavar="JSON", help="Instead of the one it had; @FILE reads a file.")
-@click.option("--reason", metavar="TEXT", help="Why, for those who look later.")
-@wait_options
-@dry_run_option
+@replay_options
 @output_option
 @asking
-def replay(
-    client: "Client",
-    *,
-    output: str,
-    id_: str,
-    from_failed: bool,
-    payload: Any,
-    reason: str | None,
-    wait: bool,
-    timeout: float | None,
-    dry_run: bool,
-) -> None:
+def replay(client: "Client", output: str, id_: str, **wishes: Any) -> None:
     """Run the execution ID again, as a new one that is linked to it; prints the new one's id.
 
     \b
     Example:
       chronosctl executions replay ID --from-failed --wait
     """
-    body = given(reason=reason, payload=payload, from_failed=from_failed or None)
-    print_asked(client, ("executions", id_, "replay"), body, output, wait=wait, timeout=timeout, dry_run=dry_run)
+    print_replayed(client, "executions", id_, output, **wishes)
 
 
 @executions.command(short_help="Send a signal to an execution that waits for it.")

@@ -62,14 +62,12 @@ def list_(
       chronosctl jobs list --all -o name
       chronosctl jobs list --watch
     """
-    for_people = output in ("table", "wide") and not watch
     query = {
         "q": search,
         "tag": tag,
         "state": state,
         "owner": owner,
         "namespace": "*" if all_namespaces else client.server.namespace,
-        "include": "last_execution" if for_people else None,
     }
 
     def look() -> dict[str, Any]:

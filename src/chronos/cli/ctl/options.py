@@ -76,6 +76,19 @@ def wait_options(command: Command) -> Command:
     return command
 
 
+def replay_options(command: Command) -> Command:
+    """What a run that is done again may be told; ``changing.print_replayed`` takes these arguments."""
+    for option in (
+        dry_run_option,
+        wait_options,
+        click.option("--reason", metavar="TEXT", help="Why, for those who look later."),
+        click.option("--payload", type=Json(), metavar="JSON", help="Instead of the one it had; @FILE reads a file."),
+        click.option("--from-failed", is_flag=True, help="Without the tasks that succeeded."),
+    ):
+        command = option(command)
+    return command
+
+
 def watch_options(command: Command) -> Command:
     """``--watch`` and how often."""
     for option in (

@@ -111,7 +111,7 @@ TOKENS = Columns(
         "NAMESPACES": lambda token: token["namespaces"] or "all",
         "EXPIRES": lambda token: instant(token["expires_at"]),
     },
-    wide={"CREATED": lambda token: instant(token["created_at"])},
+    wide={"CREATED": lambda token: instant(token["created_at"]), "BY": lambda token: token["created_by"]},
     name=lambda token: token["name"],
     none="there are no tokens",
 )

@@ -19,22 +19,21 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from chronos.core.calendar import SECOND_US
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
+from chronos.engine.deadlines import Deadlines
 from chronos.engine.runners import http_options
-from chronos.engine.runners import options as read
 from chronos.engine.runners.addresses import Guard, Refused
 from chronos.engine.runners.contract import Call
-from chronos.engine.runners.http_options import SUCCESS, WORTH_RETRYING
-from chronos.engine.runners.http_request import Request, after_redirect, build
+from chronos.engine.runners.http_pool import CONNECT_S, NotHttp, Pool
+from chronos.engine.runners.http_request import Outline, Request, after_redirect, build
 from chronos.engine.runners.http_response import Answer, capture
 from chronos.engine.runners.templates import Secrets, no_secrets
 from chronos.errors import Invalid, NotFound
 
-_CONNECT_S = 10.0
-_KEEP_ALIVE_S = 4.0  # shorter than the five seconds after which many servers hang up
 _DNS_THREADS = 16  # lookups block, and may hang
 _REDIRECTS = (301, 302, 303, 307, 308)
+_OUTLINES = 4_096  # kept
+_STOPPED = Failed(error="it was asked to stop before the answer was complete", kinds=("stopped",))
 
 
 class HttpRunner:
@@ -53,110 +52,127 @@ class HttpRunner:
         self._timeout_s = timeout_s  # where no level sets one
         self._secrets = secrets
         self._max_connections = max_connections
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether any address may be dialled
+        self._pools: dict[bool, Pool] = {}  # by whether any address may be dialled
         self._resolver: _Resolver | None = None
+        self._deadlines = Deadlines()
+        self._outlines: dict[int, Outline] = {}  # by the identity of the options, which an outline keeps alive
 
     def check(self, options: Mapping[str, Any]) -> None:
         http_options.check(options, self._guard)
 
     async def run(self, call: Call) -> Outcome:
         try:
-            request = build(call, self._secrets, self._guard)
+            outline = self._outline(call.options)
+            limit_s = outline.timeout_s
+            request = build(call, outline, self._secrets, self._guard)
         except NotFound as error:
             return Failed(error=str(error), kinds=("secret",))
         except Invalid as error:
             return Failed(error=str(error), kinds=("request",), worth_retrying=False)
         except Refused as error:
             return _refused(error)
-        return await self._within_time(call, request)
+        if limit_s is None and not call.timeout_said:
+            limit_s = self._timeout_s
+        return await self._within_time(call, outline, request, limit_s)
 
     async def close(self) -> None:
-        sessions, self._sessions = list(self._sessions.values()), {}
-        for session in sessions:
-            await session.close()
+        pools, self._pools = list(self._pools.values()), {}
+        for pool in pools:
+            await pool.close()
         if self._resolver is not None:
             await self._resolver.close()
             self._resolver = None
 
-    async def _within_time(self, call: Call, request: Request) -> Outcome:
+    def _outline(self, options: Mapping[str, Any]) -> Outline:
+        """What these options say to every call; a job's are the same object as long as its version is in use."""
+        outline = self._outlines.get(id(options))
+        if outline is None:
+            if len(self._outlines) >= _OUTLINES:
+                self._outlines.clear()
+            outline = self._outlines[id(options)] = Outline(options)
+        return outline
+
+    async def _within_time(self, call: Call, outline: Outline, request: Request, limit_s: float | None) -> Outcome:
         """Ends when it is asked to stop, or when a time of its own is up; both close the connection."""
-        limit_s = self._limit_s(call)
-        loop = asyncio.get_running_loop()
-        limit = asyncio.timeout(limit_s)
-        over = False
-
-        def stop() -> None:
-            if not over:
-                limit.reschedule(loop.time())
-
+        if call.stop.asked:
+            return _STOPPED
+        limit = _Limit()
+        call.stop.on_ask(limit.end)
+        deadline = None if limit_s is None else self._deadlines.set(id(limit), limit_s, limit.end)
         try:
-            async with limit:
-                call.stop.on_ask(stop)
-                return await self._exchange(call, request)
-        except TimeoutError:
-            if call.stop.asked:
-                return Failed(error="it was asked to stop before the answer was complete", kinds=("stopped",))
-            return TimedOut(error=f"there was no complete answer within {limit_s:g} s")
+            return await self._exchange(call, outline, request)
+        except asyncio.CancelledError:
+            if not limit.ended_it():
+                raise
+            return _STOPPED if call.stop.asked else TimedOut(error=f"there was no complete answer within {limit_s:g} s")
         finally:
-            over = True
+            limit.over = True
+            if deadline is not None:
+                self._deadlines.drop(id(limit), deadline)
 
-    def _limit_s(self, call: Call) -> float | None:
-        if "timeout" in call.options:
-            return read.duration_us("http.timeout", call.options["timeout"]) / SECOND_US
-        return None if call.timeout_said else self._timeout_s
-
-    async def _exchange(self, call: Call, request: Request) -> Outcome:
-        left = http_options.redirects(call.options)
+    async def _exchange(self, call: Call, outline: Outline, request: Request) -> Outcome:
         try:
+            left = outline.redirects
             while True:
-                async with self._session(request).request(
-                    request.method,
-                    request.url,
-                    headers=request.headers,
-                    data=request.body,
-                    allow_redirects=False,
-                ) as response:
+                response = await self._pool(request).send(request)
+                try:
                     answer = await capture(response, request.mask)
-                    location = response.headers.get("Location")
+                finally:
+                    response.done()
                 call.detail["response"] = answer.record()
+                location = response.headers.get("Location")
                 if left == 0 or answer.status not in _REDIRECTS or location is None:
-                    return _judge(call.options, answer, followed="redirects" in call.options)
+                    return _judge(outline, answer)
                 left -= 1
                 request = after_redirect(request, answer.status, location, self._guard)
         except Refused as error:
             return _refused(error, request)
         except (Invalid, ValueError) as error:
             return Failed(error=request.mask(str(error)), kinds=("request",), worth_retrying=False)
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, NotHttp, OSError) as error:
             return _unreachable(request, error)
 
-    def _session(self, request: Request) -> aiohttp.ClientSession:
+    def _pool(self, request: Request) -> Pool:
         """The pool for this request's host; made on first use, as it belongs to the running loop."""
         opened = self._guard.is_open(request.url.host or "")
-        session = self._sessions.get(opened)
-        if session is None:
+        pool = self._pools.get(opened)
+        if pool is None:
             if self._resolver is None:
                 self._resolver = _Resolver()
-            connector = aiohttp.TCPConnector(
+            pool = self._pools[opened] = Pool(
                 limit=self._max_connections,
-                keepalive_timeout=_KEEP_ALIVE_S,
                 resolver=self._resolver,
-                socket_factory=None if opened else self._socket,
+                make_socket=None if opened else self._socket,
             )
-            session = self._sessions[opened] = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
-                auto_decompress=False,
-                trust_env=False,
-            )
-        return session
+        return pool
 
     def _socket(self, address: tuple[Any, ...]) -> socket.socket:
         """The socket for an address that is about to be dialled: the last place where it can be judged."""
         family, kind, protocol, _, target = address
         self._guard.check_address(str(target[0]))
         return socket.socket(family, kind, protocol)
+
+
+class _Limit:
+    """Ends an exchange by cancelling the task that it runs in."""
+
+    __slots__ = ("_hit", "_task", "over")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._hit = False
+        self.over = False
+
+    def end(self) -> None:
+        if not self.over and not self._hit:
+            self._hit = True
+            self._task.cancel()
+
+    def ended_it(self) -> bool:
+        """Whether a cancellation is this one's doing alone; then it is over with."""
+        return self._hit and self._task.uncancel() == 0
 
 
 class _Resolver(AbstractResolver):
@@ -190,19 +206,20 @@ def _lookup(host: str, port: int, family: int) -> Sequence[tuple[Any, ...]]:
     return socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
 
 
-def _judge(options: Mapping[str, Any], answer: Answer, *, followed: bool) -> Outcome:
+def _judge(outline: Outline, answer: Answer) -> Outcome:
     status = answer.status
-    if status in http_options.codes("success_codes", options, SUCCESS):
+    if status in outline.success:
         return Succeeded(result=answer.result())
     error = f"the server answered {status}"
     if status in _REDIRECTS:
+        followed = "redirects" in outline.options
         error += "; too many redirects" if followed else '; redirects are followed only with the option "redirects"'
     elif answer.body:
         error += f": {' '.join(answer.body[:400].split())[:200]}"
     return Failed(
         error=error,
         kinds=(f"http_{status}", f"http_{status // 100}xx"),
-        worth_retrying=status in http_options.codes("retry_codes", options, WORTH_RETRYING),
+        worth_retrying=status in outline.worth_retrying,
     )
 
 
@@ -220,10 +237,10 @@ def _unreachable(request: Request, error: Exception) -> Failed:
             kind, said = "tls", f"no secure connection to {request.url.host}: {error}"
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionResetError():
             kind, said = "reset", f"{request.url.host} closed the connection before the answer was complete"
-        case aiohttp.ClientResponseError():
-            kind, said = "protocol", f"what {request.url.host} answered is not HTTP: {error.message}"
+        case NotHttp():
+            kind, said = "protocol", f"what {request.url.host} answered is not HTTP: {error}"
         case TimeoutError():
-            kind, said = "connect", f"no connection to {request.url.host} within {_CONNECT_S:g} s"
+            kind, said = "connect", f"no connection to {request.url.host} within {CONNECT_S:g} s"
         case _:
             kind, said = "connect", f"no connection to {request.url.host}: {error}"
     return Failed(error=request.mask(said)[:1_000], kinds=("connection", kind))

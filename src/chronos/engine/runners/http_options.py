@@ -66,7 +66,10 @@ class Codes:
     ranges: tuple[tuple[int, int], ...]
 
     def __contains__(self, status: int) -> bool:
-        return any(low <= status <= high for low, high in self.ranges)
+        for low, high in self.ranges:  # noqa: SIM110 - half the time of any()
+            if low <= status <= high:
+                return True
+        return False
 
 
 SUCCESS = Codes(((200, 299),))

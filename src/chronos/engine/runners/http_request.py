@@ -1,55 +1,116 @@
-"""From a call to the request it makes: templates replaced, credentials added, Chronos' own headers set."""
+"""From a call to the request it makes: templates replaced, credentials added, Chronos' own headers set.
+
+What is the same for every call of a job (an ``Outline``) is worked out once.
+"""
 
 import hmac
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 from yarl import URL
 
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.core.ids import attempt_id, task_id
 from chronos.engine.runners import http_options
+from chronos.engine.runners import options as read
 from chronos.engine.runners.addresses import Guard, Refused
 from chronos.engine.runners.contract import Call
-from chronos.engine.runners.http_options import check_header_value, parse_url, signing_key
+from chronos.engine.runners.http_options import (
+    SUCCESS,
+    WORTH_RETRYING,
+    Codes,
+    check_header_value,
+    parse_url,
+    signing_key,
+)
 from chronos.engine.runners.masking import Mask
-from chronos.engine.runners.templates import Renderer, Secrets, uuid_text
+from chronos.engine.runners.templates import Renderer, Secrets, is_template, uuid_text
 from chronos.errors import Invalid
 
 _CARRIES_PAYLOAD = ("POST", "PUT", "PATCH")
 _STAYS_ELSEWHERE = ("content-type", "accept", "user-agent", "accept-encoding", "idempotency-key", "traceparent")
 _GET_AFTER = (301, 302, 303)
 USER_AGENT = "Chronos"
+_USUAL_HEADERS = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What is sent."""
 
     method: str
     url: URL
     headers: dict[str, str]
     body: bytes | None = None
-    mask: Mask = field(default_factory=Mask)
+    mask: Mask
 
 
-def build(call: Call, secrets: Secrets, guard: Guard) -> Request:
-    """The request of a call. Raises ``Invalid``, ``NotFound`` (a secret) or ``Refused``; none shows a secret."""
-    options, mask = call.options, Mask()
-    renderer = Renderer(call, secrets, mask)
-    try:
-        method = http_options.method(options)
-        body, kind = _body(call, method, renderer)
-        headers = _own_headers(call)
+class Outline:
+    """What a target's options say to every call alike. Each part raises ``Invalid`` where it is first asked for."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+        self._said: dict[str | None, dict[str, str]] = {}  # by the type of the body
+
+    @cached_property
+    def method(self) -> str:
+        return http_options.method(self.options)
+
+    @cached_property
+    def success(self) -> Codes:
+        return http_options.codes("success_codes", self.options, SUCCESS)
+
+    @cached_property
+    def worth_retrying(self) -> Codes:
+        return http_options.codes("retry_codes", self.options, WORTH_RETRYING)
+
+    @cached_property
+    def redirects(self) -> int:
+        return http_options.redirects(self.options)
+
+    @cached_property
+    def timeout_s(self) -> float | None:
+        """Of its own; None: it names none."""
+        if "timeout" not in self.options:
+            return None
+        return read.duration_us("http.timeout", self.options["timeout"]) / SECOND_US
+
+    @cached_property
+    def fixed_url(self) -> bool:
+        """Whether every call goes to the same address."""
+        return not is_template(self.options["url"]) and not self.options.get("query")
+
+    def headers(self, kind: str | None, renderer: Renderer) -> dict[str, str]:
+        """The usual headers and its own; a new object each time."""
+        known = self._said.get(kind)
+        if known is not None:
+            return known.copy()
+        headers = _USUAL_HEADERS.copy()
         if kind is not None:
             headers["Content-Type"] = kind
-        for name, template in options.get("headers", {}).items():
+        own = self.options.get("headers", {})
+        for name, template in own.items():
             _set(headers, name, renderer.text(f"http.headers.{name}", str(template)))
-        url = _url(options, renderer, guard)
+        if not any(is_template(str(template)) for template in own.values()):
+            self._said[kind] = headers.copy()
+        return headers
+
+
+def build(call: Call, outline: Outline, secrets: Secrets, guard: Guard) -> Request:
+    """The request of a call. Raises ``Invalid``, ``NotFound`` (a secret) or ``Refused``; none shows a secret."""
+    options, mask = outline.options, Mask()
+    renderer = Renderer(call, secrets, mask)
+    try:
+        method = outline.method
+        body, kind = _body(call, method, renderer)
+        headers = outline.headers(kind, renderer)
+        _add_own_headers(headers, call)
+        url = parse_url(options["url"], guard) if outline.fixed_url else _url(options, renderer, guard)
         if "auth" in options:
             url = _authenticate(call, options["auth"], renderer, headers, url, body or b"", mask)
         return Request(method=method, url=url, headers=headers, body=body, mask=mask)
@@ -85,20 +146,16 @@ def delivery_id(call: Call) -> str:
     return uuid_text(task_id(call.execution, call.task))
 
 
-def _own_headers(call: Call) -> dict[str, str]:
-    span = attempt_id(call.execution, call.task, call.number)[:8].hex()
-    return {
-        "User-Agent": USER_AGENT,
-        "Accept": "*/*",
-        "Accept-Encoding": "identity",
-        "X-Chronos-Job-ID": uuid_text(call.job),
-        "X-Chronos-Execution-ID": uuid_text(call.execution),
-        "X-Chronos-Scheduled-Time": rfc3339(call.scheduled_us),
-        "X-Chronos-Attempt": str(call.number),
-        "X-Chronos-Fencing-Token": str(call.token),
-        "Idempotency-Key": delivery_id(call),
-        "traceparent": f"00-{call.execution.hex()}-{span}-01",
-    }
+def _add_own_headers(headers: dict[str, str], call: Call) -> None:
+    execution = call.execution
+    span = attempt_id(execution, call.task, call.number)[:8].hex()
+    headers["X-Chronos-Job-ID"] = uuid_text(call.job)
+    headers["X-Chronos-Execution-ID"] = uuid_text(execution)
+    headers["X-Chronos-Scheduled-Time"] = rfc3339(call.scheduled_us)
+    headers["X-Chronos-Attempt"] = str(call.number)
+    headers["X-Chronos-Fencing-Token"] = str(call.token)
+    headers["Idempotency-Key"] = delivery_id(call)
+    headers["traceparent"] = f"00-{execution.hex()}-{span}-01"
 
 
 def _body(call: Call, method: str, renderer: Renderer) -> tuple[bytes | None, str | None]:

@@ -3,15 +3,18 @@
 import re
 import zlib
 from dataclasses import dataclass
+from email.message import Message
+from functools import lru_cache
 from typing import Any
 
 import msgspec
-from aiohttp import ClientResponse
 
+from chronos.engine.runners.http_pool import Response
 from chronos.engine.runners.masking import Mask
 
 MAX_BODY = 1 << 20
 MAX_RESULT = 1 << 16
+_DIGITS = 12  # of a length that is worth reading as a number
 _MAX_HEADERS = 64
 _MAX_HEADER_VALUE = 1_024
 _LEFT_OUT = ("set-cookie", "set-cookie2")  # credentials of a session that nobody goes on with
@@ -38,9 +41,9 @@ class Answer:
 
     def result(self) -> Any:
         """The value of a small JSON body, else None."""
-        kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if self.truncated or not self.body or len(self.body) > MAX_RESULT:
+        if not self.body or self.truncated or len(self.body) > MAX_RESULT:
             return None
+        kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if not (kind == "application/json" or kind.endswith("+json")) or "\\u0000" in self.body:
             return None
         try:
@@ -49,12 +52,11 @@ class Answer:
             return None
 
 
-async def capture(response: ClientResponse, mask: Mask) -> Answer:
+async def capture(response: Response, mask: Mask) -> Answer:
     """Read what is kept, and no more: the rest of a longer body is never taken off the wire."""
     room = MAX_BODY + mask.longest  # a secret at the edge must be seen whole to be masked
     body = await _read(response, room)
-    text = _decode(body, response.charset)
-    masked = mask(text).replace("\0", "�")
+    masked = mask(_decode(body, response.headers.get("Content-Type", ""))).replace("\0", "�") if body else ""
     return Answer(
         status=response.status,
         headers=_headers(response, mask),
@@ -63,12 +65,12 @@ async def capture(response: ClientResponse, mask: Mask) -> Answer:
     )
 
 
-async def _read(response: ClientResponse, room: int) -> bytes:
+async def _read(response: Response, room: int) -> bytes:
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     window = _WINDOW.get(encoding)
-    length = response.content_length
-    if window is None and length is not None and length <= room:
-        return await response.read()
+    length = response.headers.get("Content-Length", "")
+    if window is None and length.isdecimal() and len(length) <= _DIGITS and int(length) <= room:
+        return await response.content.read()
     unpack = None if window is None else zlib.decompressobj(window)
     found = bytearray()
     async for chunk in response.content.iter_any():
@@ -79,24 +81,36 @@ async def _read(response: ClientResponse, room: int) -> bytes:
                 found += unpack.decompress(chunk, room + 1 - len(found))  # a bomb is not unpacked beyond what is kept
             except zlib.error:
                 found += b"(the body says that it is compressed, and is not)"
-                response.close()
                 break
         if len(found) > room:
-            response.close()
             break
     return bytes(found)
 
 
-def _decode(body: bytes, charset: str | None) -> str:
-    name = (charset or "utf-8").lower()
-    return body.decode(name if _CHARSETS.fullmatch(name) else "utf-8", "replace")
+def _decode(body: bytes, content_type: str) -> str:
+    return body.decode(_charset(content_type), "replace")
 
 
-def _headers(response: ClientResponse, mask: Mask) -> dict[str, str]:
+@lru_cache(maxsize=256)
+def _charset(content_type: str) -> str:
+    """What a body is written in, as far as that can be believed."""
+    message = Message()
+    message["Content-Type"] = content_type[:_MAX_HEADER_VALUE]
+    name = (message.get_content_charset() or "utf-8").lower()
+    return name if _CHARSETS.fullmatch(name) else "utf-8"
+
+
+def _headers(response: Response, mask: Mask) -> dict[str, str]:
     kept: dict[str, str] = {}
     for name, value in response.headers.items():
         if len(kept) >= _MAX_HEADERS:
             break
-        if name.lower() not in _LEFT_OUT:
-            kept[name.title()[:200]] = mask(value[:_MAX_HEADER_VALUE]).replace("\0", "�")
+        if (shown := _shown_name(name)) is not None:
+            kept[shown] = mask(value[:_MAX_HEADER_VALUE]).replace("\0", "�")
     return kept
+
+
+@lru_cache(maxsize=1024)
+def _shown_name(name: str) -> str | None:
+    """How a header is called in the record; None: it is left out."""
+    return None if name.lower() in _LEFT_OUT else name.title()[:200]

@@ -23,10 +23,11 @@ class LaterRunner:
         self._made().check(options)
 
     async def run(self, call: Call) -> Outcome:
-        if self._runner is None:
+        runner = self._runner
+        if runner is None:
             with self._clock.outside():  # an import: the loop goes on meanwhile
-                await asyncio.to_thread(self._made)
-        return await self._made().run(call)
+                runner = await asyncio.to_thread(self._made)
+        return await runner.run(call)
 
     async def close(self) -> None:
         if self._runner is not None:

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from chronos.errors import Conflict
+from chronos.errors import Conflict, NotFound
 from chronos.sdk.home import at_home
 from chronos.sdk.remote.values import run_info
 from chronos.sdk.run import Run, execution_bytes
@@ -62,6 +62,8 @@ class RemoteRun(Run):
         try:  # sent again it could end the next wait for the same signal, so it is not
             await wire.ask("POST", "executions", self.id, "signal", body=body, again=False)
         except Conflict:
+            if (await self.ainfo()).finished_at is not None:  # as a store would say it
+                raise NotFound(f"no such open execution: {self.id}") from None
             return False
         return True
 

@@ -4,12 +4,14 @@ from chronos.service.shapes.executions import write_execution, write_span
 from chronos.service.shapes.job import Check, Draft, read_job, write_job, write_spec
 from chronos.service.shapes.names import id_text, read_id
 from chronos.service.shapes.problems import InvalidJob, Problem
+from chronos.service.shapes.quick import JobReader
 from chronos.service.shapes.schedule import read_schedule_only
 
 __all__ = [
     "Check",
     "Draft",
     "InvalidJob",
+    "JobReader",
     "Problem",
     "id_text",
     "read_id",

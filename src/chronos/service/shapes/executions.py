@@ -14,7 +14,7 @@ from chronos.core.detail import NO_DETAIL, Detail
 from chronos.core.execution import Attempt, AttemptStatus, Cause, Execution, Span, Status, TaskStatus
 from chronos.core.group import TaskState
 from chronos.core.reasons import Reason
-from chronos.core.report import Report
+from chronos.core.report import Report, told
 from chronos.service.shapes.names import id_text
 from chronos.store.contract import ExecutionView
 
@@ -64,8 +64,8 @@ def write_execution(
             execution, detail = item.execution, detail_of(item.execution)
             answer = _columns(execution, detail, job_name, nodes or {})
             answer["tasks"] = _tasks(execution, detail, item.attempts, tasks, nodes or {})
-            told = detail.report or report
-            answer["report"] = None if told is None else _report(told)
+            ended = detail.report or report
+            answer["report"] = None if ended is None else told(ended)
             if detail.payload is not None:
                 answer["payload"] = detail.payload
             return answer
@@ -255,35 +255,6 @@ def _made(
         "finished_at": _instant(finished_us),
         "error": error,
         "worker": _node(execution.node, nodes),
-    }
-
-
-def _report(report: Report) -> dict[str, Any]:
-    """The report with its times as people read them."""
-    return {
-        "mode": report.mode.value,
-        "strategy": report.strategy.value,
-        "status": report.status,
-        "reason": None if report.code is None else {"code": report.code.value, "message": report.message},
-        "began_at": rfc3339(report.began_us),
-        "finished_at": _instant(report.finished_us),
-        "worked_ms": _ms(report.worked_us),
-        "tasks": [
-            {
-                "name": task.name,
-                "status": task.status,
-                "attempts": task.attempts,
-                "on_failure": task.on_failure.value,
-                "started_at": _instant(task.started_us),
-                "finished_at": _instant(task.finished_us),
-                "worked_ms": _ms(task.worked_us),
-                "error": task.error,
-                "result": task.result,
-                "stopped_by": None if task.stopped_by is None else msgspec.to_builtins(task.stopped_by),
-            }
-            for task in report.tasks
-        ],
-        "stopped": [msgspec.to_builtins(one) for one in report.stopped],
     }
 
 

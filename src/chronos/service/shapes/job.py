@@ -38,7 +38,7 @@ ONLY_TASK = "main"  # the name of a task that was given without one
 
 #: In answers, and of no effect when they are sent back.
 _ANSWERED = frozenset(
-    ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at")
+    ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at", "diff")
 )
 #: What few jobs say.
 _RARE = frozenset(("after", "enabled", "description", "on_start", "on_complete", "alerts", "owner", "payload"))
@@ -57,6 +57,7 @@ class Draft:
     state: JobState | None = None  # active or disabled; None: as it is, and active when it is new
     immediate: bool = False  # nothing says when it runs: once, when it is created
     now: bool = False  # "now" was said: once, whenever it is saved and changed
+    schedule_at: str = field(default="/schedule", compare=False)  # where it was written, for who wrote it
 
     @property
     def schedule(self) -> Schedule | None:
@@ -117,6 +118,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         state=None if enabled is None else JobState.ACTIVE if enabled else JobState.DISABLED,
         immediate=when.spec is None and not when.manual and not after and enabled is not False,
         now=when.now,
+        schedule_at=when.pointer,
     )
 
 
@@ -187,7 +189,7 @@ def _tasks(form: Form, checks: Mapping[str, Check]) -> tuple[Task, ...]:
         _check(form, "job_type", PYTHON, options, checks)
         return (Task(name=ONLY_TASK, target=Target(kind=PYTHON, options=options)),)
     if direct:
-        target = _target(form, direct[0], checks)
+        target = read_target(form, direct[0], checks)
         return () if target is None else (Task(name=ONLY_TASK, target=target),)
     if not given and not any(problem.pointer.startswith("/tasks") for problem in form.problems):
         kinds = ", ".join(sorted(checks))
@@ -205,7 +207,7 @@ def _task(form: Form | None, checks: Mapping[str, Check], count: int) -> Task | 
         kinds = ", ".join(sorted(checks))
         what = f"says {' and '.join(direct)}; a task does one thing" if direct else f"says nothing to do: give {kinds}"
         form.problems.append(Problem(form.pointer, what))
-    target = _target(form, direct[0], checks) if direct else None
+    target = read_target(form, direct[0], checks) if direct else None
     needs = form.texts("needs", most=MAX_TASKS)
     settings = read_overrides(form)
     form.finish()
@@ -223,7 +225,8 @@ def _targets(kinds: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_KINDS, *_ALIASES, *kinds)))
 
 
-def _target(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
+def read_target(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
+    """What a field says that is to be done; None: it is no object."""
     inner = form.form(field)
     if inner is None:
         return None
@@ -262,7 +265,7 @@ def _hook(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
     direct = _direct(inner, checks)
     if len(direct) != 1:
         form.fault(field, f"has to be one target: {', '.join(sorted(checks))}")
-    target = _target(inner, direct[0], checks) if direct else None
+    target = read_target(inner, direct[0], checks) if direct else None
     inner.finish()
     return target
 

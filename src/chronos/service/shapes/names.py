@@ -1,12 +1,11 @@
 """Names and ids as people write them. A name never looks like an id, so one parameter can take either."""
 
 import re
-from uuid import UUID
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{12}", re.ASCII)
 
-_UUID_LENGTHS = (32, 36)
+UUID_LENGTHS = (32, 36)
 
 
 def read_id(text: str) -> bytes | None:
@@ -15,12 +14,13 @@ def read_id(text: str) -> bytes | None:
 
 
 def id_text(value: bytes) -> str:
-    """An id as it is shown."""
-    return str(UUID(bytes=value))
+    """An id as it is shown, as a UUID."""
+    text = value.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def fault_of_name(text: str) -> str | None:
     """What is wrong with a name; None: nothing."""
     if not NAME.fullmatch(text):
         return "is no name: write 1 to 200 letters, digits, dots, dashes and underscores, a letter or digit first"
-    return "looks like an id; choose a name that does not" if len(text) in _UUID_LENGTHS and read_id(text) else None
+    return "looks like an id; choose a name that does not" if len(text) in UUID_LENGTHS and read_id(text) else None

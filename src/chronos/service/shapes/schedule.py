@@ -37,7 +37,7 @@ _AROUND: dict[str, Callable[[Form], Any]] = {
 }
 _AROUND_FIELDS = frozenset(_AROUND)
 _TYPE = frozenset(("schedule_type",))
-_NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # neither ``H`` nor words
+NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # neither ``H`` nor words
 _ONCE, _OFTEN, _AT_ONCE = ("one_time", "once", "delayed"), ("recurring", "cron", "interval"), ("immediate", "now")
 _ZONE_PREFIX = re.compile(r"CRON_TZ=\S+[ \t]+")
 #: What an error of the parser is about, where that is a field of its own.
@@ -59,6 +59,7 @@ class When:
     now: bool = False  # it was said, rather than nothing
     manual: bool = False
     schedule: Schedule | None = None  # of the spec, where it was made of the same words
+    pointer: str = "/schedule"  # where it was written
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,7 +113,7 @@ def _shared(spec: ScheduleSpec) -> Schedule:
 
 def _is_shared(spec: ScheduleSpec) -> bool:
     """Whether the job's name, which ``H`` and jitter hash, has nothing to do with it."""
-    return not spec.jitter_us and not spec.exclude and _NAMELESS.fullmatch(spec.text) is not None
+    return not spec.jitter_us and not spec.exclude and NAMELESS.fullmatch(spec.text) is not None
 
 
 def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
@@ -252,14 +253,15 @@ def _when(form: Form, said: _Said, around: dict[str, Any], key: str) -> When:
         form.problems.append(Problem(said.pointer, fault))
         return When()
     if said.kept_dialect == said.dialect and not windowed:
-        return When(spec=spec, schedule=schedule)
+        return When(spec=spec, schedule=schedule, pointer=said.pointer)
     return When(
+        pointer=said.pointer,
         spec=replace(
             spec,
             dialect=said.kept_dialect,
             start_us=schedule.start_us if "start" in around else None,
             end_us=schedule.end_us if "end" in around else None,
-        )
+        ),
     )
 
 
@@ -273,7 +275,7 @@ def _fault(said: _Said, schedule: Schedule) -> str | None:
         period_us = rule.period.about_us()
     if period_us is not None and period_us < SHORTEST_JOB_INTERVAL_US:
         return f"runs every {in_words(Period(us=period_us))}; a job may run every 100 milliseconds at most"
-    if said.expected == "cron" and not isinstance(rule, CronRule):
+    if said.expected == "cron" and not isinstance(rule, CronRule | EveryRule):  # crontabs know "@every" too
         return f'"{said.text}" is no cron expression; write schedule: "{said.text}"'
     if said.expected == "at" and not is_instant(said.text):
         return f'is "{said.text}", which is no date and time; write it like 2027-01-01T09:00:00Z'
@@ -298,5 +300,5 @@ def _check_kind(form: Form, kind: str | None, said: _Said | None) -> None:
         form.fault("schedule_type", "says that it runs at once, and there is a schedule; leave out one of them")
     elif kind in _ONCE and said is None:
         form.fault("schedule_type", "says that it runs once; say when in execute_at")
-    elif kind in _OFTEN and said is None:
+    elif kind in _OFTEN and (said is None or said.expected == "at"):
         form.fault("schedule_type", "says that it runs again and again; say when in cron_expression or schedule")

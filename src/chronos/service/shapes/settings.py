@@ -34,6 +34,8 @@ _FORBID = {"forbid": Overlap.SKIP}
 _RARE = frozenset(
     ("mode", "on_failure", "execution_timeout", "overlap", "delivery", "recovery", "priority", "update", "concurrency")
 ) | {"retention", "queue", "queue_max", "placement"}
+#: All that a job can set.
+FIELDS = _RARE | {"retry", "retry_policy", "max_retries", "task_timeout", "timeout", "timeout_secs"}
 _RARE_OVERRIDES = frozenset(("on_failure", "delivery"))
 _RETRY = frozenset(("retry", "retry_policy", "max_retries"))
 _RARE_IN_RETRY = frozenset(("max_retries", "multiplier", "max_interval", "jitter", "retry_on"))

@@ -15,6 +15,7 @@ from chronos.store.commands.running import (
     PROGRESS,
     Advance,
     AdvanceRow,
+    AdvanceWith,
     CancelExecution,
     Claim,
     Claimed,
@@ -33,6 +34,7 @@ from chronos.store.commands.running import (
     Wake,
     WriteOutput,
 )
+from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
 from chronos.store.commands.upkeep import AckOutbox, DropDeadLetters, OutboxItem, TakeOutbox, Trim
 
 #: Commands that answer row by row and never refuse as a whole.
@@ -40,6 +42,7 @@ HOT = (Admit, Claim, Settle, Advance, Suspend, Release, Wake, Beat, WriteOutput)
 
 __all__ = [
     "HOT",
+    "MAX_TOKENS",
     "NEW",
     "PROGRESS",
     "SYSTEM",
@@ -49,12 +52,14 @@ __all__ = [
     "Admitted",
     "Advance",
     "AdvanceRow",
+    "AdvanceWith",
     "Beat",
     "Beaten",
     "CancelExecution",
     "Claim",
     "Claimed",
     "Command",
+    "CreateToken",
     "DeleteJob",
     "DeleteRow",
     "DropDeadLetters",
@@ -71,6 +76,7 @@ __all__ = [
     "RegisterNode",
     "Release",
     "ReleaseRow",
+    "RevokeToken",
     "RunRow",
     "SaveJobs",
     "Saved",

@@ -61,6 +61,8 @@ class RunRow(NamedTuple):
 class Recover(Command[list[Admitted]]):
     """Judge a gap of one job at once: cursor, runs and spans in one transaction.
 
+    ``overlap: skip`` acts as ``queue`` for all of its runs, those that are merely late (``Cause.SCHEDULE``) included.
+
     Compare-and-set on (next_us, version, active) as for ``Admit``; a lost race answers an empty list. Runs that do not
     fit the queue are not admitted, and the cursor then stays at the first of them (``Recover`` is sent again later).
     If ``whole``, one run that does not fit leaves everything as it was, and the answer is an empty list.

@@ -30,6 +30,7 @@ class Saved(NamedTuple):
     version: int
     created: bool
     changed: bool  # False: the same spec was there already, nothing was written
+    incarnation: int = 1  # of one that was created: how often there was a job of this name
 
 
 class DeleteRow(NamedTuple):
@@ -53,6 +54,12 @@ class SaveJobs(Command[list[Saved]]):
     now_us: int
     actor: Actor = SYSTEM
     delete: tuple[DeleteRow, ...] = ()
+    others: tuple["SaveJobs", ...] = ()  # of others that were merged into this one: see ``store.merge``
+
+    @property
+    def parts(self) -> tuple["SaveJobs", ...]:
+        """Itself, and what was merged into it."""
+        return (self, *self.others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

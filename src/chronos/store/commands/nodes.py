@@ -26,6 +26,7 @@ class Held(NamedTuple):
     id: bytes
     token: int
     cancel: Cancel
+    message: str | None = None  # why it was asked to cancel, as whoever asked said it
 
 
 class Beaten(NamedTuple):

@@ -133,6 +133,18 @@ class Advance(Command[list[bytes]]):
     rows: tuple[AdvanceRow, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvanceWith(Command[bool]):
+    """Advance one execution together with statements of the user's own, as ``SettleWith`` does for the last task.
+
+    Answers whether the token held; if not, nothing happens. Sent again, it does nothing more: the row's last attempt,
+    which is the one that the statements belong to, is on record then.
+    """
+
+    row: AdvanceRow
+    statements: tuple[tuple[str, tuple[Any, ...]], ...]
+
+
 class SuspendRow(NamedTuple):
     """A running execution goes to sleep until ``wake_us`` (None: not by itself) or a signal, whichever comes first."""
 

@@ -12,7 +12,7 @@ from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import Code
 from chronos.store.commands import AdmitRow
 from chronos.store.sql.dialect import Rows
-from chronos.store.sql.gates import OVERLAPS
+from chronos.store.sql.locks import OVERLAPS
 
 RUNNING, READY, QUEUED, SKIPPED = (
     int(status) for status in (Status.RUNNING, Status.READY, Status.QUEUED, Status.SKIPPED)
@@ -46,12 +46,20 @@ def decide(rows: str) -> str:
 LATE = f"""a.rank <= i.before_us - {PRIORITY_STEP_US}
     and coalesce(a.ready_since_us, a.admitted_us) <= i.before_us"""
 
-#: How an admitted instant changes its gate.
-MOVE = f"""next_us = d.next_us, seq = g.seq + case when d.status = {REPEATED} then 0 else 1 end,
-    done_us = case when d.scheduled_us > g.done_us then d.scheduled_us else g.done_us end,
-    state = case when d.next_us is null and d.status <> {REPEATED} then {int(JobState.DONE)} else g.state end,
-    active = g.active + case when d.status in ({READY}, {RUNNING}) then 1 else 0 end,
-    queued = g.queued + case when d.status = {QUEUED} then 1 else 0 end"""
+
+def move(gate: str, *, next_us: str, scheduled_us: str, status: str) -> str:
+    """How an admitted instant changes its gate, which goes by this name in the statement."""
+    return f"""next_us = {next_us}, seq = {gate}.seq + case when {status} = {REPEATED} then 0 else 1 end,
+        done_us = case when {scheduled_us} > {gate}.done_us then {scheduled_us} else {gate}.done_us end,
+        state = case when {next_us} is null and {status} <> {REPEATED} then {int(JobState.DONE)} else {gate}.state end,
+        active = {gate}.active + case when {status} in ({READY}, {RUNNING}) then 1 else 0 end,
+        queued = {gate}.queued + case when {status} = {QUEUED} then 1 else 0 end"""
+
+
+def move_those(gate: str) -> str:
+    """The same, of the decisions of a batch."""
+    return move(gate, next_us="d.next_us", scheduled_us="d.scheduled_us", status="d.status")
+
 
 #: The token that goes with a decision: one more where it is claimed at once.
 TOKEN = f"d.token + case when d.status = {RUNNING} then 1 else 0 end"

@@ -75,6 +75,15 @@ class Dialect(Protocol):
         ``arg`` adds an argument to the statement and answers its placeholder.
         """
 
+    def candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
+        """A table of the jobs (their ``found`` is the rowid) whose names may contain the text, from an index.
+
+        None where an index does not help, or an engine finds it by itself.
+        """
+
+    def tags_of(self, number: int) -> str:
+        """A condition on ``job_tag``: it is a tag of one of the jobs with the ids at this number, as they say now."""
+
     def plan_anew(self) -> str:
         """A statement that has the next ones planned for their arguments; empty where no plan is kept.
 
@@ -142,12 +151,19 @@ class Sqlite:
         return ""
 
     def contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
-        there = f"instr(lower({job}.name), lower({arg(text)})) > 0"
+        return f"instr(lower({job}.name), lower({arg(text)})) > 0"
+
+    def candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
         pieces = sorted({text[i : i + _TRIGRAM] for i in range(len(text) - _TRIGRAM + 1)})
         if not pieces:
-            return there
+            return None
         all_pieces = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
-        return f"{there} and {job}.rowid in (select rowid from job_fts where job_fts match {arg(all_pieces)})"
+        return f"(select rowid as found from job_fts where job_fts match {arg(all_pieces)})"
+
+    def tags_of(self, number: int) -> str:
+        return f"""(key, value, namespace, name) in (
+            select t.key, t.value, j.namespace, j.name from job as j, json_each(j.spec, '$.tags') as t
+            where {self.one_of("j.id", number)})"""
 
     def plan_anew(self) -> str:
         return ""
@@ -212,6 +228,12 @@ class Postgres:
         pattern = re.sub(r"([\\%_])", r"\\\1", text)
         return f"{job}.name ilike {arg(f'%{pattern}%')}"
 
+    def candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
+        return None
+
+    def tags_of(self, number: int) -> str:
+        return self.one_of("job", number)
+
     def plan_anew(self) -> str:
         return "set local plan_cache_mode = force_custom_plan"
 
@@ -234,6 +256,7 @@ class Postgres:
 
 
 _TRIGRAM = 3
+_ID_BYTES = 16
 _ARGUMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|--[^\n]*)|\$(\d+)""")  # but not within what is quoted
 _UNUSUAL = ("enable_seqscan", "enable_nestloop", "enable_mergejoin", "enable_bitmapscan")
 NAMES_LOCK = 0x6368726F04  # advisory lock: whoever says which job follows which
@@ -246,6 +269,9 @@ def json_rows(rows: Rows) -> str:
     places = [i for i, kind in enumerate(rows.types) if kind == "i"]
     if not places:
         return msgspec.json.encode(rows.values).decode()
+    if places == [0] and all(row[0] is not None and len(row[0]) == _ID_BYTES for row in rows.values):
+        written = b"".join([row[0] for row in rows.values]).hex(",", _ID_BYTES).split(",")
+        return msgspec.json.encode([(id_, *row[1:]) for id_, row in zip(written, rows.values, strict=False)]).decode()
     values = []
     for row in rows.values:
         changed = list(row)

@@ -25,9 +25,10 @@ from chronos.store.commands import (
     SettleWith,
 )
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.gates import Gate, Gates, Raced
+from chronos.store.sql.gates import Gates
+from chronos.store.sql.locks import Gate, Raced
 from chronos.store.sql.records import Records
-from chronos.store.sql.theirs import check_statement
+from chronos.store.sql.theirs import Statements, check_statements
 
 RUNNING, READY = int(Status.RUNNING), int(Status.READY)
 _FEW = 8  # rows, for which a transaction costs more than what is in it
@@ -77,7 +78,7 @@ class Endings:
         self._one = f"select job, status, cancel, key from active where id = $1 {d.lock()}"
         self._job_of = "select job from active where id = $1"
         self._ended = "select status from history where id = $1"
-        self._ask = "update active set cancel = $2 where id = $1"
+        self._ask = "update active set cancel = $2, cancel_message = $3 where id = $1"
         self._end_one = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
                 admitted_us, started_us, attempt_us, finished_us, detail)
@@ -89,7 +90,7 @@ class Endings:
             on h.id = i.id and h.token = i.token and h.status = i.status where {d.within("h.id", 1)}"""
         self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock()}"
         self._asked_to_stop = f"""
-            select active.id, active.job, active.token, active.cancel from active
+            select active.id, active.job, active.token, active.cancel, active.cancel_message from active
             join {d.rows(1, "id:i token:n")} as i on {held} where active.cancel <> 0"""
         self._retry_lost = f"""
             update active set status = {READY}, owner = null, ready_since_us = i.now_us, attempt = i.attempt,
@@ -112,9 +113,9 @@ class Endings:
         """
         alone: list[bytes] = []
         rows = command.rows
-        if len(rows) <= _FEW and not any(row.attempts or row.follow or row.dead_letter for row in rows):
-            query = self._hot.settle_alone(rows)
-            alone = [row[0] for row in (yield query)] if query is not None else []
+        plain = len(rows) <= _FEW and not any(row.attempts or row.follow or row.dead_letter for row in rows)
+        if plain and (query := self._hot.settle_alone(rows)) is not None:
+            alone = [row[0] for row in (yield query)]
             rows = tuple(row for row in rows if row.id not in alone)
             if not rows:
                 return Settled(alone, [], 0)
@@ -126,26 +127,30 @@ class Endings:
 
     def settle_with(self, command: SettleWith) -> Steps[Settled]:
         """See ``SettleWith``."""
-        for sql, _ in command.statements:
-            check_statement(sql)
+        check_statements(command.statements)
         settle = Settle(rows=(command.row,), node=command.node, now_us=command.now_us)
         settled = yield from self._end(settle.rows, settle)
         if not settled.settled:
             return Settled((yield from self._before(settle.rows, set())), [], 0)
+        yield from self.run_theirs(command.statements)
+        return settled
+
+    def run_theirs(self, statements: Statements) -> Steps[None]:
+        """Run statements of the user's own, in the place where their tables are."""
         if self._step_aside:
             yield Query(self._step_aside)
-        for sql, args in command.statements:
+        for sql, args in statements:
             yield Query(sql, args, theirs=True)
         if self._step_back:
             yield Query(self._step_back)
-        return settled
 
     def _end(self, rows: Sequence[SettleRow], command: Settle) -> Steps[Settled]:
         """End what runs under its token; all that follows from it."""
         freed = yield from self._hot.settle(rows)
         done = set(freed.settled)
         ended = [row for row in rows if row.id in done] if len(done) < len(rows) else rows
-        told = yield from self._write_beside(ended, command.now_us)
+        more = any(row.attempts or row.follow or row.dead_letter for row in ended)
+        told = (yield from self._write_beside(ended, command.now_us)) if more else 0
         if freed.followed:
             ends = [(row.id, row.job, row.status) for row in ended if row.job in freed.followed]
             yield from self._records.ended(ends, command.now_us)
@@ -197,11 +202,11 @@ class Endings:
             return
         given = {row.id: row for row in rows}
         ends = []
-        for execution, job, token, cancel in asked:
+        for execution, job, token, cancel, message in asked:
             row = given[execution]
             tries = row.lost if isinstance(row, ReapRow) else row.attempts
             code = _STOPPED[Cancel(cancel)]
-            ends.append(SettleRow(execution, job, token, Status.CANCELED, code, None, now_us, row.detail, tries))
+            ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, row.detail, tries))
         yield from self._end(ends, Settle(rows=(), node=0, now_us=now_us))
 
     def cancel(self, command: CancelExecution) -> Steps[Status]:
@@ -219,7 +224,8 @@ class Endings:
         job, status, cancel, key = rows[0]
         if status == RUNNING:
             if cancel == Cancel.NO:
-                yield Query(self._ask, (command.execution, int(Cancel.ASKED)))
+                yield Query(self._ask, (command.execution, int(Cancel.ASKED), command.message))
+                yield from self._told(command, job)
             return Status.RUNNING
         yield Query(self._end_one, (command.execution, Code.CANCELED.value, command.message, command.now_us))
         yield Query(self._drop_one, (command.execution,))
@@ -227,7 +233,13 @@ class Endings:
         if gate is not None and gate.followed:
             yield from self._records.ended([(command.execution, job, Status.CANCELED)], command.now_us)
         yield from self._leave(gate, Status(status), key, command.now_us)
+        yield from self._told(command, job)
         return Status.CANCELED
+
+    def _told(self, command: CancelExecution, job: bytes) -> Steps[None]:
+        why = f": {command.message}" if command.message else ""
+        detail = f"{command.execution.hex()}{why}"
+        yield from self._records.audit_run(command.actor, "cancel", job, command.now_us, detail)
 
     def _leave(self, gate: Gate | None, status: Status, key: bytes | None, now_us: int) -> Steps[None]:
         """An execution that was not running leaves its gate, and its key's; what was queued behind it wakes."""

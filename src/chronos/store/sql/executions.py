@@ -13,6 +13,7 @@ from chronos.store.commands import (
     Admit,
     Admitted,
     Advance,
+    AdvanceWith,
     Claim,
     Claimed,
     Recover,
@@ -23,10 +24,13 @@ from chronos.store.commands import (
     Triggered,
     Wake,
 )
+from chronos.store.sql.admitting import Admitting
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.endings import Endings, Hot
-from chronos.store.sql.gates import CLAIMED, Gates, claimed, move_cursor
+from chronos.store.sql.gates import CLAIMED, Gates, claimed
+from chronos.store.sql.locks import move_cursor
 from chronos.store.sql.records import Records
+from chronos.store.sql.theirs import check_statements
 
 RUNNING, READY, WAITING = int(Status.RUNNING), int(Status.READY), int(Status.WAITING)
 
@@ -36,6 +40,7 @@ class Executions:
 
     def __init__(self, d: Dialect, hot: Hot, gates: Gates, records: Records, endings: Endings) -> None:
         self._hot, self._gates, self._records, self._endings = hot, gates, records, endings
+        self._admitting = Admitting(d, gates)
         held = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
@@ -43,6 +48,7 @@ class Executions:
         self._advance = f"""
             update active set detail = i.detail from {d.rows(1, "id:i token:n detail:t")} as i
             where {held} returning active.id"""
+        self._tried = "select 1 from attempt where execution = $1 and task = $2 and number = $3"
         self._suspend = f"""
             update active set status = {WAITING}, owner = null, wake_us = i.wake_us, signal = i.signal,
                 attempt = i.attempt, worked_us = i.worked_us, detail = coalesce(i.detail, active.detail)
@@ -59,7 +65,7 @@ class Executions:
             )
             update active set status = {READY}, ready_since_us = $1, wake_us = null, signal = null
             where {d.among("id", "select id from woken")} returning id"""
-        self._one = f"select status, signal, detail from active where id = $1 {d.lock()}"
+        self._one = f"select job, status, signal, detail from active where id = $1 {d.lock()}"
         self._signalled = f"""
             update active set status = {READY}, ready_since_us = $3, wake_us = null, signal = null, detail = $2
             where id = $1"""
@@ -76,14 +82,16 @@ class Executions:
 
     def admit(self, command: Admit, *, resent: bool) -> Steps[list[Admitted]]:
         """Plain rows by the hot statement; those marked so with care. Answers lost before are given again."""
-        before = (yield from self._gates.admitted_before(command.request, command.rows)) if resent else []
+        before = (
+            (yield from self._admitting.admitted_before(command.request, command.node, command.rows)) if resent else []
+        )
         known = {answer.id for answer in before}
         rows = [row for row in command.rows if row.id not in known]
         plain = [row for row in rows if not row.careful]
         careful = [row for row in rows if row.careful]
         answers: list[Admitted] = []
         if careful:  # these wait for their gates, so they come first: nobody waits while holding some
-            answers += yield from self._gates.admit_carefully(
+            answers += yield from self._admitting.admit_carefully(
                 careful, node=command.node, now_us=command.now_us, request=command.request
             )
         if plain:
@@ -101,8 +109,8 @@ class Executions:
             return []
         if command.whole and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
             return []  # it might not fit, which would be known only after others were replaced
-        admitted, refused = yield from self._gates.admit_runs(
-            gate, command.runs, now_us=command.now_us, whole=command.whole
+        admitted, refused = yield from self._admitting.admit_runs(
+            gate, command.runs, now_us=command.now_us, late=True, whole=command.whole
         )
         if refused and command.whole:
             return []
@@ -123,7 +131,9 @@ class Executions:
             before = yield Query(self._idempotent, (namespace, command.idempotency))
             if before:
                 return (yield from self._again(before[0][0]))
-        admitted, refused = yield from self._gates.admit_runs(gates[command.job], [command.run], now_us=command.now_us)
+        admitted, refused = yield from self._admitting.admit_runs(
+            gates[command.job], [command.run], now_us=command.now_us
+        )
         if refused:
             raise QueueFull(f'"{name}" has {gates[command.job].queued} executions queued, which is all it may have')
         if not admitted:
@@ -159,6 +169,15 @@ class Executions:
         yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
         return list(held)
 
+    def advance_with(self, command: AdvanceWith) -> Steps[bool]:
+        """See ``AdvanceWith``."""
+        check_statements(command.statements)
+        before = yield Query(self._tried, command.row.attempts[-1][:3])
+        held = yield from self.advance(Advance(rows=(command.row,)))
+        if held and not before:
+            yield from self._endings.run_theirs(command.statements)
+        return bool(held)
+
     def suspend(self, command: Suspend) -> Steps[list[bytes]]:
         """See ``Suspend``."""
         rows = [(*r[:3], _signals(r.signals), *r[4:7]) for r in command.rows]
@@ -189,13 +208,15 @@ class Executions:
         rows = yield Query(self._one, (command.execution,))
         if not rows:
             raise NotFound("there is no such open execution")
-        status, waits_for, detail = rows[0]
+        job, status, waits_for, detail = rows[0]
         if status != WAITING or waits_for is None or command.name not in msgspec.json.decode(waits_for):
             return False
         body: dict[str, Any] = msgspec.json.decode(detail) if detail else {}
         body.setdefault("signals", {})[command.name] = msgspec.json.decode(command.payload)
         text = msgspec.json.encode(body, order="sorted").decode()
         yield Query(self._signalled, (command.execution, text, command.now_us))
+        told = f"{command.execution.hex()}: {command.name}"
+        yield from self._records.audit_run(command.actor, "signal", job, command.now_us, told)
         return True
 
 

@@ -13,13 +13,13 @@ from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, Se
 from chronos.store.sql.decision import (
     ADMIT_ROW,
     LATE,
-    MOVE,
     READY,
     REPEATED,
     RUNNING,
     TOKEN,
     admit_rows,
     decide,
+    move_those,
     open_those,
     record_skipped,
 )
@@ -41,7 +41,7 @@ class HotPostgres:
             with d as materialized (
                 {decide(d.rows(4, ADMIT_ROW))} and g.job = any($4) order by g.job for update of g skip locked
             ),
-            moved as (update gate as g set {MOVE} from d where g.job = any($4) and g.job = d.job),
+            moved as (update gate as g set {move_those("g")} from d where g.job = any($4) and g.job = d.job),
             opened as ({open_those("d", node="$1::bigint", now_us="$2::bigint", request="$3")}),
             skipped as ({record_skipped("d", now_us="$2")})
             select d.id, d.job, d.status, {TOKEN} from d where d.status <> {REPEATED}"""

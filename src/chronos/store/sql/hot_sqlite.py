@@ -1,11 +1,13 @@
-"""The hot path on SQLite: admit, claim, settle as a handful of set-based statements each, over temporary tables.
+"""The hot path on SQLite: admit, claim and settle, for one row and for many.
 
-SQLite has no data-modifying CTE, so what is decided is kept in a temporary table and written from there. Answers come
-back as one JSON text: a row fetched is a step, and each step hands the interpreter lock over (see ``dialect``).
+SQLite has no data-modifying CTE, so what is decided about many rows is kept in a temporary table and written from
+there, by a handful of statements whatever their number. These are the body of a trigger, because each statement that
+is run from here hands the interpreter lock over (see ``dialect``): a batch is put into a view, and what was made of
+it is read as one packed row. One row by itself, which is what an idle node has, needs no table: it takes the shortest
+way, and the long one where that does not fit.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -14,107 +16,55 @@ from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, Se
 from chronos.store.sql.decision import (
     ADMIT_ROW,
     LATE,
-    MOVE,
     READY,
     REPEATED,
     RUNNING,
     TOKEN,
     admit_rows,
     decide,
+    move,
+    move_those,
     open_those,
     record_skipped,
 )
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.endings import Freed
-from chronos.store.sql.gates import CLAIMED, claimed
+from chronos.store.sql.gates import CAUSES, CLAIMED, claimed
+from chronos.store.sql.packed import cut, packed, unpacked
 
 _FEW_LANES = 16
-TEMPORARY = """
-create temp table admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
-    token int, version int, lane int, exclusive int, code text);
-create temp table claimed (id blob, job blob, version int, cause int, scheduled_us int, attempt int, token int,
-    admitted_us int, started_us int, worked_us int, detail text, rank int);
-create temp table settled (id blob, job blob, status int, code text, message text, finished_us int,
-    detail text, key blob);
-"""
+_CAUSE = CLAIMED.split(", ").index("cause")
+_STATUS = {int(status): status for status in Status}
+_ENDED = """insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
+    admitted_us, started_us, attempt_us, finished_us, detail)
+    select a.id, a.job, a.version, a.cause, a.scheduled_us, {status}, {code}, {message}, a.owner, a.token, a.attempt,
+    a.admitted_us, a.started_us, a.attempt_us, {finished_us}, {detail}""".format
 
 
 class HotSqlite:
-    """Statements and steps of the hot path."""
+    """All three of them."""
 
     def __init__(self, d: Dialect) -> None:
-        self._decide = f"insert into temp.admitted {decide(d.rows(1, ADMIT_ROW))}"
-        self._move = f"update gate as g set {MOVE} from temp.admitted as d where g.job = d.job"
-        self._insert = open_those("temp.admitted", node="$1", now_us="$2", request="$3")
-        self._skip = record_skipped("temp.admitted", now_us="$1")
-        self._answer_admit = f"""
-            select json_group_array(json_array(hex(d.id), hex(d.job), d.status, {TOKEN})) from temp.admitted as d
-            where d.status <> {REPEATED}"""
-        choose = f"insert into temp.claimed select {CLAIMED}, rank from active where status = {READY} and held = 0 and"
-        self._choose_from_one = f"{choose} lane = $2 order by rank, id limit $1"
-        self._choose_from_many = f"{choose} lane in {d.rows(2, 'lane:n')} order by rank, id limit $1"
-        self._choose_late = f"""
-            insert into temp.claimed select {", ".join(f"a.{name}" for name in CLAIMED.split(", "))}, a.rank
-            from {d.rows(2, "lane:n before_us:n")} as i cross join active as a
-            on a.lane = i.lane and a.status = {READY} and a.held = 0 and {LATE} order by a.rank, a.id limit $1"""
-        self._keep_the_best = """
-            delete from temp.claimed where rowid not in (select rowid from temp.claimed order by rank, id limit $1)"""
-        self._claim = f"""
-            update active set status = {RUNNING}, owner = $1, token = token + 1, started_us = coalesce(started_us, $2),
-                attempt_us = $2, request = $3 where id in (select id from temp.claimed)"""
-        self._answer_claim = """
-            select json_group_array(json_array(hex(id), hex(job), version, cause, scheduled_us, attempt, token + 1,
-                admitted_us, coalesce(started_us, $1), worked_us, detail) order by rank, id) from temp.claimed"""
-        self._match = f"""
-            insert into temp.settled
-            select i.id, a.job, i.status, i.code, i.message, i.finished_us, coalesce(i.detail, a.detail), a.key
-            from {d.rows(1, "id:i token:n status:n code:t message:t finished_us:n detail:t")} as i
-            join active as a on a.id = i.id and a.token = i.token and a.status = {RUNNING}"""
-        self._to_history = """
-            insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
-                admitted_us, started_us, attempt_us, finished_us, detail)
-            select a.id, a.job, a.version, a.cause, a.scheduled_us, s.status, s.code, s.message, a.owner, a.token,
-                a.attempt, a.admitted_us, a.started_us, a.attempt_us, s.finished_us, s.detail
-            from temp.settled as s join active as a on a.id = s.id"""
-        self._from_active = "delete from active where id in (select id from temp.settled)"
-        self._free = """
-            update gate set active = active - n.k
-            from (select job, count(*) as k from temp.settled group by job) as n where gate.job = n.job"""
-        self._behind = """
-            select distinct g.job, g.queued, g.followed from gate as g join temp.settled as s on s.job = g.job
-            where g.queued > 0 or g.followed > 0"""
-        self._answer_settle = "select json_group_array(hex(id)), max(key is not null) from temp.settled"
-        self._freed_keys = "select key, count(*) from temp.settled where key is not null group by key order by key"
+        self._admitting, self._claiming, self._settling = _Admitting(), _Claiming(d), _Settling()
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
         """The plain rows of the command: not keyed, not ``replace``."""
-        yield Query("delete from temp.admitted")
-        yield Query(self._decide, rows=admit_rows(rows))
-        yield Query(self._move)
-        yield Query(self._insert, (command.node, command.now_us, command.request))
-        yield Query(self._skip, (command.now_us,))
-        return _admitted((yield Query(self._answer_admit)))
+        if len(rows) == 1 and (admitted := (yield from self._admitting.one(command, rows[0]))) is not None:
+            return [admitted]
+        return (yield from self._admitting.many(command, rows))
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
         """See ``Claim``. The best of a few lanes are read from each in order; of many lanes all that is ready is."""
-        yield Query("delete from temp.claimed")
         lanes = list(dict.fromkeys(command.lanes))
         if len(lanes) > _FEW_LANES:
-            yield Query(self._choose_from_many, (command.limit,), Rows("n", [(lane,) for lane in lanes]))
-        else:
-            for lane in lanes:
-                yield Query(self._choose_from_one, (command.limit, lane))
-            if len(lanes) > 1:
-                yield Query(self._keep_the_best, (command.limit,))
-        yield Query(self._claim, (command.node, command.now_us, command.request))
-        return _claimed((yield Query(self._answer_claim, (command.now_us,))))
+            rows = Rows("n", [(lane,) for lane in lanes])
+            return (yield from self._claiming.run(self._claiming.of_many, command, command.limit, (), rows))
+        return (yield from self._claiming.run(self._claiming.of_few[len(lanes)], command, command.limit, lanes, None))
 
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
         """What has waited too long for those it is meant for."""
-        yield Query("delete from temp.claimed")
-        yield Query(self._choose_late, (limit,), Rows("nn", command.late_lanes))
-        yield Query(self._claim, (command.node, command.now_us, command.request))
-        return _claimed((yield Query(self._answer_claim, (command.now_us,))))
+        rows = Rows("nn", command.late_lanes)
+        return (yield from self._claiming.run(self._claiming.of_late, command, limit, (), rows))
 
     def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
         """Of no use here: a transaction costs nothing but its commit."""
@@ -122,27 +72,160 @@ class HotSqlite:
 
     def settle(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
         """Move rows to history and free their gates."""
-        yield Query("delete from temp.settled")
+        if len(rows) == 1:
+            return (yield from self._settling.one(rows[0]))
+        return (yield from self._settling.many(rows))
+
+
+class _Admitting:
+    """Instants become executions, as their gates say."""
+
+    def __init__(self) -> None:
+        columns = [column.split(":")[0] for column in ADMIT_ROW.split()]
+        row = ", ".join(f"${4 + i} as {name}" for i, name in enumerate(columns))
+        opened = open_those(f"({decide(f'(select {row})')})", node="$1", now_us="$2", request="$3")
+        self._open_one = f"{opened} returning status, token"
+        moved = move("g", next_us="$2", scheduled_us="$3", status="$4")
+        self._move_one = f"update gate as g set {moved} where g.job = $1"
+        self._all = "insert into temp.chronos_admitting (node, now_us, request, rows) values ($1, $2, $3, $4)"
+        self._answer = f"""
+            select {packed(["d.id", "d.job"], ["d.status", TOKEN])} from temp.chronos_admitted as d
+            where d.status <> {REPEATED}"""
+
+    def one(self, command: Admit, row: AdmitRow) -> Steps[Admitted | None]:
+        """None, and nothing done, unless it runs, is ready or queued."""
+        [values] = admit_rows([row]).values
+        opened = yield Query(self._open_one, (command.node, command.now_us, command.request, *values))
+        if not opened:
+            return None
+        status, token = opened[0]
+        yield Query(self._move_one, (row.job, row.next_us, row.expect_us, status))
+        return Admitted(row.id, row.job, _STATUS[status], token)
+
+    def many(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
+        yield Query(self._all, (command.node, command.now_us, command.request), admit_rows(rows))
+        ids, jobs, statuses, tokens = unpacked((yield Query(self._answer))[0], ids=2)
+        return list(map(Admitted, ids, jobs, map(_STATUS.__getitem__, statuses), tokens))
+
+
+class _Claiming:
+    """The best of what is ready begins to run: read first, as it will be, then written."""
+
+    def __init__(self, d: Dialect) -> None:
+        ready = f"status = {READY} and held = 0"
+        best = "order by rank, id limit $1"
+        one = [f"select id, rank from active where {ready} and lane = ${5 + i} {best}" for i in range(_FEW_LANES)]
+        late = f"""select a.id from {d.rows(5, "lane:n before_us:n")} as i cross join active as a
+            on a.lane = i.lane and a.status = {READY} and a.held = 0 and {LATE} order by a.rank, a.id limit $1"""
+        self.of_few = [_claim(f"{ready} and lane = $5 {best}")] * 2 + [
+            _claim(f"id in (select id from ({_all(one[:count])}) {best}) {best}") for count in range(2, _FEW_LANES + 1)
+        ]
+        self.of_many = _claim(f"{ready} and lane in {d.rows(5, 'lane:n')} {best}")
+        self.of_late = _claim(f"id in ({late}) {best}")
+
+    def run(
+        self, statements: tuple[str, str, str], command: Claim, limit: int, lanes: Sequence[int], rows: Rows | None
+    ) -> Steps[list[Claimed]]:
+        at_once, read, write = statements
+        args = (limit, command.node, command.now_us, command.request, *lanes)
+        if limit == 1:
+            return claimed((yield Query(at_once, args, rows)))
+        found = unpacked((yield Query(read, args, rows))[0], ids=2)
+        if not found[0]:
+            return []
+        yield Query(write, args, rows)
+        found[_CAUSE] = [CAUSES[cause] for cause in found[_CAUSE]]
+        return [tuple.__new__(Claimed, row) for row in zip(*found, strict=True)]
+
+
+def _all(queries: Sequence[str]) -> str:
+    return " union all ".join(f"select * from ({query})" for query in queries)
+
+
+def _claim(which: str) -> tuple[str, str, str]:
+    """Claim and answer at once; or answer, and claim. Arguments: limit, node, now, request, those of ``which``."""
+    write = f"""update active set status = {RUNNING}, owner = $2, token = token + 1,
+        started_us = coalesce(started_us, $3), attempt_us = $3, request = $4
+        where id in (select id from active where {which})"""
+    will_be = CLAIMED.replace("token", "token + 1 as token").replace(
+        "started_us", "coalesce(started_us, $3) as started_us"
+    )
+    ids, others = CLAIMED.split(", ")[:2], CLAIMED.split(", ")[2:]
+    read = f"select {packed(ids, others)} from (select {will_be} from active where {which})"
+    return f"{write} returning {CLAIMED}", read, write
+
+
+class _Settling:
+    """What ran goes to history, and off its gate."""
+
+    def __init__(self) -> None:
+        ended = _ENDED(status="$3", code="$4", message="$5", finished_us="$6", detail="coalesce($7, a.detail)")
+        self._end_one = (
+            f"{ended} from active as a where a.id = $1 and a.token = $2 and a.status = {RUNNING} returning 1"
+        )
+        self._drop_one = "delete from active where id = $1 returning job, key"
+        self._free_one = "update gate set active = active - 1 where job = $1 returning queued, followed"
+        self._all = "insert into temp.chronos_settling (rows) values ($1)"
+        self._answer = f"""
+            select {packed(["id"], [])}, count(key), (
+                select json_group_array(json_array(hex(job), queued, followed) order by job) from gate
+                where job in (select job from temp.chronos_settled) and (queued > 0 or followed > 0)
+            ) from temp.chronos_settled"""
+        self._freed_keys = (
+            "select key, count(*) from temp.chronos_settled where key is not null group by key order by key"
+        )
+
+    def one(self, row: SettleRow) -> Steps[Freed]:
+        outcome = (row.id, row.token, int(row.status), row.code.value, row.message, row.finished_us, row.detail)
+        if not (yield Query(self._end_one, outcome)):
+            return Freed([], [], [], set())
+        [(job, key)] = yield Query(self._drop_one, (row.id,))
+        gates = yield Query(self._free_one, (job,))
+        queued, followed = gates[0] if gates else (0, 0)
+        keys = [(key, 1)] if key is not None else []
+        return Freed([row.id], [job] if queued else [], keys, {job} if followed else set())
+
+    def many(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
         values = [(r.id, r.token, int(r.status), r.code.value, r.message, r.finished_us, r.detail) for r in rows]
-        yield Query(self._match, rows=Rows("innttnt", values))
-        yield Query(self._to_history)
-        yield Query(self._from_active)
-        yield Query(self._free)
-        [(text, keyed)] = yield Query(self._answer_settle)
-        after = yield Query(self._behind)
-        freed = (yield Query(self._freed_keys)) if keyed else []
-        behind = sorted(job for job, queued, _ in after if queued)
-        followed = {job for job, _, followed in after if followed}
-        return Freed([bytes.fromhex(i) for i in msgspec.json.decode(text)], behind, freed, followed)
+        yield Query(self._all, rows=Rows("innttnt", values))
+        [(blob, keyed, text)] = yield Query(self._answer)
+        keys = (yield Query(self._freed_keys)) if keyed else []
+        after = [(bytes.fromhex(job), queued, followed) for job, queued, followed in msgspec.json.decode(text)]
+        behind = [job for job, queued, _ in after if queued]
+        return Freed(cut(blob), behind, keys, {job for job, _, followed in after if followed})
 
 
-def _admitted(found: list[Row]) -> list[Admitted]:
-    rows: list[list[Any]] = msgspec.json.decode(found[0][0])
-    return [Admitted(bytes.fromhex(i), bytes.fromhex(job), Status(status), token) for i, job, status, token in rows]
+def temporary(d: Dialect) -> str:
+    """What a connection that writes needs beside the tables: the views that batches are put into.
 
-
-def _claimed(found: list[Row]) -> list[Claimed]:
-    rows: list[list[Any]] = msgspec.json.decode(found[0][0])
-    for row in rows:
-        row[0], row[1] = bytes.fromhex(row[0]), bytes.fromhex(row[1])
-    return claimed(rows)
+    Their names are found before those of tables, so they must be none that a user's own statements would mean.
+    """
+    outcome = "id:i token:n status:n code:t message:t finished_us:n detail:t"
+    ended = _ENDED(
+        status="s.status", code="s.code", message="s.message", finished_us="s.finished_us", detail="s.detail"
+    )
+    return f"""
+        create temp table chronos_admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
+            token int, version int, lane int, exclusive int, code text);
+        create temp view chronos_admitting as select null as node, null as now_us, null as request, null as rows;
+        create temp trigger chronos_admit instead of insert on chronos_admitting begin
+            delete from chronos_admitted;
+            insert into chronos_admitted {decide(d.rows(1, ADMIT_ROW).replace("$1", "new.rows"))};
+            update gate set {move_those("gate")} from chronos_admitted as d where gate.job = d.job;
+            {open_those("chronos_admitted", node="new.node", now_us="new.now_us", request="new.request")};
+            {record_skipped("chronos_admitted", now_us="new.now_us")};
+        end;
+        create temp table chronos_settled (id blob, job blob, status int, code text, message text, finished_us int,
+            detail text, key blob);
+        create temp view chronos_settling as select null as rows;
+        create temp trigger chronos_settle instead of insert on chronos_settling begin
+            delete from chronos_settled;
+            insert into chronos_settled
+                select i.id, a.job, i.status, i.code, i.message, i.finished_us, coalesce(i.detail, a.detail), a.key
+                from {d.rows(1, outcome).replace("$1", "new.rows")} as i
+                join active as a on a.id = i.id and a.token = i.token and a.status = {RUNNING};
+            {ended} from chronos_settled as s join active as a on a.id = s.id;
+            delete from active where id in (select id from chronos_settled);
+            update gate set active = gate.active - n.k
+                from (select job, count(*) as k from chronos_settled group by job) as n where gate.job = n.job;
+        end;"""

@@ -1,33 +1,33 @@
 """Steps for jobs: save, delete, pause and resume. The same on every engine."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-
-import msgspec
+from collections.abc import Iterable, Mapping
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cancel, Cause, Status
-from chronos.core.ids import job_id
 from chronos.core.job import JobState
 from chronos.core.node import Actor
 from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import Code
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.store.commands import NEW, DeleteJob, JobRow, Saved, SaveJobs, SetJobState
+from chronos.store.sql.creating import (
+    GATE,
+    GATE_NAMES,
+    GATE_TYPES,
+    Creating,
+    Written,
+    encoded,
+    gate_rows,
+    sorted_out,
+    told,
+)
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.followers import OWN, Followers, Name
-from chronos.store.sql.gates import OVERLAPS, Gate, Gates, Raced, ids
+from chronos.store.sql.gates import Gates
+from chronos.store.sql.locks import Gate, Raced, ids
 from chronos.store.sql.records import Records
 
-_GATE = (
-    "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n keep_count:n keep_age_us:n"
-)
-_GATE_NAMES = tuple(column.split(":")[0] for column in _GATE.split())
-_JOB = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n updated_us:n"
-_JOB_NAMES = tuple(column.split(":")[0] for column in _JOB.split())
-_MANY = 20  # jobs saved by one command, after which they share a line of the audit log
-Changed = tuple[JobRow, str, Saved]  # with its spec as JSON
-New = tuple[JobRow, str, Saved, int]  # and its incarnation
 _FOLLOWS = ('"after":', '"on_complete":')  # in the JSON of a job that has links; merely said there, nothing is lost
 
 
@@ -36,6 +36,7 @@ class Jobs:
 
     def __init__(self, d: Dialect, gates: Gates, records: Records) -> None:
         self._gates, self._records, self._followers = gates, records, Followers(d)
+        self._creating = Creating(d, records)
         self._mutex = d.mutex()
         names = d.rows(1, "namespace:t name:t")
         self._existing, self._existing_for_followers = (
@@ -55,7 +56,6 @@ class Jobs:
         self._lanes = f"select key, number from lane where {d.one_of('key', 1, 't')}"
         self._highest_lane = "select coalesce(max(number), 0) from lane"
         self._add_lanes = f"insert into lane (number, key) select * from {d.rows(1, 'number:n key:t')} as i"
-        self._create = f"insert into job ({', '.join(_JOB_NAMES)}) select * from {d.rows(1, _JOB)} as i"
         self._replace = f"""
             update job as j set version = i.version, spec = i.spec, owner = i.owner, author = i.author,
                 saved_us = i.now_us, updated_us = i.now_us,
@@ -66,21 +66,17 @@ class Jobs:
         self._keep_version = f"""
             insert into job_version (job, version, spec, saved_us, author)
             select id, version, spec, saved_us, author from job where {d.one_of("id", 1)}"""
-        self._add_gates = f"insert into gate ({', '.join(_GATE_NAMES)}) select * from {d.rows(1, _GATE)} as i"
-        settings = [name for name in _GATE_NAMES if name not in ("job", "next_us", "state")]
+        settings = [name for name in GATE_NAMES if name not in ("job", "next_us", "state")]
         self._set_gates = f"""
             update gate as g set {", ".join(f"{name} = i.{name}" for name in settings)}
-            from {d.rows(1, _GATE)} as i where {d.within("g.job", 1)} and g.job = i.job"""
+            from {d.rows(1, GATE)} as i where {d.within("g.job", 1)} and g.job = i.job"""
         self._reconfigure = f"""
             update active as a set version = i.version, lane = i.lane, rank = a.rank + i.shift_us,
                 exclusive = i.exclusive
             from {d.rows(1, "job:i version:n lane:n shift_us:n exclusive:n")} as i
             where {d.within("a.job", 1)} and a.job = i.job
                 and a.status in ({int(Status.READY)}, {int(Status.QUEUED)})"""
-        self._drop_tags = f"delete from job_tag where {d.one_of('job', 1)}"
-        self._add_tags = f"""
-            insert into job_tag (key, value, namespace, name, job)
-            select * from {d.rows(1, "key:t value:t namespace:t name:t job:i")} as i"""
+        self._drop_tags = f"delete from job_tag where {d.tags_of(1)}"
         self._names = f"""
             select id, namespace, name, incarnation, version from job where {d.one_of("id", 1)}
             order by id {d.lock()}"""
@@ -90,8 +86,8 @@ class Jobs:
             on conflict (namespace, name) do update set incarnation = excluded.incarnation, job = excluded.job,
                 deleted_us = excluded.deleted_us"""
         self._leave_remains = f"""
-            insert into remains (job, look_us) select * from {d.rows(1, "job:i look_us:n")} as i where true
-            on conflict do nothing"""
+            insert into remains (job, look_us, namespace, name)
+            select * from {d.rows(1, "job:i look_us:n namespace:t name:t")} as i where true on conflict do nothing"""
         self._drop = f"delete from job where {d.one_of('id', 1)}"
         self._drop_gates = f"delete from gate where {d.one_of('job', 1)}"
         self._note = "update job set note = $2, updated_us = $3, paused_us = $4 where id = $1"
@@ -102,19 +98,20 @@ class Jobs:
 
     def save(self, command: SaveJobs) -> Steps[list[Saved]]:
         """See ``SaveJobs``."""
-        rows = command.rows
-        if len({(row.namespace, row.name) for row in rows}) < len(rows):
+        rows = command.rows if not command.others else tuple(row for part in command.parts for row in part.rows)
+        named = [(row.namespace, row.name) for row in rows]
+        if len(set(named)) < len(rows):
             raise Invalid("a job is named twice in one change; name each job once")
         gone = {row.job: row.expect for row in command.delete}
         if len(gone) < len(command.delete):
             raise Invalid("a job is deleted twice in one change; name each job once")
-        names = Rows("tt", [(row.namespace, row.name) for row in rows])
+        names = Rows("tt", named)
         following = any(row.spec.after for row in rows)
         found = yield Query(self._existing_for_followers if following else self._existing, rows=names)
         existing = {(r[0], r[1]): r[2:] for r in found}
-        specs = [msgspec.json.encode(row.spec, order="deterministic").decode() for row in rows]
         for row in rows:
-            _check_expected(row, existing.get((row.namespace, row.name)))
+            if row.expect is not None and (existing or row.expect != NEW):
+                _check_expected(row, existing.get((row.namespace, row.name)))
         buried: dict[Name, int] = {}
         followed: set[Name] = set()
         if len(existing) < len(rows):
@@ -123,13 +120,13 @@ class Jobs:
             followed = {(r[0], r[1]) for r in said if r[3]}
         lanes = yield from self._intern(sorted({row.gate.lane for row in rows}))
 
-        saved, new, changed = _sorted_out(rows, specs, existing, buried)
-        if any(s.id in gone for s in saved):
+        saved, new, changed = sorted_out(rows, named, encoded(rows), existing, buried)
+        if gone and any(s.id in gone for s in saved):
             raise Invalid("a job is both saved and deleted in one change; do one of them")
         links = [
             (r.namespace, upstream, s.id, outcome)
             for r, s in zip(rows, saved, strict=True)
-            if s.changed
+            if s.changed and (r.spec.after or r.spec.on_complete is not None)
             for upstream, outcome in _links(r)
         ]
         linked = [s.id for r, _, s in changed if any(word in existing[(r.namespace, r.name)][2] for word in _FOLLOWS)]
@@ -138,19 +135,21 @@ class Jobs:
         upstream = yield from self._followers.ids(touched)
         gates = yield from self._lock(changed, gone, upstream)
         doomed = (yield from self._expected(gone)) if gone else []
-        yield from self._insert(new, lanes, command)
-        yield from self._update(changed, gates, lanes, command)
+        yield from self._creating.insert(new, lanes, command)
+        if changed:
+            yield from self._update(changed, gates, lanes, command)
         yield from self._followers.forget(left)
         yield from self._followers.add(links)
-        created = {(r.namespace, r.name): s.id for r, _, s, _ in new}
-        upstream |= {name: job for name, job in created.items() if name in followed or name in touched}
+        if followed or touched:
+            created = {(r.namespace, r.name): s.id for r, _, s in new}
+            upstream |= {name: job for name, job in created.items() if name in followed or name in touched}
         yield from self._followers.mark(upstream)
         if doomed:
             yield from self._delete(doomed, gates, command.now_us, command.actor)
         return saved
 
     def _lock(
-        self, changed: list[Changed], gone: Iterable[bytes], upstream: dict[Name, bytes]
+        self, changed: list[Written], gone: Iterable[bytes], upstream: dict[Name, bytes]
     ) -> Steps[dict[bytes, Gate]]:
         """The gates of jobs that change or go and of those they follow, locked in order."""
         wanted = sorted({*(s.id for _, _, s in changed), *gone, *upstream.values()})
@@ -159,28 +158,13 @@ class Jobs:
             raise Raced
         return gates
 
-    def _insert(self, new: list[New], lanes: dict[str, int], command: SaveJobs) -> Steps[None]:
-        if not new:
-            return
-        now_us = command.now_us
-        author = command.actor.name
-        saved = (author, now_us, now_us, now_us)
-        jobs = [(s.id, r.namespace, r.name, n, 1, spec, r.spec.owner, *saved) for r, spec, s, n in new]
-        gates = [_gate_row(r, s, lanes) for r, _, s, _ in new]
-        yield Query(self._create, rows=Rows("ittnntttnnn", jobs), into=("job", _JOB_NAMES))
-        yield Query(self._add_gates, rows=Rows("i" + "n" * 11, gates), into=("gate", _GATE_NAMES))
-        yield from self._tag_and_audit([(r, s) for r, _, s, _ in new], command)
-        yield from self._records.tally(Counter(int(r.state) for r, _, _, _ in new))
-
     def _update(
         self,
-        changed: list[Changed],
+        changed: list[Written],
         gates: dict[bytes, Gate],
         lanes: dict[str, int],
         command: SaveJobs,
     ) -> Steps[None]:
-        if not changed:
-            return
         now_us = command.now_us
         jobs = [
             (
@@ -189,9 +173,10 @@ class Jobs:
             )
             for r, spec, s in changed
         ]
-        yield Query(self._keep_version, rows=Rows("i", [(s.id,) for _, _, s in changed]))
+        yield Query(self._keep_version, rows=ids(s.id for _, _, s in changed))
+        yield Query(self._drop_tags, rows=ids(s.id for _, _, s in changed))
         yield Query(self._replace, rows=Rows("intttnnn", jobs))
-        yield Query(self._set_gates, rows=Rows("i" + "n" * 11, [_gate_row(r, s, lanes) for r, _, s in changed]))
+        yield Query(self._set_gates, rows=Rows(GATE_TYPES, gate_rows([(r, s) for r, _, s in changed], lanes)))
         shifts = [
             (
                 *(s.id, s.version, lanes[r.gate.lane], (gates[s.id].priority - r.gate.priority) * PRIORITY_STEP_US),
@@ -200,8 +185,7 @@ class Jobs:
             for r, _, s in changed
         ]
         yield Query(self._reconfigure, rows=Rows("innnn", shifts))
-        yield Query(self._drop_tags, rows=Rows("i", [(s.id,) for _, _, s in changed]))
-        yield from self._tag_and_audit([(r, s) for r, _, s in changed], command)
+        yield from self._creating.tag_and_audit([(r, s) for r, _, s in changed], command)
         mine: list[Gate] = []
         for row, _, saved in changed:
             gate = gates[saved.id]
@@ -212,16 +196,6 @@ class Jobs:
             yield from self._gates.shrink(gate)
         yield from self._gates.wake(mine, now_us=now_us)
         yield from self._gates.save(mine)
-
-    def _tag_and_audit(self, saved: list[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
-        tags = [(k, v, r.namespace, r.name, s.id) for r, s in saved for k, v in r.spec.tags.items()]
-        if tags:
-            yield Query(self._add_tags, rows=Rows("tttti", tags))
-        lines: list[tuple[str, str, str, str]] = []
-        for verb, created in (("create", True), ("update", False)):
-            told = [(r.namespace, r.name, f"version {s.version}") for r, s in saved if s.created is created]
-            lines += _told(verb, told, many=len(saved) > _MANY)
-        yield from self._records.audits(command.actor, command.now_us, lines)
 
     def _intern(self, keys: list[str]) -> Steps[dict[str, int]]:
         """Numbers for lanes, new ones given out one at a time across the whole store."""
@@ -260,19 +234,20 @@ class Jobs:
         yield from self._records.tally(Counter(gates[row[0]].state for row in doomed), -1)
         yield Query(self._keep_version, rows=jobs)
         yield Query(self._drop_gates, rows=jobs)
-        yield Query(self._drop, rows=jobs)
         yield Query(self._drop_tags, rows=jobs)
+        yield Query(self._drop, rows=jobs)
         buried = [(namespace, name, incarnation, job, now_us) for job, namespace, name, incarnation, _ in doomed]
         yield Query(self._bury, rows=Rows("ttnin", buried))
-        yield Query(self._leave_remains, rows=Rows("in", [(row[0], now_us) for row in doomed]))
+        yield Query(self._leave_remains, rows=Rows("intt", [(job, now_us, *names) for job, *names, _, _ in doomed]))
         names = [(namespace, name) for _, namespace, name, _, _ in doomed]
-        yield from self._records.audits(actor, now_us, _told("delete", [(*name, "") for name in names]))
+        yield from self._records.audits(actor, now_us, told("delete", [(*name, "") for name in names]))
 
     def set_state(self, command: SetJobState) -> Steps[None]:
         """See ``SetJobState``."""
         gates = yield from self._gates.lock([command.job])
         [(_, namespace, name, _, _)] = yield from self._expected({command.job: command.expect})
         gate = gates[command.job]
+        verb = _verb(JobState(gate.state), command.state)
         yield from self._enter(gate, command.state, command.now_us)
         if not command.keep_cursor:
             gate.next_us = command.next_us
@@ -282,8 +257,7 @@ class Jobs:
         yield from self._gates.save([gate])
         paused_us = command.now_us if command.state is JobState.PAUSED else None
         yield Query(self._note, (command.job, command.note, command.now_us, paused_us))
-        action = command.state.name.lower()
-        yield from self._records.audit(command.actor, action, namespace, name, command.now_us, command.note)
+        yield from self._records.audit(command.actor, verb, namespace, name, command.now_us, command.note)
 
     def _enter(self, gate: Gate, state: JobState, now_us: int) -> Steps[None]:
         """A locked gate changes its state; what is held follows."""
@@ -308,29 +282,6 @@ class Jobs:
         return rows
 
 
-def _sorted_out(
-    rows: Sequence[JobRow], specs: Sequence[str], existing: Mapping[Name, Row], buried: Mapping[Name, int]
-) -> tuple[list[Saved], list[New], list[Changed]]:
-    """What becomes of each row; and apart from the others those that are new, and those that change."""
-    saved: list[Saved] = []
-    new: list[New] = []
-    changed: list[Changed] = []
-    for row, spec in zip(rows, specs, strict=True):
-        name = (row.namespace, row.name)
-        if name in existing:
-            job, version, before = existing[name]
-            same = before == spec
-            answer = Saved(job, version if same else version + 1, created=False, changed=not same)
-            if not same:
-                changed.append((row, spec, answer))
-        else:
-            incarnation = buried.get(name, 0) + 1
-            answer = Saved(job_id(*name, incarnation), 1, created=True, changed=True)
-            new.append((row, spec, answer, incarnation))
-        saved.append(answer)
-    return saved, new, changed
-
-
 def _check_expected(row: JobRow, found: Row | None) -> None:
     if row.expect is None:
         return
@@ -344,27 +295,15 @@ def _check_expected(row: JobRow, found: Row | None) -> None:
         )
 
 
-def _told(
-    verb: str, jobs: Sequence[tuple[str, str, str]], *, many: bool | None = None
-) -> list[tuple[str, str, str, str]]:
-    """Lines of the audit log about jobs, by (namespace, name, detail): one each, or one a namespace for many."""
-    if not (len(jobs) > _MANY if many is None else many):
-        return [(verb, *job) for job in jobs]
-    names: dict[str, list[str]] = {}
-    for namespace, name, _ in jobs:
-        names.setdefault(namespace, []).append(name)
-    return [
-        (verb, namespace, own[0] if len(own) == 1 else f"{own[0]} and {len(own) - 1} more", ", ".join(own))
-        for namespace, own in sorted(names.items())
-    ]
-
-
-def _gate_row(row: JobRow, saved: Saved, lanes: dict[str, int]) -> Sequence[object]:
-    gate = row.gate
-    return (
-        *(saved.id, row.next_us, saved.version, int(row.state), OVERLAPS.index(gate.overlap), gate.limit),
-        *(gate.queue_max, gate.priority, lanes[gate.lane], int(gate.keyed), gate.keep_count, gate.keep_age_us),
-    )
+def _verb(before: JobState, after: JobState) -> str:
+    """What is done to a job that changes its state, for the audit log."""
+    match after:
+        case JobState.PAUSED:
+            return "pause"
+        case JobState.DISABLED:
+            return "disable"
+        case _:
+            return "resume" if before is JobState.PAUSED else "enable"
 
 
 def _links(row: JobRow) -> list[tuple[str, str]]:

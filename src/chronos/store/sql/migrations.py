@@ -33,6 +33,7 @@ MIGRATIONS: Sequence[Migration] = (
     # A release before this one does not tell the followers of a job, and knows one signal only.
     Migration(version=2, minimum=2, common=schema.SECOND, sqlite=schema.SECOND_SQLITE, postgres=schema.SECOND_POSTGRES),
     Migration(version=3, minimum=2, common=schema.THIRD, postgres=schema.THIRD_POSTGRES),
+    Migration(version=4, minimum=2, common=schema.FOURTH, sqlite=schema.FOURTH_SQLITE),
 )
 VERSION = MIGRATIONS[-1].version
 META = "create table if not exists meta (name text primary key, value text not null)"

@@ -18,10 +18,11 @@ from chronos.store.contract import Hint
 from chronos.store.pump import Pump
 from chronos.store.sql import partitions
 from chronos.store.sql.dialect import Postgres, Steps
+from chronos.store.sql.doubts import Doubts
 from chronos.store.sql.hot_postgres import HotPostgres
 from chronos.store.sql.postgres_errors import ERRORS, Place, explain, is_lost
 from chronos.store.sql.postgres_hints import Hints
-from chronos.store.sql.postgres_lane import Doubts, Lane, Walk
+from chronos.store.sql.postgres_lane import Lane, Walk
 from chronos.store.sql.postgres_link import (
     LISTENING,
     READING,

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import asyncpg
 
 from chronos.errors import ChronosError, Conflict, Invalid, StoreBroken, StoreUnavailable
-from chronos.store.sql.gates import Raced
+from chronos.store.sql.locks import Raced
 
 _UNREADABLE = "the store URL cannot be understood; write it as postgresql://user:password@host:5432/database"
 

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from chronos.errors import ChronosError, Unavailable
-from chronos.store.commands import Admit, Claim, Command
+from chronos.store.commands import Admit, Command
 from chronos.store.contract import Hint
 from chronos.store.hints import NOTHING, hint_of
 from chronos.store.merge import merge, split
 from chronos.store.sql.dialect import Query, Row, Rows, Steps, columns
+from chronos.store.sql.doubts import Doubts
 from chronos.store.sql.postgres_errors import (
     ERRORS,
     Place,
@@ -37,28 +38,11 @@ from chronos.store.sql.theirs import refused
 from chronos.store.sql.writes import Writes
 
 MAX_CONFLICTS = 6
-_MAX_DOUBTS = 1024
 _FEW = 20  # rows, for which another statement costs more than it spares
 _OLD_NOTES = 64  # deleted together, with a later commit
 _LOCK = "select count(*) from (select 1 from gate where job = any($1::uuid[]) order by job for update) as locked"
 _KEYED = "select exists (select from key_gate)"
 _NOTED = "select 1 from sent where id = $1"
-
-
-class Doubts:
-    """Requests whose fate is unknown to their callers: sent again, they are asked what they did the first time."""
-
-    def __init__(self) -> None:
-        self._requests: dict[bytes, None] = {}
-
-    def add(self, command: Command[Any]) -> None:
-        if isinstance(command, Admit | Claim):
-            self._requests[command.request] = None
-            while len(self._requests) > _MAX_DOUBTS:
-                del self._requests[next(iter(self._requests))]
-
-    def about(self, command: Command[Any]) -> bool:
-        return bool(self._requests) and isinstance(command, Admit | Claim) and command.request in self._requests
 
 
 class _Committing(NamedTuple):

@@ -7,13 +7,13 @@ from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
 from chronos.core.job import Job, JobSpec, JobState, JobVersion, On
 from chronos.core.node import AuditEntry, Node
 from chronos.store.commands import OutboxItem, OutputRow
-from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, JobFilter, Page
+from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, JobFilter, JobName, Page
 from chronos.store.sql import rows as record
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.gates import OVERLAPS, ids
+from chronos.store.sql.job_list import JobList
+from chronos.store.sql.locks import OVERLAPS, ids
 
 REPLACE = [overlap.value for overlap in OVERLAPS].index("replace")
-_SEPARATOR = "\x00"  # within a cursor of the job list: never part of a name
 _TROUBLED = 20  # and above: see ``Status``
 _DEAD = "execution, job, namespace, failed_us, code, message"
 
@@ -22,7 +22,7 @@ class Reads:
     """Statements and steps."""
 
     def __init__(self, d: Dialect) -> None:
-        self._d = d
+        self._job_list = JobList(d)
         self._due = f"""
             select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE} then 1 else 0 end from gate
             where state = 0 and next_us is not null and next_us <= $1 order by next_us{d.then("job")} limit $2"""
@@ -38,6 +38,16 @@ class Reads:
             select {record.JOB} from job as j join gate as g on g.job = j.id where {d.one_of("j.id", 1)}"""
         self._by_name = f"""
             select {record.JOB} from job as j join gate as g on g.job = j.id where j.namespace = $1 and j.name = $2"""
+        self._names_of = f"""
+            select id, namespace, name from job where {d.one_of("id", 1)}
+            union all select job, namespace, name from remains where {d.one_of("job", 1)} and name is not null"""
+        # One look for each namespace, whatever stands in it.
+        first = "select min(namespace) from job"
+        self._namespaces = f"""
+            with recursive found (namespace) as (
+                {first} union all select ({first} where namespace > found.namespace) from found
+                where found.namespace is not null
+            ) select namespace from found where namespace is not null limit $1"""
         self._versions = """
             select id as job, version, spec, saved_us, author from job where id = $1 and version < $2
             union all select job, version, spec, saved_us, author from job_version where job = $1 and version < $2
@@ -73,6 +83,8 @@ class Reads:
         self._last_run = f"""
             select scheduled_us from history where job = $1 and status not in ({did_not_run}) and started_us is not null
             order by id desc limit 1"""
+        self._latest = _latest(d, open_ones="true", ended="e.until_us is null")
+        self._latest_started = _latest(d, open_ones="e.started_us is not null", ended="e.started_us is not null")
         self._nodes = f"select {record.NODE} from node order by number"
         self._lanes = "select number, key from lane order by number"
         self._outbox = """
@@ -125,6 +137,15 @@ class Reads:
         found = yield Query(self._by_name, (namespace, name), alone=True)
         return record.job(found[0]) if found else None
 
+    def names_of(self, wanted: Sequence[bytes]) -> Steps[dict[bytes, JobName]]:
+        if not wanted:
+            return {}
+        found = yield Query(self._names_of, rows=ids(wanted), alone=True)
+        return {job: JobName(namespace, name) for job, namespace, name in found}
+
+    def namespaces(self, limit: int) -> Steps[list[str]]:
+        return [row[0] for row in (yield Query(self._namespaces, (limit,), alone=True))]
+
     def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> Steps[dict[tuple[bytes, int], JobSpec]]:
         found = yield Query(self._specs_at, rows=Rows("in", list(dict.fromkeys(pairs))), alone=True)
         return {(job, version): record.spec(text) for job, version, text in found}
@@ -134,52 +155,7 @@ class Reads:
         return [(job, On(outcome)) for job, outcome in found]
 
     def list_jobs(self, where: JobFilter, limit: int, cursor: bytes | None) -> Steps[Page[Job]]:
-        sql, args = self._jobs_query(where, limit, cursor)
-        prelude = self._d.plan_anew() if where.contains else ""
-        if prelude:
-            yield Query(prelude)
-        found = yield Query(sql, args, alone=not prelude)
-        more = len(found) > limit
-        items = [record.job(row) for row in found[:limit]]
-        last = f"{items[-1].namespace}{_SEPARATOR}{items[-1].name}".encode() if more else None
-        return Page(items=items, cursor=last)
-
-    def _jobs_query(self, where: JobFilter, limit: int, cursor: bytes | None) -> tuple[str, tuple[Any, ...]]:
-        args: list[Any] = []
-        tests: list[str] = []
-        source = "job as j join gate as g on g.job = j.id"
-        order = "j.namespace, j.name"
-
-        def arg(value: Any) -> str:
-            args.append(value)
-            return f"${len(args)}"
-
-        if where.tag is not None:
-            key, value = where.tag
-            source = "job_tag as t join job as j on j.id = t.job join gate as g on g.job = j.id"
-            tests.append(f"t.key = {arg(key)}")
-            if value is not None:
-                tests.append(f"t.value = {arg(value)}")
-        if where.namespace is not None:
-            tests.append(f"j.namespace = {arg(where.namespace)}")
-        if where.prefix:
-            tests.append(f"j.name >= {arg(where.prefix)}")
-            if upper := after_prefix(where.prefix):
-                tests.append(f"j.name < {arg(upper)}")
-        if where.contains:
-            tests.append(self._d.contains("j", where.contains, arg))
-        if where.state is not None:
-            tests.append(f"g.state = {arg(int(where.state))}")
-        if where.owner is not None:
-            tests.append(f"j.owner = {arg(where.owner)}")
-        if cursor is not None:
-            namespace, name = cursor.decode().split(_SEPARATOR)
-            if where.namespace is None:
-                tests.append(f"(j.namespace, j.name) > ({arg(namespace)}, {arg(name)})")
-            else:
-                tests.append(f"j.name > {arg(name)}")
-        condition = f"where {' and '.join(tests)}" if tests else ""
-        return f"select {record.JOB} from {source} {condition} order by {order} limit {arg(limit + 1)}", tuple(args)
+        return self._job_list.page(where, limit, cursor)
 
     def versions(self, job: bytes, limit: int, before: int | None) -> Steps[list[JobVersion]]:
         args = (job, 1 << 62 if before is None else before, limit)
@@ -230,6 +206,15 @@ class Reads:
         found = yield Query(self._last_run, (job,), alone=True)
         return found[0][0] if found else None
 
+    def latest(self, jobs: Sequence[bytes], started: bool) -> Steps[dict[bytes, Execution]]:
+        found = yield Query(self._latest_started if started else self._latest, rows=ids(jobs), alone=True)
+        newest: dict[bytes, Execution] = {}
+        for row in sorted(found, key=lambda row: row[0]):
+            item = record.execution(row)
+            if isinstance(item, Execution):
+                newest[item.job] = item
+        return newest
+
     def list_dead_letters(self, namespace: str | None, limit: int, cursor: bytes | None) -> Steps[Page[DeadLetter]]:
         found = yield self._newest("dead_letter", _DEAD, "execution", namespace, limit, cursor)
         items = [record.dead_letter(row) for row in found[:limit]]
@@ -260,10 +245,16 @@ class Reads:
         return [OutboxItem(*row) for row in found]
 
 
-def after_prefix(prefix: str) -> str:
-    """The smallest text after every text with this prefix, bytewise; empty when there is none."""
-    for i in range(len(prefix) - 1, -1, -1):
-        if ord(prefix[i]) < 0x10FFFF:
-            follower = ord(prefix[i]) + 1
-            return prefix[:i] + chr(0xE000 if 0xD800 <= follower < 0xE000 else follower)
-    return ""
+def _latest(d: Dialect, *, open_ones: str, ended: str) -> str:
+    """The newest execution of each job that fits, of each table."""
+    newest_open, newest_ended = (
+        d.among(
+            "id",
+            f"select (select e.id from {table} as e where e.job = i.job and {fits} order by e.id desc limit 1) "
+            f"from {d.rows(1, 'job:i')} as i",
+        )
+        for table, fits in (("active", open_ones), ("history", ended))
+    )
+    return f"""
+        select {record.OPEN} from active where {newest_open}
+        union all select {record.ENDED} from history where {newest_ended}"""

@@ -11,6 +11,7 @@ from chronos.core.node import Actor
 from chronos.store.commands import EndedAttempt, Follow
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 
+Line = tuple[str, str, str, str]  # of the audit log: action, namespace, subject, detail
 ENDED = "ended"  # the kind of outbox item that tells the followers of a job
 
 
@@ -45,6 +46,10 @@ class Records:
         self._audit = f"""
             insert into audit (id, at_us, actor, action, namespace, subject, origin, detail)
             select * from {d.rows(1, entry)} as i where true on conflict do nothing"""
+
+        self._name_of = """
+            select namespace, name from job where id = $1
+            union all select namespace, name from remains where job = $1 and name is not null"""
 
     def tally(self, changes: Counter[int], sign: int = 1) -> Steps[None]:
         """Jobs that came into a state, less those that left it; with -1 all of them left it."""
@@ -106,14 +111,24 @@ class Records:
         """One line of the audit log."""
         yield from self.audits(actor, at_us, [(action, namespace, subject, detail)])
 
-    def audits(self, actor: Actor, at_us: int, lines: Sequence[tuple[str, str, str, str]]) -> Steps[None]:
-        """Lines of the audit log by one actor: (action, namespace, subject, detail)."""
+    def audit_run(self, actor: Actor, action: str, job: bytes, at_us: int, detail: str) -> Steps[None]:
+        """One line about an execution, under the name that its job has or had."""
+        found = yield Query(self._name_of, (job,))
+        namespace, name = found[0] if found else ("", job.hex())
+        yield from self.audit(actor, action, namespace, name, at_us, detail)
+
+    def audits(self, actor: Actor, at_us: int, lines: Sequence[Line]) -> Steps[None]:
+        """Lines of the audit log by one actor."""
+        yield from self.audit_all([(actor, at_us, line) for line in lines])
+
+    def audit_all(self, lines: Iterable[tuple[Actor, int, Line]]) -> Steps[None]:
+        """Lines of the audit log, each with who did it and when."""
         values = [
             (
-                stamped(at_us, b"audit", f"{actor.name}\0{action}\0{namespace}\0{subject}".encode()),
+                stamped(at_us, b"audit", f"{actor.name}\0{action}\0{namespace}\0{subject}\0{detail}".encode()),
                 *(at_us, actor.name, action, namespace, subject, actor.origin, detail),
             )
-            for action, namespace, subject, detail in lines
+            for actor, at_us, (action, namespace, subject, detail) in lines
         ]
         yield Query(self._audit, rows=Rows("intttttt", values))
 

@@ -283,6 +283,38 @@ THIRD_POSTGRES = """
 create index active_owner on active (owner, id) where owner is not null;
 """
 
+# What deleted jobs were called, for as long as something of theirs is on record.
+REMAINS_NAMED = """
+alter table remains add column namespace {text};
+alter table remains add column name {text};
+update remains set namespace = (select t.namespace from tombstone as t where t.job = remains.job),
+    name = (select t.name from tombstone as t where t.job = remains.job);
+"""
+
+TOKENS = """
+create table token (
+    name {text} not null primary key,
+    hash {text} not null unique,
+    role {text} not null,
+    namespaces {text},
+    created_us {int} not null,
+    expires_us {int},
+    author {text} not null
+) {table};
+"""
+
+# Why somebody asked a running execution to stop, for its end to say.
+CANCEL_SAID = """
+alter table active add column cancel_message {text};
+"""
+
+FOURTH = REMAINS_NAMED + TOKENS + CANCEL_SAID
+
+# Tags of a job are found by its spec. Keys that are hashes cost each new job a page of the log, more than its row.
+FOURTH_SQLITE = """
+drop index job_tag_job;
+"""
+
 SQLITE_ONLY = """
 create virtual table job_fts using fts5 (name, content = 'job', tokenize = 'trigram', detail = 'none');
 create trigger job_named after insert on job begin

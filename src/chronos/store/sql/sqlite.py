@@ -8,32 +8,32 @@ which also makes it deterministic. Two processes may share a file: their transac
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
-from chronos.errors import ChronosError, Invalid, NotFound, StoreBroken, StoreUnavailable
+from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
 from chronos.store.commands import HOT, Command
 from chronos.store.hints import NOTHING, hint_of
 from chronos.store.merge import merge, split
 from chronos.store.pump import Pump
-from chronos.store.sql import migrations
 from chronos.store.sql.dialect import Query, Row, Sqlite, Steps, json_rows
-from chronos.store.sql.hot_sqlite import TEMPORARY, HotSqlite
+from chronos.store.sql.doubts import Doubts
+from chronos.store.sql.hot_sqlite import HotSqlite
+from chronos.store.sql.sqlite_errors import execute_theirs, explained
+from chronos.store.sql.sqlite_file import connect_reader, connect_writer, copy_to
+from chronos.store.sql.sqlite_writer import Writer
 from chronos.store.sql.store import SqlStore
-from chronos.store.sql.theirs import refused
 from chronos.store.sql.writes import Writes
 
 R = TypeVar("R")
 T = TypeVar("T")
 READERS = 3
-_BUSY_MS = 10_000
-_LOG_PAGES = 1_000  # of the write-ahead log, after which it is copied into the file, beside the writer
+_LOG_PAGES = 4_000  # of the write-ahead log, after which it is copied into the file, beside the writer
 _LOG_PAGES_MAX = 64_000  # after which the writer itself has to do it
-_CHECK_STEPS = 2_000_000  # of the virtual machine: a look at a small file whole, at a large one in part
 _DIALECT = Sqlite()
 
 #: Called with every command in the order of application; the determinism tests listen here.
@@ -56,9 +56,10 @@ class SqliteStore(SqlStore):
         self._journal = journal
         self._writes = Writes(_DIALECT, HotSqlite(_DIALECT))
         self._sql: dict[str, str] = {}
+        self._doubts = Doubts()
         self._pump = Pump(self._run, watch=self._committed)
         self._writer: apsw.Connection | None = None
-        self._write_thread: ThreadPoolExecutor | None = None
+        self._write_thread: Writer | None = None
         self._read_threads: ThreadPoolExecutor | None = None
         self._checkpoint_thread: ThreadPoolExecutor | None = None
         self._checkpoint: Future[None] | None = None
@@ -72,7 +73,7 @@ class SqliteStore(SqlStore):
         if self.path is None:
             self._writer = self._connect_writer()
             return
-        self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="chronos-sqlite-writer")
+        self._write_thread = Writer()
         self._read_threads = ThreadPoolExecutor(READERS, thread_name_prefix="chronos-sqlite-reader")
         self._checkpoint_thread = ThreadPoolExecutor(1, thread_name_prefix="chronos-sqlite-checkpoint")
         try:
@@ -84,9 +85,11 @@ class SqliteStore(SqlStore):
     async def close(self) -> None:
         """See ``Store.close``."""
         await self._pump.drain()
-        for threads in (self._read_threads, self._checkpoint_thread, self._write_thread):
+        for threads in (self._read_threads, self._checkpoint_thread):
             if threads is not None:
                 threads.shutdown(wait=True)
+        if self._write_thread is not None:
+            self._write_thread.close()
         for connection in (*self._readers, *([self._writer] if self._writer else [])):
             connection.close()
         self._readers.clear()
@@ -104,8 +107,8 @@ class SqliteStore(SqlStore):
         """Nothing to do: history needs no partitions here, as its oldest rows lie together (see ``Trim``)."""
 
     async def backup(self, path: str) -> None:
-        """See ``Store.backup``: SQLite's own online backup, a few pages at a time."""
-        await self._in_reader(lambda connection: _copy(connection, Path(path)))
+        """See ``Store.backup``."""
+        await self._in_reader(lambda connection: copy_to(connection, Path(path)))
 
     # --- writing
 
@@ -113,7 +116,8 @@ class SqliteStore(SqlStore):
         answers = await self._in_writer(lambda: self._transaction(commands))
         hint = NOTHING
         for command, answer in zip(commands, answers, strict=True):
-            hint |= hint_of(command, answer)
+            if left := hint_of(command, answer):
+                hint |= left
         if hint:
             self._hint(hint)
         return answers
@@ -126,12 +130,7 @@ class SqliteStore(SqlStore):
         try:
             writer.execute("begin immediate")
             for command, positions in merge(commands):
-                answer = self._one(writer, command)
-                if isinstance(answer, ChronosError):
-                    parts: list[Any] = [answer] * len(positions)
-                else:
-                    parts = split(command, [commands[i] for i in positions], answer)
-                    applied.append(command)
+                parts = self._answers(writer, command, [commands[i] for i in positions], applied)
                 for position, part in zip(positions, parts, strict=True):
                     answers[position] = part
             writer.execute("commit")
@@ -142,10 +141,12 @@ class SqliteStore(SqlStore):
         except apsw.Error as error:
             with suppress(apsw.Error):
                 writer.execute("rollback")
-            explained = self._explain(error)
-            if isinstance(explained, StoreBroken) and len(commands) > 1:
+            for command in commands:  # it may have come after the commit, from what follows that
+                self._doubts.add(command)
+            broken = explained(error, self.path)
+            if isinstance(broken, StoreBroken) and len(commands) > 1:
                 raise  # it may be one of them only: each is sent again by itself
-            raise explained from error
+            raise broken from error
         except BaseException:
             with suppress(apsw.Error):
                 writer.execute("rollback")
@@ -155,10 +156,23 @@ class SqliteStore(SqlStore):
                 self._journal(command)
         return answers
 
+    def _answers(
+        self, writer: apsw.Connection, command: Command[Any], parts: list[Command[Any]], applied: list[Command[Any]]
+    ) -> list[Any]:
+        """The answers of commands that were merged into one; should that be refused, of each by itself."""
+        answer = self._one(writer, command)
+        if not isinstance(answer, ChronosError):
+            applied.append(command)
+            return split(command, parts, answer)
+        if len(parts) == 1:
+            return [answer]
+        return [one for part in parts for one in self._answers(writer, part, [part], applied)]
+
     def _one(self, writer: apsw.Connection, command: Command[Any]) -> Any:
         """The command's answer, or the error that is its own alone. Hot commands have none, so need no savepoint."""
         if isinstance(command, HOT):
-            return self._step_through(writer, self._writes.steps(command))
+            steps = self._writes.steps(command, resent=self._doubts.about(command))
+            return self._step_through(writer, steps)
         writer.execute("savepoint one")
         answer: Any
         try:
@@ -178,31 +192,35 @@ class SqliteStore(SqlStore):
 
     def _consistently(self, connection: apsw.Connection, steps: Steps[T]) -> T:
         """All of a read's statements see the same commit."""
+        apart = connection is not self._writer
         try:
-            if connection is self._writer:
-                return self._step_through(connection, steps)
-            connection.execute("begin")
             try:
-                return self._step_through(connection, steps)
+                return self._step_through(connection, steps, begin=apart)
             finally:
-                connection.execute("commit")
+                if apart and connection.in_transaction:
+                    connection.execute("commit")
         except apsw.Error as error:
-            raise self._explain(error) from error
+            raise explained(error, self.path) from error
 
     # --- connections
 
-    def _step_through(self, connection: apsw.Connection, steps: Steps[T]) -> T:
+    def _step_through(self, connection: apsw.Connection, steps: Steps[T], *, begin: bool = False) -> T:
+        """Run the steps; if asked to, begin a transaction, unless the first statement stands alone."""
         rows: list[Row] | None = None
         try:
             while True:
                 query = steps.send(rows)  # type: ignore[arg-type]
+                if begin:
+                    begin = False
+                    if not query.alone:
+                        connection.execute("begin")
                 rows = self._execute(connection, query)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
     def _execute(self, connection: apsw.Connection, query: Query) -> list[Row]:
         if query.theirs:
-            return _execute_theirs(connection, query)
+            return execute_theirs(connection, query)
         sql = self._sql.get(query.sql)
         if sql is None:
             sql = self._sql[query.sql] = _DIALECT.final(query.sql)
@@ -211,29 +229,19 @@ class SqliteStore(SqlStore):
 
     def _connect_writer(self) -> apsw.Connection:
         try:
-            connection = self._connect()
-            self._check(connection)
-            connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = full")
-            self._migrate(connection)
-            connection.execute(TEMPORARY)
+            connection = connect_writer(self.path)
             connection.set_wal_hook(self._log_grew)
         except apsw.Error as error:
-            raise self._explain(error) from error
-        return connection
-
-    def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(":memory:" if self.path is None else str(self.path))
-        connection.set_busy_timeout(_BUSY_MS)
-        connection.execute("pragma cache_size = -65536")
-        connection.execute("pragma temp_store = memory")
-        connection.execute("pragma mmap_size = 268435456")
+            raise explained(error, self.path) from error
         return connection
 
     def _log_grew(self, connection: apsw.Connection, _: str, pages: int) -> int:
         """Called after each commit: the log is copied into the file beside the writer, not on its time."""
         if pages >= _LOG_PAGES_MAX:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            if self._checkpoint is not None:
+                wait([self._checkpoint])  # only one can copy at a time
+            with suppress(apsw.BusyError):  # nor while another process does; what was committed stands
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         elif pages >= _LOG_PAGES and self._checkpoint_thread and (self._checkpoint is None or self._checkpoint.done()):
             self._checkpoint = self._checkpoint_thread.submit(self._copy_log)
         return apsw.SQLITE_OK
@@ -241,40 +249,6 @@ class SqliteStore(SqlStore):
     def _copy_log(self) -> None:
         with suppress(apsw.BusyError):  # the next commit asks again
             self._reader().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-
-    def _check(self, connection: apsw.Connection) -> None:
-        """A quick look at the file: whole when it is small, as far as a moment allows when it is large."""
-        connection.set_progress_handler(lambda: True, _CHECK_STEPS)
-        try:
-            found = connection.execute("pragma quick_check(1)").fetchall()
-        except apsw.InterruptError:
-            return
-        finally:
-            connection.set_progress_handler(None)
-        if found != [("ok",)]:
-            raise StoreBroken(f"{self.path} is damaged ({found[0][0]}); restore a backup")
-
-    def _migrate(self, connection: apsw.Connection) -> None:
-        connection.execute("begin immediate")
-        try:
-            connection.execute(migrations.META)
-            rows: list[Row] = connection.execute("select name, value from meta").fetchall()
-            meta = {name: int(value) for name, value in rows}
-            found, minimum = meta.get("schema", 0), meta.get("schema_minimum", 0)
-            if (
-                found == 0
-                and connection.execute("select 1 from sqlite_schema where type = 'table' and name <> 'meta'").fetchall()
-            ):
-                raise StoreBroken(f"{self.path} holds something else than a Chronos store; give another file")
-            for migration in migrations.pending(found, minimum):
-                for statement in migration.statements(_DIALECT):
-                    connection.execute(statement)
-                for name, value in (("schema", migration.version), ("schema_minimum", migration.minimum)):
-                    connection.execute("insert or replace into meta values (?, ?)", (name, str(value)))
-        except BaseException:
-            connection.execute("rollback")
-            raise
-        connection.execute("commit")
 
     def _open_writer(self) -> apsw.Connection:
         if self._writer is None:
@@ -284,7 +258,7 @@ class SqliteStore(SqlStore):
     async def _in_writer(self, call: Callable[[], T]) -> T:
         if self._write_thread is None:
             return call()
-        return await asyncio.get_running_loop().run_in_executor(self._write_thread, call)
+        return await self._write_thread.run(call)
 
     async def _in_reader(self, call: Callable[[apsw.Connection], T]) -> T:
         if self._read_threads is None:
@@ -294,108 +268,6 @@ class SqliteStore(SqlStore):
     def _reader(self) -> apsw.Connection:
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = self._connect()
-            connection.execute("pragma query_only = on")
+            connection = self._local.connection = connect_reader(self.path)
             self._readers.append(connection)
         return connection
-
-    def _explain(self, error: apsw.Error) -> ChronosError:
-        """What went wrong in a sentence, and what to do."""
-        for kinds, build, sentence in _SENTENCES:
-            if isinstance(error, kinds):
-                return build(sentence.format(path=self.path or "memory", error=error))
-        return StoreBroken(f"SQLite: {error}")
-
-
-def _execute_theirs(connection: apsw.Connection, query: Query) -> list[Row]:
-    """Run a user's statement, which may touch rows and nothing else."""
-    connection.authorizer = _touches_rows
-    try:
-        return connection.execute(_DIALECT.final(query.sql), query.args).fetchall()
-    except _NOT_ITS_FAULT:
-        raise
-    except (apsw.Error, TypeError, ValueError, OverflowError) as error:
-        raise refused(error) from error
-    finally:
-        connection.authorizer = None
-
-
-def _touches_rows(operation: int, *_: object) -> int:
-    return apsw.SQLITE_OK if operation in _ROWS else apsw.SQLITE_DENY
-
-
-def restore(copy: Path, target: Path) -> None:
-    """Make a backup the store again, under a name that is free; what it holds is checked first.
-
-    Stop whatever uses the store before: a running server would go on writing into the file it has open.
-    """
-    if not copy.exists():
-        raise NotFound(f"{copy} does not exist; name the file that a backup wrote")
-    store = SqliteStore(copy)
-    try:
-        connection = store._connect()
-        try:
-            store._check(connection)
-            if not connection.execute("select 1 from sqlite_schema where name = 'gate'").fetchall():
-                raise StoreBroken(f"{copy} is no backup of a Chronos store")
-            _copy(connection, target)
-        finally:
-            connection.close()
-    except apsw.Error as error:
-        raise store._explain(error) from error
-
-
-def _copy(connection: apsw.Connection, target: Path) -> None:
-    if target.exists():
-        raise Invalid(f"{target} exists already; move it away or give another name")
-    partial = target.with_name(target.name + ".partial")
-    copy = apsw.Connection(str(partial))
-    try:
-        with copy.backup("main", connection, "main") as backup:
-            while not backup.done:
-                backup.step(1024)
-    finally:
-        copy.close()
-    partial.rename(target)
-
-
-_NOT_ITS_FAULT = (
-    *(apsw.FullError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError, apsw.LockedError),
-    *(apsw.IOError, apsw.NoMemError),
-)
-_ROWS = (
-    *(apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE),
-    *(apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE),
-)
-_SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], ...] = (
-    (
-        (apsw.FullError,),
-        StoreUnavailable,
-        "the disk that holds {path} is full; free some space, then try again: nothing was lost",
-    ),
-    (
-        (apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError),
-        StoreUnavailable,
-        "{path} cannot be written; check the permissions of the file and of its folder",
-    ),
-    (
-        (apsw.CantOpenError,),
-        StoreUnavailable,
-        "{path} cannot be opened; check that its folder exists and may be written",
-    ),
-    (
-        (apsw.NotADBError, apsw.CorruptError),
-        StoreBroken,
-        "{path} is no SQLite database, or a damaged one ({error}); restore a backup or give another file",
-    ),
-    (
-        (apsw.BusyError, apsw.LockedError),
-        StoreUnavailable,
-        "{path} is kept locked by another process; find it and stop it, or wait",
-    ),
-    (
-        (apsw.IOError, apsw.NoMemError),
-        StoreUnavailable,
-        "reading or writing {path} failed ({error}); check the disk, then try again",
-    ),
-)

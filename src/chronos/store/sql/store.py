@@ -7,8 +7,10 @@ from typing import TypeVar
 from chronos.core.execution import DeadLetter, Execution, Span
 from chronos.core.job import Job, JobSpec, JobVersion, On
 from chronos.core.node import AuditEntry, Node
+from chronos.core.token import Token
 from chronos.store.commands import OutboxItem, OutputRow
-from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, Hint, JobFilter, Page
+from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, Hint, JobFilter, JobName, Page
+from chronos.store.sql import tokens
 from chronos.store.sql.dialect import Dialect, Steps
 from chronos.store.sql.reads import Reads
 from chronos.store.sql.verify import Verify
@@ -76,6 +78,12 @@ class SqlStore(ABC):
     async def job_named(self, namespace: str, name: str) -> Job | None:
         return await self._read(self._reads.job_named(namespace, name))
 
+    async def names_of(self, ids: Sequence[bytes]) -> dict[bytes, JobName]:
+        return await self._read(self._reads.names_of(ids))
+
+    async def namespaces(self, *, limit: int) -> list[str]:
+        return await self._read(self._reads.namespaces(limit))
+
     async def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], JobSpec]:
         return await self._read(self._reads.specs_at(pairs))
 
@@ -105,6 +113,9 @@ class SqlStore(ABC):
     async def last_run_us(self, job: bytes) -> int | None:
         return await self._read(self._reads.last_run_us(job))
 
+    async def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> dict[bytes, Execution]:
+        return await self._read(self._reads.latest(jobs, started))
+
     async def list_dead_letters(
         self, *, namespace: str | None, limit: int, cursor: bytes | None = None
     ) -> Page[DeadLetter]:
@@ -118,6 +129,12 @@ class SqlStore(ABC):
 
     async def audit(self, *, namespace: str | None, limit: int, cursor: bytes | None = None) -> Page[AuditEntry]:
         return await self._read(self._reads.audit(namespace, limit, cursor))
+
+    async def token(self, token_hash: str) -> Token | None:
+        return await self._read(tokens.by_hash(token_hash))
+
+    async def tokens(self) -> list[Token]:
+        return await self._read(tokens.everything())
 
     async def verify(self) -> list[str]:
         return await self._read(self._verify.steps())

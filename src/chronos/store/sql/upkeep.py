@@ -18,7 +18,8 @@ from chronos.store.commands import (
     WriteOutput,
 )
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.gates import Gates, ids
+from chronos.store.sql.gates import Gates
+from chronos.store.sql.locks import ids
 from chronos.store.sql.records import Records
 
 IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
@@ -41,7 +42,8 @@ class Upkeep:
             returning number"""
         self._alive = "select 1 from node where number = $1 and stopped_us is null and beat = $2"
         self._held = f"""
-            select id, token, cancel from active where owner = $1 and status = {int(Status.RUNNING)} order by id"""
+            select id, token, cancel, cancel_message from active
+            where owner = $1 and status = {int(Status.RUNNING)} order by id"""
         self._stop = "update node set stopped_us = $2 where number = $1 and stopped_us is null"
         self._disown = "update outbox set owner = null where owner = $1"
         self._take, self._take_for = (
@@ -96,7 +98,7 @@ class Upkeep:
         if not moved and not (yield Query(self._alive, (command.node, command.beat))):
             return Beaten(alive=False, held=[])
         rows = yield Query(self._held, (command.node,))
-        return Beaten(alive=True, held=[Held(row[0], row[1], Cancel(row[2])) for row in rows])
+        return Beaten(alive=True, held=[Held(row[0], row[1], Cancel(row[2]), row[3]) for row in rows])
 
     def stop(self, command: StopNode) -> Steps[None]:
         """See ``StopNode``."""
@@ -121,7 +123,7 @@ class Upkeep:
         rows = yield Query(self._drop_dead, rows=ids(command.executions))
         for namespace in sorted({row[0] for row in rows}):
             count = sum(row[0] == namespace for row in rows)
-            yield from self._records.audit(command.actor, "drop dead letters", namespace, str(count), command.now_us)
+            yield from self._records.audit(command.actor, "discard dead letters", namespace, str(count), command.now_us)
         return len(rows)
 
     def write_output(self, command: WriteOutput) -> Steps[None]:

@@ -7,10 +7,12 @@ from chronos.store.commands import (
     AckOutbox,
     Admit,
     Advance,
+    AdvanceWith,
     Beat,
     CancelExecution,
     Claim,
     Command,
+    CreateToken,
     DeleteJob,
     DropDeadLetters,
     Reap,
@@ -18,6 +20,7 @@ from chronos.store.commands import (
     Recover,
     RegisterNode,
     Release,
+    RevokeToken,
     SaveJobs,
     SetJobState,
     Settle,
@@ -37,6 +40,7 @@ from chronos.store.sql.executions import Executions
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.jobs import Jobs
 from chronos.store.sql.records import Records
+from chronos.store.sql.tokens import TokenWrites
 from chronos.store.sql.upkeep import Upkeep
 
 
@@ -50,6 +54,7 @@ class Writes:
         executions = Executions(d, hot, gates, records, endings)
         jobs = Jobs(d, gates, records)
         upkeep = Upkeep(d, gates, records)
+        tokens = TokenWrites(records)
         self._once: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
             Recover: executions.recover,
             Trigger: executions.trigger,
@@ -57,6 +62,7 @@ class Writes:
             Settle: endings.settle,
             SettleWith: endings.settle_with,
             Advance: executions.advance,
+            AdvanceWith: executions.advance_with,
             Suspend: executions.suspend,
             Release: executions.release,
             Wake: executions.wake,
@@ -74,6 +80,8 @@ class Writes:
             DropDeadLetters: upkeep.drop_dead_letters,
             WriteOutput: upkeep.write_output,
             Trim: upkeep.trim,
+            CreateToken: tokens.create,
+            RevokeToken: tokens.revoke,
         }
         self._admit, self._claim = executions.admit, executions.claim
 

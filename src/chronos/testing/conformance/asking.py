@@ -137,6 +137,23 @@ async def case_a_gap_is_recovered_in_one_step(w: World) -> None:
     assert (await w.job()).next_us == T0 + 11 * SECOND
 
 
+async def case_late_instants_are_not_dropped_for_overlapping(w: World) -> None:
+    saved = await w.save(overlap=Overlap.SKIP)
+    w.now = T0 + 3 * SECOND
+    command = Recover(
+        job=saved.id,
+        version=1,
+        expect_us=T0 + SECOND,
+        next_us=T0 + 4 * SECOND,
+        runs=tuple(run._replace(cause=Cause.SCHEDULE) for run in _runs(saved.id, 1, 2, 3)),
+        spans=(),
+        now_us=w.now,
+    )
+    admitted = await w.store.apply(command)
+    assert [a.status for a in admitted] == [Status.READY, Status.QUEUED, Status.QUEUED]
+    assert not (await w.execution(admitted[1].id)).recovered
+
+
 async def case_recovery_admits_as_the_queue_empties(w: World) -> None:
     saved = await w.save(overlap=Overlap.QUEUE, queue_max=2)
     w.now = T0 + 10 * SECOND

@@ -216,7 +216,7 @@ async def case_every_change_is_audited(w: World) -> None:
     page = await w.store.audit(namespace="default", limit=2)
     assert [(e.actor, e.action, e.subject, e.origin) for e in page.items] == [
         ("ana", "delete", "job", "127.0.0.1"),
-        ("ana", "paused", "job", "127.0.0.1"),
+        ("ana", "pause", "job", "127.0.0.1"),
     ]
     assert page.items[1].detail == "why"
     rest = await w.store.audit(namespace="default", limit=2, cursor=page.cursor)

@@ -95,6 +95,31 @@ async def case_the_last_run_is_the_newest_that_really_ran(w: World) -> None:
     assert await w.store.last_run_us(saved.id) == T0 + 3 * SECOND
 
 
+async def case_the_newest_executions_of_many_jobs_are_found_at_once(w: World) -> None:
+    both, ended, skipped, new = [await w.save(name, overlap=Overlap.SKIP) for name in ("a", "b", "c", "d")]
+    for _ in range(2):
+        await w.settle(await w.one("a"))
+    await w.settle(await w.one("b"))
+    last, opened = await w.one("b"), await w.one("a")
+    await w.settle(last, status=Status.FAILED)
+    kept = await w.one("c")
+    passed = await w.one("c")
+    assert passed.status is Status.SKIPPED
+    jobs = [both.id, ended.id, skipped.id, new.id, bytes(16)]
+    found = await w.store.latest(jobs, started=True)
+    assert {job: execution.id for job, execution in found.items()} == {
+        both.id: opened.id,
+        ended.id: last.id,
+        skipped.id: kept.id,
+    }
+    assert found[both.id].status is Status.RUNNING
+    assert found[ended.id].status is Status.FAILED
+    assert await w.store.latest([]) == {}
+    latest = await w.store.latest(jobs)
+    assert latest.pop(skipped.id).id == passed.id
+    assert {job: execution.id for job, execution in latest.items()} == {both.id: opened.id, ended.id: last.id}
+
+
 async def case_output_is_kept_with_its_execution(w: World) -> None:
     await w.save(overlap=Overlap.ALLOW, keep_count=1)
     runs = [await w.one() for _ in range(70)]

@@ -32,13 +32,10 @@ async def case_an_incarnation_has_one_number(w: World) -> None:
 async def case_a_beat_says_what_the_node_holds(w: World) -> None:
     await w.save(overlap=Overlap.ALLOW)
     a, b = await w.one(), await w.one()
-    await w.store.apply(CancelExecution(execution=b.id, now_us=w.tick()))
+    await w.store.apply(CancelExecution(execution=b.id, now_us=w.tick(), message="enough"))
     beaten = await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))
     assert beaten.alive
-    assert {(h.id, h.token, h.cancel) for h in beaten.held} == {
-        (a.id, a.token, Cancel.NO),
-        (b.id, b.token, Cancel.ASKED),
-    }
+    assert set(beaten.held) == {(a.id, a.token, Cancel.NO, None), (b.id, b.token, Cancel.ASKED, "enough")}
     assert {e.id for e in await w.store.held_by(w.node)} == {a.id, b.id}
     [node] = await w.store.nodes()
     assert (node.beat, node.beat_us) == (1, w.now)

@@ -10,6 +10,7 @@ from chronos.store.commands import (
     AckOutbox,
     Advance,
     AdvanceRow,
+    AdvanceWith,
     CancelExecution,
     Claim,
     DropDeadLetters,
@@ -192,7 +193,7 @@ async def case_what_was_asked_to_stop_does_not_start_again(w: World) -> None:
     await w.save(overlap=Overlap.ALLOW)
     sleeper, leaver, behind = [await w.one() for _ in range(3)]
     for run in (sleeper, leaver):
-        await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick()))
+        await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick(), message="enough"))
     row = SuspendRow(sleeper.id, sleeper.token, w.now, (), 2, 0)
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.tick())) == []
     assert await w.store.apply(Release(rows=(ReleaseRow(leaver.id, leaver.token),), now_us=w.tick())) == []
@@ -200,6 +201,7 @@ async def case_what_was_asked_to_stop_does_not_start_again(w: World) -> None:
         execution = await w.execution(run.id)
         assert execution.reason is not None
         assert (execution.status, execution.reason.code) == (Status.CANCELED, Code.CANCELED)
+        assert execution.reason.message == "enough"
     assert await w.status(behind.id) is Status.RUNNING
     assert await w.wake() == 0
     assert await w.claim() == []
@@ -263,3 +265,30 @@ async def case_a_settlement_takes_statements_with_it(w: World) -> None:
     assert (await w.store.apply(settle(fails))).settled == [run.id], "it was settled before, so nothing is run"
     assert (await w.store.apply(settle(fails, row=row._replace(status=Status.FAILED)))).settled == []
     assert [await w.status(execution.id) for execution in (run, behind)] == [Status.SUCCEEDED, Status.READY]
+
+
+async def case_a_task_takes_statements_with_it(w: World) -> None:
+    await w.save()
+    run = await w.one()
+    done = ended(run, 1, AttemptStatus.SUCCEEDED, task="extract")
+    row = AdvanceRow(run.id, run.token, '{"tasks":[{"name":"extract"}]}', (done,))
+
+    def advance(*statements: tuple[str, tuple[object, ...]], row: AdvanceRow = row) -> AdvanceWith:
+        return AdvanceWith(row=row, statements=statements)
+
+    fails = ("insert into there_is_no_such_table values (1)", ())
+    with raises(Invalid, "there_is_no_such_table"):
+        await w.store.apply(advance(("select 1", ()), fails))
+    with raises(Invalid):
+        await w.store.apply(advance(("commit", ())))
+    view = await w.store.execution(run.id)
+    assert view is not None
+    assert (view.execution.detail, list(view.attempts)) == (None, []), "nothing was written"
+    assert not await w.store.apply(advance(fails, row=row._replace(token=row.token - 1)))
+    assert await w.store.apply(advance(("select 1", ())))
+    assert await w.store.apply(advance(fails)), "it was recorded before, so nothing is run"
+    view = await w.store.execution(run.id)
+    assert view is not None
+    assert view.execution.detail == {"tasks": [{"name": "extract"}]}
+    assert [(a.task, a.status) for a in view.attempts] == [("extract", AttemptStatus.SUCCEEDED)]
+    assert not await w.store.apply(advance(fails, row=row._replace(token=row.token - 1)))

@@ -6,6 +6,7 @@ from chronos.store.contract import Store
 from chronos.testing.conformance import (
     admission,
     asking,
+    creating,
     following,
     hints,
     jobs,
@@ -15,11 +16,26 @@ from chronos.testing.conformance import (
     reading,
     removing,
     running,
+    tokens,
 )
 from chronos.testing.conformance.world import World
 
 Case = Callable[[World], Awaitable[None]]
-_ROOMS = (jobs, removing, admission, asking, running, placing, following, nodes, reading, lookups, hints)
+_ROOMS = (
+    jobs,
+    creating,
+    removing,
+    admission,
+    asking,
+    running,
+    placing,
+    following,
+    nodes,
+    reading,
+    lookups,
+    hints,
+    tokens,
+)
 CASES: list[Case] = [
     case for room in _ROOMS for name, case in vars(room).items() if callable(case) and name.startswith("case_")
 ]

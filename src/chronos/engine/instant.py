@@ -1,0 +1,136 @@
+"""Async functions that never wait: called on the spot, one after the other, without a task for each.
+
+::
+
+    begin ─► in line ─► next turn of the loop: call, settle, call, settle … for a few milliseconds, then others' turn
+
+A function whose code has no ``await`` ends as soon as it is called, so there is nothing to time out and nothing to
+cancel. What ends otherwise than in plain success goes on as ``Work``, like a ``Quick`` one.
+"""
+
+import asyncio
+from collections import deque
+from contextvars import copy_context
+from typing import Any, Protocol
+
+from chronos.core.outcome import Outcome
+from chronos.core.reasons import Code
+from chronos.engine.catalog import Entry
+from chronos.engine.crew import Crew
+from chronos.engine.ledger import succeed_at_once
+from chronos.engine.runners.calling import STOPPED, failed, succeeded
+from chronos.engine.runners.contract import Call, StopReason
+from chronos.engine.runners.functions import Function
+from chronos.store.commands import Claimed
+
+_TURN_S = 0.005  # of calls in a row, after which the loop looks after others
+
+
+class Passed(Protocol):
+    """Where executions report to."""
+
+    def over(self, work: "Instant") -> None:
+        """It is settled, or not this node's any more."""
+
+    def go_on(self, quick: "Instant") -> None:
+        """It takes the long way from here."""
+
+
+class Instant:
+    """An execution that is about to be called, or was."""
+
+    __slots__ = ("claimed", "entry", "error", "function", "killed", "line", "result", "started_us", "stopped")
+
+    def __init__(self, claimed: Claimed, entry: Entry, function: Function, line: "Line") -> None:
+        self.claimed, self.entry, self.function, self.line = claimed, entry, function, line
+        self.stopped: tuple[Code, str | None] | None = None
+        self.killed = False
+        self.started_us = 0
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def stop(self, code: Code, message: str | None = None) -> None:
+        """It is not called any more."""
+        if self.stopped is None:
+            self.stopped = (code, message)
+
+    def tell_stopping(self) -> None:
+        """It is over before that could matter."""
+
+    def put_down(self) -> None:
+        """So it is here."""
+
+    def kill(self) -> None:
+        """It is not this node's any more."""
+        if not self.killed:
+            self.killed = True
+            self.line.passed.over(self)
+
+    def outcome(self, call: Call) -> Outcome:
+        """How it ended, on the long way."""
+        if self.stopped is not None and not self.started_us:
+            call.stop.ask(StopReason.CANCELED)
+            return STOPPED
+        if self.error is not None:
+            return failed(self.error, call)
+        return succeeded(self.function, self.result, call)
+
+
+class Line:
+    """Those that are about to be called."""
+
+    def __init__(self, crew: Crew, passed: Passed) -> None:
+        self._crew = crew
+        self.passed = passed
+        self._waiting: deque[Instant] = deque()
+        self._coming = False
+
+    def add(self, instant: Instant) -> None:
+        """Call it with the next turn of the loop."""
+        self._waiting.append(instant)
+        self._come_soon()
+
+    def _come_soon(self) -> None:
+        if not self._coming:
+            self._coming = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        loop, waiting = asyncio.get_running_loop(), self._waiting
+        until_s = loop.time() + _TURN_S
+        self._coming = False
+        try:
+            while waiting:
+                self._call(waiting.popleft())
+                if loop.time() > until_s:
+                    break
+        finally:
+            if waiting:
+                self._come_soon()
+
+    def _call(self, instant: Instant) -> None:
+        if instant.killed:
+            return
+        if instant.stopped is not None:
+            instant.started_us = 0
+            self.passed.go_on(instant)
+            return
+        instant.started_us = self._crew.clock.now_us()
+        copy_context().run(_step, instant)
+        if instant.error is not None or instant.result is not None:
+            self.passed.go_on(instant)
+            return
+        succeed_at_once(self._crew, instant.claimed, instant.entry, instant.started_us)
+        self.passed.over(instant)
+
+
+def _step(instant: Instant) -> None:
+    """The first step of the function, which is its last."""
+    try:
+        instant.function.call().send(None)
+    except StopIteration as done:
+        instant.result = done.value
+    except BaseException as error:  # noqa: BLE001 - a job that says sys.exit() must not end the engine
+        instant.error = error
+    else:
+        instant.error = AssertionError(f'"{instant.function.name}" awaits, though its code does not say so')

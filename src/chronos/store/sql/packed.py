@@ -1,0 +1,28 @@
+"""Many rows of an answer as one, on SQLite: a row that is fetched is a step, and each step hands the interpreter lock
+over (see ``dialect``). Each column comes as one value: ids behind each other in a blob, everything else as JSON.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from chronos.store.sql.dialect import Row
+
+_ID_BYTES = 16
+
+
+def packed(ids: Sequence[str], others: Sequence[str]) -> str:
+    """What to select: columns of ids that are never null, then the others; in the order of the rows."""
+    blobs = [f"cast(group_concat({column}, '') as blob)" for column in ids]
+    return ", ".join([*blobs, *(f"json_group_array({column})" for column in others)])
+
+
+def unpacked(found: Row, ids: int) -> list[list[Any]]:
+    """The columns of such an answer, of which so many are ids."""
+    return [*(cut(blob) for blob in found[:ids]), *(msgspec.json.decode(text) for text in found[ids:])]
+
+
+def cut(blob: bytes | None) -> list[bytes]:
+    """The ids of a blob; None: of no rows."""
+    return [] if blob is None else [blob[i : i + _ID_BYTES] for i in range(0, len(blob), _ID_BYTES)]

@@ -1,0 +1,75 @@
+"""What SQLite's errors mean, in sentences that say what to do; and users' own statements, whose errors are theirs."""
+
+from pathlib import Path
+
+import apsw
+
+from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
+from chronos.store.sql.dialect import Query, Row, Sqlite
+from chronos.store.sql.theirs import refused
+
+_NOT_ITS_FAULT = (
+    *(apsw.FullError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError, apsw.LockedError),
+    *(apsw.IOError, apsw.NoMemError),
+)
+_ROWS = (
+    *(apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE),
+    *(apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE),
+)
+_SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], ...] = (
+    (
+        (apsw.FullError,),
+        StoreUnavailable,
+        "the disk that holds {path} is full; free some space, then try again: nothing was lost",
+    ),
+    (
+        (apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError),
+        StoreUnavailable,
+        "{path} cannot be written; check the permissions of the file and of its folder",
+    ),
+    (
+        (apsw.CantOpenError,),
+        StoreUnavailable,
+        "{path} cannot be opened; check that its folder exists and may be written",
+    ),
+    (
+        (apsw.NotADBError, apsw.CorruptError),
+        StoreBroken,
+        "{path} is no SQLite database, or a damaged one ({error}); restore a backup or give another file",
+    ),
+    (
+        (apsw.BusyError, apsw.LockedError),
+        StoreUnavailable,
+        "{path} is kept locked by another process; find it and stop it, or wait",
+    ),
+    (
+        (apsw.IOError, apsw.NoMemError),
+        StoreUnavailable,
+        "reading or writing {path} failed ({error}); check the disk, then try again",
+    ),
+)
+
+
+def explained(error: apsw.Error, path: Path | None) -> ChronosError:
+    """What went wrong with a file (None: in memory), and what to do."""
+    for kinds, build, sentence in _SENTENCES:
+        if isinstance(error, kinds):
+            return build(sentence.format(path=path or "memory", error=error))
+    return StoreBroken(f"SQLite: {error}")
+
+
+def execute_theirs(connection: apsw.Connection, query: Query) -> list[Row]:
+    """Run a user's statement, which may touch rows and nothing else."""
+    connection.authorizer = _touches_rows
+    try:
+        return connection.execute(Sqlite().final(query.sql), query.args).fetchall()
+    except _NOT_ITS_FAULT:
+        raise
+    except (apsw.Error, TypeError, ValueError, OverflowError) as error:
+        raise refused(error) from error
+    finally:
+        connection.authorizer = None
+
+
+def _touches_rows(operation: int, *_: object) -> int:
+    return apsw.SQLITE_OK if operation in _ROWS else apsw.SQLITE_DENY

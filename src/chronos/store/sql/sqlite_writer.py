@@ -1,0 +1,60 @@
+"""The thread that writes a SQLite file: one call after the other. A hand-over each way is all that it costs."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class _Waiting(NamedTuple):
+    """A call, and who waits for what it gives."""
+
+    call: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[Any]
+
+
+class Writer:
+    """Makes calls in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._line: SimpleQueue[_Waiting | None] = SimpleQueue()
+        # What it does is durable or not there at all, so a process that ends without closing need not wait for it.
+        self._thread = Thread(target=self._work, name="chronos-sqlite-writer", daemon=True)
+        self._thread.start()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What the call gives or raises. Cancelling the waiter does not cancel the call."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._line.put(_Waiting(call, loop, answer))
+        with getattr(loop, "outside", nullcontext)():  # a loop whose time is not the world's stands still meanwhile
+            return await answer
+
+    def close(self) -> None:
+        """Finish what is in line, and end."""
+        self._line.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while waiting := self._line.get():
+            try:
+                given, error = waiting.call(), None
+            except BaseException as raised:  # noqa: BLE001 - it goes to whoever waits
+                given, error = None, raised
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                waiting.loop.call_soon_threadsafe(_tell, waiting.answer, given, error)
+            del waiting, given, error  # nothing is kept while the thread waits
+
+
+def _tell(answer: asyncio.Future[Any], given: Any, error: BaseException | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(given)
+    else:
+        answer.set_exception(error)

@@ -1,0 +1,82 @@
+"""Steps for API tokens: few rows, looked for by their hash with every request that shows one."""
+
+from typing import Any
+
+import msgspec
+
+from chronos.core.token import Token
+from chronos.errors import Conflict, NotFound
+from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
+from chronos.store.sql.dialect import Query, Row, Steps
+from chronos.store.sql.records import Records
+
+_COLUMNS = "name, hash, role, namespaces, created_us, expires_us, author"
+_INSERT = f"insert into token ({_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing returning name"
+_NAMED = "select hash from token where name = $1"
+_COUNT = "select count(*) from token"
+_DELETE = "delete from token where name = $1 returning name"
+_BY_HASH = f"select {_COLUMNS} from token where hash = $1"
+_ALL = f"select {_COLUMNS} from token order by name"
+
+
+class TokenWrites:
+    """How tokens come and go. They belong to no namespace, so neither do their lines of the audit log."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def create(self, command: CreateToken) -> Steps[None]:
+        """See ``CreateToken``."""
+        token = command.token
+        [(count,)] = yield Query(_COUNT)
+        if count >= MAX_TOKENS:
+            raise Conflict(f"there are {MAX_TOKENS} tokens already; delete some that are not used")
+        places = None if token.namespaces is None else msgspec.json.encode(token.namespaces, order="sorted").decode()
+        args = (token.name, token.token_hash, token.role, places, command.now_us, token.expires_us, command.actor.name)
+        if not (yield Query(_INSERT, args)):
+            if (yield Query(_NAMED, (token.name,))) == [(token.token_hash,)]:
+                return  # sent again
+            raise Conflict(f'a token named "{token.name}" exists already')
+        yield from self._records.audit(command.actor, "create token", "", token.name, command.now_us, _told(token))
+
+    def revoke(self, command: RevokeToken) -> Steps[None]:
+        """See ``RevokeToken``."""
+        if not (yield Query(_DELETE, (command.name,))):
+            raise NotFound(f'there is no token "{command.name[:200]}"')
+        yield from self._records.audit(command.actor, "revoke token", "", command.name, command.now_us)
+
+
+def by_hash(token_hash: str) -> Steps[Token | None]:
+    """The token of a hash."""
+    found = yield Query(_BY_HASH, (token_hash,), alone=True)
+    return _read(found[0]) if found else None
+
+
+def everything() -> Steps[list[Token]]:
+    """All tokens, by name."""
+    return [_read(row) for row in (yield Query(_ALL, alone=True))]
+
+
+def _read(row: Row) -> Token:
+    name, token_hash, role, places, created_us, expires_us, author = row
+    spaces: Any = None if places is None else msgspec.json.decode(places)
+    return Token(
+        name=name,
+        token_hash=token_hash,
+        role=role,
+        namespaces=spaces,
+        created_us=created_us,
+        expires_us=expires_us,
+        author=author,
+    )
+
+
+def _told(token: Token) -> str:
+    """What a new token may do, for those who look later."""
+    match token.namespaces:
+        case None:
+            return f"{token.role} everywhere"
+        case dict() as roles:
+            return ", ".join(f"{role} in {space}" for space, role in sorted(roles.items()))
+        case spaces:
+            return f"{token.role} in {', '.join(sorted(spaces))}"

@@ -1,0 +1,117 @@
+"""API tokens, what namespaces there are, what deleted jobs were called, and who did what."""
+
+from chronos.core.config import Overlap
+from chronos.core.job import JobState
+from chronos.core.node import Actor
+from chronos.core.token import Token
+from chronos.errors import Conflict, NotFound
+from chronos.store.commands import (
+    CancelExecution,
+    CreateToken,
+    DeleteJob,
+    RevokeToken,
+    SetJobState,
+    Signal,
+    Suspend,
+    SuspendRow,
+)
+from chronos.testing.conformance.raises import raises
+from chronos.testing.conformance.world import World
+
+ANA = Actor(name="ana", origin="192.0.2.7")
+
+
+def _token(name: str, **options: object) -> Token:
+    return Token(name=name, token_hash=name.encode().hex().zfill(64), **options)  # type: ignore[arg-type]
+
+
+async def case_a_token_is_found_by_its_hash_until_it_is_revoked(w: World) -> None:
+    plain = _token("plain", role="admin")
+    here = _token("here", role="operator", namespaces=["a", "b"], expires_us=w.now + 5)
+    mixed = _token("mixed", namespaces={"b": "admin", "a": "viewer"})
+    for token in (plain, here, mixed):
+        await w.store.apply(CreateToken(token=token, now_us=w.now, actor=ANA))
+    found = await w.store.tokens()
+    assert [(t.name, t.role, t.namespaces, t.created_us, t.expires_us, t.author) for t in found] == [
+        ("here", "operator", ["a", "b"], w.now, w.now + 5, "ana"),
+        ("mixed", "viewer", {"a": "viewer", "b": "admin"}, w.now, None, "ana"),
+        ("plain", "admin", None, w.now, None, "ana"),
+    ]
+    assert await w.store.token(mixed.token_hash) == found[1]
+    assert await w.store.token("0" * 64) is None
+    await w.store.apply(RevokeToken(name="here", now_us=w.tick(), actor=ANA))
+    assert await w.store.token(here.token_hash) is None
+    assert [token.name for token in await w.store.tokens()] == ["mixed", "plain"]
+    with raises(NotFound):
+        await w.store.apply(RevokeToken(name="here", now_us=w.tick()))
+
+
+async def case_the_name_of_a_token_is_given_once(w: World) -> None:
+    first = CreateToken(token=_token("ci"), now_us=w.now)
+    await w.store.apply(first)
+    await w.store.apply(first)
+    with raises(Conflict):
+        other = Token(name="ci", token_hash="f" * 64)
+        await w.store.apply(CreateToken(token=other, now_us=w.tick()))
+    assert await w.store.token("f" * 64) is None
+    await w.store.apply(RevokeToken(name="ci", now_us=w.tick()))
+    await w.store.apply(CreateToken(token=Token(name="ci", token_hash="f" * 64), now_us=w.tick()))
+    assert [token.token_hash for token in await w.store.tokens()] == ["f" * 64]
+    # The first line of the log is written once, though its command was sent twice.
+    lines = (await w.store.audit(namespace=None, limit=10)).items
+    assert [(line.action, line.subject) for line in lines] == [
+        ("create token", "ci"),
+        ("revoke token", "ci"),
+        ("create token", "ci"),
+    ]
+
+
+async def case_namespaces_are_those_that_have_jobs(w: World) -> None:
+    assert await w.store.namespaces(limit=10) == []
+    for namespace in ("b", "a", "B", "a.b"):
+        for name in ("x", "y"):
+            await w.save(name, namespace=namespace)
+    assert await w.store.namespaces(limit=10) == ["B", "a", "a.b", "b"]
+    assert await w.store.namespaces(limit=2) == ["B", "a"]
+    for name in ("x", "y"):
+        job = await w.job(name, "a.b")
+        await w.store.apply(DeleteJob(job=job.id, now_us=w.tick()))
+    assert await w.store.namespaces(limit=10) == ["B", "a", "b"]
+
+
+async def case_deleted_jobs_are_still_known_by_name(w: World) -> None:
+    ids = []
+    for _ in range(2):  # of the same name, one after the other
+        await w.save("again")
+        job = await w.job("again")
+        ids.append(job.id)
+        await w.store.apply(DeleteJob(job=job.id, now_us=w.tick()))
+    await w.save("there")
+    there = (await w.job("there")).id
+    names = await w.store.names_of([*ids, there, bytes(16)])
+    assert names == {ids[0]: ("default", "again"), ids[1]: ("default", "again"), there: ("default", "there")}
+    assert await w.store.names_of([]) == {}
+
+
+async def case_the_audit_log_says_what_was_done_in_verbs(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    job = await w.job()
+    states = (JobState.PAUSED, JobState.ACTIVE, JobState.DISABLED, JobState.ACTIVE)
+    for state in states:
+        await w.store.apply(SetJobState(job=job.id, state=state, now_us=w.tick(), keep_cursor=True, actor=ANA))
+    running = await w.one()
+    for _ in range(2):
+        await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick(), message="enough", actor=ANA))
+    waiting = await w.one()
+    row = SuspendRow(waiting.id, waiting.token, None, ("go",), 1, 0)
+    await w.store.apply(Suspend(rows=(row,), now_us=w.tick()))
+    await w.store.apply(Signal(execution=waiting.id, name="go", payload="1", now_us=w.tick(), actor=ANA))
+    await w.store.apply(DeleteJob(job=job.id, now_us=w.tick(), actor=ANA))
+    lines = (await w.store.audit(namespace="default", limit=20)).items
+    assert [line.action for line in reversed(lines)] == [
+        *("create", "pause", "resume", "disable", "enable", "cancel", "signal", "delete"),
+    ]
+    assert {line.subject for line in lines} == {"job"}
+    [canceled] = [line for line in lines if line.action == "cancel"]
+    assert (canceled.actor, canceled.origin) == ("ana", "192.0.2.7")
+    assert canceled.detail == f"{running.id.hex()}: enough"

@@ -1,0 +1,86 @@
+"""What answers say beside the thing itself: how coming runs change, which field is meant, why not."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.world import V1, World, in_world, shape
+
+
+def test_a_change_of_the_schedule_is_answered_with_what_it_does_to_coming_runs() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", schedule="0 9 * * *")
+        put = await world.call("PUT", f"{V1}/jobs/digest", shape("digest", schedule="0 9,10 * * *"))
+        assert put.status == 200
+        diff = put.json["diff"]
+        assert diff["added"]["count"] == 30
+        assert all(at.endswith("T10:00:00Z") for at in diff["added"]["first"])
+        assert (diff["kept"]["count"], diff["cancelled"]["count"]) == (30, 0)
+        patched = await world.call("PATCH", f"{V1}/jobs/digest", {"schedule": "0 10 * * *"})
+        assert patched.json["diff"]["cancelled"]["count"] == 30
+        back = await world.call("POST", f"{V1}/jobs/digest/rollback", {"version": 1})
+        assert (back.json["version"], back.json["diff"]["kept"]["count"]) == (4, 0)
+        other = await world.call("PATCH", f"{V1}/jobs/digest", {"description": "daily"})
+        assert "diff" not in other.json
+        assert "diff" not in await world.get("/jobs/digest")
+        # An answer may be sent back as it is.
+        assert (await world.call("PUT", f"{V1}/jobs/digest", put.json)).status == 200
+
+    in_world(case)
+
+
+@pytest.mark.parametrize(
+    ("said", "pointer"),
+    [
+        ({"execute_at": "2020-01-01T00:00:00Z"}, "/execute_at"),
+        ({"schedule": {"at": "2020-01-01T00:00:00Z"}}, "/schedule/at"),
+        ({"schedule": "2020-01-01T00:00:00Z"}, "/schedule"),
+        ({"schedule_type": "RECURRING", "execute_at": "2099-01-01T00:00:00Z"}, "/schedule_type"),
+    ],
+)
+def test_the_field_that_was_written_is_the_one_that_is_named(said: dict[str, Any], pointer: str) -> None:
+    async def case(world: World) -> None:
+        body = shape("job", **said)
+        if "schedule" not in said:
+            del body["schedule"]
+        reply = await world.call("POST", f"{V1}/jobs", body)
+        assert (reply.status, reply.code) == (422, "invalid_job")
+        assert [one["pointer"] for one in reply.json["errors"]] == [pointer]
+
+    in_world(case)
+
+
+@pytest.mark.parametrize("said", [{"schedule": {"cron": "@every 30m"}}, {"cron_expression": "@every 30m"}])
+def test_crontabs_know_every(said: dict[str, Any]) -> None:
+    async def case(world: World) -> None:
+        body = {"name": "job", "command": {"argv": ["true"]}, **said}
+        reply = await world.call("POST", f"{V1}/jobs", body)
+        assert (reply.status, reply.json["schedule"]) == (201, "@every 30m")
+
+    in_world(case)
+
+
+def test_a_signal_for_what_has_ended_is_a_conflict() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", schedule="manual")
+        asked = await world.post("/jobs/digest/trigger", status=202)
+        await world.ended(asked["execution_id"])
+        late = await world.call("POST", f"{V1}/executions/{asked['execution_id']}/signal", {"name": "go"})
+        assert (late.status, late.code) == (409, "conflict")
+        assert "succeeded" in late.json["detail"]
+
+    in_world(case, runs=True)
+
+
+def test_the_guides_list_has_its_names() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", schedule="manual")
+        asked = await world.post("/jobs/digest/trigger", status=202)
+        await world.ended(asked["execution_id"])
+        [item] = (await world.call("GET", "/api/jobs")).json["items"]
+        assert (item["job_id"], item["status"]) == (item["id"], "ACTIVE")
+        assert item["last_execution"]["status"] == "SUCCESS"
+        assert item["last_execution"]["execution_id"] == asked["execution_id"]
+        assert (await world.call("GET", "/api/jobs/digest")).json["last_execution"]["completed_at"] is not None
+
+    in_world(case, runs=True)

@@ -1,0 +1,151 @@
+"""Waits, stops, replays and the report of an execution."""
+
+import msgspec
+import pytest
+
+from chronos.core.calendar import SECOND_US
+from chronos.core.config import Mode, OnFailure
+from chronos.core.execution import AttemptStatus, Status
+from chronos.core.job import Task
+from chronos.core.outcome import Canceled, Lost, Released, TimedOut, Waits, attempt_status
+from chronos.core.reasons import Code
+from chronos.core.report import Report, report
+from chronos.core.settle import begin, stop, tick
+from chronos.errors import Invalid
+from tests.core.driven import BAD, OK, ONCE, OWN_CONTINUE, T0, TARGET, Run, job, task
+
+# --- waits
+
+
+def test_a_wait_holds_no_slot_and_ends_when_its_time_comes() -> None:
+    run = Run(job("w", "b")).end("w", Waits(until_us=T0 + 60 * SECOND_US))
+    assert (run.statuses(), run.step.asleep, run.step.wake_us) == ("waiting pending", True, T0 + 60 * SECOND_US)
+    assert run.wake().started == ["w", "b"]
+    assert run.statuses() == "succeeded running"
+
+
+def test_a_wait_for_a_signal_ends_with_its_payload_or_times_out() -> None:
+    waits = Waits(until_us=T0 + 60 * SECOND_US, signal="approved")
+    run = Run(job("w")).end("w", waits)
+    assert run.step.signals == ("approved",)
+    assert run.wake({"other": 1}).step.asleep
+    assert run.wake({"approved": {"by": "ann"}}).status is Status.SUCCEEDED
+    assert run.state("w").result == {"by": "ann"}
+    late = Run(job("w")).end("w", waits).wake()
+    assert (late.statuses(), late.status) == ("timed_out", Status.FAILED)
+    forever = Run(job("w")).end("w", Waits(signal="approved"))
+    assert (forever.step.asleep, forever.step.wake_us) == (True, None)
+    with pytest.raises(ValueError, match="never end"):
+        Waits()
+
+
+def test_a_task_that_sleeps_goes_on_under_the_same_number() -> None:
+    run = Run(job("s")).end("s", Waits(until_us=T0 + 60 * SECOND_US, resumes=True)).wake()
+    assert [(start.number, start.resumed) for start in run.step.start] == [(1, True)]
+    assert run.end("s", OK).status is Status.SUCCEEDED
+
+
+def test_waiting_tasks_of_an_aborted_group_are_canceled() -> None:
+    run = Run(job("a", "w", mode=Mode.PARALLEL, retry=ONCE)).end("w", Waits(signal="go")).end("a", BAD)
+    assert (run.statuses(), run.status, run.step.signals) == ("failed canceled", Status.FAILED, ())
+
+
+# --- stops
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (Code.CANCELED, Status.CANCELED),
+        (Code.REPLACED, Status.CANCELED),
+        (Code.JOB_DELETED, Status.CANCELED),
+        (Code.EXECUTION_TIMEOUT, Status.FAILED),
+    ],
+)
+def test_a_stop_ends_everything_that_runs_and_starts_nothing_more(code: Code, status: Status) -> None:
+    clean_up = Task(name="z", target=TARGET, settings=OWN_CONTINUE)
+    run = Run(job("a", "b", clean_up))
+    run.take(stop(run.layout, run.step.group, code, run.now_us))
+    assert (run.step.cancel, run.step.end) == (("a",), None)
+    again = stop(run.layout, run.step.group, Code.CANCELED, run.now_us)
+    assert (again.cancel, again.group.stop) == ((), code)
+    run.end("a", Canceled())
+    assert (run.statuses(), run.status, run.code) == ("canceled skipped skipped", status, code)
+
+
+def test_a_stop_of_a_sleeping_execution_ends_it_at_once() -> None:
+    run = Run(job("a", "b")).end("a", BAD)
+    run.take(stop(run.layout, run.step.group, Code.CANCELED, run.now_us, "Ann canceled it."))
+    assert (run.statuses(), run.status) == ("canceled skipped", Status.CANCELED)
+    assert run.step.end is not None
+    assert run.step.end.reason.message == "Ann canceled it."
+
+
+def test_what_succeeded_in_spite_of_a_stop_has_succeeded() -> None:
+    run = Run(job("a"))
+    run.take(stop(run.layout, run.step.group, Code.CANCELED, run.now_us)).end("a", OK)
+    assert run.status is Status.SUCCEEDED
+
+
+def test_only_some_reasons_stop_an_execution() -> None:
+    run = Run(job("a"))
+    with pytest.raises(ValueError, match="no reason to stop"):
+        stop(run.layout, run.step.group, Code.OVERLAP, run.now_us)
+
+
+def test_the_execution_timeout_counts_work_and_not_waiting() -> None:
+    run = Run(job("a", "b", mode=Mode.PARALLEL, execution_timeout_us=10 * SECOND_US))
+    assert run.step.deadline_us == T0 + 10 * SECOND_US
+    run.end("a", Waits(until_us=T0 + 500 * SECOND_US))
+    assert run.step.deadline_us == T0 + 10 * SECOND_US  # two at once are not counted twice
+    run.end("b", BAD)
+    assert (run.step.asleep, run.step.group.worked_us) == (True, 2 * SECOND_US)
+    assert Run(run.layout).end("a", Waits(signal="go")).end("b", BAD).step.deadline_us is None
+    run.wake()
+    assert run.step.deadline_us == run.now_us + 8 * SECOND_US
+    assert Run(job("a", execution_timeout_us=0)).step.deadline_us is None
+
+
+# --- the rest
+
+
+def test_an_outcome_of_what_does_not_run_is_refused() -> None:
+    run = Run(job("a", "b"))
+    with pytest.raises(ValueError, match="does not run"):
+        run.end("b", OK)
+    with pytest.raises(Invalid, match='no task "x"'):
+        run.end("a", OK).layout.place("x")
+    with pytest.raises(ValueError, match="other tasks"):
+        tick(job("a"), run.step.group, T0)
+
+
+def test_a_replay_carries_over_what_succeeded() -> None:
+    layout = job("a", "b", "c")
+    step = begin(layout, T0, done={"a": 41})
+    assert [start.task for start in step.start] == ["b"]
+    assert step.group.tasks[0].result == 41
+
+
+def test_every_outcome_is_recorded_as_an_attempt_that_ended_or_goes_on() -> None:
+    recorded = [attempt_status(o) for o in (OK, BAD, TimedOut(), Canceled(), Lost(), Released(), Waits(signal="x"))]
+    assert recorded == [*(status for status in AttemptStatus if status is not AttemptStatus.RUNNING), None, None]
+
+
+def test_the_report_tells_all() -> None:
+    run = Run(job("a", task("b", retry=ONCE), "c", "d", mode=Mode.PARALLEL)).end("a", OK)
+    run.end("c", BAD).end("b", BAD).end("d", Canceled())
+    found = report(run.layout, run.step.group, run.step.end)
+    assert (found.strategy, found.status, found.code) == (OnFailure.FAIL_FAST, "failed", Code.TASK_FAILED)
+    assert found.message == 'The task "b" failed for good: boom'
+    assert [(task.name, task.status, task.attempts, task.worked_us // SECOND_US) for task in found.tasks] == [
+        ("a", "succeeded", 1, 1),
+        ("b", "failed", 1, 3),
+        ("c", "canceled", 1, 2),
+        ("d", "canceled", 1, 4),
+    ]
+    assert [(stopped.code, stopped.by, stopped.tasks) for stopped in found.stopped] == [
+        (Code.TASK_FAILED, "b", ("c", "d"))
+    ]
+    assert (found.began_us, found.finished_us, found.worked_us) == (T0, T0 + 4 * SECOND_US, 4 * SECOND_US)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Report) == found
+    assert report(run.layout, Run(run.layout).step.group, None).status is None

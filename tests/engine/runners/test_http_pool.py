@@ -1,0 +1,137 @@
+"""Connections of the http target: kept, given up, and used again; what goes over them and what comes back."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from yarl import URL
+
+from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.engine.runners.http import HttpRunner
+from chronos.engine.runners.http_request import Request
+from chronos.engine.runners.masking import Mask
+from tests.engine.runners.servers import Handler, Seen, Server, answer
+from tests.engine.runners.target_calls import make_call
+
+
+def _calls(handler: Handler, *options: dict[str, Any]) -> tuple[list[Outcome], Server]:
+    """Calls one after the other, by one runner to one server."""
+
+    async def scene() -> tuple[list[Outcome], Server]:
+        runner = HttpRunner(allow_private=True)
+        try:
+            async with Server(handler) as server:
+                outcomes = [await runner.run(make_call({"url": f"{server.url}/hook", **each})) for each in options]
+                return outcomes, server
+        finally:
+            await runner.close()
+
+    return asyncio.run(scene())
+
+
+def test_a_connection_is_used_again() -> None:
+    outcomes, server = _calls(answer(200, b"fine"), {}, {"method": "POST"}, {"json": {"a": 1}})
+    assert [type(outcome) for outcome in outcomes] == [Succeeded] * 3
+    assert (len(server.seen), server.connections) == (3, 1)
+
+
+def test_one_whose_answer_was_not_read_to_its_end_is_not() -> None:
+    async def longer_than_is_kept(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 3000000\r\n\r\n" + b"x" * 3_000_000)
+
+    outcomes, server = _calls(longer_than_is_kept, {}, {})
+    assert [type(outcome) for outcome in outcomes] == [Succeeded] * 2
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(("method", "ends"), [("GET", Succeeded), ("PUT", Succeeded), ("POST", Failed)])
+def test_only_what_may_be_repeated_is_sent_again_when_a_server_hangs_up(method: str, ends: type[Outcome]) -> None:
+    usual = answer(200, b"fine")
+
+    async def hangs_up_on_the_second(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        if len(server_saw) == 1:
+            writer.close()
+        else:
+            await usual(seen, writer)
+        server_saw.append(seen)
+
+    server_saw: list[Seen] = []
+    outcomes, server = _calls(hangs_up_on_the_second, {"method": method}, {"method": method})
+    assert [type(outcome) for outcome in outcomes] == [Succeeded, ends]
+    assert len(server.seen) == (3 if ends is Succeeded else 2)
+    if isinstance(outcomes[1], Failed):
+        assert "reset" in outcomes[1].kinds
+        assert outcomes[1].worth_retrying
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 200 X\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
+    ],
+    ids=["interim answers", "chunks"],
+)
+def test_answers_in_several_pieces(whole: bytes) -> None:
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        for begin in range(0, len(whole), 20):
+            writer.write(whole[begin : begin + 20])
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async def scene() -> None:
+        runner = HttpRunner(allow_private=True)
+        async with Server(handler) as server:
+            for _ in range(2):
+                call = make_call({"url": server.url})
+                assert isinstance(await runner.run(call), Succeeded)
+                assert call.detail["response"]["body"] == "ok"
+            assert server.connections == 1
+        await runner.close()
+
+    asyncio.run(scene())
+
+
+def test_an_answer_to_head_has_no_body() -> None:
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n")
+
+    outcomes, server = _calls(handler, {"method": "HEAD"}, {"method": "HEAD"})
+    assert [type(outcome) for outcome in outcomes] == [Succeeded] * 2
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Other: b", "a\nb", "a\rb", "a\0b"])
+def test_no_header_ever_becomes_two(value: str) -> None:
+    """The last line of defence: what the options may say is checked long before."""
+
+    async def scene() -> None:
+        runner = HttpRunner(allow_private=True)
+        request = Request(method="GET", url=URL("http://127.0.0.1:1/"), headers={"X-Own": value}, mask=Mask())
+        with pytest.raises(ValueError, match="line break"):
+            await runner._pool(request).send(request)
+        await runner.close()
+
+    asyncio.run(scene())
+
+
+def test_what_options_say_is_worked_out_once_and_never_mixed_up() -> None:
+    async def scene() -> None:
+        runner = HttpRunner(allow_private=True)
+        async with Server(answer()) as server:
+            one = {"url": f"{server.url}/one", "headers": {"X-Own": "one", "User-Agent": "Mine"}, "method": "POST"}
+            two = {"url": f"{server.url}/two", "headers": {"X-Own": "{{ payload.a }}"}, "method": "POST"}
+            for options, payload in ((one, None), (two, {"a": "1"}), (one, {"b": 2}), (two, {"a": "2"})):
+                assert isinstance(await runner.run(make_call(options, payload=payload)), Succeeded)
+            told = [(seen.target, seen.headers["x-own"], seen.headers["user-agent"], seen.body) for seen in server.seen]
+            assert told == [
+                ("/one", "one", "Mine", b""),
+                ("/two", "1", "Chronos", b'{"a":"1"}'),
+                ("/one", "one", "Mine", b'{"b":2}'),
+                ("/two", "2", "Chronos", b'{"a":"2"}'),
+            ]
+            types = [seen.headers.get("content-type") for seen in server.seen]
+            assert types == [None, "application/json", "application/json", "application/json"]
+        await runner.close()
+
+    asyncio.run(scene())

@@ -1,0 +1,35 @@
+"""Whose payload a function gets: the trigger's, else its task's own, else the job's."""
+
+import pytest
+
+from chronos.core.execution import Status
+from tests.engine.world import World, in_world
+
+TASKS = [
+    {"name": "first", "python": {"name": "first", "payload": {"x": "task"}}},
+    {"name": "second", "python": {"name": "second"}},
+]
+
+
+@pytest.mark.parametrize(
+    ("triggered", "heard"),
+    [(None, [{"x": "task"}, {"x": "job"}]), ({"x": "trigger"}, [{"x": "trigger"}, {"x": "trigger"}])],
+)
+@in_world
+async def test_the_nearest_one_counts(world: World, triggered: object, heard: list[object]) -> None:
+    works = [world.work("first", hears=True), world.work("second", hears=True)]
+    await world.node()
+    await world.job("job", schedule="manual", tasks=TASKS, payload={"x": "job"})
+    await world.asked.trigger("job", triggered)
+    await world.advance(2)
+    assert (await world.last("job")).status is Status.SUCCEEDED
+    assert [work.payloads for work in works] == [[payload] for payload in heard]
+
+
+@in_world
+async def test_a_single_function_with_a_payload_of_its_own(world: World) -> None:
+    work = world.work("main", hears=True)
+    await world.node()
+    await world.job("job", schedule="now", python={"name": "main", "payload": {"x": 1}})
+    await world.advance(2)
+    assert work.payloads == [{"x": 1}]

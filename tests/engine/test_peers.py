@@ -1,0 +1,36 @@
+"""Whom a node leaves jobs to: those it has seen to live, and never one that only stands in the store."""
+
+from tests.engine.world import World, in_world
+
+JOBS = 20
+
+
+@in_world
+async def test_a_node_that_was_killed_makes_nothing_late(world: World) -> None:
+    """Its record stands in the store until the heartbeat timeout; its share of the jobs must not wait for it."""
+    works = [world.work(f"work-{n}") for n in range(JOBS)]
+    for n in range(JOBS):
+        await world.job(f"work-{n}", schedule="@every 2s")
+    node = await world.node("same")
+    await world.reach(5)
+    await node.crash()
+    await world.node("same")
+    await world.reach(15)
+    for work in works:
+        late = [start % 2 for start in work.starts]
+        assert max(late) < 0.5, work.starts
+        assert len(work.starts) == 7
+
+
+@in_world
+async def test_jobs_are_shared_among_those_that_live(world: World) -> None:
+    works = [world.work(f"work-{n}") for n in range(JOBS)]
+    for n in range(JOBS):
+        await world.job(f"work-{n}", schedule="@every 5s")
+    nodes = [await world.node("one"), await world.node("two")]
+    await world.reach(62)
+    ran_by: set[int | None] = set()
+    for n, work in enumerate(works):
+        ran_by |= {run.node for run in (await world.runs(f"work-{n}"))[-4:]}
+        assert max(start % 5 for start in work.starts) < 1.5, work.starts
+    assert ran_by == {node.number for node in nodes}

@@ -1,0 +1,89 @@
+"""The quick reader reads a job as the careful one does, or leaves it to that."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chronos.errors import Invalid
+from chronos.service.shapes import Draft, InvalidJob, JobReader, read_job
+from tests.service.test_shapes_fuzz import FIELDS, VALUES, WORDS
+from tests.service.world import CHECKS, shape
+
+NAMES = st.sampled_from(["job", "a.b-c_d", "", "-a", "a" * 200, "a" * 201, "0" * 32, "g" * 32, "é", "a\0", "a\n"])
+SCHEDULES = st.sampled_from(
+    ["0 9 * * 1-5", "*/5 * * * * *", "H 9 * * *", "@daily", "@every 5m", "@every 1ms", "0 9 30 2 *", "61 * * * *", "-"]
+)
+ZONES = st.sampled_from(["Europe/Paris", "UTC", "Nowhere", "", "europe/paris", "\0", "H"])
+OPTIONS = st.sampled_from(
+    [
+        {"argv": ["true"]},
+        {"argv": ["echo", "é", "\0"]},
+        {"argv": []},
+        {"argv": ["true"], "more": 1},
+        {"argv": ["x" * 3_000]},
+        {"argv": ["true"], "deep": json.loads("[" * 40 + "]" * 40)},
+        {"argv": ["true"], "large": 1 << 63},
+        {"argv": ["true"], "larger": 1 << 70},
+        {"argv": ["true"], "half": "\ud800"},
+    ]
+)
+TAGS = st.dictionaries(st.sampled_from(["team", "", "k" * 256, "k" * 257, "é", "a/b"]), st.text(max_size=3) | VALUES)
+USUAL = st.fixed_dictionaries(
+    {"name": NAMES | st.just("job"), "schedule": SCHEDULES | WORDS},
+    optional={
+        "namespace": NAMES,
+        "timezone": ZONES,
+        "command": OPTIONS | VALUES,
+        "tags": TAGS | st.just({"team": "a"}) | VALUES,
+        "description": st.text(max_size=5) | st.just("x" * 11_000) | VALUES,
+        "overlap": WORDS,
+        "retry": st.just({"max_attempts": 5}) | VALUES,
+        "timeout": WORDS,
+        "priority": st.integers(0, 11),
+    },
+)
+
+
+def read(reader: JobReader | None, data: Any) -> tuple[Draft, Any] | list[tuple[str, str]]:
+    """What becomes of it: the draft and its schedule, or all that is wrong."""
+    try:
+        draft = read_job(data, checks=CHECKS, namespace="own") if reader is None else reader.read(data, namespace="own")
+    except InvalidJob as error:
+        return [(problem.pointer, problem.message) for problem in error.problems]
+    return draft, draft.schedule
+
+
+@settings(max_examples=400)
+@given(st.lists(USUAL | st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5), min_size=1, max_size=4))
+def test_both_readers_say_the_same(jobs: list[dict[str, Any]]) -> None:
+    reader = JobReader(CHECKS)
+    for data in [*jobs, *jobs]:  # what was kept of the first ones must not matter either
+        assert read(reader, data) == read(None, data)
+
+
+def test_what_usual_jobs_share_is_read_once() -> None:
+    reader = JobReader(CHECKS)
+    one = shape("one", timezone="Europe/Paris", tags={"team": "a"}, description="x", overlap="queue", timeout="5s")
+    expected = [read_job(one, checks=CHECKS), read_job({**one, "name": "two"}, checks=CHECKS)]
+    found = [reader.read(one), reader.read({**one, "name": "two"})]
+    assert found == expected
+    assert found[0].spec.tasks is found[1].spec.tasks
+    assert found[0].spec.settings is found[1].spec.settings
+    assert found[0].schedule is found[1].schedule
+
+
+def test_what_a_runner_refuses_is_refused_each_time() -> None:
+    asked: list[Any] = []
+
+    def check(options: Any) -> None:
+        asked.append(options)
+        raise Invalid("not today")
+
+    reader = JobReader({"command": check})
+    for _ in range(2):
+        with pytest.raises(InvalidJob, match="not today"):
+            reader.read(shape("job"))
+    assert asked

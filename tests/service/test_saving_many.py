@@ -1,0 +1,103 @@
+"""Many jobs at once: some new, some not, in several portions, and what they share."""
+
+from typing import Any
+
+from chronos.core.config import NOTHING_SET
+from chronos.core.job import JobState
+from chronos.service.saving import Shared, prepare
+from chronos.service.shapes import InvalidJob, JobReader
+from chronos.service.writing import CHUNK, SavedJob
+from tests.service.world import CHECKS, HOUR_US, START_US, World, in_world, shape
+
+
+async def save(world: World, jobs: list[dict[str, Any]]) -> list[str]:
+    """What became of each."""
+    results = await world.jobs.save_each([world.jobs.read_sent(job) for job in jobs])
+    assert len(results) == len(jobs)
+    told = []
+    for job, result in zip(jobs, results, strict=True):
+        if isinstance(result, SavedJob):
+            assert result.name == job["name"]
+            told.append(f"{'created' if result.created else 'changed' if result.changed else 'same'} {result.version}")
+        else:
+            told.append(type(result).__name__)
+    return told
+
+
+def test_new_ones_among_those_that_are_there() -> None:
+    async def case(world: World) -> None:
+        names = [f"job-{n:02}" for n in range(20)]
+        await save(world, [shape(names[5]), shape(names[7], description="old")])
+        await world.save(names[9])
+        await world.jobs.delete(names[9])
+        await world.save(names[9])  # there once more, which its name does not tell
+        told = await save(world, [shape(name) for name in names])
+        expected = dict.fromkeys(names, "created 1") | {names[5]: "same 1", names[7]: "changed 2", names[9]: "same 1"}
+        assert told == list(expected.values())
+        assert await save(world, [shape(name) for name in names]) == [
+            f"same {2 if name == names[7] else 1}" for name in names
+        ]
+
+    in_world(case)
+
+
+def test_one_instant_that_has_passed_does_not_hold_up_the_others() -> None:
+    async def case(world: World) -> None:
+        await world.save("at", schedule="2027-01-01T00:30:00Z")
+        world.tick(HOUR_US)
+        jobs = [shape(f"job-{n:02}") for n in range(15)]
+        jobs[3] = shape("at", schedule="2027-01-01T00:30:00Z")
+        jobs[4] = shape("late", schedule="2027-01-01T00:30:00Z")
+        told = await save(world, jobs)
+        assert (told[3], told[4]) == ("same 1", InvalidJob.__name__)
+        assert told[:3] + told[5:] == ["created 1"] * 13
+
+    in_world(case)
+
+
+def test_portions_are_saved_in_order() -> None:
+    """The last of those that say something else about the same job is right, in whichever portion they are."""
+
+    async def case(world: World) -> None:
+        jobs = [shape(f"job-{n}") for n in range(CHUNK)]
+        jobs += [shape("job-0", description="last"), shape("new"), *(shape(f"more-{n}") for n in range(CHUNK))]
+        told = await save(world, jobs)
+        assert (told[0], told[CHUNK], told[-1]) == ("created 1", "changed 2", "created 1")
+        assert (await world.jobs.get("job-0")).spec.description == "last"
+
+    in_world(case)
+
+
+def test_a_job_may_follow_one_of_a_later_portion() -> None:
+    async def case(world: World) -> None:
+        jobs: list[dict[str, Any]] = [{"name": "down", "after": ["up"], "command": {"argv": ["true"]}}]
+        jobs += [shape(f"job-{n}") for n in range(CHUNK)]
+        told = await save(world, [*jobs, shape("up")])
+        assert (told[0], told[-1]) == ("created 1", "created 1")
+
+    in_world(case)
+
+
+def test_what_is_shared_is_what_each_would_find() -> None:
+    """Whatever order the instants are asked in, and whichever jobs came before."""
+    reader, shared = JobReader(CHECKS), Shared(NOTHING_SET)
+    schedules = ["0 * * * *", "@every 7m", "H * * * *", "2027-01-01T00:00:20Z", "30 9 * * 1-5", "R3/PT1H"]
+    jobs = [shape(f"{name}-{n}", schedule=text) for n, text in enumerate(schedules) for name in ("a", "b")]
+    jobs += [{**jobs[0], "overlap": "queue"}, {**jobs[0], "queue": "slow"}, {**jobs[2], "jitter": "5m"}]
+    for now_us in (START_US, START_US + 1, START_US + 5 * HOUR_US // 60, START_US - HOUR_US, START_US + HOUR_US):
+        for job in jobs:
+            draft = reader.read(job)
+            alone, together = (
+                _prepared(draft, now_us, None),
+                _prepared(draft, now_us, shared),
+            )
+            assert alone == together
+
+
+def _prepared(draft: Any, now_us: int, shared: Shared | None) -> Any:
+    try:
+        one = prepare(draft, None, defaults=NOTHING_SET, now_us=now_us, shared=shared)
+    except InvalidJob as error:
+        return str(error)
+    assert one.state is JobState.ACTIVE
+    return one.row

@@ -1,0 +1,135 @@
+"""One machine of a world with the engine on it, over all its restarts, and the work that it does."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from chronos.core.outcome import Canceled, Failed, Outcome, Succeeded
+from chronos.engine.engine import Engine
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.functions import Functions
+from chronos.errors import StoreUnavailable
+from chronos.store.contract import Store
+from tests.simulation.history import Fate, Run
+from tests.simulation.jobs import KIND
+from tests.simulation.machines import Machine
+from tests.simulation.wire import FaultyStore
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Node:
+    """A machine that can be crashed, frozen and cut off, one at a time."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self._world, self.name = world, name
+        self.clock = world.new_clock()
+        self.busy = False  # with a fault
+        self._starts = 0
+        self.machine: Machine
+        self._engine: Engine
+        self._life: asyncio.Task[None]
+
+    async def boot(self) -> None:
+        """Start the engine, in a context of its own."""
+        world, loop = self._world, self._world.loop
+        self._starts += 1
+        self.machine = Machine(loop, self.name, self.clock)
+        store = FaultyStore(world.wire, self.machine, None if world.scenario.one_clock else world.true_clock.now_us)
+        dice = Random(f"{world.scenario.seed}-{self.name}-{self._starts}")
+        self._engine = Engine(
+            cast(Store, store),
+            clock=self.clock,
+            options=replace(world.scenario.options, node_name=self.name),
+            runners={KIND: Worker(world, self.machine)},
+            functions=Functions(),
+            new_request=lambda: dice.randbytes(16),
+        )
+        self._life = loop.create_task(self._live(self._engine), context=self.machine.context)
+
+    async def crash(self, lasts_s: float) -> None:
+        self.busy = True
+        await self.stop()
+        await asyncio.sleep(lasts_s)
+        await self.boot()
+        self.busy = False
+
+    async def freeze(self, lasts_s: float) -> None:
+        self.busy = True
+        self.machine.freeze()
+        await asyncio.sleep(lasts_s)
+        self.machine.thaw()
+        self.busy = False
+
+    async def cut(self, lasts_s: float) -> None:
+        self.busy = self.machine.cut = True
+        await asyncio.sleep(lasts_s)
+        self.busy = self.machine.cut = False
+
+    async def stop(self) -> None:
+        """At once, and without a word."""
+        self.machine.dead = True
+        await self._engine.crash()
+        self._life.cancel()
+        await asyncio.wait((self._life,))
+
+    async def _live(self, engine: Engine) -> None:
+        """As a supervisor would: an engine that cannot start yet is started again."""
+        while True:
+            try:
+                await engine.start()
+                await engine.failed()
+            except StoreUnavailable:
+                await asyncio.sleep(self._world.scenario.options.heartbeat_s / 720)
+            except Exception as error:  # noqa: BLE001 - it is what the test is to show
+                self._world.broken.append(error)
+                return
+            else:
+                return
+
+
+class Worker:
+    """The work: takes some virtual time, fails now and then, and writes down what it did."""
+
+    def __init__(self, world: "World", machine: Machine) -> None:
+        self._world, self._machine = world, machine
+        self._jobs = {job.name: job for job in world.scenario.jobs}
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Anything goes."""
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+    async def run(self, call: Call) -> Outcome:
+        job = self._jobs[call.job_name]
+        dice = Random(f"{self._world.scenario.seed}-{call.execution.hex()}-{call.number}")
+        lasts_s, fails = dice.uniform(0.1, job.longest_s), dice.random() < job.failing
+        run = Run(
+            job=call.job,
+            name=call.job_name,
+            execution=call.execution,
+            scheduled_us=call.scheduled_us,
+            number=call.number,
+            token=call.token,
+            machine=self._machine.name,
+            start_s=self._world.loop.time(),
+            start_wall_us=self._world.clock_that_counts().now_us(),
+        )
+        if not self._machine.dead:
+            self._world.history.runs.append(run)
+        try:
+            async with asyncio.timeout(lasts_s):
+                await call.stop.wait()
+            run.fate = Fate.STOPPED
+        except TimeoutError:
+            run.fate = Fate.FAILED if fails else Fate.DONE
+        finally:
+            run.fate = Fate.KILLED if run.fate is None else run.fate
+            run.end_s = self._world.loop.time()
+        if run.fate is Fate.STOPPED:
+            return Canceled()
+        return Failed(error="the dice said so") if fails else Succeeded()

@@ -1,0 +1,104 @@
+"""Takes note of what the store did, at the moment it did it: the wire tells, whoever asked may never hear of it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from chronos.core.execution import Status
+from chronos.core.job import JobState
+from chronos.store.commands import (
+    Admit,
+    CancelExecution,
+    Claim,
+    Claimed,
+    Command,
+    DeleteJob,
+    JobRow,
+    Saved,
+    SaveJobs,
+    SetJobState,
+    Settle,
+    Settled,
+)
+from tests.simulation.history import Change, ClaimNote, Deed, History, SettledNote
+
+
+class Notes:
+    """``highest_us`` tells the latest time that the clock which counts has shown."""
+
+    def __init__(self, history: History, highest_us: Callable[[], int]) -> None:
+        self.history, self._highest_us = history, highest_us
+        self._versions: dict[bytes, int] = {}
+
+    def take(self, command: Command[Any], answer: Any, machine: str) -> None:
+        """The store has applied a command of a machine, and answers this."""
+        match command:
+            case Admit():
+                for row in answer:
+                    if row.status is Status.RUNNING:  # its version was compared
+                        self._claimed(row.id, row.job, machine, row.token)
+            case Claim():
+                self._given(answer, machine)
+            case Settle():
+                self._settled(command, answer, machine)
+            case SaveJobs():
+                self._saved(command.rows, answer, command.now_us)
+            case SetJobState(state=JobState.PAUSED):
+                self._change(Deed.PAUSE, command.job, command.now_us)
+            case SetJobState():
+                self._change(Deed.RESUME, command.job, command.now_us)
+            case DeleteJob():
+                self._change(Deed.DELETE, command.job, command.now_us)
+            case CancelExecution():
+                self._change(Deed.CANCEL, command.execution, command.now_us)
+            case _:
+                pass  # nothing that the checker has to know
+
+    def _saved(self, rows: Sequence[JobRow], answer: list[Saved], now_us: int) -> None:
+        for row, saved in zip(rows, answer, strict=True):
+            self._versions[saved.id] = saved.version
+            if saved.changed:
+                self._change(Deed.SAVE, saved.id, now_us, row=row, version=saved.version)
+
+    def _settled(self, command: Settle, answer: Settled, machine: str) -> None:
+        rows = {row.id: row for row in command.rows}
+        for id_ in answer.settled:
+            token, newest = rows[id_].token, self.history.tokens.get(id_, 0)
+            note = SettledNote(execution=id_, token=token, newest=newest, status=rows[id_].status, at_s=_now_s())
+            self.history.settled.setdefault(id_, note)
+        self._given(answer.taken, machine)
+
+    def _given(self, rows: Sequence[Claimed], machine: str) -> None:
+        for row in rows:
+            self._claimed(row.id, row.job, machine, row.token, self._versions.get(row.job, row.version) - row.version)
+
+    def _claimed(self, execution: bytes, job: bytes, machine: str, token: int, behind: int = 0) -> None:
+        tokens = self.history.tokens
+        note = ClaimNote(
+            execution=execution,
+            job=job,
+            machine=machine,
+            token=token,
+            at_s=_now_s(),
+            first=execution not in tokens,
+            behind=behind,
+        )
+        self.history.claims.setdefault((execution, token), note)
+        tokens[execution] = max(tokens.get(execution, 0), token)
+
+    def _change(self, deed: Deed, job: bytes, now_us: int, *, row: JobRow | None = None, version: int = 0) -> None:
+        change = Change(
+            deed=deed,
+            at_s=_now_s(),
+            now_us=now_us,
+            highest_us=self._highest_us(),
+            job=job,
+            name="" if row is None else row.name,
+            schedule=None if row is None else row.spec.schedule,
+            version=version,
+        )
+        self.history.changes.append(change)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,114 @@
+"""What SQLite has to do, counted and not timed: statements a command, and steps of its virtual machine a search."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import apsw
+import pytest
+
+from chronos.core.execution import Status
+from chronos.core.reasons import Code
+from chronos.store.commands import Admit, Claim, SaveJobs, Settle, SettleRow
+from chronos.store.contract import JobFilter
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance import World
+from chronos.testing.conformance.world import SECOND, T0, admit_row
+
+FEW_STEPS = 20_000  # of the virtual machine: some hundred rows looked up
+NAMES = 5_000
+
+
+def run(what: Callable[[SqliteStore], Awaitable[None]]) -> None:
+    async def opened() -> None:
+        store = SqliteStore()  # in memory, reads go to the connection that writes
+        await store.open()
+        try:
+            await what(store)
+        finally:
+            await store.close()
+
+    asyncio.run(opened())
+
+
+@contextmanager
+def statements(connection: apsw.Connection) -> Iterator[list[str]]:
+    """Those that are run meanwhile, but for the transaction around them."""
+    seen: list[str] = []
+
+    def trace(_: object, sql: str, __: object) -> bool:
+        if sql not in ("begin immediate", "commit"):
+            seen.append(sql)
+        return True
+
+    connection.exec_trace = trace
+    yield seen
+    connection.exec_trace = None
+
+
+@contextmanager
+def steps(connection: apsw.Connection) -> Iterator[list[int]]:
+    """How many thousand steps are made meanwhile: one item each."""
+    seen: list[int] = []
+
+    def tick() -> bool:
+        seen.append(1)
+        return False
+
+    connection.set_progress_handler(tick, 1_000)
+    yield seen
+    connection.set_progress_handler(None)
+
+
+@pytest.mark.parametrize(("rows", "admitting", "claiming", "settling"), [(1, 2, 1, 3), (2, 2, 2, 2), (300, 2, 2, 2)])
+def test_a_batch_is_a_few_statements(rows: int, admitting: int, claiming: int, settling: int) -> None:
+    async def check(store: SqliteStore) -> None:
+        world = World(store)
+        await world.start_node()
+        await store.apply(SaveJobs(rows=tuple(world.row(f"job-{n}") for n in range(rows)), now_us=T0))
+        jobs = (await store.list_jobs(JobFilter(), limit=rows)).items
+        due = tuple(admit_row(job, T0 + SECOND, T0 + 2 * SECOND, claim=False) for job in jobs)
+        lanes, now_us, writer = tuple(await store.lanes()), T0 + SECOND, store._open_writer()
+        with statements(writer) as seen:
+            admitted = await store.apply(Admit(rows=due, node=world.node, now_us=now_us, request=bytes(16)))
+        assert (len(admitted), len(seen)) == (rows, admitting), seen
+        with statements(writer) as seen:
+            claim = Claim(lanes=lanes, limit=rows, node=world.node, now_us=now_us, request=bytes(16))
+            claimed = await store.apply(claim)
+        assert (len(claimed), len(seen)) == (rows, claiming), seen
+        ends = tuple(
+            SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, Code.SUCCEEDED, None, now_us) for run in claimed
+        )
+        with statements(writer) as seen:
+            settled = await store.apply(Settle(rows=ends, node=world.node, now_us=now_us))
+        assert (len(settled.settled), len(seen)) == (rows, settling), seen
+        with statements(writer) as seen:
+            assert await store.apply(claim) == []
+        assert len(seen) == 1
+        assert await store.verify() == []
+
+    run(check)
+
+
+@pytest.mark.parametrize("namespace", [None, "default"])
+@pytest.mark.parametrize(("text", "found"), [("0777", 1), ("b-4", 1_000), ("job", NAMES), ("none", 0)])
+def test_a_search_looks_at_little_more_than_it_finds(text: str, found: int, namespace: str | None) -> None:
+    """Be the text rare, common or in every name."""
+
+    async def check(store: SqliteStore) -> None:
+        world = World(store)
+        for first in range(0, NAMES, 1_000):
+            rows = tuple(world.row(f"Job-{n:04}") for n in range(first, first + 1_000))
+            await store.apply(SaveJobs(rows=rows, now_us=T0))
+        where = JobFilter(namespace=namespace, contains=text)
+        with steps(store._open_writer()) as thousands:
+            page = await store.list_jobs(where, limit=20)
+        assert len(thousands) * 1_000 < FEW_STEPS + 60 * min(found, 2_000)
+        names = [job.name for job in page.items]
+        while page.cursor is not None:
+            page = await store.list_jobs(where, limit=1_000, cursor=page.cursor)
+            names += [job.name for job in page.items]
+        assert names == [name for n in range(NAMES) if text in (name := f"Job-{n:04}").lower()]
+        assert len(names) == found
+
+    run(check)

@@ -1,0 +1,78 @@
+"""The thread that writes: in order, whatever becomes of those who wait."""
+
+import asyncio
+import threading
+
+import pytest
+
+from chronos.store.sql.sqlite_writer import Writer
+
+
+def test_calls_are_made_in_order_on_one_thread_of_their_own() -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def check() -> list[int]:
+        writer = Writer()
+
+        def call(n: int) -> int:
+            seen.append((n, threading.get_ident()))
+            return n * n
+
+        answers = await asyncio.gather(*(writer.run(lambda n=n: call(n)) for n in range(20)))  # type: ignore[misc]
+        writer.close()
+        return list(answers)
+
+    assert asyncio.run(check()) == [n * n for n in range(20)]
+    assert [n for n, _ in seen] == list(range(20))
+    assert len({thread for _, thread in seen} - {threading.get_ident()}) == 1
+
+
+def test_an_error_goes_to_who_asked_and_the_thread_goes_on() -> None:
+    async def check() -> int:
+        writer = Writer()
+        with pytest.raises(ZeroDivisionError):
+            await writer.run(lambda: 1 // 0)
+        answer = await writer.run(lambda: 7)
+        writer.close()
+        return answer
+
+    assert asyncio.run(check()) == 7
+
+
+def test_a_waiter_that_leaves_does_not_stop_its_call_and_closing_finishes_what_is_in_line() -> None:
+    done: list[str] = []
+    go = threading.Event()
+
+    async def check() -> None:
+        writer = Writer()
+        waiter = asyncio.create_task(writer.run(lambda: done.append("first") if go.wait(10) else None))
+        second = asyncio.create_task(writer.run(lambda: done.append("second")))
+        await asyncio.sleep(0)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        go.set()
+        writer.close()
+        assert done == ["first", "second"]
+        await second
+
+    asyncio.run(check())
+
+
+def test_a_loop_that_is_gone_leaves_the_thread_alone() -> None:
+    writer = Writer()
+    go, done = threading.Event(), threading.Event()
+
+    async def leave() -> None:
+        asyncio.ensure_future(writer.run(lambda: go.wait(10)))  # noqa: RUF006 - nobody waits for it
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    go.set()
+
+    async def come_back() -> None:
+        await writer.run(done.set)
+
+    asyncio.run(come_back())
+    writer.close()
+    assert done.is_set()
