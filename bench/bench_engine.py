@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
-from aiohttp import web
 
 from bench import Row
 from bench.bare import Bare
@@ -24,9 +23,11 @@ from bench.bare_sqlite import BareSqlite
 from bench.node import FAR_US, bench_node, python_job
 from bench.rivals import huey_rate, run_pgqueuer
 from bench.servers import postgres_server
+from bench.target import target_server
 
 RUNS = int(os.environ.get("BENCH_RUNS", "20000"))
 WEBHOOKS = RUNS // 4
+TURNS = 3  # of which the median counts
 AT_ONCE = 100
 IDLE_JOBS = 10_000
 IDLE_S = 5.0
@@ -38,16 +39,26 @@ def run() -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with postgres_server(folder) as postgres:
-            for engine, url in (("SQLite", f"sqlite:///{folder / 'one.db'}"), ("PostgreSQL", postgres)):
-                rows += asyncio.run(_rates(engine, url, folder))
-                rows += asyncio.run(_lateness(engine, url))
-            rival = {"huey": huey_rate(folder, RUNS // 4)}
-            rows.append(_rate("SQLite: one job, many executions", asyncio.run(_one_job(_file(folder, "two"))), rival))
-            rival = {"pgqueuer": run_pgqueuer(postgres, RUNS)}
-            rows.append(_rate("PostgreSQL: one job, many executions", asyncio.run(_one_job(postgres)), rival))
-        rows.append(asyncio.run(_webhooks(_file(folder, "three"))))
+            bare = asyncio.run(_bare(BareSqlite(folder / "bare.db")))
+            rivals = {"huey": huey_rate(folder, RUNS // 4), "bare": bare}
+            rows += _engine("SQLite", [_file(folder, f"one-{turn}") for turn in range(TURNS)], rivals)
+            bare = asyncio.run(_bare(BarePostgres(postgres)))
+            rivals = {"pgqueuer": run_pgqueuer(postgres, RUNS), "bare": bare}
+            rows += _engine("PostgreSQL", [postgres] * TURNS, rivals)
+        rows.append(_webhooks(folder))
         rows.append(asyncio.run(_idle(_file(folder, "four"))))
     return rows
+
+
+def _engine(engine: str, urls: list[str], rivals: dict[str, float]) -> list[Row]:
+    """The backlog first, in a store that holds nothing else yet."""
+    backlog = statistics.median(asyncio.run(_one_job(url)) for url in urls)
+    due = asyncio.run(_many_due(urls[0]))
+    return [
+        _rate(f"{engine}: one job, many executions", backlog, rivals),
+        _rate(f"{engine}: many jobs due at once", due, {"bare": rivals["bare"]}),
+        *asyncio.run(_lateness(engine, urls[0])),
+    ]
 
 
 def _file(folder: Path, name: str) -> str:
@@ -58,10 +69,8 @@ def _rate(case: str, ours: float, others: dict[str, float]) -> Row:
     return Row(case=case, unit="/s", ours=ours, others=others, higher_is_better=True)
 
 
-async def _rates(engine: str, url: str, folder: Path) -> list[Row]:
+async def _many_due(url: str) -> float:
     """Many jobs due at the same instant: from it until the last is settled."""
-    bare: Bare = BareSqlite(folder / "bare.db") if engine == "SQLite" else BarePostgres(url)
-    rival = await _bare(bare)
     async with bench_node(url) as node:
         due_us = node.clock.now_us() + 2_000_000 + 400 * RUNS  # saving them takes a while
         await node.save([python_job(f"due-{n}", due_us) for n in range(RUNS)])
@@ -69,8 +78,7 @@ async def _rates(engine: str, url: str, folder: Path) -> list[Row]:
         await asyncio.sleep(max(0, due_us - node.clock.now_us()) / 1e6)
         begin = time.perf_counter()
         await node.until_settled(RUNS)
-        ours = RUNS / (time.perf_counter() - begin)
-    return [_rate(f"{engine}: many jobs due at once", ours, {"bare": rival})]
+        return RUNS / (time.perf_counter() - begin)
 
 
 async def _bare(bare: Bare) -> float:
@@ -118,31 +126,24 @@ async def _lateness(engine: str, url: str) -> list[Row]:
     return rows
 
 
-async def _webhooks(url: str) -> Row:
-    """Requests to a server in this very process, beside the bare client at the same concurrency."""
-    app = web.Application()
-    app.router.add_route("*", "/hook", _answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    target = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
-    try:
-        bare = await _bare_requests(target)
-        async with bench_node(url, slots=AT_ONCE) as node:
-            await node.queue({"name": "hook", "http": {"url": target, "method": "POST"}}, WEBHOOKS)
-            begin = time.perf_counter()
-            await node.engine.start()
-            while await node.open():  # noqa: ASYNC110 - polled on purpose
-                await asyncio.sleep(0.05)
-            ours = WEBHOOKS / (time.perf_counter() - begin)
-    finally:
-        await runner.cleanup()
-    return _rate("webhooks, with their records", ours, {"bare client": bare})
+def _webhooks(folder: Path) -> Row:
+    """Requests to a server in another process, beside the bare client at the same concurrency: medians, in turns."""
+    bare, ours = [], []
+    with target_server() as target:
+        for turn in range(TURNS):
+            bare.append(asyncio.run(_bare_requests(target)))
+            ours.append(asyncio.run(_our_requests(target, _file(folder, f"webhooks-{turn}"))))
+    return _rate("webhooks, with their records", statistics.median(ours), {"bare client": statistics.median(bare)})
 
 
-async def _answer(_: web.Request) -> web.Response:
-    return web.Response()
+async def _our_requests(target: str, url: str) -> float:
+    async with bench_node(url, slots=AT_ONCE) as node:
+        await node.queue({"name": "hook", "http": {"url": target, "method": "POST"}}, WEBHOOKS)
+        begin = time.perf_counter()
+        await node.engine.start()
+        while await node.open():  # noqa: ASYNC110 - polled on purpose
+            await asyncio.sleep(0.05)
+        return WEBHOOKS / (time.perf_counter() - begin)
 
 
 async def _bare_requests(target: str) -> float:

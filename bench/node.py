@@ -52,7 +52,7 @@ class Bench:
             )
             command = Recover(
                 job=id_,
-                version=1,
+                version=saved.version,
                 expect_us=cursor_us,
                 next_us=cursor_us + 1,
                 runs=runs,

@@ -342,7 +342,7 @@ def test_a_log_that_somebody_else_copies_is_no_error(tmp_path: Path, monkeypatch
             number = await store.apply(RegisterNode(name="node-a", incarnation=bytes(16), now_us=1))
             assert [node.number for node in await store.nodes()] == [number]
         finally:
-            await other.communicate()
+            await other.communicate(b"")  # lets go
             await store.close()
 
     asyncio.run(case())
