@@ -240,7 +240,13 @@ def test_tokens_come_and_go() -> None:
         assert (await world.get("/audit", user="ada-here"))["items"] == []
         for wrong, pointer in (
             ({"name": "x", "role": "king"}, "/role"),
+            ({"name": "x", "role": "Admin"}, "/role"),
             ({"name": "x", "namespaces": 7}, "/namespaces"),
+            ({"name": "x", "namespaces": []}, "/namespaces"),
+            ({"name": "x", "namespaces": [1]}, "/namespaces"),
+            ({"name": "x", "namespaces": ["a b"]}, "/namespaces"),
+            ({"name": "x", "namespaces": {"here": "king"}}, "/namespaces"),
+            ({"name": "x", "namespaces": {"here": ["admin"]}}, "/namespaces"),
             ({"name": "a b"}, "/name"),
             ({}, "/name"),
             ({"name": "x", "expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
@@ -271,6 +277,10 @@ def test_tokens_of_the_configuration() -> None:
         for query in ("", "?dry_run=true"):
             reply = await world.call("DELETE", f"{V1}/tokens/deploy{query}", headers=bearer)
             assert (reply.status, "configuration" in reply.json["detail"]) == (409, True)
+        await TokenBook(world.store).add("deploy", role="admin", namespaces=None, now_us=1)  # before it was configured
+        for query, status in (("?dry_run=true", 200), ("", 204), ("", 409)):
+            reply = await world.call("DELETE", f"{V1}/tokens/deploy{query}", headers=bearer)
+            assert reply.status == status, query
 
     in_world(case, users=USERS, tokens=fixed)
     for bad in (
@@ -282,6 +292,8 @@ def test_tokens_of_the_configuration() -> None:
     ):
         with pytest.raises(Invalid, match=r"auth\.tokens"):
             read_tokens({"bad": bad})
+    with pytest.raises(Invalid, match="under two names"):
+        read_tokens({"one": {"token_hash": "A" * 64}, "other": {"token_hash": "a" * 64}})
     with pytest.raises(Invalid, match="is no name"):
         read_tokens({"a b": {"token_hash": "0" * 64}})
 
@@ -293,7 +305,8 @@ def test_a_token_is_believed_for_a_second() -> None:
         store = make_store("sqlite://")
         await store.open()
         one, other = TokenBook(store), TokenBook(store)
-        assert await other.find("chr_unknown", 0) is None
+        for unknown in ("chr_unknown", "\udcff"):  # a byte that is no text, as a header brings it
+            assert await other.find(unknown, 0) is None
         made, entry = await one.add("short", role="viewer", namespaces=None, now_us=0, expires_us=9 * BELIEVED_US)
         found = await other.find(made, 0)
         assert (found, await one.find(made, 0)) == (entry, entry)
@@ -317,12 +330,13 @@ def test_a_token_is_believed_for_a_second() -> None:
         ({"password_hash": "plain"}, "neither an argon2 .* nor a bcrypt .* chronos config hash-password makes one"),
         ({"password_hash": BCRYPT[:-1]}, "has 60 characters; this has 59"),
         ({"password_hash": BCRYPT.replace("$04$", "$31$")}, "of cost 31, allowed are 4 to 16"),
+        ({"password_hash": BCRYPT.replace("$04$", "$03$")}, "of cost 3, allowed are 4 to 16"),
         ({"password_hash": SECRET, "role": "king"}, "allowed: viewer, operator, admin"),
         ({"password_hash": SECRET, "namespaces": "here"}, "list of names"),
         ({"password_hash": SECRET, "namespaces": ["a b"]}, "is no name"),
         ({"password_hash": SECRET, "rolle": "admin"}, "no setting rolle"),
     ],
-    ids=["nothing", "plain", "cut off", "endless", "role", "namespaces", "namespace", "unknown"],
+    ids=["nothing", "plain", "cut off", "endless", "too cheap", "role", "namespaces", "namespace", "unknown"],
 )
 def test_users_that_cannot_be(entry: Mapping[str, Any], words: str) -> None:
     with pytest.raises(Invalid, match=words):

@@ -195,6 +195,9 @@ def test_bulk_answers_for_each() -> None:
         assert [one["result"] for one in said["results"]] == ["unchanged", "created", "failed", "created", "failed"]
         assert said["results"][2]["code"] == "invalid_job"
         assert said["results"][2]["errors"][0]["pointer"] == "/schedule"
+        follower = [{"name": "down", "command": {"argv": ["true"]}, "after": ["up"]}, shape("up")]
+        for query in ("?dry_run=true", ""):
+            assert (await world.post(f"/jobs/bulk{query}", {"jobs": follower}))["created"] == 2, query
         wrong = await world.call("POST", f"{V1}/jobs/bulk", {"job": []})
         assert (wrong.status, wrong.code) == (422, "invalid")
 
@@ -249,6 +252,26 @@ def test_creating_again_with_the_same_key() -> None:
         assert first.json == second.json
         other = await world.call("POST", f"{V1}/jobs", body | {"description": "x"}, headers=key)
         assert other.status == 409
+        for headers in ({"Idempotency-Key": "another"}, {}):
+            taken = await world.call("POST", f"{V1}/jobs", body, headers=headers)
+            assert (taken.status, taken.code) == (409, "conflict")
+        await world.call("PATCH", f"{V1}/jobs/digest", {"description": "since"})
+        changed = await world.call("POST", f"{V1}/jobs", body, headers=key)
+        assert (changed.status, changed.json["version"], changed.json["description"]) == (201, 2, "since")
+        assert changed.headers["ETag"] == '"2"'
+        await world.call("DELETE", f"{V1}/jobs/digest")
+        assert (await world.call("POST", f"{V1}/jobs", body, headers=key)).status == 404
+        assert (await world.get("/jobs"))["items"] == []
+
+    in_world(case)
+
+
+def test_an_immediate_job_that_is_created_again_with_the_same_key_runs_once() -> None:
+    async def case(world: World) -> None:
+        body = {"name": "once", "command": {"argv": ["true"]}}
+        for _ in range(2):
+            await world.post("/jobs", body, status=201, headers={"Idempotency-Key": "k"})
+        assert len((await world.get("/jobs/once/executions"))["items"]) == 1
 
     in_world(case)
 

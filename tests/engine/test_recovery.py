@@ -7,7 +7,7 @@ import pytest
 from chronos.core.events import GapFound
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.reasons import Code
-from chronos.store.commands import Recover
+from chronos.store.commands import Command, Recover
 from tests.engine.world import World, in_world
 
 
@@ -110,6 +110,28 @@ async def test_late_instants_run_one_after_the_other(world: World) -> None:
     await world.reach(30)
     assert (await world.story("work"))[:6] == [*(f"{at} succeeded" for at in (2, 4, 6, 8, 10)), "12 skipped"]
     assert work.most == 1
+
+
+@in_world
+async def test_late_instants_that_do_not_fit_are_not_asked_for_without_pause(world: World) -> None:
+    work = world.work("work", takes=9)
+    await world.job("work", schedule="@every 2s", overlap="skip", queue_max=0)
+    node = await world.node()
+    asked_s: list[float] = []
+
+    def hear(command: Command[Any]) -> bool:
+        if isinstance(command, Recover):
+            asked_s.append(world.now_s)
+        return False
+
+    node.link.refuses = hear
+    await world.reach(3)
+    node.link.freeze()
+    await world.reach(8)
+    node.link.thaw()
+    await world.reach(13)
+    assert 2 <= len(asked_s) <= 8
+    assert (work.starts[0], len(work.starts), work.most) == (2, 2, 1)
 
 
 @in_world

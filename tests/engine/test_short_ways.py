@@ -1,14 +1,20 @@
 """The short ways of an execution: functions that never wait, one task of any kind, and how they join the long one."""
 
+import asyncio
 import sys
 from contextvars import ContextVar
 from typing import Any
 
-from chronos.core.execution import Cause, Status
+from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.ids import asked_execution_id
-from chronos.core.reasons import Code
-from chronos.store.commands import Admit, Claim, Command, RunRow, Trigger
-from tests.engine.world import World, in_world
+from chronos.core.outcome import Outcome, Succeeded
+from chronos.core.reasons import Code, Reason
+from chronos.engine.catalog import Entry
+from chronos.engine.runners.context import Context
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.wait import WaitRunner
+from chronos.store.commands import Admit, Claim, Claimed, Command, RunRow, Trigger
+from tests.engine.world import NodeOfWorld, World, in_world
 
 _SAID: ContextVar[str] = ContextVar("said", default="nothing")
 
@@ -108,3 +114,95 @@ def _broken_run(world: World, job: bytes) -> Command[Any]:
     id_ = asked_execution_id(job, Cause.MANUAL, now_us, b"broken")
     run = RunRow(id_, Cause.MANUAL, now_us, now_us, '{"group": 7}')
     return Trigger(job=job, run=run, now_us=now_us)
+
+
+@in_world
+async def test_one_that_is_stopped_before_it_is_called_never_is(world: World) -> None:
+    called: list[float] = []
+
+    async def quick() -> None:
+        called.append(world.passed_s)
+
+    world.functions.register("quick", quick)
+    node = await world.node()
+    await world.job("quick", schedule="2027-01-01T00:00:20Z")
+    executor = node.engine._executor
+    begin = executor.begin
+
+    def begin_and_stop(claimed: Claimed, entry: Entry) -> None:
+        begin(claimed, entry)
+        executor._works[claimed.id].stop(Code.CANCELED, "not today")
+
+    executor.begin = begin_and_stop  # type: ignore[method-assign]
+    await world.reach(21)
+    last = await world.last("quick")
+    assert (called, last.status, last.reason) == ([], Status.CANCELED, Reason(Code.CANCELED, "not today"))
+    [attempt] = await world.attempts(last)
+    assert (attempt.status, attempt.started_us, attempt.finished_us) == (
+        AttemptStatus.CANCELED,
+        world.us(20),
+        world.us(20),
+    )
+    assert (last.detail["report"]["began_us"], last.detail["report"]["worked_us"]) == (world.us(20), 0)
+    assert node.engine.busy == 0
+
+
+@in_world
+async def test_a_store_that_is_away_for_a_moment_does_not_end_what_asks_for_its_last_run(world: World) -> None:
+    told: list[object] = []
+
+    async def knows(ctx: Context) -> None:
+        told.append(ctx.last_run_at)
+
+    world.functions.register("knows", knows)
+    node = await world.node()
+    await world.job("knows", schedule="2027-01-01T00:00:20Z")
+    _cut_as_it_begins(node, for_s=1)
+    await world.reach(25)
+    assert ((await world.last("knows")).status, told) == (Status.SUCCEEDED, [None])
+
+
+@in_world
+async def test_one_that_is_put_down_before_it_is_called_is_given_back(world: World) -> None:
+    async def knows(ctx: Context) -> None:
+        await asyncio.sleep(600)
+
+    world.functions.register("knows", knows)
+    node = await world.node()
+    await world.job("knows", schedule="2027-01-01T00:00:20Z")
+    _cut_as_it_begins(node, for_s=3)
+    await world.reach(20.1)
+    await node.stop(grace_s=1)
+    assert world.passed_s < 60
+    assert (await world.last("knows")).status is Status.READY
+
+
+def _cut_as_it_begins(node: NodeOfWorld, *, for_s: float) -> None:
+    """The store is out of reach for a while, from the moment when an execution begins."""
+    executor, link = node.engine._executor, node.link
+    begin = executor.begin
+
+    def begin_and_cut(claimed: Claimed, entry: Entry) -> None:
+        begin(claimed, entry)
+        link.cut = True
+        asyncio.get_running_loop().call_later(for_s, setattr, link, "cut", False)
+
+    executor.begin = begin_and_cut  # type: ignore[method-assign]
+
+
+@in_world
+async def test_what_cannot_be_written_down_ends_the_execution_and_frees_its_slot(world: World) -> None:
+    class Odd(WaitRunner):
+        async def run(self, call: Call) -> Outcome:
+            call.detail["said"] = "\udcff"
+            return Succeeded()
+
+    world._runners["wait"] = Odd()
+    node = await world.node()
+    await world.job("odd", wait={"for": "1s"}, schedule="2027-01-01T00:00:20Z")
+    await world.reach(21)
+    last = await world.last("odd")
+    assert last.status is Status.FAILED
+    assert last.reason is not None
+    assert "cannot be run" in str(last.reason.message)
+    assert node.engine.busy == 0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chronos.core.job import JobState
-from chronos.errors import Conflict, StoreUnavailable
+from chronos.errors import Conflict, Invalid, StoreUnavailable
 from chronos.service.shapes import Draft
 from chronos.store.commands import Command, SaveJobs
 from chronos.store.contract import JobFilter
@@ -84,6 +84,21 @@ def test_a_job_of_another_owner_is_not_taken_over() -> None:
         plan = await world.jobs.apply(drafts(world, "nobodys"), owner="repo")
         assert [one.name for one in plan.changed] == ["nobodys"]
         assert (await world.jobs.get("nobodys")).spec.owner == "repo"
+
+    in_world(case)
+
+
+def test_the_plan_of_a_dry_run_is_what_becomes_of_it() -> None:
+    async def case(world: World) -> None:
+        many = [f"job-{n:02}" for n in range(15)]
+        await world.jobs.apply(drafts(world, *many), owner="repo")
+        await world.jobs.delete("job-07")
+        await world.jobs.apply(drafts(world, "job-07"), owner="repo")  # anew, so by another id
+        for dry_run in (True, False):
+            plan = await world.jobs.apply(drafts(world, *many, "new"), owner="repo", dry_run=dry_run)
+            assert ([one.name for one in plan.created], len(plan.unchanged)) == (["new"], 15)
+            with pytest.raises(Invalid, match="named twice"):
+                await world.jobs.apply(drafts(world, "a", "a"), owner="repo", dry_run=dry_run)
 
     in_world(case)
 

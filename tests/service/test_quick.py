@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronos.errors import Invalid
-from chronos.service.shapes import Draft, InvalidJob, JobReader, read_job
+from chronos.service.shapes import Draft, InvalidJob, JobReader, quick, read_job
+from chronos.service.shapes.form import read_duration_us
 from tests.service.test_shapes_fuzz import FIELDS, VALUES, WORDS
 from tests.service.world import CHECKS, shape
 
@@ -87,3 +88,12 @@ def test_what_a_runner_refuses_is_refused_each_time() -> None:
         with pytest.raises(InvalidJob, match="not today"):
             reader.read(shape("job"))
     assert asked
+
+
+def test_what_is_too_long_to_be_meant_is_not_kept() -> None:
+    reader = JobReader(CHECKS)
+    kept = quick._read_when.cache_info().currsize, read_duration_us.cache_info().currsize
+    for field, value in (("timezone", "x" * 10_000), ("timeout", "0" * 10_000 + "s"), ("timeout", "1s" * 5_000)):
+        with pytest.raises(InvalidJob, match=field):
+            reader.read(shape("job", **{field: value}))
+    assert (quick._read_when.cache_info().currsize, read_duration_us.cache_info().currsize) == kept

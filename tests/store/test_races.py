@@ -11,7 +11,7 @@ from chronos.assembly import make_store
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Execution, Status
 from chronos.core.reasons import Code
-from chronos.store.commands import EndedAttempt, Reap, ReapRow, SaveJobs
+from chronos.store.commands import NEW, EndedAttempt, Reap, ReapRow, SaveJobs
 from chronos.store.contract import ExecutionFilter, Store
 from chronos.testing.conformance import World
 from tests.store.racer import SECOND, T0, race
@@ -160,6 +160,26 @@ async def check_churned(url: str) -> None:
     statuses = Counter(e.status for e in executions)
     assert statuses[Status.SUCCEEDED] > 100
     await store.close()
+
+
+def test_servers_that_are_sent_the_same_creation_create_once(postgres_url: str, tmp_path: Path) -> None:
+    """A client that had no answer sends it again, to another server, while the first still works on it."""
+
+    async def check(url: str) -> None:
+        stores = [make_store(url) for _ in range(4)]
+        for store in stores:
+            await store.open()
+        row = World(stores[0]).row
+        for n in range(10):
+            command = SaveJobs(rows=(row(f"job-{n}", expect=NEW),), now_us=T0 + n, idempotency=f"k{n}")
+            answers = await asyncio.gather(*(store.apply(command) for store in stores))
+            assert len({saved.id for [saved] in answers}) == 1
+            assert sum(saved.created for [saved] in answers) == 1
+        for store in stores:
+            await store.close()
+
+    for url in (postgres_url, f"sqlite:///{tmp_path}/chronos.db"):
+        asyncio.run(check(url))
 
 
 def test_processes_over_the_same_instants(postgres_url: str) -> None:

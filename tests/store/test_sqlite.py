@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import apsw
 import pytest
@@ -346,3 +346,14 @@ def test_a_log_that_somebody_else_copies_is_no_error(tmp_path: Path, monkeypatch
             await store.close()
 
     asyncio.run(case())
+
+
+def test_a_log_that_cannot_be_copied_does_not_undo_the_answer_to_its_commit(tmp_path: Path) -> None:
+    class Full:
+        def wal_checkpoint(self, **_: object) -> None:
+            raise apsw.FullError("no space left")
+
+    async def check(store: SqliteStore) -> None:
+        assert store._log_grew(cast(Any, Full()), "main", 1 << 30) == apsw.SQLITE_OK
+
+    run(tmp_path / "chronos.db", check)

@@ -37,7 +37,7 @@ async def trigger(call: Call) -> web.StreamResponse:
         payload,
         at_us=at_us,
         reason=reason,
-        idempotency=key_for(call, "trigger", call.job.id),
+        idempotency=call.key_for("trigger", call.job.id),
         actor=call.actor,
     )
     return accepted(asked)
@@ -58,7 +58,7 @@ async def backfill(call: Call) -> web.StreamResponse:
         from_us,
         to_us,
         reason=reason,
-        idempotency=key_for(call, "backfill", call.job.id),
+        idempotency=call.key_for("backfill", call.job.id),
         actor=call.actor,
     )
     return answer(
@@ -90,12 +90,6 @@ async def why(call: Call) -> web.StreamResponse:
 
 
 # --- helpers
-
-
-def key_for(call: Call, verb: str, subject: bytes) -> str | None:
-    """The client's key, made to mean this verb of this thing only."""
-    key = call.idempotency
-    return None if key is None else f"api:{verb}:{subject.hex()}:{key}"
 
 
 def accepted(asked: Triggered) -> web.Response:

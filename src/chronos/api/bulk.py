@@ -14,7 +14,7 @@ from chronos.api.errors import InvalidBody
 from chronos.api.plans import write_plan, write_refused, write_saved
 from chronos.api.problems import kind_of
 from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Route, Scope, ref
-from chronos.errors import ChronosError, Conflict, Invalid
+from chronos.errors import ChronosError
 from chronos.service.jobs import SavedJob
 from chronos.service.shapes import Draft, InvalidJob, Problem
 from chronos.service.writing import MAX_APPLIED
@@ -36,7 +36,8 @@ async def bulk(call: Call) -> web.StreamResponse:
             places.append(place)
         else:
             results[place] = _refused(draft, given[place])
-    for place, saved in zip(places, await _save(call, drafts), strict=True):
+    done = await call.parts.service.jobs.save_each(drafts, actor=call.actor, dry_run=call.dry_run)
+    for place, saved in zip(places, done, strict=True):
         results[place] = write_saved(saved) if isinstance(saved, SavedJob) else _refused(saved, given[place])
     counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)
     for one in results:
@@ -69,19 +70,6 @@ async def apply(call: Call) -> web.StreamResponse:
 
 
 # --- helpers
-
-
-async def _save(call: Call, drafts: list[Draft]) -> "list[SavedJob | ChronosError]":
-    jobs = call.parts.service.jobs
-    if not call.dry_run:
-        return list(await jobs.save_each(drafts, actor=call.actor))
-    planned: list[SavedJob | ChronosError] = []
-    for draft in drafts:
-        try:
-            planned += await jobs.save([draft], dry_run=True)
-        except (Invalid, Conflict) as error:
-            planned.append(error)
-    return planned
 
 
 async def _drafts(call: Call, given: list[Any]) -> AsyncIterator[tuple[int, Draft | ChronosError]]:

@@ -217,6 +217,11 @@ class Call:
             raise Malformed(f"the Idempotency-Key has to be 1 to {MAX_KEY} printable ASCII characters")
         return key
 
+    def key_for(self, verb: str, subject: bytes) -> str | None:
+        """The client's key, made to mean this verb of this thing only."""
+        key = self.idempotency
+        return None if key is None else f"api:{verb}:{subject.hex()}:{key}"
+
     # --- the body
 
     async def json(self) -> Any:

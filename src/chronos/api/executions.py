@@ -87,13 +87,12 @@ async def replay(call: Call) -> web.StreamResponse:
     reason, from_failed, payload = await replay_wishes(call)
     if call.dry_run:
         return would_replay(first)
-    key = call.idempotency
     asked = await call.parts.service.runs.replay(
         first.id,
         reason=reason,
         from_failed=from_failed,
         payload=payload,
-        idempotency=None if key is None else f"api:replay:{first.id.hex()}:{key}",
+        idempotency=call.key_for("replay", first.id),
         actor=call.actor,
     )
     return replayed(asked, first)

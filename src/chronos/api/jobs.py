@@ -1,5 +1,9 @@
 """Jobs: create, list, look at, replace, change in part, delete."""
 
+import hashlib
+from typing import Any
+
+import msgspec
 from aiohttp import web
 
 from chronos.api import examples
@@ -38,17 +42,21 @@ _RACES = 50  # times that somebody else may be faster than a patch that names no
 
 
 async def create(call: Call) -> web.StreamResponse:
-    """A new job. Sent again with the same Idempotency-Key, a job that is there just as it was sent is the answer."""
-    draft = call.parts.service.jobs.read_sent(await call.json(), namespace=call.namespace)
+    """A new job. What was sent before with the same Idempotency-Key is answered by the job that it created then."""
+    data = await call.json()
+    draft = call.parts.service.jobs.read_sent(data, namespace=call.namespace)
     call.require(draft.namespace)
-    again = call.idempotency is not None and await _is_there(call, draft)
-    if again:
-        return await job_answer(call, await _saved(call, draft), status=201)
-    [saved] = await call.parts.service.jobs.save([draft], actor=call.actor, create_only=True, dry_run=call.dry_run)
+    [saved] = await call.parts.service.jobs.save(
+        [draft],
+        actor=call.actor,
+        create_only=True,
+        idempotency=_key(call, data),
+        dry_run=call.dry_run,
+    )
     if call.dry_run:
         return answer(write_saved(saved) | {"dry_run": True})
     job = await _by_id(call, saved)
-    return await job_answer(call, job, status=201, fresh=not (draft.immediate or draft.now))
+    return await job_answer(call, job, status=201, fresh=saved.created and not (draft.immediate or draft.now))
 
 
 async def list_jobs(call: Call) -> web.StreamResponse:
@@ -176,20 +184,11 @@ async def _by_id(call: Call, saved: SavedJob) -> Job:
     return found
 
 
-async def _saved(call: Call, draft: Draft) -> Job:
-    return await call.parts.service.jobs.get(draft.name, draft.namespace)
-
-
-async def _is_there(call: Call, draft: Draft) -> bool:
-    """Whether a job is there in its first version and says what the draft says."""
-    job = await call.parts.store.job_named(draft.namespace, draft.name)
-    if job is None or job.version != 1:
-        return False
-    try:
-        [saved] = await call.parts.service.jobs.save([draft], dry_run=True)
-    except InvalidJob:  # a one-time job whose instant has passed since
-        return False
-    return not saved.changed
+def _key(call: Call, data: Any) -> str | None:
+    """The client's key for creating just this: with another body it is another request."""
+    if call.idempotency is None:
+        return None
+    return call.key_for("create", hashlib.sha256(msgspec.json.encode(data, order="sorted")).digest())
 
 
 def _same_job(draft: Draft, name: str, namespace: str) -> None:

@@ -13,7 +13,7 @@ from chronos.errors import Invalid
 
 _BCRYPT = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
 _BCRYPT_BYTES = 72
-_MOST_ROUNDS = 16  # powers of two, which take seconds; each more takes twice as long
+_ROUNDS = range(4, 17)  # powers of two, which take seconds; each more takes twice as long
 _ARGON2 = PasswordHasher()
 
 
@@ -25,8 +25,8 @@ def hash_password(password: str) -> str:
 def check_hash(text: str) -> None:
     """Raise ``Invalid`` unless a password can be held against this."""
     if found := _BCRYPT.fullmatch(text):
-        if int(found[1]) > _MOST_ROUNDS:
-            raise Invalid(f"is a bcrypt hash of cost {int(found[1])}, allowed are 4 to {_MOST_ROUNDS}")
+        if int(found[1]) not in _ROUNDS:
+            raise Invalid(f"is a bcrypt hash of cost {int(found[1])}, allowed are {_ROUNDS[0]} to {_ROUNDS[-1]}")
         return
     if text.startswith(("$2a$", "$2b$", "$2x$", "$2y$")):
         raise Invalid(f"begins as a bcrypt hash does, which has 60 characters; this has {len(text)}")

@@ -17,7 +17,7 @@ from chronos.api.limits import Recent
 from chronos.core.calendar import SECOND_US
 from chronos.core.node import Actor
 from chronos.core.token import Token
-from chronos.errors import Conflict, Invalid
+from chronos.errors import Conflict, Invalid, NotFound
 from chronos.service.shapes.names import fault_of_name
 from chronos.store.commands import SYSTEM, CreateToken, RevokeToken
 from chronos.store.contract import Store
@@ -30,8 +30,8 @@ _HASH = re.compile(r"[0-9A-Fa-f]{64}", re.ASCII)
 
 
 def hash_token(token: str) -> str:
-    """What is kept of its text."""
-    return hashlib.sha256(token.encode()).hexdigest()
+    """What is kept of its text; a header can hold any bytes, and those that are no text come as surrogates."""
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
 def new_token() -> str:
@@ -49,7 +49,10 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def read_tokens(entries: Mapping[str, Any]) -> list[Token]:
     """Tokens as the configuration has them: name → {token_hash, role, namespaces?}. Raises ``Invalid``."""
-    return [_read(name, entry) for name, entry in entries.items()]
+    tokens = [_read(name, entry) for name, entry in entries.items()]
+    if len({token.token_hash for token in tokens}) < len(tokens):
+        raise Invalid("auth.tokens: a token_hash stands under two names; give each a token of its own")
+    return tokens
 
 
 class TokenBook:
@@ -98,8 +101,11 @@ class TokenBook:
 
     async def remove(self, name: str, *, now_us: int, actor: Actor = SYSTEM) -> None:
         """Forget a token; whoever uses it is nobody from now on. ``NotFound``, or ``Conflict`` for a fixed one."""
-        self.check_free(name)
-        await self._store.apply(RevokeToken(name=name, now_us=now_us, actor=actor))
+        try:
+            await self._store.apply(RevokeToken(name=name, now_us=now_us, actor=actor))
+        except NotFound:
+            self.check_free(name)
+            raise
         self._believed.clear()
 
     def check_free(self, name: str) -> None:

@@ -35,6 +35,7 @@ _PAGE = 100_000  # gates that one look may bring
 _BUSY_LOOK = 5_000  # gates, beyond which looking again waits for half of the look-ahead
 _BATCH = 500
 _BATCHES_AT_ONCE = 3  # on their way to the store
+_TURNS = 8  # of the loop, in which short work makes room for the next batch, which then needs no claim
 _YIELD_EVERY = 200  # preparations between which others get a turn
 _GAPS_AT_ONCE = 64
 _LATE_FLOOR_US = 1_000_000  # a gap of less is never a missed instant, only a busy moment
@@ -188,7 +189,10 @@ class Admission:
         """One after the other, shared with others that do the same."""
         for batch in batches:
             await self._admit(batch, max(due_us, self._crew.clock.now_us()))
-            await asyncio.sleep(0)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+                if self._dispatcher.free >= _BATCH:
+                    break
             if self._crew.closing or not self._crew.node.may_start:
                 return  # what is left is found again by the next look
 
@@ -275,7 +279,8 @@ class Admission:
         )
         admitted = await insist(self._crew.store, command, self._crew.node.trouble)
         self._found(admitted, Cause.SCHEDULE, now_us)
-        self._look_s = 0.0
+        if admitted:  # else its queue is full, or another node was quicker: the next look comes soon enough
+            self._look_s = 0.0
 
     async def _recover(self, prepared: Prepared, now_us: int) -> None:
         entry = prepared.entry

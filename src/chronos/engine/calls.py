@@ -8,6 +8,7 @@ from chronos.core.lane import PYTHON
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
 from chronos.engine.runners.contract import Call, StopReason
+from chronos.engine.sending import until_answered
 from chronos.store.commands import Claimed
 
 
@@ -16,7 +17,7 @@ async def last_run_us(crew: Crew, entry: Entry, target: Target) -> int | None:
     function = crew.functions.get(target.options["name"]) if target.kind == PYTHON else None
     if function is None or not function.takes_ctx:
         return None
-    return await crew.store.last_run_us(entry.job)
+    return await until_answered(lambda: crew.store.last_run_us(entry.job), crew.node.trouble)
 
 
 def _payload(entry: Entry, detail: Detail, target: Target) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from chronos.core.outcome import Outcome
 from chronos.core.reasons import Code
+from chronos.engine.attempts import judged
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
 from chronos.engine.ledger import succeed_at_once
@@ -68,9 +69,9 @@ class Instant:
 
     def outcome(self, call: Call) -> Outcome:
         """How it ended, on the long way."""
-        if self.stopped is not None and not self.started_us:
+        if self.stopped is not None:  # before it was called, as nobody can stop it afterwards
             call.stop.ask(StopReason.CANCELED)
-            return STOPPED
+            return judged(STOPPED, StopReason.CANCELED)
         if self.error is not None:
             return failed(self.error, call)
         return succeeded(self.function, self.result, call)
@@ -93,7 +94,8 @@ class Line:
     def _come_soon(self) -> None:
         if not self._coming:
             self._coming = True
-            asyncio.get_running_loop().call_soon(self._turn)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._turn)
 
     def _turn(self) -> None:
         loop, waiting = asyncio.get_running_loop(), self._waiting
@@ -111,13 +113,10 @@ class Line:
     def _call(self, instant: Instant) -> None:
         if instant.killed:
             return
-        if instant.stopped is not None:
-            instant.started_us = 0
-            self.passed.go_on(instant)
-            return
         instant.started_us = self._crew.clock.now_us()
-        copy_context().run(_step, instant)
-        if instant.error is not None or instant.result is not None:
+        if instant.stopped is None:
+            copy_context().run(_step, instant)
+        if instant.stopped is not None or instant.error is not None or instant.result is not None:
             self.passed.go_on(instant)
             return
         succeed_at_once(self._crew, instant.claimed, instant.entry, instant.started_us)

@@ -39,7 +39,7 @@ class Ways(Protocol):
 class Plain:
     """An execution whose only task is tried for the first time."""
 
-    __slots__ = ("_call", "_crew", "_detail", "_killed", "_task", "_ways", "claimed", "entry", "stopped")
+    __slots__ = ("_call", "_crew", "_detail", "_down", "_killed", "_task", "_ways", "claimed", "entry", "stopped")
 
     def __init__(self, crew: Crew, claimed: Claimed, entry: Entry, ways: Ways) -> None:
         self.claimed, self.entry = claimed, entry
@@ -48,6 +48,7 @@ class Plain:
         self._detail = NO_DETAIL
         self._call: Call | None = None
         self._killed = False
+        self._down = False  # told to be put down
         self._task = asyncio.get_running_loop().create_task(self._go())
         self._task.add_done_callback(self._ended)
 
@@ -67,6 +68,7 @@ class Plain:
 
     def put_down(self) -> None:
         """The grace period is over: it is stopped, and given back."""
+        self._down = True
         if self._call is not None:
             self._call.grace_s = min(self._call.grace_s, FORCE_AT_SHUTDOWN_S)
             self._call.stop.ask(StopReason.SHUTDOWN)
@@ -86,6 +88,7 @@ class Plain:
             if detail.group is not None or detail.carried is not None:
                 return None
         task = entry.spec.tasks[0]
+        last_us = await last_run_us(crew, entry, task.target)
         call = self._call = make_call(
             crew,
             claimed,
@@ -96,10 +99,12 @@ class Plain:
             number=1,
             started_us=crew.clock.now_us(),
             timeout_us=entry.timeout_us,
-            last_us=await last_run_us(crew, entry, task.target),
+            last_us=last_us,
         )
         if self.stopped is not None:
             call.stop.ask(StopReason.CANCELED)
+        if self._down:
+            self.put_down()
         kind = task.target.kind
         try:
             return await make_attempt(crew.runners.get(kind), call, kind, entry.timeout_us / 1e6, crew.deadlines)
@@ -119,5 +124,12 @@ class Plain:
         elif type(outcome) is not Succeeded or call.memory or call.statements:
             self._ways.go_on_with(self, call, outcome)
         else:
+            self._succeed(call, outcome)
+
+    def _succeed(self, call: Call, outcome: Succeeded) -> None:
+        try:
             Ledger(self._crew, self.claimed, self.entry).succeed_plainly(self._detail, call, outcome)
+        except Exception as error:  # noqa: BLE001 - nobody else would hear of it, and its slot would never come free
+            self._ways.broke(self, error)
+        else:
             self._ways.over(self)

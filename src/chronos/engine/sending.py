@@ -1,10 +1,10 @@
-"""Sending commands to a store that may be out of reach for a while: the same command again, until it is answered.
+"""Asking a store that may be out of reach for a while: the same again, until it is answered.
 
 Every command does no harm when it is sent twice, so "unknown" becomes "known" by asking again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from chronos.errors import StoreUnavailable
@@ -18,10 +18,15 @@ LONGEST_PAUSE_S = 2.0
 
 async def insist(store: Store, command: Command[R], on_trouble: Callable[[StoreUnavailable], None]) -> R:
     """Apply a command, sending it again after each time the store could not be reached."""
+    return await until_answered(lambda: store.apply(command), on_trouble)
+
+
+async def until_answered(ask: Callable[[], Awaitable[R]], on_trouble: Callable[[StoreUnavailable], None]) -> R:
+    """The same for whatever is asked of a store."""
     pause_s = FIRST_PAUSE_S
     while True:
         try:
-            return await store.apply(command)
+            return await ask()
         except StoreUnavailable as error:
             on_trouble(error)
         await asyncio.sleep(pause_s)

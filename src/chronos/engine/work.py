@@ -63,7 +63,7 @@ class Work:
 
     async def drive_on(self, call: Call, outcome: Outcome, stopped: tuple[Code, str | None] | None) -> None:
         """Go on with one whose first and only attempt has ended already."""
-        self._stop = stopped
+        self._stop = stopped or self._stop
         await self._drive(self._after_short_way(call, outcome))
 
     async def first_call(self, started_us: int) -> Call:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from chronos.interpreter import settle_memory, share_quickly
 from chronos.sdk.home import WrongLoop
 from chronos.sdk.runtime import Runtime
 
@@ -20,6 +21,7 @@ def serve(runtime: Runtime) -> int:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        share_quickly()
         return asyncio.run(_serve(runtime))
     raise WrongLoop("app.run() makes an event loop, and one runs here already; write: async with app")
 
@@ -33,6 +35,7 @@ async def _serve(runtime: Runtime) -> int:
         except BaseException:
             await runtime.home.leave()
             raise
+        settle_memory()
         over = asyncio.create_task(runtime.over())
         await _first(over, told)
         leaving = asyncio.create_task(runtime.home.leave())

@@ -4,7 +4,6 @@ The first SIGTERM or SIGINT lets running work finish within the grace period; th
 """
 
 import asyncio
-import gc
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +11,7 @@ from importlib.metadata import version
 
 from chronos.assembly import is_in_memory, sqlite_file, without_password
 from chronos.clock import Clock, SystemClock
+from chronos.interpreter import settle_memory, share_quickly
 from chronos.observe.logs import Logs, line_logger
 from chronos.server.config import Config
 from chronos.server.node import Server
@@ -23,7 +23,6 @@ try:  # where there is one for this platform: it takes half the time of asyncio'
 except ImportError:
     _new_loop = asyncio.new_event_loop  # type: ignore[assignment]
 
-_COLLECT_AFTER = (50_000, 20, 20)  # objects made, and younger generations looked through
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 log = line_logger("chronos.server")
@@ -34,6 +33,7 @@ def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOT
     warnings = check(config)
     options = engine_options(config, roles)
     logs = Logs(level=config["logging.level"], form=config["logging.format"], node=options.node_name)
+    share_quickly()
     try:
         for warning in warnings:
             log.warning(warning)
@@ -41,13 +41,6 @@ def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOT
             return runner.run(_live(Server(config, clock or SystemClock(), roles), announce))
     finally:
         logs.close()
-
-
-def _settle_memory() -> None:
-    """What is there when a server is ready stays; and requests make thousands of objects, few of them in circles."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECT_AFTER)
 
 
 async def _live(server: Server, announce: Callable[[str], None]) -> int:
@@ -63,7 +56,7 @@ async def _live(server: Server, announce: Callable[[str], None]) -> int:
         await server.stop()  # in case it had just been done
         return 0
     await starting
-    _settle_memory()
+    settle_memory()
     announce(greeting(server.config, server.url, is_new=not await server.has_jobs()))
     over = asyncio.create_task(server.failed())
     if number_ := await _signalled(over, told):

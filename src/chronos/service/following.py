@@ -22,7 +22,7 @@ async def check_follows(store: Store, drafts: Sequence[Draft]) -> None:
 
     async def upstream(namespace: str, name: str) -> tuple[After, ...] | None:
         if (namespace, name) not in known:
-            job = await store.job_named(namespace, name) if len(known) < MAX_WALKED else None
+            job = await store.job_named(namespace, name) if len(known) < len(drafts) + MAX_WALKED else None
             known[namespace, name] = None if job is None else job.spec.after
         return known[namespace, name]
 

@@ -66,14 +66,19 @@ class Jobs:
         actor: Actor = SYSTEM,
         create_only: bool = False,
         expect: int | None = None,
+        idempotency: str | None = None,
         dry_run: bool = False,
     ) -> Sequence[SavedJob]:
         """Create or replace jobs. See ``Writer.save``."""
-        return await self._writer.save(drafts, actor=actor, create_only=create_only, expect=expect, dry_run=dry_run)
+        return await self._writer.save(
+            drafts, actor=actor, create_only=create_only, expect=expect, idempotency=idempotency, dry_run=dry_run
+        )
 
-    async def save_each(self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM) -> Sequence[SavedJob | ChronosError]:
+    async def save_each(
+        self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM, dry_run: bool = False
+    ) -> Sequence[SavedJob | ChronosError]:
         """Create or replace jobs, each for itself."""
-        return await self._writer.save_each(drafts, actor=actor)
+        return await self._writer.save_each(drafts, actor=actor, dry_run=dry_run)
 
     async def apply(
         self,

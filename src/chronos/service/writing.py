@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace as with_fields
@@ -68,6 +69,7 @@ class _Change:
     create_only: bool = False
     expect: int | None = None
     dry_run: bool = False
+    idempotency: str | None = None
     owner: str | None = None  # whose jobs they are to be, and must not be another's
     pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs go
 
@@ -86,15 +88,17 @@ class Writer:
         actor: Actor = SYSTEM,
         create_only: bool = False,
         expect: int | None = None,
+        idempotency: str | None = None,
         dry_run: bool = False,
     ) -> list[SavedJob]:
         """Create or replace jobs, some thousand at a time: each portion all or none.
 
-        ``create_only``: ``Conflict`` when one is there. ``expect``: the version that the (one) draft was made from;
-        ``Conflict`` when it is another. Raises ``InvalidJob``. Immediate jobs are triggered once they are saved.
+        ``create_only``: ``Conflict`` when one is there, unless the same ``idempotency`` key has created the (one) job
+        before; then that is the answer. ``expect``: the version that the (one) draft was made from; ``Conflict`` when
+        it is another. Raises ``InvalidJob``. Immediate jobs are triggered once they are saved.
         """
         await check_follows(self._store, drafts)
-        change = _Change(actor=actor, create_only=create_only, expect=expect, dry_run=dry_run)
+        change = _Change(actor=actor, create_only=create_only, expect=expect, dry_run=dry_run, idempotency=idempotency)
         saved: list[SavedJob] = []
         for begin in range(0, len(drafts), CHUNK):
             part = drafts[begin : begin + CHUNK]
@@ -102,8 +106,11 @@ class Writer:
             saved += done
         return saved
 
-    async def save_each(self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM) -> list[SavedJob | ChronosError]:
+    async def save_each(
+        self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM, dry_run: bool = False
+    ) -> list[SavedJob | ChronosError]:
         """Create or replace jobs, each for itself: one that cannot be saved is answered by its error."""
+        save = partial(self._save_portion, actor=actor, dry_run=dry_run)
         results: list[SavedJob | ChronosError] = []
         waiting: deque[asyncio.Task[list[SavedJob | ChronosError]]] = deque()
         at_once = _AT_ONCE if _are_independent(drafts) else 1
@@ -111,7 +118,7 @@ class Writer:
             for begin in range(0, len(drafts), CHUNK):
                 if len(waiting) == at_once:
                     results += await waiting.popleft()
-                waiting.append(asyncio.create_task(self._save_portion(drafts[begin : begin + CHUNK], actor)))
+                waiting.append(asyncio.create_task(save(drafts[begin : begin + CHUNK])))
             while waiting:
                 results += await waiting.popleft()
         finally:
@@ -119,18 +126,21 @@ class Writer:
                 task.cancel()
         for place, draft in enumerate(drafts):  # it may follow one that has been saved after it
             if draft.spec.after and isinstance(results[place], Invalid):
-                [results[place]] = await self._save_portion([draft], actor)
+                [results[place]] = await save([draft])
         return results
 
-    async def _save_portion(self, drafts: Sequence[Draft], actor: Actor) -> list[SavedJob | ChronosError]:
+    async def _save_portion(
+        self, drafts: Sequence[Draft], *, actor: Actor, dry_run: bool
+    ) -> list[SavedJob | ChronosError]:
         """What becomes of each: together, or in halves when one of them cannot be saved, until that one is found."""
         try:
-            return [*await self.save(drafts, actor=actor)]
+            return [*await self.save(drafts, actor=actor, dry_run=dry_run)]
         except (Invalid, Conflict) as error:
             if len(drafts) == 1:
                 return [error]
         middle = len(drafts) // 2
-        return [*await self._save_portion(drafts[:middle], actor), *await self._save_portion(drafts[middle:], actor)]
+        halves = drafts[:middle], drafts[middle:]
+        return [one for half in halves for one in await self._save_portion(half, actor=actor, dry_run=dry_run)]
 
     async def apply(
         self,
@@ -149,6 +159,8 @@ class Writer:
         """
         if len(drafts) > MAX_APPLIED:
             raise Invalid(f"{len(drafts)} jobs are too many for one change, allowed {MAX_APPLIED}; apply them in parts")
+        if len({(draft.namespace, draft.name) for draft in drafts}) < len(drafts):
+            raise Invalid("a job is named twice in one change; name each job once")
         owned = [replace(draft, spec=with_fields(draft.spec, owner=owner)) for draft in drafts]
         await check_follows(self._store, owned)
         pruned_in = ({draft.namespace for draft in owned} or {namespace}) if prune else set()
@@ -193,7 +205,7 @@ class Writer:
             if change.dry_run:
                 return [_as_planned(one) for one in prepared], pruned
             try:
-                saved = await self._write(prepared, pruned, now_us, change.actor)
+                saved = await self._write(prepared, pruned, now_us, change)
             except (Conflict, NotFound):
                 if change.create_only or change.expect is not None or race == _RACES - 1:
                     raise
@@ -216,11 +228,11 @@ class Writer:
         return prepared
 
     async def _write(
-        self, prepared: Sequence[Prepared], pruned: Sequence[Job], now_us: int, actor: Actor
+        self, prepared: Sequence[Prepared], pruned: Sequence[Job], now_us: int, change: _Change
     ) -> list[SavedJob]:
         rows = tuple(one.row for one in prepared if one.row is not None)
         delete = tuple(DeleteRow(job.id, job.version) for job in pruned)
-        command = SaveJobs(rows=rows, now_us=now_us, actor=actor, delete=delete)
+        command = SaveJobs(rows=rows, now_us=now_us, actor=change.actor, delete=delete, idempotency=change.idempotency)
         answered = await self._store.apply(command) if rows or delete else []
         answers = iter(answered)
         saved: list[SavedJob] = []
@@ -230,7 +242,7 @@ class Writer:
                 continue
             planned = _as_planned(one)
             if one.turn is not None and one.existing is not None:
-                job = await self._turn(one.existing, one.turn, actor)
+                job = await self._turn(one.existing, one.turn, change.actor)
                 planned = with_fields(planned, state=job.state, next_us=job.next_us)
             saved.append(planned)
         return saved
@@ -247,7 +259,8 @@ class Writer:
         asked: list[Trigger] = []
         for one, answer in zip(prepared, saved, strict=True):
             draft = one.draft
-            wanted = (draft.immediate and answer.created) or (draft.now and answer.changed)
+            is_new = one.existing is None  # or was, when the same request came before
+            wanted = (draft.immediate and is_new) or (draft.now and (is_new or answer.changed))
             if not wanted or answer.state is JobState.DISABLED:
                 continue
             idempotency = f"chronos:saved:{answer.job_id.hex()}:{answer.version}"
@@ -275,7 +288,10 @@ class Writer:
             return {}, False
         if len(drafts) > _FEW and not change.dry_run and not await self._read([drafts[0], drafts[-1]]):
             return {}, False
-        return await self._guess(drafts), True
+        found = await self._guess(drafts)
+        if change.dry_run and len(drafts) > _FEW:  # nobody else will say that a guess was wrong
+            found |= await self._read([draft for draft in drafts if (draft.namespace, draft.name) not in found])
+        return found, True
 
     async def _guess(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
         """The jobs that are there already, in one read, unless a name was deleted and created anew."""

@@ -1,6 +1,7 @@
 """Merging commands of one kind into one statement's worth, and giving each its own part of the answer back.
 
-Of saved jobs only new ones merge, a few a command. Should one of them be refused, each of them is applied by itself.
+Of saved jobs only new ones without a key merge, a few a command. Should one of them be refused, each of them is applied
+by itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ def _touched(command: Command[Any]) -> list[Any] | None:
         return [row.id for row in command.rows]
     if not isinstance(command, SaveJobs) or len(command.rows) > _FEW or command.delete:
         return None
-    if any(row.expect != NEW for row in command.rows):
+    if command.idempotency is not None or any(row.expect != NEW for row in command.rows):
         return None
     return [(row.namespace, row.name) for row in command.rows]
 

@@ -8,6 +8,7 @@ import socket
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
@@ -334,3 +335,12 @@ def test_nobody_is_there() -> None:
     outcome = failed(run(answer(), {"url": f"http://127.0.0.1:{port}/"})[0])
     assert outcome.kinds == ("connection", "connect")
     assert outcome.worth_retrying
+
+
+def test_a_header_that_is_no_text_can_be_recorded() -> None:
+    async def latin(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 X\r\nX-Town: M\xfcnchen\r\nContent-Length: 0\r\n\r\n")
+
+    outcome, call, _ = run(latin, {})
+    assert outcome == Succeeded()
+    assert msgspec.json.decode(msgspec.json.encode(call.detail))["response"]["headers"]["X-Town"] == "M?nchen"

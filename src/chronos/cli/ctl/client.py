@@ -75,17 +75,12 @@ class Client:
         query: Query | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
-        repeated: Mapping[str, str] | None = None,
         text: bool = False,
     ) -> Reply:
-        """One request. What may be sent again is, when the server says that it cannot answer right now.
-
-        ``repeated`` are headers from the second time on, which is thereby allowed.
-        """
-        again = method == "GET" or repeated is not None or "Idempotency-Key" in (headers or {})
+        """One request. What may be sent again is, when the server says that it cannot answer right now."""
+        again = method == "GET" or "Idempotency-Key" in (headers or {})
         for attempt in range(1, TRIES + 1):
-            said = headers if attempt == 1 else {**(headers or {}), **(repeated or {})}
-            with self._sent(method, path, query, body, said) as response:
+            with self._sent(method, path, query, body, headers) as response:
                 status, raw = response.status, response.read()
                 replied = {name.lower(): value for name, value in response.getheaders()}
             if not (again and status in _LATER and attempt < TRIES):

@@ -66,7 +66,7 @@ def create(
         "jobs",
         query={"namespace": client.server.namespace, "dry_run": dry_run or None},
         body=_job(name, said),
-        repeated={"Idempotency-Key": new_key()},  # with a key the same job is found; the first time it must be new
+        headers={"Idempotency-Key": new_key()},
     ).value
     if dry_run:
         print_saved(job, output)

@@ -106,8 +106,13 @@ def _headers(response: Response, mask: Mask) -> dict[str, str]:
         if len(kept) >= _MAX_HEADERS:
             break
         if (shown := _shown_name(name)) is not None:
-            kept[shown] = mask(value[:_MAX_HEADER_VALUE]).replace("\0", "�")
+            kept[shown] = _text(mask(value[:_MAX_HEADER_VALUE]))
     return kept
+
+
+def _text(value: str) -> str:
+    """A header's value as every store takes it; bytes that are no UTF-8 come from the parser as lone surrogates."""
+    return value.replace("\0", "�").encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=1024)

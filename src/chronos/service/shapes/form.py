@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from chronos.core.calendar import DAY_S, SECOND_US
 from chronos.core.every import parse_go_duration
 from chronos.core.iso8601 import parse_period
+from chronos.core.parse import MAX_LENGTH
 from chronos.errors import InvalidSchedule
 from chronos.service.shapes.plain import step
 from chronos.service.shapes.problems import Problem
@@ -251,6 +252,8 @@ def read_duration_us(text: str) -> int:
 
     Raises ``InvalidSchedule``.
     """
+    if len(text) > MAX_LENGTH:
+        raise InvalidSchedule(text[:64], f"has {len(text)} characters, allowed {MAX_LENGTH}", subject="duration")
     if _ZERO.fullmatch(text):
         return 0
     if text.startswith("P"):

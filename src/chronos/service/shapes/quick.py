@@ -111,7 +111,7 @@ def _when(data: dict[str, Any]) -> When | None:
     text, zone = data.get("schedule"), data.get("timezone")
     if type(text) is not str or not (type(zone) is str or (zone is None and "timezone" not in data)):
         return None
-    return _read_when(text, zone) if len(text) <= MAX_LENGTH else None
+    return _read_when(text, zone) if len(text) <= MAX_LENGTH and len(zone or "") <= MAX_LENGTH else None
 
 
 @lru_cache(maxsize=4_096)

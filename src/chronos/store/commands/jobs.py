@@ -48,12 +48,16 @@ class SaveJobs(Command[list[Saved]]):
     new limit has room. A job that stays paused or disabled keeps its note. Deleting means what it means for
     ``DeleteJob``. Raises ``Conflict`` naming the first job that is not at its expected version, ``NotFound`` when one
     to delete is gone.
+
+    With an ``idempotency`` key, which is for one new job, the answer is the job that the same key created in that
+    namespace before (not ``created``, and it may be gone by now), and nothing is written.
     """
 
     rows: tuple[JobRow, ...]
     now_us: int
     actor: Actor = SYSTEM
     delete: tuple[DeleteRow, ...] = ()
+    idempotency: str | None = None
     others: tuple["SaveJobs", ...] = ()  # of others that were merged into this one: see ``store.merge``
 
     @property

@@ -71,9 +71,6 @@ class Executions:
             where id = $1"""
         self._claimed_before = f"""
             select {CLAIMED} from active where owner = $1 and request = $2 and status = {RUNNING} order by rank, id"""
-        self._idempotent = "select execution from idempotency where namespace = $1 and key = $2"
-        self._remember = """
-            insert into idempotency (namespace, key, execution, created_us) values ($1, $2, $3, $4)"""
         self._namespace = "select namespace, name from job where id = $1"
         self._status_of = """
             select status from active where id = $1 union all select status from history where id = $1"""
@@ -127,10 +124,9 @@ class Executions:
         if command.job not in gates:
             raise NotFound("the job does not exist any more")
         [(namespace, name)] = yield Query(self._namespace, (command.job,))
-        if command.idempotency is not None:
-            before = yield Query(self._idempotent, (namespace, command.idempotency))
-            if before:
-                return (yield from self._again(before[0][0]))
+        before = yield from self._records.made_before(namespace, command.idempotency)
+        if before is not None:
+            return (yield from self._again(before))
         admitted, refused = yield from self._admitting.admit_runs(
             gates[command.job], [command.run], now_us=command.now_us
         )
@@ -138,8 +134,7 @@ class Executions:
             raise QueueFull(f'"{name}" has {gates[command.job].queued} executions queued, which is all it may have')
         if not admitted:
             return (yield from self._again(command.run.id))
-        if command.idempotency is not None:
-            yield Query(self._remember, (namespace, command.idempotency, command.run.id, command.now_us))
+        yield from self._records.remember(namespace, command.idempotency, command.run.id, command.now_us)
         yield from self._gates.save(gates.values())
         yield from self._records.audit(command.actor, "trigger", namespace, name, command.now_us, command.run.id.hex())
         return Triggered(command.run.id, admitted[0].status, created=True)

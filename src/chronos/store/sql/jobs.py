@@ -98,6 +98,18 @@ class Jobs:
 
     def save(self, command: SaveJobs) -> Steps[list[Saved]]:
         """See ``SaveJobs``."""
+        key = command.idempotency
+        if key is None:
+            return (yield from self._save(command))
+        namespace = command.rows[0].namespace
+        before = yield from self._records.made_before(namespace, key)
+        if before is not None:
+            return [Saved(before, 1, created=False, changed=False)]
+        saved = yield from self._save(command)
+        yield from self._records.remember(namespace, key, saved[0].id, command.now_us)
+        return saved
+
+    def _save(self, command: SaveJobs) -> Steps[list[Saved]]:
         rows = command.rows if not command.others else tuple(row for part in command.parts for row in part.rows)
         named = [(row.namespace, row.name) for row in rows]
         if len(set(named)) < len(rows):

@@ -46,10 +46,22 @@ class Records:
         self._audit = f"""
             insert into audit (id, at_us, actor, action, namespace, subject, origin, detail)
             select * from {d.rows(1, entry)} as i where true on conflict do nothing"""
-
+        self._keyed = "select execution from idempotency where namespace = $1 and key = $2"
+        self._remember = """
+            insert into idempotency (namespace, key, execution, created_us) values ($1, $2, $3, $4)"""
         self._name_of = """
             select namespace, name from job where id = $1
             union all select namespace, name from remains where job = $1 and name is not null"""
+
+    def made_before(self, namespace: str, key: str | None) -> Steps[bytes | None]:
+        """What a request with this idempotency key made: an execution, or a job; None: it was not sent before."""
+        found = [] if key is None else (yield Query(self._keyed, (namespace, key)))
+        return found[0][0] if found else None
+
+    def remember(self, namespace: str, key: str | None, made: bytes, now_us: int) -> Steps[None]:
+        """Keep what a request with an idempotency key has made."""
+        if key is not None:
+            yield Query(self._remember, (namespace, key, made, now_us))
 
     def tally(self, changes: Counter[int], sign: int = 1) -> Steps[None]:
         """Jobs that came into a state, less those that left it; with -1 all of them left it."""

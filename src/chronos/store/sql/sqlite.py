@@ -236,18 +236,21 @@ class SqliteStore(SqlStore):
         return connection
 
     def _log_grew(self, connection: apsw.Connection, _: str, pages: int) -> int:
-        """Called after each commit: the log is copied into the file beside the writer, not on its time."""
+        """Called after each commit, which stands whatever becomes of this: the log is copied into the file.
+
+        Beside the writer, not on its time, unless the log has grown too long for that.
+        """
         if pages >= _LOG_PAGES_MAX:
             if self._checkpoint is not None:
                 wait([self._checkpoint])  # only one can copy at a time
-            with suppress(apsw.BusyError):  # nor while another process does; what was committed stands
+            with suppress(apsw.Error):  # nor while another process does, or while the disk is full
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         elif pages >= _LOG_PAGES and self._checkpoint_thread and (self._checkpoint is None or self._checkpoint.done()):
             self._checkpoint = self._checkpoint_thread.submit(self._copy_log)
         return apsw.SQLITE_OK
 
     def _copy_log(self) -> None:
-        with suppress(apsw.BusyError):  # the next commit asks again
+        with suppress(apsw.Error):  # the next commit asks again
             self._reader().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _open_writer(self) -> apsw.Connection:

@@ -8,6 +8,7 @@ from chronos.core.node import Actor
 from chronos.errors import Conflict
 from chronos.store.commands import NEW, DeleteJob, SaveJobs
 from chronos.store.contract import JobFilter
+from chronos.testing.conformance.raises import raises
 from chronos.testing.conformance.world import World
 
 _MANY = 30
@@ -49,6 +50,37 @@ async def case_of_many_that_create_at_once_only_the_wrong_ones_are_refused(w: Wo
     assert sorted(refused) == ["taken", "twice"]
     assert sum(isinstance(answer, list) and answer[0].created for answer in answers) == 8
     assert len((await w.store.list_jobs(JobFilter(), limit=100)).items) == 9
+
+
+async def case_the_same_key_is_the_same_job(w: World) -> None:
+    def create(key: str | None, **options: str) -> SaveJobs:
+        return SaveJobs(rows=(w.row("job", expect=NEW, **options),), now_us=w.tick(), idempotency=key)
+
+    [first] = await w.store.apply(create("k"))
+    assert (first.created, first.version) == (True, 1)
+    [again] = await w.store.apply(create("k"))
+    assert (again.id, again.version, again.created, again.changed) == (first.id, 1, False, False)
+    for key in ("other", None):
+        with raises(Conflict, "exists already"):
+            await w.store.apply(create(key))
+    [elsewhere] = await w.store.apply(create("k", namespace="elsewhere"))
+    assert elsewhere.created
+    await w.store.apply(DeleteJob(job=first.id, now_us=w.tick()))
+    assert [saved.id for saved in await w.store.apply(create("k"))] == [first.id]
+    assert await w.store.job_named("default", "job") is None
+    audited = await w.store.audit(namespace="default", limit=10)
+    assert [entry.action for entry in audited.items] == ["delete", "create"]
+
+
+async def case_of_many_with_the_same_key_one_creates(w: World) -> None:
+    command = SaveJobs(rows=(w.row("job", expect=NEW),), now_us=w.now, idempotency="k")
+    others = [SaveJobs(rows=(w.row(f"job-{n}", expect=NEW),), now_us=w.now) for n in range(5)]
+    sent = [command, *others, command, command]
+    answers = await asyncio.gather(*(w.store.apply(one) for one in sent))
+    same = [saved for one, [saved] in zip(sent, answers, strict=True) if one is command]
+    assert {saved.id for saved in same} == {job_id("default", "job", 1)}
+    assert sum(saved.created for saved in same) == 1
+    assert len((await w.store.list_jobs(JobFilter(), limit=100)).items) == 6
 
 
 async def case_jobs_that_follow_each_other_are_created_at_once(w: World) -> None:
