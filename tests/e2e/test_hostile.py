@@ -73,6 +73,10 @@ WEIRD: dict[str, tuple[bytes, int]] = {
         b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Basic \xff\r\n" + CLOSE + b"\r\n",
         401,
     ),
+    "odd token": (
+        b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\r\n" + CLOSE + b"\r\n",
+        401,
+    ),
 }
 
 

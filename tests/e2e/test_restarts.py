@@ -76,3 +76,15 @@ def test_the_example_of_the_requirements_starts_a_server(start: Callable[..., Pr
     server.send(signal.SIGTERM)
     assert server.wait() == 0
     assert "cluster.raft" in server.errors
+
+
+def test_a_creation_that_is_sent_again_to_a_new_server(start_again: Callable[[], Process]) -> None:
+    first = start_again()
+    body = shape("once", schedule={"every": "1h"})
+    made = Client(first).post("/jobs", body, 201, Idempotency_Key="k")
+    first.send(signal.SIGKILL)
+    first.wait()
+    again = Client(start_again())
+    assert again.post("/jobs", body, 201, Idempotency_Key="k") == made
+    assert again.call("POST", f"{V1}/jobs", body, Idempotency_Key="other").code == "conflict"
+    assert again.call("POST", f"{V1}/jobs", body).code == "conflict"

@@ -143,6 +143,7 @@ async def test_one_that_is_stopped_before_it_is_called_never_is(world: World) ->
         world.us(20),
         world.us(20),
     )
+    assert last.detail is not None
     assert (last.detail["report"]["began_us"], last.detail["report"]["worked_us"]) == (world.us(20), 0)
     assert node.engine.busy == 0
 

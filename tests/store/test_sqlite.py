@@ -17,7 +17,7 @@ from chronos.store.commands import Admit, Beat, Claim, Command, RegisterNode, Se
 from chronos.store.contract import JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.sqlite import SqliteStore
-from chronos.store.sql.sqlite_file import restore
+from chronos.store.sql.sqlite_file import copy_to, restore
 from chronos.testing.conformance import World
 from chronos.testing.conformance.world import SECOND, T0, admit_row
 from tests.store.recorder import digest
@@ -266,6 +266,54 @@ def test_a_backup_is_a_whole_store_of_its_own(tmp_path: Path) -> None:
     jobs = run(copy, lambda store: store.list_jobs(JobFilter(prefix="job-"), limit=100))
     assert len(jobs.items) == 20
     assert run(copy, lambda store: store.verify()) == []
+
+
+def test_a_backup_ends_however_much_is_written_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, copy = tmp_path / "a.db", tmp_path / "copy.db"
+    writer = apsw.Connection(str(path))
+    writer.execute("pragma journal_mode = wal").fetchall()
+    writer.execute("create table t (x)")
+    writer.execute(
+        "insert into t with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000)"
+        " select zeroblob(3000) from n"
+    )
+
+    reader = apsw.Connection(str(path))
+    steps = 0
+
+    class Disturbed(apsw.Connection):
+        def backup(self, *args: Any) -> Any:
+            backup = super().backup(*args)
+
+            class Steps:
+                done = property(lambda _: backup.done)
+                __enter__ = lambda self: self  # noqa: E731
+                __exit__ = lambda self, *_: backup.finish()  # noqa: E731
+
+                def step(self, pages: int) -> None:
+                    nonlocal steps
+                    steps += 1
+                    assert steps < 20
+                    backup.step(pages)
+                    writer.execute("insert into t values (1)")
+
+            return Steps()
+
+    monkeypatch.setattr(apsw, "Connection", Disturbed)
+    copy_to(reader, copy)
+    assert steps > 1
+    reader.close()
+    writer.close()
+    assert copy.stat().st_size > 3000 * 3000
+
+
+def test_a_backup_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    async def back_up(store: SqliteStore) -> None:
+        with pytest.raises(StoreUnavailable, match="check that its folder exists"):
+            await store.backup(str(tmp_path / "missing" / "copy.db"))
+        await store.backup(str(tmp_path / "copy.db"))
+
+    run(tmp_path / "chronos.db", back_up)
 
 
 def test_a_backup_is_restored_under_a_free_name(tmp_path: Path) -> None:

@@ -321,7 +321,16 @@ async def endless_headers(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
-@pytest.mark.parametrize("handler", [resets, hangs_up, babbles, endless_headers])
+async def miscounts(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n")
+    await writer.drain()
+    await asyncio.sleep(0.01)
+    writer.write(b"many\r\nmore\r\n")
+    await writer.drain()
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("handler", [resets, hangs_up, babbles, endless_headers, miscounts])
 def test_a_server_that_misbehaves_is_worth_another_try(handler: Handler) -> None:
     outcome = failed(run(handler, {"json": 1})[0])
     assert outcome.kinds[0] == "connection"

@@ -18,6 +18,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.http import HttpProcessingError
 
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
 from chronos.engine.deadlines import Deadlines
@@ -129,7 +130,7 @@ class HttpRunner:
             return _refused(error, request)
         except (Invalid, ValueError) as error:
             return Failed(error=request.mask(str(error)), kinds=("request",), worth_retrying=False)
-        except (aiohttp.ClientError, NotHttp, OSError) as error:
+        except (aiohttp.ClientError, NotHttp, HttpProcessingError, OSError) as error:
             return _unreachable(request, error)
 
     def _pool(self, request: Request) -> Pool:
@@ -237,7 +238,7 @@ def _unreachable(request: Request, error: Exception) -> Failed:
             kind, said = "tls", f"no secure connection to {request.url.host}: {error}"
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionResetError():
             kind, said = "reset", f"{request.url.host} closed the connection before the answer was complete"
-        case NotHttp():
+        case NotHttp() | HttpProcessingError():
             kind, said = "protocol", f"what {request.url.host} answered is not HTTP: {error}"
         case TimeoutError():
             kind, said = "connect", f"no connection to {request.url.host} within {CONNECT_S:g} s"

@@ -9,10 +9,12 @@ import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
@@ -53,6 +55,16 @@ class Response:
             self._connection.close()
 
 
+class _Protocol(ResponseHandler):
+    """As aiohttp's, but whoever reads a body hears at once that it cannot be understood, not when its time is up."""
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
+        super().set_exception(exc) if exc_cause is None else super().set_exception(exc, exc_cause)
+        payload = self._payload
+        if payload is not None and payload.exception() is None and not payload.is_eof():
+            payload.set_exception(aiohttp.ClientPayloadError("the rest of it is no HTTP"))
+
+
 class Pool:
     """Connections by origin."""
 
@@ -60,6 +72,7 @@ class Pool:
         self._connector = aiohttp.TCPConnector(
             limit=limit, keepalive_timeout=_KEEP_ALIVE_S, resolver=resolver, socket_factory=make_socket
         )
+        self._connector._factory = partial[ResponseHandler](_Protocol, loop=asyncio.get_running_loop())
         self._origins: dict[tuple[str, str | None, int | None], aiohttp.ClientRequest] = {}
 
     async def close(self) -> None:

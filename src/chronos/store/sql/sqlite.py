@@ -271,6 +271,9 @@ class SqliteStore(SqlStore):
     def _reader(self) -> apsw.Connection:
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = connect_reader(self.path)
+            try:
+                connection = self._local.connection = connect_reader(self.path)
+            except apsw.Error as error:
+                raise explained(error, self.path) from error
             self._readers.append(connection)
         return connection

@@ -80,17 +80,26 @@ def restore(copy: Path, target: Path) -> None:
 
 
 def copy_to(connection: apsw.Connection, target: Path) -> None:
-    """SQLite's own online backup, a few pages at a time; the target is there when it is whole."""
+    """SQLite's own online backup, a few pages at a time; the target is there when it is whole.
+
+    All of it is read in one transaction: else it would begin again whenever somebody has written meanwhile.
+    """
     if target.exists():
         raise Invalid(f"{target} exists already; move it away or give another name")
     partial = target.with_name(target.name + ".partial")
-    copy = apsw.Connection(str(partial))
     try:
-        with copy.backup("main", connection, "main") as backup:
-            while not backup.done:
-                backup.step(1024)
-    finally:
-        copy.close()
+        copy = apsw.Connection(str(partial))
+        connection.execute("begin")
+        try:
+            connection.execute("select 1 from sqlite_schema").fetchall()
+            with copy.backup("main", connection, "main") as backup:
+                while not backup.done:
+                    backup.step(1024)
+        finally:
+            connection.execute("commit")
+            copy.close()
+    except apsw.Error as error:
+        raise explained(error, target) from error
     partial.rename(target)
 
 
