@@ -13,7 +13,7 @@ import pytest
 from chronos.core.execution import Status
 from chronos.core.reasons import Code
 from chronos.errors import ChronosError, Invalid, NotFound, StoreBroken, StoreUnavailable
-from chronos.store.commands import Admit, Beat, Claim, Command, RegisterNode, Settle, SettleRow, Trim
+from chronos.store.commands import NEW, Admit, Beat, Claim, Command, RegisterNode, Settle, SettleRow, Trim
 from chronos.store.contract import JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.sqlite import SqliteStore
@@ -116,6 +116,21 @@ def test_a_full_disk_loses_nothing_and_can_be_retried(tmp_path: Path) -> None:
     saved = run(path, fill)
     names = run(path, lambda store: store.list_jobs(JobFilter(), limit=10_000))
     assert len(names.items) == saved
+
+
+def test_a_listener_that_fails_takes_no_answer_away(tmp_path: Path) -> None:
+    """It hears of what is committed: nothing of that may be applied once more, or be answered by its error."""
+
+    def fails(*_: object) -> None:
+        raise ValueError("not my day")
+
+    async def together(store: SqliteStore) -> list[Any]:
+        store.on_hint(fails)
+        store.on_commit(fails)
+        world = World(store)
+        return list(await asyncio.gather(*(world.save(f"job-{n}", expect=NEW) for n in range(5))))
+
+    assert all(saved.created for saved in run(tmp_path / "a.db", together))
 
 
 def test_one_command_that_breaks_takes_no_others_with_it(tmp_path: Path) -> None:

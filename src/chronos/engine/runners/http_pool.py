@@ -72,7 +72,8 @@ class Pool:
         self._connector = aiohttp.TCPConnector(
             limit=limit, keepalive_timeout=_KEEP_ALIVE_S, resolver=resolver, socket_factory=make_socket
         )
-        self._connector._factory = partial[ResponseHandler](_Protocol, loop=asyncio.get_running_loop())
+        protocol: type[ResponseHandler] = _Protocol
+        self._connector._factory = partial(protocol, loop=asyncio.get_running_loop())
         self._origins: dict[tuple[str, str | None, int | None], aiohttp.ClientRequest] = {}
 
     async def close(self) -> None:

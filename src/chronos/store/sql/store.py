@@ -1,8 +1,9 @@
 """What both drivers share: reads as steps, hints, and that is all. A driver opens, reads, applies and looks after."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from chronos.core.execution import DeadLetter, Execution, Span
 from chronos.core.job import Job, JobSpec, JobVersion, On
@@ -16,6 +17,8 @@ from chronos.store.sql.reads import Reads
 from chronos.store.sql.verify import Verify
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+log = logging.getLogger("chronos.store")
 
 
 class SqlStore(ABC):
@@ -38,12 +41,10 @@ class SqlStore(ABC):
         self._commits.append(callback)
 
     def _committed(self, rows: int, took_s: float) -> None:
-        for callback in self._commits:
-            callback(rows, took_s)
+        _tell(self._commits, rows, took_s)
 
     def _hint(self, hint: Hint) -> None:
-        for callback in self._hints:
-            callback(hint)
+        _tell(self._hints, hint)
 
     async def due(self, until_us: int, limit: int) -> list[Due]:
         return await self._read(self._reads.due(until_us, limit))
@@ -138,3 +139,12 @@ class SqlStore(ABC):
 
     async def verify(self) -> list[str]:
         return await self._read(self._verify.steps())
+
+
+def _tell(listeners: Sequence[Callable[[*Ts], None]], *news: *Ts) -> None:
+    """A listener's own trouble must not become that of a commit, which would be made once more."""
+    for listener in listeners:
+        try:
+            listener(*news)
+        except Exception:
+            log.exception("a listener of the store failed")
