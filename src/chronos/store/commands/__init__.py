@@ -9,7 +9,7 @@ Rows are plain tuples, because tens of thousands of them pass here each second.
 
 from chronos.store.commands.admission import Admit, AdmitRow, Admitted, RecordSkip, Recover, RunRow, Trigger, Triggered
 from chronos.store.commands.base import SYSTEM, Command
-from chronos.store.commands.jobs import NEW, DeleteJob, DeleteRow, JobRow, Saved, SaveJobs, SetJobState
+from chronos.store.commands.jobs import NEW, AtOnce, DeleteJob, DeleteRow, JobRow, Saved, SaveJobs, SetJobState
 from chronos.store.commands.nodes import Beat, Beaten, Held, Reap, ReapRow, RegisterNode, StopNode
 from chronos.store.commands.running import (
     PROGRESS,

@@ -12,6 +12,13 @@ from chronos.store.commands.base import SYSTEM, Command
 NEW = 0  # as ``expect``: the job must not exist
 
 
+class AtOnce(NamedTuple):
+    """An execution that a job is to have as soon as it is saved. Its id follows from the job and its version."""
+
+    key: bytes | None = None  # of its concurrency gate
+    key_limit: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
     """One job to save, with what follows from its spec worked out."""
@@ -23,13 +30,15 @@ class JobRow:
     next_us: int | None
     state: JobState = JobState.ACTIVE
     expect: int | None = None  # the version it was made from; NEW; None: whatever is there
+    was: JobState | None = None  # the state that ``state`` was decided for; None: whatever it is
+    run: AtOnce | None = None  # with a new job or version; one that says what is there already does not run
 
 
 class Saved(NamedTuple):
     id: bytes
     version: int
     created: bool
-    changed: bool  # False: the same spec was there already, nothing was written
+    changed: bool  # False: nothing was written; without a new version: it was switched only
     incarnation: int = 1  # of one that was created: how often there was a job of this name
 
 
@@ -45,9 +54,11 @@ class SaveJobs(Command[list[Saved]]):
     """Create or replace jobs, and delete others, all or none. Each job at most once.
 
     A new version re-configures what is ready or queued in the same transaction, and wakes queued executions where the
-    new limit has room. A job that stays paused or disabled keeps its note. Deleting means what it means for
-    ``DeleteJob``. Raises ``Conflict`` naming the first job that is not at its expected version, ``NotFound`` when one
-    to delete is gone.
+    new limit has room. A job that stays paused or disabled keeps its note. One that says what is there already is no new
+    version; where its row says what state it ``was`` in and wants another, it is switched. Deleting means what it means
+    for ``DeleteJob``. Raises ``Conflict`` naming the first job that is not at its expected version or, where something
+    would change, not in its expected state; ``NotFound`` when one to delete is gone; ``QueueFull`` when there is no room
+    for what is to run at once.
 
     With an ``idempotency`` key, which is for one new job, the answer is the job that the same key created in that
     namespace before (not ``created``, and it may be gone by now), and nothing is written.
@@ -80,11 +91,13 @@ class DeleteJob(Command[None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetJobState(Command[None]):
+class SetJobState(Command[bool]):
     """Pause, resume, disable, enable. Pausing holds what is ready and queued, except what was asked for by hand.
 
     Resuming lets go of it, moves the cursor to ``next_us`` and records the instants in between as ``spans``.
-    Raises ``NotFound``, or ``Conflict`` when the job is not at ``expect``.
+    With ``was``, the state it was decided for, somebody else who did the same meanwhile is not outdone: the answer is
+    False, and nothing is changed. Raises ``NotFound``, or ``Conflict`` when the job is not at ``expect``, in a third
+    state, or ``spans`` do not begin where its cursor stands.
     """
 
     job: bytes
@@ -95,4 +108,5 @@ class SetJobState(Command[None]):
     spans: tuple[Span, ...] = ()
     note: str = ""
     expect: int | None = None
+    was: JobState | None = None
     actor: Actor = SYSTEM
