@@ -2,7 +2,9 @@
 
 ::
 
-    begin ─► in line ─► next turn of the loop: call, settle, call, settle … for a few milliseconds, then others' turn
+    begin ─► in line ─► the turn after next: call, settle, call, settle … for a few milliseconds, then others' turn
+
+The next turn is for whoever has something to send to the store, so that it is busy meanwhile.
 
 A function whose code has no ``await`` ends as soon as it is called, so there is nothing to time out and nothing to
 cancel. What ends otherwise than in plain success goes on as ``Work``, like a ``Quick`` one.
@@ -87,7 +89,7 @@ class Line:
         self._coming = False
 
     def add(self, instant: Instant) -> None:
-        """Call it with the next turn of the loop."""
+        """Call it soon."""
         self._waiting.append(instant)
         self._come_soon()
 

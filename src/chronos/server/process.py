@@ -18,7 +18,7 @@ from chronos.server.node import Server
 from chronos.server.parts import BOTH, Roles, check, engine_options
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-try:  # where there is one for this platform: it takes half the time of asyncio's own
+try:  # where there is one for this platform: requests take less of its time than of asyncio's own
     from uvloop import new_event_loop as _new_loop
 except ImportError:
     _new_loop = asyncio.new_event_loop  # type: ignore[assignment]
