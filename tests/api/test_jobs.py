@@ -1,5 +1,7 @@
 """Jobs over HTTP: every row of the table that is about definitions."""
 
+import asyncio
+
 from chronos.api import ApiOptions
 from tests.api.world import V1, World, in_world, shape
 
@@ -160,6 +162,18 @@ def test_switching() -> None:
     in_world(case)
 
 
+def test_many_who_switch_a_job_at_once_are_all_answered() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        await world.post("/jobs/digest/pause")
+        replies = await asyncio.gather(*(world.post("/jobs/digest/resume") for _ in range(5)))
+        assert [reply["state"] for reply in replies] == ["active"] * 5
+        lines = (await world.get("/audit"))["items"]
+        assert sorted(line["action"] for line in lines) == ["create", "pause", "resume"]
+
+    in_world(case)
+
+
 def test_versions_diff_and_rollback() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
@@ -221,6 +235,12 @@ def test_apply_is_a_plan_and_all_or_nothing() -> None:
         assert plan["changed"][0]["diff"]["added"]["count"] > 0
         assert [one["name"] for one in plan["pruned"]] == ["b"]
         assert [one["name"] for one in (await world.get("/jobs"))["items"]] == ["a", "c"]
+        switched = {"jobs": [shape("a", schedule="30 * * * *", enabled=False)], "owner": "team"}
+        for query in ("?dry_run=true", ""):
+            [off] = (await world.post(f"/apply{query}", switched))["changed"]
+            assert (off["name"], off["result"], off["diff"]["cancelled"]["count"] > 0) == ("a", "changed", True), query
+        assert (await world.get("/jobs/a"))["state"] == "disabled"
+        assert [one["name"] for one in (await world.post("/apply", switched))["unchanged"]] == ["a"]
         nobody = await world.call("POST", f"{V1}/apply", {"jobs": []})
         assert (nobody.status, nobody.json["errors"][0]["pointer"]) == (422, "/owner")
 

@@ -153,8 +153,13 @@ def test_dead_letters_and_replay() -> None:
         third = await world.post(f"/executions/{letter['id']}/replay", {"from_failed": True}, status=202)
         await world.ended(third["execution_id"])
         for letter in (await world.get("/dead-letters"))["items"]:
-            assert (await world.call("DELETE", f"{V1}/dead-letters/{letter['id']}")).status == 204
-            assert (await world.call("DELETE", f"{V1}/dead-letters/{letter['id']}")).status == 404
+            path = f"{V1}/dead-letters/{letter['id']}"
+            assert (await world.call("DELETE", f"{path}?dry_run=true")).json == {"dry_run": True, "id": letter["id"]}
+            assert (await world.call("DELETE", path)).status == 204
+            assert (await world.call("DELETE", path)).status == 404
+            assert (await world.call("DELETE", f"{path}?dry_run=true")).status == 404
+            line = (await world.get("/audit?limit=1"))["items"][0]
+            assert (line["action"], line["detail"]) == ("discard dead letters", letter["id"].replace("-", ""))
         assert (await world.get("/dead-letters"))["items"] == []
 
     in_world(case, runs=True)

@@ -200,7 +200,10 @@ def test_disabling_and_enabling() -> None:
         enabled = await world.jobs.enable("job")
         assert (enabled.state, enabled.next_us) == (JobState.ACTIVE, START_US + 6 * HOUR_US)
         off = await world.save(enabled=False)
-        assert (off.state, off.changed) == (JobState.DISABLED, False)
+        assert (off.state, off.changed, off.version) == (JobState.DISABLED, True, 1)
+        assert off.diff is not None
+        assert (off.diff.added.count, off.diff.cancelled.count) == (0, 720)
+        assert not (await world.save(enabled=False)).changed
         assert (await world.jobs.get("job")).state is JobState.DISABLED
         on = await world.save(enabled=True, description="new")
         assert (on.state, on.next_us) == (JobState.ACTIVE, START_US + 6 * HOUR_US)

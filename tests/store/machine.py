@@ -10,14 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Span, Status, may_become
@@ -32,6 +25,7 @@ from chronos.store.commands import (
     AdmitRow,
     Advance,
     AdvanceRow,
+    AtOnce,
     Beat,
     CancelExecution,
     Claim,
@@ -66,6 +60,7 @@ from chronos.store.commands import (
     WriteOutput,
 )
 from chronos.store.contract import Due, ExecutionFilter, JobFilter, Store
+from tests.store.answers import due, plain
 
 T0 = 1_800_000_000_000_000
 SECOND = 1_000_000
@@ -111,7 +106,7 @@ class StoreMachine(RuleBasedStateMachine):
         answers = []
         for store in self.stores:
             try:
-                answers.append(_plain(self.runner.run(store.apply(command))))
+                answers.append(plain(self.runner.run(store.apply(command))))
             except ChronosError as error:
                 answers.append((type(error), str(error)))
         for other in answers[1:]:
@@ -162,9 +157,13 @@ class StoreMachine(RuleBasedStateMachine):
         note=st.integers(0, 3),
         tag=st.sampled_from(["p", "q"]),
         follows=st.sampled_from([None, None, "a", "b", "c"]),
+        state=st.sampled_from([JobState.ACTIVE, JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
+        was=st.sampled_from([None, None, JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
+        run=st.sampled_from([None, None, AtOnce(), *(AtOnce(key, 1) for key in KEYS)]),
     )
     def save(
         self,
+        *,
         name: str,
         note: int,
         tag: str,
@@ -172,6 +171,9 @@ class StoreMachine(RuleBasedStateMachine):
         overlap: Overlap,
         limit: int,
         keyed: bool,
+        state: JobState,
+        was: JobState | None,
+        run: AtOnce | None,
         **gate: Any,
     ) -> None:
         spec = JobSpec(
@@ -183,12 +185,23 @@ class StoreMachine(RuleBasedStateMachine):
         spec_gate = GateSpec(
             overlap=overlap, limit=limit if overlap is Overlap.ALLOW else 1, keyed=keyed, keep_count=5, **gate
         )
-        row = JobRow(namespace="default", name=name, spec=spec, gate=spec_gate, next_us=self.now + SECOND)
+        row = JobRow(
+            namespace="default",
+            name=name,
+            spec=spec,
+            gate=spec_gate,
+            next_us=self.now + SECOND,
+            state=state,
+            was=was,
+            run=AtOnce() if run is not None and not keyed else run,
+        )
         saved = self.apply(SaveJobs(rows=(row,), now_us=self.now))
         if saved:
             self.jobs[name] = saved[0]
             if saved[0].changed:
-                self.paused.discard(saved[0].id)
+                self._switched(saved[0].id, state)
+                request = f"chronos:saved:{saved[0].id.hex()}:{saved[0].version}".encode()
+                self.by_hand.add(asked_execution_id(saved[0].id, Cause.MANUAL, self.now, request))
 
     @rule(seconds=st.integers(0, 3))
     def pass_time(self, seconds: int) -> None:
@@ -197,9 +210,9 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(target=runs, claim=st.booleans(), key=st.sampled_from([None, *KEYS]), last=st.booleans(), data=st.data())
     def admit(self, claim: bool, key: bytes | None, last: bool, data: st.DataObject) -> Any:
-        due: list[Due] = self.ask(lambda store: store.due(self.now + 2 * SECOND, 10))
+        found: list[Due] = self.ask(lambda store: due(store, self.now + 2 * SECOND))
         rows = []
-        for gate in due:
+        for gate in found:
             if not data.draw(st.booleans()):
                 continue
             self.now = max(self.now, gate.next_us)
@@ -379,13 +392,18 @@ class StoreMachine(RuleBasedStateMachine):
             self.apply(CancelExecution(execution=run[0], now_us=self.now))
 
     @precondition(lambda self: self.jobs)
-    @rule(data=st.data(), state=st.sampled_from([JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]))
-    def set_state(self, data: st.DataObject, state: JobState) -> None:
+    @rule(
+        data=st.data(),
+        state=st.sampled_from([JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
+        was=st.sampled_from([None, *JobState]),
+    )
+    def set_state(self, data: st.DataObject, state: JobState, was: JobState | None) -> None:
         saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
-        self.apply(
-            SetJobState(job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, keep_cursor=False)
-        )
-        (self.paused.add if state is JobState.PAUSED else self.paused.discard)(saved.id)
+        if self.apply(SetJobState(job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, was=was)):
+            self._switched(saved.id, state)
+
+    def _switched(self, job: bytes, state: JobState) -> None:
+        (self.paused.add if state is JobState.PAUSED else self.paused.discard)(job)
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
@@ -478,17 +496,3 @@ class StoreMachine(RuleBasedStateMachine):
             if before is not None:  # one command may create an execution and replace it at once
                 assert before is item.status or may_become(before, item.status), (before, item.status)
             self.statuses[item.id] = item.status
-
-
-def _plain(answer: Any) -> Any:
-    """An answer without what engines may order differently."""
-    if isinstance(answer, Settled):
-        return Settled(sorted(answer.settled), sorted(answer.taken), answer.woken)
-    if (
-        isinstance(answer, list)
-        and answer
-        and isinstance(answer[0], bytes | tuple)
-        and not isinstance(answer[0], Saved)
-    ):
-        return sorted(answer)
-    return answer

@@ -18,6 +18,7 @@ from chronos.store.sql.hot_postgres import HotPostgres
 from chronos.store.sql.jobs import Jobs
 from chronos.store.sql.postgres_link import WRITING, Connection, connect
 from chronos.store.sql.records import Records
+from chronos.store.sql.switching import Switching
 from chronos.store.sql.upkeep import Upkeep
 from tests.store.conftest import on_server, opened
 
@@ -72,7 +73,8 @@ def statements() -> Iterator[str]:
     hot, records = HotPostgres(d), Records(d)
     gates = Gates(d, records)
     endings = Endings(d, hot, gates, records)
-    executions, jobs = Executions(d, hot, gates, records, endings), Jobs(d, gates, records)
+    switching = Switching(d, gates, records)
+    executions, jobs = Executions(d, hot, gates, records, endings), Jobs(d, gates, records, switching)
     new, admitting = Creating(d, records), Admitting(d, gates)
     for home in (
         hot,
@@ -82,6 +84,7 @@ def statements() -> Iterator[str]:
         endings,
         executions,
         jobs,
+        switching,
         new,
         Followers(d),
         Upkeep(d, gates, records),

@@ -49,12 +49,14 @@ async def replay(call: Call) -> web.StreamResponse:
 
 async def discard(call: Call) -> web.StreamResponse:
     """Forget one; its execution stays in the history."""
-    execution = call.view.execution.id
+    execution, runs = call.view.execution.id, call.parts.service.runs
     if call.dry_run:
-        return answer({"dry_run": True, "id": id_text(execution)})
-    if not await call.parts.service.runs.drop_dead_letters([execution], actor=call.actor):
+        found = await runs.is_dead_letter(execution)
+    else:
+        found = await runs.drop_dead_letters([execution], actor=call.actor) > 0
+    if not found:
         raise NotFound(f'"{id_text(execution)}" is no dead letter')
-    return web.Response(status=204)
+    return answer({"dry_run": True, "id": id_text(execution)}) if call.dry_run else web.Response(status=204)
 
 
 def _written(letter: DeadLetter, job_name: str | None) -> dict[str, Any]:

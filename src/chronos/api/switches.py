@@ -19,8 +19,9 @@ from chronos.store.contract import Store
 class _Unwritten:
     """Where the changes of a dry run go."""
 
-    async def apply(self, command: Command[None]) -> None:
-        """Nowhere."""
+    async def apply(self, command: Command[bool]) -> bool:
+        """Nowhere; it is answered as if it had been done."""
+        return True
 
 
 async def enable(call: Call) -> web.StreamResponse:

@@ -39,7 +39,7 @@ class Jobs:
         self._defaults, self._checks = defaults, checks
         self._reader = JobReader(checks)
         self._switch = Switch(store, clock)
-        self._writer = Writer(store, clock, defaults=defaults, switch=self._switch)
+        self._writer = Writer(store, clock, defaults=defaults)
 
     # --- saving
 

@@ -276,6 +276,13 @@ class Runs:
         """What failed for good, newest first."""
         return await self._store.list_dead_letters(namespace=namespace, limit=limit, cursor=cursor)
 
+    async def is_dead_letter(self, execution: str | bytes) -> bool:
+        """Whether it is on the list."""
+        wanted = _id(execution)
+        after = (int.from_bytes(wanted) + 1).to_bytes(len(wanted))  # the list goes down from here
+        page = await self._store.list_dead_letters(namespace=None, limit=1, cursor=after)
+        return any(letter.execution == wanted for letter in page.items)
+
     async def replay_dead_letter(
         self,
         execution: str | bytes,

@@ -3,7 +3,7 @@
 ::
 
     draft ─┬─ new ──────────────► activation: anchor and first instant
-           └─ there already ─┬─ says the same ─────► nothing to write
+           └─ there already ─┬─ says the same ─────► nothing to write, or only to switch it on or off
                              ├─ same schedule ─────► a new version, cursor and anchor kept
                              └─ another schedule ──► takeover: immediate, graceful, windowed
 """
@@ -21,13 +21,14 @@ from chronos.core.diff import MAX_COMPARED, Diff, diff, takeover
 from chronos.core.inforce import instants_of, still_needed
 from chronos.core.iso8601 import Period
 from chronos.core.job import Job, JobSpec, JobState, Outgoing, ScheduleSpec
+from chronos.core.keys import key_limit, key_of
 from chronos.core.lane import lane_of
 from chronos.core.once import LaterRule, OnceRule
 from chronos.core.planner import Activation, activation
 from chronos.core.policy import GateSpec, gate_spec
 from chronos.core.schedule import Schedule
 from chronos.service.shapes import Draft, InvalidJob, Problem
-from chronos.store.commands import NEW, JobRow
+from chronos.store.commands import NEW, AtOnce, JobRow
 
 COMPARED_US = 30 * DAY_S * SECOND_US  # the window of a diff of coming runs
 _MOST_SHARED = 4_096  # of each kind of thing that is kept for the next job
@@ -43,7 +44,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     state: JobState
     next_us: int | None
     diff: Diff | None = None
-    turn: JobState | None = None  # says the same, and yet is to be switched on or off
+    turned: bool = False  # says the same, and yet is to be switched on or off
 
 
 class _Coming(Struct, frozen=True, kw_only=True):
@@ -131,22 +132,18 @@ def prepare(
     if existing is None:
         coming = _created(draft, effective, shared, now_us)
         state = _state(draft.state or JobState.ACTIVE, coming)
-        return _prepared(draft, None, coming, state, shared.gate(coming.spec, effective))
+        return _prepared(draft, None, coming, state, shared.gate(coming.spec, effective), effective)
     same = _same_schedule(draft, existing, now_us)
     coming = _kept(draft, existing, now_us) if same else _taken_over(draft, existing, effective, now_us, compared)
     if coming.spec == existing.spec or (
         same and replace(coming.spec, outgoing=existing.spec.outgoing) == existing.spec
     ):
-        return Prepared(
-            draft=draft,
-            existing=existing,
-            row=None,
-            state=existing.state,
-            next_us=existing.next_us,
-            turn=_turn(draft.state, existing.state),
-        )
+        wanted = _turn(draft.state, existing.state)
+        if wanted is not None:
+            return _turned(draft, existing, wanted, shared.gate(existing.spec, effective), now_us, compared)
+        return Prepared(draft=draft, existing=existing, row=None, state=existing.state, next_us=existing.next_us)
     state = _next_state(draft, existing, coming, same=same)
-    return _prepared(draft, existing, coming, state, shared.gate(coming.spec, effective))
+    return _prepared(draft, existing, coming, state, shared.gate(coming.spec, effective), effective)
 
 
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
@@ -157,7 +154,9 @@ def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
     return None if instants is None else instants.next_us(now_us)
 
 
-def _prepared(draft: Draft, existing: Job | None, coming: _Coming, state: JobState, gate: GateSpec) -> Prepared:
+def _prepared(
+    draft: Draft, existing: Job | None, coming: _Coming, state: JobState, gate: GateSpec, effective: Effective
+) -> Prepared:
     next_us = None if state is JobState.DISABLED else coming.next_us
     row = JobRow(
         namespace=draft.namespace,
@@ -167,8 +166,40 @@ def _prepared(draft: Draft, existing: Job | None, coming: _Coming, state: JobSta
         next_us=next_us,
         state=state,
         expect=NEW if existing is None else existing.version,
+        was=None if existing is None else existing.state,
+        run=_at_once(draft, existing, state, effective),
     )
     return Prepared(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=coming.diff)
+
+
+def _turned(draft: Draft, existing: Job, wanted: JobState, gate: GateSpec, now_us: int, compared: int) -> Prepared:
+    """A job that is there as the draft says it, to be switched on, from now, or off."""
+    on = wanted is JobState.ACTIVE
+    next_us = restart_us(existing.spec, existing.name, now_us) if on else None
+    state = _state(wanted, _Coming(spec=existing.spec, next_us=next_us))
+    row = JobRow(
+        namespace=existing.namespace,
+        name=existing.name,
+        spec=existing.spec,
+        gate=gate,
+        next_us=next_us,
+        state=state,
+        expect=existing.version,
+        was=existing.state,
+    )
+    instants = instants_of(existing.spec, existing.name)
+    old, new = (instants if one is JobState.ACTIVE else None for one in (existing.state, state))
+    changes = None if instants is None else diff(old, new, now_us, now_us + COMPARED_US, compared=compared)
+    return Prepared(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=changes, turned=True)
+
+
+def _at_once(draft: Draft, existing: Job | None, state: JobState, effective: Effective) -> AtOnce | None:
+    """Immediate jobs run once when they are created; those that say "now", as often as they are changed."""
+    wanted = draft.now or (draft.immediate and existing is None)
+    if not wanted or state is JobState.DISABLED:
+        return None
+    key = key_of(effective, namespace=draft.namespace, name=draft.name, payload=draft.spec.payload)
+    return AtOnce(key, 0 if key is None else key_limit(effective))
 
 
 # --- where the schedule stands

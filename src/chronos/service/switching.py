@@ -1,4 +1,6 @@
-"""Switching a job: pause and resume, disable and enable. Each is written against the version it was decided for."""
+"""Switching a job: pause and resume, disable and enable. Each is written against what it was decided for: the version
+and the state that the job was in. Who does what somebody else has just done changes nothing.
+"""
 
 from dataclasses import replace
 
@@ -7,7 +9,7 @@ from chronos.core.inforce import instants_of
 from chronos.core.job import Job, JobState
 from chronos.core.node import Actor
 from chronos.core.planner import resume
-from chronos.errors import Conflict, Invalid
+from chronos.errors import Conflict, Invalid, NotFound
 from chronos.service.saving import restart_us
 from chronos.store.commands import SetJobState
 from chronos.store.contract import Store
@@ -48,10 +50,11 @@ class Switch:
             next_us=went_on.next_us,
             spans=went_on.spans,
             expect=job.version,
+            was=job.state,
             actor=actor,
         )
-        await self._store.apply(command)
-        return replace(job, state=state, next_us=went_on.next_us, updated_us=now_us, paused_us=None, note="")
+        went = replace(job, state=state, next_us=went_on.next_us, updated_us=now_us, paused_us=None, note="")
+        return await self._send(command, went)
 
     async def disable(self, job: Job, *, reason: str, actor: Actor) -> Job:
         """No instants at all, until it is enabled."""
@@ -86,10 +89,10 @@ class Switch:
             keep_cursor=keep_cursor,
             note=note,
             expect=job.version,
+            was=job.state,
             actor=actor,
         )
-        await self._store.apply(command)
-        return replace(
+        switched = replace(
             job,
             state=state,
             next_us=job.next_us if keep_cursor else next_us,
@@ -97,6 +100,16 @@ class Switch:
             paused_us=now_us if state is JobState.PAUSED else None,
             note=note,
         )
+        return await self._send(command, switched)
+
+    async def _send(self, command: SetJobState, switched: Job) -> Job:
+        """The job as it then is: ``switched``, or what somebody else who was faster has made of it."""
+        if await self._store.apply(command):
+            return switched
+        there = (await self._store.jobs_by_id([command.job])).get(command.job)
+        if there is None:
+            raise NotFound(f'the job "{switched.name}" does not exist any more')
+        return there
 
     def _refuse(self, job: Job, verb: str, *states: JobState) -> None:
         if job.state in states:

@@ -10,21 +10,17 @@ from msgspec import Struct
 from msgspec.structs import replace as with_fields
 
 from chronos.clock import Clock
-from chronos.core.config import Settings, cascade
-from chronos.core.detail import Detail
+from chronos.core.config import Settings
 from chronos.core.diff import MAX_COMPARED, Diff
-from chronos.core.execution import Cause
 from chronos.core.ids import job_id
 from chronos.core.job import Job, JobState
 from chronos.core.node import Actor
-from chronos.errors import ChronosError, Conflict, Invalid, NotFound
-from chronos.service.asking import asked_run
+from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull
 from chronos.service.following import check_follows
 from chronos.service.saving import Prepared, Shared, prepare
 from chronos.service.shapes import Draft, InvalidJob
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
-from chronos.service.switching import Switch
-from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs, Trigger
+from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs
 from chronos.store.contract import JobFilter, Store
 
 CHUNK = 2_000  # jobs of one command, where they need not be one change; the more, the less each costs
@@ -44,7 +40,7 @@ class SavedJob(Struct, frozen=True, kw_only=True):
     name: str
     version: int
     created: bool
-    changed: bool
+    changed: bool  # also by being switched on or off, which is no new version
     state: JobState
     next_us: int | None
     diff: Diff | None = None  # how the coming runs change, when the schedule does
@@ -77,8 +73,8 @@ class _Change:
 class Writer:
     """Saves drafts into a store; ``defaults`` is what the server sets."""
 
-    def __init__(self, store: Store, clock: Clock, *, defaults: Settings, switch: Switch) -> None:
-        self._store, self._clock, self._defaults, self._switch = store, clock, defaults, switch
+    def __init__(self, store: Store, clock: Clock, *, defaults: Settings) -> None:
+        self._store, self._clock, self._defaults = store, clock, defaults
         self._shared = Shared(defaults)
 
     async def save(
@@ -95,7 +91,7 @@ class Writer:
 
         ``create_only``: ``Conflict`` when one is there, unless the same ``idempotency`` key has created the (one) job
         before; then that is the answer. ``expect``: the version that the (one) draft was made from; ``Conflict`` when
-        it is another. Raises ``InvalidJob``. Immediate jobs are triggered once they are saved.
+        it is another. Raises ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
         """
         await check_follows(self._store, drafts)
         change = _Change(actor=actor, create_only=create_only, expect=expect, dry_run=dry_run, idempotency=idempotency)
@@ -135,7 +131,7 @@ class Writer:
         """What becomes of each: together, or in halves when one of them cannot be saved, until that one is found."""
         try:
             return [*await self.save(drafts, actor=actor, dry_run=dry_run)]
-        except (Invalid, Conflict) as error:
+        except (Invalid, Conflict, QueueFull) as error:
             if len(drafts) == 1:
                 return [error]
         middle = len(drafts) // 2
@@ -207,11 +203,10 @@ class Writer:
             try:
                 saved = await self._write(prepared, pruned, now_us, change)
             except (Conflict, NotFound):
-                if change.create_only or change.expect is not None or race == _RACES - 1:
+                if change.create_only or race == _RACES - 1:
                     raise
                 existing, is_known = await (self._read if is_known else self._guess)(drafts), True
                 continue
-            await self._trigger_at_once(prepared, saved, now_us, change.actor)
             return saved, pruned
         raise AssertionError("the last race is won or raised")
 
@@ -234,50 +229,11 @@ class Writer:
         delete = tuple(DeleteRow(job.id, job.version) for job in pruned)
         command = SaveJobs(rows=rows, now_us=now_us, actor=change.actor, delete=delete, idempotency=change.idempotency)
         answered = await self._store.apply(command) if rows or delete else []
-        answers = iter(answered)
-        saved: list[SavedJob] = []
-        for one in prepared:
-            if one.row is not None:
-                saved.append(_as_saved(one, next(answers), now_us, alone=len(prepared) == 1))
-                continue
-            planned = _as_planned(one)
-            if one.turn is not None and one.existing is not None:
-                job = await self._turn(one.existing, one.turn, change.actor)
-                planned = with_fields(planned, state=job.state, next_us=job.next_us)
-            saved.append(planned)
-        return saved
-
-    async def _turn(self, job: Job, state: JobState, actor: Actor) -> Job:
-        if state is JobState.DISABLED:
-            return await self._switch.disable(job, reason="", actor=actor)
-        return await self._switch.enable(job, actor=actor)
-
-    async def _trigger_at_once(
-        self, prepared: Sequence[Prepared], saved: Sequence[SavedJob], now_us: int, actor: Actor
-    ) -> None:
-        """Immediate jobs run once, after they were saved; sent again, the same version runs no second time."""
-        asked: list[Trigger] = []
-        for one, answer in zip(prepared, saved, strict=True):
-            draft = one.draft
-            is_new = one.existing is None  # or was, when the same request came before
-            wanted = (draft.immediate and is_new) or (draft.now and (is_new or answer.changed))
-            if not wanted or answer.state is JobState.DISABLED:
-                continue
-            idempotency = f"chronos:saved:{answer.job_id.hex()}:{answer.version}"
-            run = asked_run(
-                job=answer.job_id,
-                namespace=draft.namespace,
-                name=draft.name,
-                spec=draft.spec,
-                effective=cascade(self._defaults, draft.spec.settings),
-                cause=Cause.MANUAL,
-                request=idempotency.encode(),
-                now_us=now_us,
-                detail=Detail(),
-            )
-            asked.append(Trigger(job=answer.job_id, run=run, now_us=now_us, idempotency=idempotency, actor=actor))
-        for begin in range(0, len(asked), CHUNK):
-            await asyncio.gather(*(self._store.apply(command) for command in asked[begin : begin + CHUNK]))
+        answers, alone = iter(answered), len(prepared) == 1
+        return [
+            _as_planned(one) if one.row is None else _as_saved(one, next(answers), now_us, alone=alone)
+            for one in prepared
+        ]
 
     async def _look(self, drafts: Sequence[Draft], change: _Change) -> tuple[dict[tuple[str, str], Job], bool]:
         """The jobs that are there already, and whether that is known, or left to the store to say.
@@ -373,10 +329,10 @@ def _as_planned(one: Prepared) -> SavedJob:
         job_id=job_id(one.draft.namespace, one.draft.name, 1) if existing is None else existing.id,
         namespace=one.draft.namespace,
         name=one.draft.name,
-        version=1 if existing is None else existing.version + changed,
+        version=1 if existing is None else existing.version + (changed and not one.turned),
         created=existing is None,
         changed=changed,
-        state=one.state if one.turn is None else one.turn,
+        state=one.state,
         next_us=one.next_us,
         diff=one.diff,
     )

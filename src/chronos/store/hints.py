@@ -8,6 +8,7 @@ from typing import Any
 from chronos.core.execution import Status
 from chronos.core.job import JobState
 from chronos.store.commands import (
+    NEW,
     Admit,
     CancelExecution,
     Claim,
@@ -65,9 +66,11 @@ def _of_a_person(command: Command[Any], answer: Any) -> Hint:
         case SaveJobs():
             changed = any(saved.changed and not saved.created for saved in answer)
             gone = _if(command.delete, Hint.JOBS | Hint.CANCEL | Hint.OUTBOX)
-            return _if(any(saved.changed for saved in answer), Hint.JOBS) | _if(changed, Hint.READY) | gone
+            return (
+                _if(any(saved.changed for saved in answer), Hint.JOBS) | _if(changed, Hint.READY) | gone | _ran(command)
+            )
         case SetJobState():
-            return Hint.JOBS | _if(command.state is not JobState.PAUSED, Hint.READY)
+            return _if(answer, Hint.JOBS | _if(command.state is not JobState.PAUSED, Hint.READY))
         case DeleteJob():
             return Hint.JOBS | Hint.CANCEL | Hint.OUTBOX
         case CancelExecution():
@@ -78,6 +81,12 @@ def _of_a_person(command: Command[Any], answer: Any) -> Hint:
             return Hint.OUTBOX  # what it had taken from there is free again
         case _:
             return NOTHING
+
+
+def _ran(command: SaveJobs) -> Hint:
+    """After jobs that may run at once; one that was there already may replace what ran before."""
+    rows = [row for part in command.parts for row in part.rows if row.run is not None]
+    return _if(rows, Hint.READY) | _if(any(row.expect != NEW for row in rows), Hint.CANCEL | Hint.OUTBOX)
 
 
 def _started(statuses: set[Status], *, replaces: bool) -> Hint:

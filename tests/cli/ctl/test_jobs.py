@@ -1,6 +1,7 @@
 """``chronosctl jobs`` against a real server: what it prints, what it changes, what it refuses."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -210,20 +211,28 @@ def test_versions_diff_and_rollback(served: Served) -> None:
     served.ctl("jobs", "rollback", "etl", "9", code=3)
 
 
-def test_editing(served: Served, tmp_path: Path) -> None:
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where what somebody wrote is kept when it could not be saved."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_editing(served: Served, kept: Path) -> None:
     served.create("etl", schedule="0 0 * * *")
     assert "nothing changed" in served.ctl("jobs", "edit", "etl", env={"EDITOR": "true"}).stderr
     planned = served.ctl("jobs", "edit", "etl", "--dry-run", env={"EDITOR": "sed -i s/hi/ho/"})
     assert "would be changed: v2" in planned.stderr
     broken = served.ctl("jobs", "edit", "etl", env={"EDITOR": "sed -i 's/0 0/0 25/'"}, code=1)
     assert 'cron field "hour" is 25' in broken.stderr
-    assert "what you wrote is in " in broken.stderr
+    [file] = kept.iterdir()
+    assert f"what you wrote is in {file}" in broken.stderr
     assert served.rest("/jobs/etl")["version"] == 1
 
 
-def test_somebody_else_was_faster(served: Served, tmp_path: Path) -> None:
+def test_somebody_else_was_faster(served: Served, kept: Path) -> None:
     served.create("etl", schedule="0 0 * * *")
-    editor = tmp_path / "editor.sh"
+    editor = kept / "editor.sh"
     body = '{"schedule": "0 3 * * *"}'
     editor.write_text(
         f"sed -i 's/0 0/0 6/' $1\n"

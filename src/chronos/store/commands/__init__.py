@@ -53,6 +53,7 @@ __all__ = [
     "Advance",
     "AdvanceRow",
     "AdvanceWith",
+    "AtOnce",
     "Beat",
     "Beaten",
     "CancelExecution",

@@ -54,11 +54,13 @@ class SaveJobs(Command[list[Saved]]):
     """Create or replace jobs, and delete others, all or none. Each job at most once.
 
     A new version re-configures what is ready or queued in the same transaction, and wakes queued executions where the
-    new limit has room. A job that stays paused or disabled keeps its note. One that says what is there already is no new
-    version; where its row says what state it ``was`` in and wants another, it is switched. Deleting means what it means
-    for ``DeleteJob``. Raises ``Conflict`` naming the first job that is not at its expected version or, where something
-    would change, not in its expected state; ``NotFound`` when one to delete is gone; ``QueueFull`` when there is no room
-    for what is to run at once.
+    new limit has room. A job that stays paused or disabled keeps its note. One that says what is there already is no
+    new version; where its row says what state it ``was`` in and wants another, it is switched. Deleting means what it
+    means for ``DeleteJob``.
+
+    Raises ``Conflict`` naming the first job that is not at its expected version or, where something would change, not
+    in its expected state; ``NotFound`` when one to delete is gone; ``QueueFull`` when there is no room for what is to
+    run at once.
 
     With an ``idempotency`` key, which is for one new job, the answer is the job that the same key created in that
     namespace before (not ``created``, and it may be gone by now), and nothing is written.

@@ -49,7 +49,9 @@ class Trim(Command[int]):
     """Delete history that no job wants to keep any more, at most ``limit`` rows; answers how many went.
 
     Bounded work: it looks only at jobs that ran often enough since they were trimmed last, and at the oldest rows; at
-    what deleted jobs left behind only once in a while, until nothing of it is left.
+    what deleted jobs left behind only once in a while, until nothing of it is left. While there is room, lines of the
+    audit log go after ``AUDIT_KEPT_US``, and nodes that have been gone for ``NODES_KEPT_US`` and hold nothing. The
+    latest node stays: its number must not be given to another.
     """
 
     now_us: int

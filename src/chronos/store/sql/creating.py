@@ -101,24 +101,28 @@ def sorted_out(
     specs: Sequence[str],
     existing: Mapping[Name, Row],
     buried: Mapping[Name, int],
-) -> tuple[list[Saved], list[Written], list[Written]]:
-    """What becomes of each row; and apart from the others those that are new, and those that change."""
+) -> tuple[list[Saved], list[Written], list[Written], list[Written]]:
+    """What becomes of each row; and apart from the others those that are new, that change, that are switched only."""
     saved: list[Saved] = []
     new: list[Written] = []
     changed: list[Written] = []
+    turned: list[Written] = []
     for row, spec, name in zip(rows, specs, names, strict=True):
         if existing and name in existing:
             job, version, before = existing[name]
             same = before == spec
-            answer = Saved(job, version if same else version + 1, created=False, changed=not same)
+            turns = same and row.was is not None and row.was is not row.state
+            answer = Saved(job, version if same else version + 1, created=False, changed=turns or not same)
             if not same:
                 changed.append((row, spec, answer))
+            elif turns:
+                turned.append((row, spec, answer))
         else:
             incarnation = buried.get(name, 0) + 1
             answer = Saved(job_id(*name, incarnation), 1, True, True, incarnation)
             new.append((row, spec, answer))
         saved.append(answer)
-    return saved, new, changed
+    return saved, new, changed, turned
 
 
 def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -> list[Row]:

@@ -1,16 +1,18 @@
-"""Steps for jobs: save, delete, pause and resume. The same on every engine."""
+"""Steps for jobs: save and delete. The same on every engine."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cancel, Cause, Status
+from chronos.core.ids import asked_execution_id
 from chronos.core.job import JobState
 from chronos.core.node import Actor
 from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import Code
-from chronos.errors import Conflict, Invalid, NotFound
-from chronos.store.commands import NEW, DeleteJob, JobRow, Saved, SaveJobs, SetJobState
+from chronos.errors import Conflict, Invalid, QueueFull
+from chronos.store.commands import NEW, AtOnce, DeleteJob, JobRow, RunRow, Saved, SaveJobs
+from chronos.store.sql.admitting import Admitting
 from chronos.store.sql.creating import (
     GATE,
     GATE_NAMES,
@@ -27,6 +29,7 @@ from chronos.store.sql.followers import OWN, Followers, Name
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.locks import Gate, Raced, ids
 from chronos.store.sql.records import Records
+from chronos.store.sql.switching import Switching, check_state
 
 _FOLLOWS = ('"after":', '"on_complete":')  # in the JSON of a job that has links; merely said there, nothing is lost
 
@@ -34,9 +37,9 @@ _FOLLOWS = ('"after":', '"on_complete":')  # in the JSON of a job that has links
 class Jobs:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, gates: Gates, records: Records) -> None:
-        self._gates, self._records, self._followers = gates, records, Followers(d)
-        self._creating = Creating(d, records)
+    def __init__(self, d: Dialect, gates: Gates, records: Records, switching: Switching) -> None:
+        self._gates, self._records, self._followers, self._switching = gates, records, Followers(d), switching
+        self._creating, self._admitting = Creating(d, records), Admitting(d, gates)
         self._mutex = d.mutex()
         names = d.rows(1, "namespace:t name:t")
         self._existing, self._existing_for_followers = (
@@ -77,9 +80,6 @@ class Jobs:
             where {d.within("a.job", 1)} and a.job = i.job
                 and a.status in ({int(Status.READY)}, {int(Status.QUEUED)})"""
         self._drop_tags = f"delete from job_tag where {d.tags_of(1)}"
-        self._names = f"""
-            select id, namespace, name, incarnation, version from job where {d.one_of("id", 1)}
-            order by id {d.lock()}"""
         self._bury = f"""
             insert into tombstone (namespace, name, incarnation, job, deleted_us)
             select * from {d.rows(1, "namespace:t name:t incarnation:n job:i deleted_us:n")} as i where true
@@ -90,11 +90,6 @@ class Jobs:
             select * from {d.rows(1, "job:i look_us:n namespace:t name:t")} as i where true on conflict do nothing"""
         self._drop = f"delete from job where {d.one_of('id', 1)}"
         self._drop_gates = f"delete from gate where {d.one_of('job', 1)}"
-        self._note = "update job set note = $2, updated_us = $3, paused_us = $4 where id = $1"
-        asked = int(Cause.MANUAL)
-        unstarted = f"status in ({int(Status.READY)}, {int(Status.QUEUED)}) and started_us is null and cause <> {asked}"
-        self._hold = f"update active set held = 1 where job = $1 and {unstarted}"
-        self._let_go = "update active set held = 0, ready_since_us = $2 where job = $1 and held = 1"
 
     def save(self, command: SaveJobs) -> Steps[list[Saved]]:
         """See ``SaveJobs``."""
@@ -132,24 +127,27 @@ class Jobs:
             followed = {(r[0], r[1]) for r in said if r[3]}
         lanes = yield from self._intern(sorted({row.gate.lane for row in rows}))
 
-        saved, new, changed = sorted_out(rows, named, encoded(rows), existing, buried)
+        saved, new, changed, turned = sorted_out(rows, named, encoded(rows), existing, buried)
         if gone and any(s.id in gone for s in saved):
             raise Invalid("a job is both saved and deleted in one change; do one of them")
+        only_turned = {s.id for _, _, s in turned}
         links = [
             (r.namespace, upstream, s.id, outcome)
             for r, s in zip(rows, saved, strict=True)
-            if s.changed and (r.spec.after or r.spec.on_complete is not None)
+            if s.changed and s.id not in only_turned and (r.spec.after or r.spec.on_complete is not None)
             for upstream, outcome in _links(r)
         ]
         linked = [s.id for r, _, s in changed if any(word in existing[(r.namespace, r.name)][2] for word in _FOLLOWS)]
         left = linked + sorted(gone)
         touched = {(link[0], link[1]) for link in links} | (yield from self._followers.upstream_of(left))
         upstream = yield from self._followers.ids(touched)
-        gates = yield from self._lock(changed, gone, upstream)
-        doomed = (yield from self._expected(gone)) if gone else []
+        gates = yield from self._lock(changed, turned, gone, upstream)
+        doomed = (yield from self._switching.expected(gone)) if gone else []
         yield from self._creating.insert(new, lanes, command)
         if changed:
             yield from self._update(changed, gates, lanes, command)
+        if turned:
+            yield from self._switching.turn(turned, gates, command)
         yield from self._followers.forget(left)
         yield from self._followers.add(links)
         if followed or touched:
@@ -158,16 +156,21 @@ class Jobs:
         yield from self._followers.mark(upstream)
         if doomed:
             yield from self._delete(doomed, gates, command.now_us, command.actor)
+        if any(row.run is not None for row in rows):
+            yield from self._run_at_once(command, saved, only_turned)
         return saved
 
     def _lock(
-        self, changed: list[Written], gone: Iterable[bytes], upstream: dict[Name, bytes]
+        self, changed: list[Written], turned: list[Written], gone: Iterable[bytes], upstream: dict[Name, bytes]
     ) -> Steps[dict[bytes, Gate]]:
         """The gates of jobs that change or go and of those they follow, locked in order."""
-        wanted = sorted({*(s.id for _, _, s in changed), *gone, *upstream.values()})
+        before = {s.id: s.version - 1 for _, _, s in changed} | {s.id: s.version for _, _, s in turned}
+        wanted = sorted({*before, *gone, *upstream.values()})
         gates = (yield from self._gates.lock(wanted)) if wanted else {}
-        if any(s.id not in gates or gates[s.id].version != s.version - 1 for _, _, s in changed):
+        if any(job not in gates or gates[job].version != version for job, version in before.items()):
             raise Raced
+        for row, _, saved in (*changed, *turned):
+            check_state(row.name, gates[saved.id], row.was)
         return gates
 
     def _update(
@@ -203,7 +206,7 @@ class Jobs:
             gate = gates[saved.id]
             mine.append(gate)
             gate.overlap, gate.lim, gate.keyed = row.gate.overlap, row.gate.limit, row.gate.keyed
-            yield from self._enter(gate, row.state, now_us)
+            yield from self._switching.enter(gate, row.state, now_us)
             gate.next_us = row.next_us
             yield from self._gates.shrink(gate)
         yield from self._gates.wake(mine, now_us=now_us)
@@ -230,7 +233,7 @@ class Jobs:
         touched = yield from self._followers.upstream_of([command.job])
         upstream = yield from self._followers.ids(touched)
         gates = yield from self._gates.lock(sorted({command.job, *upstream.values()}))
-        doomed = yield from self._expected({command.job: command.expect})
+        doomed = yield from self._switching.expected({command.job: command.expect})
         yield from self._followers.forget([command.job] if touched else [])
         yield from self._followers.mark(upstream)
         yield from self._delete(doomed, gates, command.now_us, command.actor)
@@ -254,44 +257,31 @@ class Jobs:
         names = [(namespace, name) for _, namespace, name, _, _ in doomed]
         yield from self._records.audits(actor, now_us, told("delete", [(*name, "") for name in names]))
 
-    def set_state(self, command: SetJobState) -> Steps[None]:
-        """See ``SetJobState``."""
-        gates = yield from self._gates.lock([command.job])
-        [(_, namespace, name, _, _)] = yield from self._expected({command.job: command.expect})
-        gate = gates[command.job]
-        verb = _verb(JobState(gate.state), command.state)
-        yield from self._enter(gate, command.state, command.now_us)
-        if not command.keep_cursor:
-            gate.next_us = command.next_us
-        yield from self._records.spans(gate.version, int(Cause.SCHEDULE), command.spans)
-        gate.done_us = max([gate.done_us, *(span.to_us for span in command.spans)])
-        yield from self._gates.wake([gate], now_us=command.now_us)
-        yield from self._gates.save([gate])
-        paused_us = command.now_us if command.state is JobState.PAUSED else None
-        yield Query(self._note, (command.job, command.note, command.now_us, paused_us))
-        yield from self._records.audit(command.actor, verb, namespace, name, command.now_us, command.note)
-
-    def _enter(self, gate: Gate, state: JobState, now_us: int) -> Steps[None]:
-        """A locked gate changes its state; what is held follows."""
-        if state is JobState.PAUSED and gate.state != JobState.PAUSED:
-            yield Query(self._hold, (gate.job,))
-        elif state is not JobState.PAUSED and gate.state == JobState.PAUSED:
-            yield Query(self._let_go, (gate.job, now_us))
-        yield from self._records.tally(Counter({gate.state: -1, int(state): 1}) if gate.state != state else Counter())
-        gate.state = int(state)
-
-    def _expected(self, wanted: Mapping[bytes, int | None]) -> Steps[list[Row]]:
-        """Id, namespace, name, incarnation and version of jobs that are there, at the version that is expected."""
-        rows = yield Query(self._names, rows=ids(wanted))
-        if len(rows) < len(wanted):
-            raise NotFound("the job does not exist any more")
-        for job, _, name, _, version in rows:
-            expect = wanted[job]
-            if expect is not None and expect != version:
-                raise Conflict(
-                    f'"{name}" changed since you read it: you have version {expect}, it is version {version}'
+    def _run_at_once(self, command: SaveJobs, saved: Sequence[Saved], turned: Collection[bytes]) -> Steps[None]:
+        """What is to run as soon as it is saved, under gates as they are now: new, or locked before."""
+        parts = ((part, row) for part in command.parts for row in part.rows)
+        asked: dict[bytes, tuple[SaveJobs, JobRow, RunRow]] = {}
+        for (part, row), answer in zip(parts, saved, strict=True):
+            if row.run is not None and answer.changed and answer.id not in turned:
+                asked[answer.id] = part, row, _first_run(answer, row.run, part.now_us)
+        if not asked:
+            return
+        gates = yield from self._gates.lock(sorted(asked))
+        if len(asked) > 1:  # all keys at once, so that they too are locked in order
+            runs = [run for _, _, run in asked.values()]
+            yield from self._gates.lock_keys({run.key: run.key_limit for run in runs if run.key is not None})
+        for job, (part, row, run) in sorted(asked.items()):
+            _, refused = yield from self._admitting.admit_runs(gates[job], [run], now_us=part.now_us)
+            if refused:
+                raise QueueFull(
+                    f'"{row.name}" is to run at once, and has {gates[job].queued} executions queued, '
+                    "which is all it may have; nothing was saved"
                 )
-        return rows
+        yield from self._gates.save(gates.values())
+        yield from self._records.audit_all(
+            (part.actor, part.now_us, ("trigger", row.namespace, row.name, run.id.hex()))
+            for part, row, run in asked.values()
+        )
 
 
 def _check_expected(row: JobRow, found: Row | None) -> None:
@@ -307,18 +297,14 @@ def _check_expected(row: JobRow, found: Row | None) -> None:
         )
 
 
-def _verb(before: JobState, after: JobState) -> str:
-    """What is done to a job that changes its state, for the audit log."""
-    match after:
-        case JobState.PAUSED:
-            return "pause"
-        case JobState.DISABLED:
-            return "disable"
-        case _:
-            return "resume" if before is JobState.PAUSED else "enable"
-
-
 def _links(row: JobRow) -> list[tuple[str, str]]:
     """Whose ends a job has to hear of: those of the jobs it follows, and its own when something is to be done then."""
     links = [(after.job, after.on.value) for after in row.spec.after]
     return links if row.spec.on_complete is None else [*links, (row.name, OWN)]
+
+
+def _first_run(saved: Saved, run: AtOnce, now_us: int) -> RunRow:
+    """The execution that a version of a job has at once; that there can be no other is in its id."""
+    request = f"chronos:saved:{saved.id.hex()}:{saved.version}".encode()
+    execution = asked_execution_id(saved.id, Cause.MANUAL, now_us, request)
+    return RunRow(execution, Cause.MANUAL, now_us, now_us, None, run.key, run.key_limit)

@@ -23,6 +23,9 @@ from chronos.store.sql.locks import ids
 from chronos.store.sql.records import Records
 
 IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
+AUDIT_KEPT_US = 400 * 86_400 * 1_000_000
+NODES_KEPT_US = 30 * 86_400 * 1_000_000
+_NAMED = 100  # executions that one line of the audit log names
 _LOOKS = 32  # so often is a deleted job looked at while its history is kept
 _LOOK_EVERY_US = 3_600 * 1_000_000  # but not more often than this
 
@@ -57,7 +60,7 @@ class Upkeep:
             for whose in ("true", d.one_of("target", 3, "t"))
         )
         self._ack = f"delete from outbox where {d.one_of('id', 1)}"
-        self._drop_dead = f"delete from dead_letter where {d.one_of('execution', 1)} returning namespace"
+        self._drop_dead = f"delete from dead_letter where {d.one_of('execution', 1)} returning namespace, execution"
         # Served by an index of its own: jobs that ran 64 times since their history was looked at last.
         self._too_long = """
             select job, keep_count, keep_age_us, seq from gate where seq - trimmed >= 64 order by job limit $1"""
@@ -80,6 +83,18 @@ class Upkeep:
         self._drop_keys = """
             delete from idempotency where created_us < $1 and created_us <= coalesce(
                 (select created_us from idempotency where created_us < $1 order by created_us limit 1 offset $2), $1)"""
+        oldest_lines = "select id from audit where id < $1 order by id limit $2"
+        self._drop_audit = f"delete from audit where {d.among('id', oldest_lines)} returning id"
+        self._gone_nodes = """
+            select number from node
+            where coalesce(stopped_us, beat_us) < $1 and number < (select max(number) from node)
+            order by number limit $2"""
+        self._holders = f"""
+            select distinct owner from active where {d.one_of("owner", 1, "n")}
+            union select distinct owner from outbox where {d.one_of("owner", 1, "n")}"""
+        self._drop_nodes = f"""
+            delete from node where coalesce(stopped_us, beat_us) < $1 and {d.one_of("number", 2, "n")}
+            returning number"""
 
     def register(self, command: RegisterNode) -> Steps[int]:
         """See ``RegisterNode``."""
@@ -122,8 +137,10 @@ class Upkeep:
         """See ``DropDeadLetters``."""
         rows = yield Query(self._drop_dead, rows=ids(command.executions))
         for namespace in sorted({row[0] for row in rows}):
-            count = sum(row[0] == namespace for row in rows)
-            yield from self._records.audit(command.actor, "discard dead letters", namespace, str(count), command.now_us)
+            own = sorted(row[1].hex() for row in rows if row[0] == namespace)
+            more = f" and {len(own) - _NAMED} more" if len(own) > _NAMED else ""
+            line = ("discard dead letters", namespace, str(len(own)), ", ".join(own[:_NAMED]) + more)
+            yield from self._records.audits(command.actor, command.now_us, [line])
         return len(rows)
 
     def write_output(self, command: WriteOutput) -> Steps[None]:
@@ -148,7 +165,22 @@ class Upkeep:
             yield Query(self._trimmed, (job, seq))
         if left > 0:
             left -= yield from self._trim_remains(command, left)
+        if left > 0:
+            lines = yield Query(self._drop_audit, (id_floor(command.now_us - AUDIT_KEPT_US), left))
+            left -= len(lines)
+        if left > 0:
+            left -= yield from self._trim_nodes(command.now_us - NODES_KEPT_US, left)
         return command.limit - left
+
+    def _trim_nodes(self, before_us: int, limit: int) -> Steps[int]:
+        """Nodes that were last heard of so long ago, unless something still has to be taken from them."""
+        gone = yield Query(self._gone_nodes, (before_us, limit))
+        if not gone:
+            return 0
+        numbers = [row[0] for row in gone]
+        holders = {row[0] for row in (yield Query(self._holders, rows=Rows("n", [(number,) for number in numbers])))}
+        free = [(number,) for number in numbers if number not in holders]
+        return len((yield Query(self._drop_nodes, (before_us,), Rows("n", free))))
 
     def _trim_remains(self, command: Trim, limit: int) -> Steps[int]:
         """What deleted jobs left behind: they have no gate that would say how long it is wanted."""

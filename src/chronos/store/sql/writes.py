@@ -40,6 +40,7 @@ from chronos.store.sql.executions import Executions
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.jobs import Jobs
 from chronos.store.sql.records import Records
+from chronos.store.sql.switching import Switching
 from chronos.store.sql.tokens import TokenWrites
 from chronos.store.sql.upkeep import Upkeep
 
@@ -52,7 +53,8 @@ class Writes:
         gates = Gates(d, records)
         endings = Endings(d, hot, gates, records)
         executions = Executions(d, hot, gates, records, endings)
-        jobs = Jobs(d, gates, records)
+        switching = Switching(d, gates, records)
+        jobs = Jobs(d, gates, records, switching)
         upkeep = Upkeep(d, gates, records)
         tokens = TokenWrites(records)
         self._once: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
@@ -71,7 +73,7 @@ class Writes:
             Reap: endings.reap,
             SaveJobs: jobs.save,
             DeleteJob: jobs.delete,
-            SetJobState: jobs.set_state,
+            SetJobState: switching.set_state,
             RegisterNode: upkeep.register,
             Beat: upkeep.beat,
             StopNode: upkeep.stop,

@@ -12,8 +12,11 @@ from chronos.store.commands import (
     RegisterNode,
     StopNode,
     TakeOutbox,
+    Trim,
 )
 from chronos.testing.conformance.world import SECOND, Run, World, ended
+
+DAY = 86_400 * SECOND
 
 
 async def case_an_incarnation_has_one_number(w: World) -> None:
@@ -115,3 +118,41 @@ async def case_a_stopped_node_gives_its_outbox_back(w: World) -> None:
     await w.store.apply(StopNode(node=first, now_us=w.tick(SECOND)))
     assert await w.store.apply(TakeOutbox(node=other, limit=5)) == taken
     assert not (await w.store.apply(Beat(node=first, beat=9, now_us=w.tick()))).alive
+
+
+async def case_nodes_that_are_long_gone_and_hold_nothing_are_forgotten(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    stopped = w.node
+    await w.store.apply(StopNode(node=stopped, now_us=w.now))
+    silent = await w.start_node("silent")
+    busy = await w.start_node("busy")
+    run = await w.one()
+    writer = await w.start_node("writer")
+    await w.settle(await w.one(), follow=(Follow("hook", "x", "{}"),))
+    taken = await w.store.apply(TakeOutbox(node=writer, limit=5))
+    assert len(taken) == 1
+    w.tick(20 * DAY)
+    alive = await w.start_node("alive")
+    late = await w.start_node("late")
+    w.tick(9 * DAY)
+    assert await w.store.apply(Trim(now_us=w.now, limit=10)) == 0
+    w.tick(2 * DAY)
+    assert await w.store.apply(Trim(now_us=w.now, limit=1)) == 1
+    assert await w.store.apply(Trim(now_us=w.now, limit=10)) == 1
+    assert [node.number for node in await w.store.nodes()] == [busy, writer, alive, late]
+    assert not (await w.store.apply(Beat(node=silent, beat=1, now_us=w.now))).alive
+    w.node = busy
+    assert (await w.settle(run)).settled == [run.id]
+    assert await w.store.apply(Trim(now_us=w.now, limit=10)) == 1
+    assert [node.number for node in await w.store.nodes()] == [writer, alive, late]
+    assert stopped < silent
+
+
+async def case_the_number_of_a_forgotten_node_is_not_given_again(w: World) -> None:
+    numbers = [await w.start_node(f"n{n}") for n in range(3)]
+    for number in numbers:
+        await w.store.apply(StopNode(node=number, now_us=w.now))
+    w.tick(100 * DAY)
+    assert await w.store.apply(Trim(now_us=w.now, limit=10)) == 2
+    assert await w.store.apply(Trim(now_us=w.now, limit=10)) == 0
+    assert await w.start_node("new") == numbers[-1] + 1

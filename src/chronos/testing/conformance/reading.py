@@ -153,3 +153,16 @@ async def case_history_is_trimmed_by_age(w: World) -> None:
         await w.settle(await w.one("busy"))
     assert await w.store.apply(Trim(now_us=w.now, limit=500)) == 70
     assert len((await w.store.list_executions(ExecutionFilter(job=saved.id), limit=200)).items) == 70
+
+
+async def case_the_audit_log_is_trimmed_by_age(w: World) -> None:
+    for n in range(5):
+        await w.save(f"old-{n}")
+        w.tick(DAY)
+    await w.save("new")
+    w.now += 397 * DAY  # the second but last of them is 400 days old now
+    assert await w.store.apply(Trim(now_us=w.now, limit=1)) == 1
+    assert await w.store.apply(Trim(now_us=w.now, limit=9)) == 1
+    assert await w.store.apply(Trim(now_us=w.now, limit=9)) == 0
+    lines = (await w.store.audit(namespace="default", limit=9)).items
+    assert [line.subject for line in lines] == ["new", "old-4", "old-3", "old-2"]

@@ -6,6 +6,7 @@ from chronos.store.contract import Store
 from chronos.testing.conformance import (
     admission,
     asking,
+    at_once,
     creating,
     following,
     hints,
@@ -16,6 +17,7 @@ from chronos.testing.conformance import (
     reading,
     removing,
     running,
+    switching,
     tokens,
 )
 from chronos.testing.conformance.world import World
@@ -23,7 +25,9 @@ from chronos.testing.conformance.world import World
 Case = Callable[[World], Awaitable[None]]
 _ROOMS = (
     jobs,
+    switching,
     creating,
+    at_once,
     removing,
     admission,
     asking,

@@ -1,0 +1,126 @@
+"""Jobs that run as soon as they are saved: the run is there with the job or version, or neither is."""
+
+import asyncio
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Cancel, Cause, Execution, Status
+from chronos.core.ids import asked_execution_id, key_gate_id
+from chronos.core.job import JobState
+from chronos.core.node import Actor
+from chronos.errors import Conflict, QueueFull
+from chronos.store.commands import NEW, AtOnce, DeleteJob, Saved, SaveJobs
+from chronos.store.contract import ExecutionFilter, Hint
+from chronos.testing.conformance.raises import raises
+from chronos.testing.conformance.world import World
+
+ANA = Actor(name="ana", origin="127.0.0.1")
+AT_ONCE = AtOnce()
+
+
+async def _runs(w: World, job: bytes) -> list[Execution]:
+    page = await w.store.list_executions(ExecutionFilter(job=job), limit=99)
+    return [one for one in page.items if isinstance(one, Execution)]
+
+
+def _id_of(saved: Saved, now_us: int) -> bytes:
+    request = f"chronos:saved:{saved.id.hex()}:{saved.version}".encode()
+    return asked_execution_id(saved.id, Cause.MANUAL, now_us, request)
+
+
+async def case_a_new_job_runs_with_the_command_that_saves_it(w: World) -> None:
+    await w.start_node()
+    heard: list[Hint] = []
+    w.store.on_hint(heard.append)
+    row = w.row("job", expect=NEW, next_us=None, run=AT_ONCE)
+    [saved] = await w.store.apply(SaveJobs(rows=(row,), now_us=w.tick(), actor=ANA))
+    [run] = await _runs(w, saved.id)
+    assert (run.id, run.cause, run.status, run.job_version) == (_id_of(saved, w.now), Cause.MANUAL, Status.READY, 1)
+    assert any(Hint.READY in hint for hint in heard)
+    lines = (await w.store.audit(namespace="default", limit=9)).items
+    assert {(e.actor, e.action, e.subject, e.detail) for e in lines} == {
+        ("ana", "create", "job", "version 1"),
+        ("ana", "trigger", "job", run.id.hex()),
+    }
+    assert [claimed.id for claimed in await w.claim()] == [run.id]
+
+
+async def case_each_version_runs_once_and_the_same_again_does_not(w: World) -> None:
+    saved = await w.save("job", overlap=Overlap.ALLOW, run=AT_ONCE)
+    w.tick()
+    assert not (await w.save("job", overlap=Overlap.ALLOW, run=AT_ONCE)).changed
+    assert len(await _runs(w, saved.id)) == 1
+    second = await w.save("job", overlap=Overlap.ALLOW, lane="other", priority=9, description="new", run=AT_ONCE)
+    latest, first = await _runs(w, saved.id)
+    assert (latest.id, latest.job_version, first.job_version) == (_id_of(second, w.now), 2, 2)
+    lanes = {key: number for number, key in (await w.store.lanes()).items()}
+    assert {run.id for run in await w.claim(lanes=(lanes["other"],))} == {latest.id, first.id}
+    off = w.row("job", overlap=Overlap.ALLOW, lane="other", priority=9, description="new", state=JobState.DISABLED)
+    on = w.row("job", overlap=Overlap.ALLOW, lane="other", priority=9, description="new", run=AT_ONCE, was=off.state)
+    await w.set_state(saved.id, JobState.DISABLED)
+    await w.store.apply(SaveJobs(rows=(on,), now_us=w.tick()))
+    assert len(await _runs(w, saved.id)) == 2, "it was switched only"
+
+
+async def case_a_run_at_once_replaces_or_waits_as_any_other(w: World) -> None:
+    await w.save("job", overlap=Overlap.REPLACE, queue_max=1)
+    [running] = await w.instant("job", careful=True)
+    heard: list[Hint] = []
+    w.store.on_hint(heard.append)
+    w.tick()
+    saved = await w.save("job", overlap=Overlap.REPLACE, queue_max=1, description="new", run=AT_ONCE)
+    latest, before = await _runs(w, saved.id)
+    assert (before.id, before.cancel, latest.status) == (running.id, Cancel.REPLACED, Status.QUEUED)
+    assert any(Hint.CANCEL in hint for hint in heard)
+
+
+async def case_without_room_for_the_run_nothing_is_saved(w: World) -> None:
+    key = AtOnce(key_gate_id("default", "k"), 1)
+    first = await w.save("a", keyed=True, queue_max=0, run=key)
+    rows = (w.row("b", expect=NEW), w.row("c", expect=NEW, keyed=True, queue_max=0, run=key))
+    with raises(QueueFull, '"c" is to run at once'):
+        await w.store.apply(SaveJobs(rows=rows, now_us=w.tick()))
+    with raises(QueueFull, "nothing was saved"):
+        await w.save("a", keyed=True, queue_max=0, description="new", run=key)
+    assert (await w.job("a")).version == 1
+    assert await w.store.job_named("default", "b") is None
+    [run] = await w.claim()
+    assert run.job == first.id
+    await w.settle(run)
+    assert (await w.store.apply(SaveJobs(rows=rows, now_us=w.tick())))[1].created
+    assert len(await w.claim()) == 1
+
+
+async def case_many_that_run_at_once_are_created_at_once(w: World) -> None:
+    await w.start_node()
+    key = AtOnce(key_gate_id("default", "k"), 1)
+    commands = [
+        SaveJobs(rows=(w.row(f"job-{n}", expect=NEW, run=key if n % 2 else AT_ONCE),), now_us=w.now + n, actor=ANA)
+        for n in range(10)
+    ]
+    refused = SaveJobs(rows=(w.row("job-3", expect=NEW, run=AT_ONCE),), now_us=w.now + 20)
+    *answers, lost = await asyncio.gather(
+        *(w.store.apply(command) for command in [*commands, refused]), return_exceptions=True
+    )
+    assert isinstance(lost, Conflict)
+    for command, answer in zip(commands, answers, strict=True):
+        assert not isinstance(answer, BaseException)
+        [run] = await _runs(w, answer[0].id)
+        assert run.id == _id_of(answer[0], command.now_us)
+    w.tick()
+    assert len(await w.claim()) == 6, "one of those with the key, and all of the others"
+
+
+async def case_a_key_that_creates_a_job_runs_it_once(w: World) -> None:
+    await w.start_node()
+    command = SaveJobs(rows=(w.row("job", expect=NEW, run=AT_ONCE),), now_us=w.tick(), idempotency="k")
+    [first] = await w.store.apply(command)
+    [again] = await w.store.apply(command)
+    assert (again.id, again.created) == (first.id, False)
+    assert len(await _runs(w, first.id)) == 1
+
+
+async def case_a_name_that_is_used_again_has_a_run_of_its_own(w: World) -> None:
+    first = await w.save("job", run=AT_ONCE)
+    await w.store.apply(DeleteJob(job=first.id, now_us=w.tick()))
+    second = await w.save("job", run=AT_ONCE)
+    assert [run.id for run in await _runs(w, second.id)] == [_id_of(second, w.now)]

@@ -1,0 +1,138 @@
+"""Switching jobs against what they were seen as: races between people, and switching along with a set that is saved."""
+
+import asyncio
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Span, Status
+from chronos.core.ids import span_id
+from chronos.core.job import Job, JobState
+from chronos.core.reasons import Code, Reason
+from chronos.errors import Conflict
+from chronos.store.commands import JobRow, SaveJobs, SetJobState
+from chronos.store.contract import ExecutionFilter, Hint
+from chronos.testing.conformance.raises import raises
+from chronos.testing.conformance.world import SECOND, T0, World
+
+
+def _resume(job: Job, upto_us: int) -> SetJobState:
+    """What somebody sends who saw the job paused, and resumes it at that time."""
+    assert job.next_us is not None
+    skipped = Span(
+        id=span_id(job.id, job.next_us, int(Status.SKIPPED)),
+        job=job.id,
+        status=Status.SKIPPED,
+        from_us=job.next_us,
+        to_us=upto_us,
+        count=(upto_us - job.next_us) // SECOND + 1,
+        reason=Reason.of(Code.PAUSED),
+        recorded_us=upto_us,
+    )
+    return SetJobState(
+        job=job.id,
+        state=JobState.ACTIVE,
+        now_us=upto_us,
+        next_us=upto_us + SECOND,
+        spans=(skipped,),
+        expect=job.version,
+        was=JobState.PAUSED,
+    )
+
+
+async def case_two_who_resume_a_job_do_it_once(w: World) -> None:
+    saved = await w.save()
+    await w.set_state(saved.id, JobState.PAUSED)
+    seen = await w.job()
+    later, earlier = _resume(seen, T0 + 9 * SECOND), _resume(seen, T0 + 5 * SECOND)
+    assert await w.store.apply(later) is True
+    audited = len((await w.store.audit(namespace="default", limit=99)).items)
+    assert await w.store.apply(earlier) is False
+    assert (await w.job()).next_us == T0 + 10 * SECOND
+    page = await w.store.list_executions(ExecutionFilter(job=saved.id), limit=9)
+    assert [(one.count, one.to_us) for one in page.items if isinstance(one, Span)] == [(9, T0 + 9 * SECOND)]
+    assert len((await w.store.audit(namespace="default", limit=99)).items) == audited
+
+
+async def case_of_many_who_switch_at_once_one_does(w: World) -> None:
+    saved = await w.save()
+    await w.set_state(saved.id, JobState.PAUSED)
+    seen = await w.job()
+    commands = [_resume(seen, T0 + (5 + n) * SECOND) for n in range(8)]
+    answers = await asyncio.gather(*(w.store.apply(command) for command in commands))
+    assert sorted(answers) == [False] * 7 + [True]
+    assert (await w.job()).next_us == commands[answers.index(True)].next_us
+
+
+async def case_a_state_that_nobody_expected_is_a_conflict(w: World) -> None:
+    saved = await w.save()
+    seen = await w.job()
+    await w.set_state(saved.id, JobState.DISABLED)
+    with raises(Conflict, '"job" is disabled by now, and was active when you read it'):
+        await w.set_state(saved.id, JobState.PAUSED, was=JobState.ACTIVE)
+    await w.set_state(saved.id, JobState.PAUSED, next_us=seen.next_us, keep_cursor=False, was=JobState.DISABLED)
+    seen = await w.job()
+    assert await w.store.apply(_resume(seen, T0 + 5 * SECOND))
+    await w.set_state(saved.id, JobState.PAUSED, was=JobState.ACTIVE)
+    with raises(Conflict, "back and forth"):
+        await w.store.apply(_resume(seen, T0 + 7 * SECOND))
+    job = await w.job()
+    assert (job.state, job.next_us) == (JobState.PAUSED, T0 + 6 * SECOND)
+
+
+async def case_a_note_is_changed_without_changing_the_state(w: World) -> None:
+    saved = await w.save()
+    await w.set_state(saved.id, JobState.PAUSED, note="one")
+    await w.set_state(saved.id, JobState.PAUSED, note="two", was=JobState.PAUSED)
+    assert (await w.job()).note == "two"
+    await w.set_state(saved.id, JobState.PAUSED, note="three", was=JobState.ACTIVE)
+    assert (await w.job()).note == "two", "somebody else paused it, with a reason of their own"
+
+
+def _off(w: World, name: str) -> JobRow:
+    return w.row(name, overlap=Overlap.QUEUE, state=JobState.DISABLED, next_us=None, was=JobState.ACTIVE, expect=1)
+
+
+async def case_what_says_the_same_is_switched_with_the_set(w: World) -> None:
+    for name in ("a", "b"):
+        await w.save(name, overlap=Overlap.QUEUE)
+    heard: list[Hint] = []
+    w.store.on_hint(heard.append)
+    rows = (_off(w, "a"), w.row("b", overlap=Overlap.QUEUE, was=JobState.ACTIVE), w.row("c"))
+    saved = await w.store.apply(SaveJobs(rows=rows, now_us=w.tick()))
+    assert [(s.version, s.created, s.changed) for s in saved] == [(1, False, True), (1, False, False), (1, True, True)]
+    off = await w.job("a")
+    assert (off.state, off.next_us, off.version, off.updated_us) == (JobState.DISABLED, None, 1, w.now)
+    assert (await w.job("b")).state is JobState.ACTIVE
+    assert any(Hint.JOBS in hint for hint in heard)
+    assert (await w.store.counts()).jobs == {JobState.ACTIVE: 2, JobState.DISABLED: 1}
+    told = [(e.action, e.subject) for e in (await w.store.audit(namespace="default", limit=2)).items]
+    assert sorted(told) == [("create", "c"), ("disable", "a")]
+    on = w.row("a", overlap=Overlap.QUEUE, next_us=T0 + 7 * SECOND, was=JobState.DISABLED)
+    await w.store.apply(SaveJobs(rows=(on,), now_us=w.tick()))
+    assert ((await w.job("a")).state, (await w.job("a")).next_us) == (JobState.ACTIVE, T0 + 7 * SECOND)
+    assert (await w.store.audit(namespace="default", limit=1)).items[0].action == "enable"
+    assert len(await w.store.versions(saved[0].id, limit=9)) == 1
+
+
+async def case_what_was_held_is_let_go_of_with_the_set(w: World) -> None:
+    saved = await w.save("a", overlap=Overlap.QUEUE)
+    ready = await w.one("a", claim=False)
+    await w.set_state(saved.id, JobState.PAUSED, note="why")
+    assert await w.claim() == []
+    row = w.row("a", overlap=Overlap.QUEUE, state=JobState.DISABLED, next_us=None, was=JobState.PAUSED)
+    await w.store.apply(SaveJobs(rows=(row,), now_us=w.tick()))
+    assert [run.id for run in await w.claim()] == [ready.id]
+    job = await w.job("a")
+    assert (job.note, job.paused_us) == ("", None)
+
+
+async def case_a_set_is_refused_whole_for_a_state_that_changed(w: World) -> None:
+    for name in ("a", "b"):
+        await w.save(name, overlap=Overlap.QUEUE)
+    await w.set_state((await w.job("b")).id, JobState.PAUSED)
+    changed = w.row("b", overlap=Overlap.QUEUE, description="new", was=JobState.ACTIVE)
+    for second in (_off(w, "b"), changed):
+        with raises(Conflict, '"b" is paused by now'):
+            await w.store.apply(SaveJobs(rows=(_off(w, "a"), second, w.row("c")), now_us=w.tick()))
+    assert [(await w.job(name)).state for name in ("a", "b")] == [JobState.ACTIVE, JobState.PAUSED]
+    assert (await w.job("b")).version == 1
+    assert await w.store.job_named("default", "c") is None

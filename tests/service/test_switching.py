@@ -1,0 +1,233 @@
+"""Several people switch and save the same job: nobody undoes what another did, and what belongs together is one."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from chronos.core.execution import Cause, Execution, Span, Status
+from chronos.core.job import JobState
+from chronos.core.node import Actor
+from chronos.errors import Conflict, QueueFull, StoreUnavailable
+from chronos.service.writing import SavedJob
+from chronos.store.commands import Command, SaveJobs, SetJobState
+from chronos.store.contract import ExecutionFilter
+from tests.service.world import HOUR_US, START_US, World, in_world, shape
+
+ANA = Actor(name="ana")
+
+
+class Between:
+    """Something happens once, after somebody has decided and before that is written."""
+
+    def __init__(self, world: World, kind: type[Command[Any]], happens: Any) -> None:
+        self.sent: list[Command[Any]] = []
+        self._apply, self._kind, self._happens = world.store.apply, kind, happens
+        world.store.apply = self  # type: ignore[method-assign]
+
+    async def __call__(self, command: Command[Any]) -> Any:
+        if isinstance(command, self._kind) and self._happens is not None:
+            happens, self._happens = self._happens, None
+            await happens()
+        self.sent.append(command)
+        return await self._apply(command)
+
+
+async def actions(world: World) -> list[str]:
+    return sorted(line.action for line in (await world.store.audit(namespace="default", limit=99)).items)
+
+
+async def spans(world: World) -> list[int]:
+    page = await world.runs.list(ExecutionFilter(job=(await world.jobs.get("job")).id))
+    return [one.count for one in page.items if isinstance(one, Span)]
+
+
+def test_two_resume_a_job_at_once() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        await world.jobs.pause("job")
+        world.tick(3 * HOUR_US + 1)
+        one, other = await asyncio.gather(world.jobs.resume("job"), world.jobs.resume("job"))
+        assert one == other == await world.jobs.get("job")
+        assert await spans(world) == [3]
+        assert await actions(world) == ["create", "pause", "resume"]
+
+    in_world(case)
+
+
+def test_somebody_resumes_later_and_is_faster() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        await world.jobs.pause("job")
+        world.tick(3 * HOUR_US + 1)
+
+        async def later() -> None:
+            world.tick(2 * HOUR_US)
+            await world.jobs.resume("job")
+
+        Between(world, SetJobState, later)
+        job = await world.jobs.resume("job")
+        assert (job.state, job.next_us) == (JobState.ACTIVE, START_US + 6 * HOUR_US)
+        assert job == await world.jobs.get("job")
+        assert await spans(world) == [5]
+
+    in_world(case)
+
+
+def test_somebody_resumed_it_and_paused_it_again() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        await world.jobs.pause("job")
+        world.tick(3 * HOUR_US + 1)
+
+        async def again() -> None:
+            await world.jobs.resume("job")
+            world.tick(2 * HOUR_US)
+            await world.jobs.pause("job")
+
+        Between(world, SetJobState, again)
+        with pytest.raises(Conflict, match="back and forth"):
+            await world.jobs.resume("job")
+        world.tick(HOUR_US)
+        await world.jobs.resume("job")
+        assert sorted(await spans(world)) == [3, 3]
+
+    in_world(case)
+
+
+def test_a_job_that_another_disables_is_not_paused() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        Between(world, SetJobState, lambda: world.jobs.disable("job", reason="off"))
+        with pytest.raises(Conflict, match='"job" is disabled by now, and was active'):
+            await world.jobs.pause("job")
+        job = await world.jobs.get("job")
+        assert (job.state, job.note, job.next_us) == (JobState.DISABLED, "off", None)
+
+    in_world(case)
+
+
+@pytest.mark.parametrize("expect", [None, 1])
+def test_saving_does_not_undo_a_pause(expect: int | None) -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        Between(world, SaveJobs, lambda: world.jobs.pause("job", reason="holiday"))
+        saved = await world.save(description="new", expect=expect)
+        job = await world.jobs.get("job")
+        assert (saved.state, saved.version) == (JobState.PAUSED, 2)
+        assert (job.state, job.note, job.version) == (JobState.PAUSED, "holiday", 2)
+
+    in_world(case)
+
+
+def test_a_version_that_changed_is_still_refused() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        Between(world, SaveJobs, lambda: world.save(description="theirs"))
+        with pytest.raises(Conflict, match="you have version 1, it is version 2"):
+            await world.save(description="mine", expect=1)
+        assert (await world.jobs.get("job")).spec.description == "theirs"
+
+    in_world(case)
+
+
+def test_a_set_is_switched_in_one_command_and_says_so() -> None:
+    async def case(world: World) -> None:
+        read = world.jobs.read
+        await world.jobs.apply([read(shape("a")), read(shape("b", enabled=False)), read(shape("c"))], owner="repo")
+        new = [read(shape("a", enabled=False)), read(shape("b", enabled=True)), read(shape("c")), read(shape("d"))]
+        world.tick(HOUR_US)
+        planned = await world.jobs.apply(new, owner="repo", dry_run=True)
+        assert [(await world.jobs.get(name)).state for name in "ab"] == [JobState.ACTIVE, JobState.DISABLED]
+
+        async def fail() -> None:
+            raise StoreUnavailable("the store is away")
+
+        between = Between(world, Command, fail)
+        with pytest.raises(StoreUnavailable):
+            await world.jobs.apply(new, owner="repo", actor=ANA)
+        assert [(await world.jobs.get(name)).state for name in "ab"] == [JobState.ACTIVE, JobState.DISABLED]
+        done = await world.jobs.apply(new, owner="repo", actor=ANA)
+        assert [type(command) for command in between.sent] == [SaveJobs]
+        for plan in (planned, done):
+            assert [one.name for one in plan.created] == ["d"]
+            assert [one.name for one in plan.unchanged] == ["c"]
+            assert [(one.name, one.version, one.state, one.next_us) for one in plan.changed] == [
+                ("a", 1, JobState.DISABLED, None),
+                ("b", 1, JobState.ACTIVE, START_US + 2 * HOUR_US),
+            ]
+            told = [one.diff for one in plan.changed if one.diff is not None]
+            assert [(diff.added.count > 0, diff.cancelled.count > 0) for diff in told] == [(False, True), (True, False)]
+        for one in done.changed:
+            job = await world.jobs.get(one.name)
+            assert (job.state, job.next_us, job.version) == (one.state, one.next_us, 1)
+        assert {"disable", "enable"} <= set(await actions(world))
+        again = await world.jobs.apply(new, owner="repo")
+        assert len(again.unchanged) == 4
+
+    in_world(case)
+
+
+def test_a_set_is_decided_anew_for_a_state_that_changed() -> None:
+    async def case(world: World) -> None:
+        read = world.jobs.read
+        await world.jobs.apply([read(shape("job"))], owner="repo")
+        Between(world, SaveJobs, lambda: world.jobs.disable("job", reason="theirs"))
+        plan = await world.jobs.apply([read(shape("job", enabled=False)), read(shape("b"))], owner="repo")
+        assert [one.name for one in plan.unchanged] == ["job"]
+        assert (await world.jobs.get("job")).note == "theirs"
+
+    in_world(case)
+
+
+def test_a_job_whose_only_instant_passed_is_done_when_it_is_switched_on() -> None:
+    async def case(world: World) -> None:
+        await world.save(schedule={"in": "1h"}, enabled=False)
+        world.tick(2 * HOUR_US)
+        saved = await world.save(schedule={"in": "1h"}, enabled=True)
+        assert (saved.state, saved.next_us, saved.version) == (JobState.DONE, None, 1)
+        assert (await world.jobs.get("job")).state is JobState.DONE
+
+    in_world(case)
+
+
+def test_an_immediate_job_and_its_run_are_one_command() -> None:
+    async def case(world: World) -> None:
+        async def fail() -> None:
+            raise StoreUnavailable("the store is away")
+
+        between = Between(world, Command, fail)
+        with pytest.raises(StoreUnavailable):
+            await world.save(schedule="now", actor=ANA)
+        assert (await world.runs.list()).items == []
+        saved = await world.save(schedule="now", actor=ANA)
+        assert [type(command) for command in between.sent] == [SaveJobs]
+        [run] = (await world.runs.list()).items
+        assert isinstance(run, Execution)
+        assert (run.job, run.cause, run.status) == (saved.job_id, Cause.MANUAL, Status.READY)
+        assert await actions(world) == ["create", "trigger"]
+        off = await world.save(schedule="now", enabled=False)
+        on = await world.save(schedule="now", enabled=True)
+        assert (off.state, on.state, on.version) == (JobState.DISABLED, JobState.ACTIVE, 1)
+        assert len((await world.runs.list()).items) == 1, "it was switched on only"
+        await world.save("off", schedule="now", enabled=False)
+        assert len((await world.runs.list()).items) == 1
+
+    in_world(case)
+
+
+def test_one_that_finds_no_room_does_not_hold_up_the_others() -> None:
+    async def case(world: World) -> None:
+        full = shape("full", schedule="now", overlap="queue", queue_max=1)
+        await world.jobs.save([world.jobs.read(full)])
+        await world.jobs.save([world.jobs.read({**full, "description": "second"})])
+        drafts = [world.jobs.read(one) for one in (shape("a"), {**full, "description": "third"}, shape("b"))]
+        with pytest.raises(QueueFull, match='"full" is to run at once'):
+            await world.jobs.save(drafts)
+        first, second, third = await world.jobs.save_each(drafts)
+        assert isinstance(second, QueueFull)
+        assert isinstance(first, SavedJob)
+        assert isinstance(third, SavedJob)
+        assert (await world.jobs.get("full")).version == 2
+
+    in_world(case)
