@@ -182,23 +182,6 @@ def test_a_callback_may_have_the_scheduler_stopped_and_started_again(url: str) -
     simulate(scenario, url)
 
 
-def test_stopping_too_soon_and_too_often() -> None:
-    async def scenario(bed: Bed) -> None:
-        scheduler = bed.scheduler()
-        await scheduler.stop()
-        assert bed.events == []
-        await scheduler.initialize([bed.task(takes_s=10)])
-        await asyncio.sleep(1)
-        await asyncio.gather(*(scheduler.stop() for _ in range(3)))
-        told = len(bed.events)
-        await scheduler.stop()
-        assert len(bed.events) == told
-        assert bed.told().count("SchedulerStopped") == 1
-        assert bed.told().count("TaskRunCompleted") == 1
-
-    simulate(scenario)
-
-
 def test_initialize_cancelled_at_any_moment_leaves_nothing_behind(url: str, tmp_path: Path) -> None:
     async def scenario(bed: Bed) -> None:
         late = bed.task("late", "30 10 * * *")  # never runs, and has something to let go of

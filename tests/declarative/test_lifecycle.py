@@ -159,9 +159,12 @@ def test_stop_is_harmless_when_nothing_runs_and_when_it_is_called_twice() -> Non
         assert bed.events == []
         await scheduler.initialize([bed.task(takes_s=10)])
         await asyncio.sleep(1)
-        await asyncio.gather(scheduler.stop(), scheduler.stop())
+        await asyncio.gather(*(scheduler.stop() for _ in range(3)))
+        told = len(bed.events)
         await scheduler.stop()
+        assert len(bed.events) == told
         assert bed.told().count("SchedulerStopped") == 1
+        assert bed.told().count("TaskRunCompleted") == 1
 
     simulate(scenario)
 
