@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import NoReturn
 
 from chronos.core.cron import ALL_WEEKDAYS, LAST_NTH, Cron
+from chronos.core.custom import custom_names
 from chronos.errors import InvalidSchedule
 
 MACROS = {
@@ -135,7 +136,7 @@ def _assemble(fields: list[_Bits], texts: list[str]) -> Cron:
 def _parse_macro(text: str) -> Cron:
     expansion = MACROS.get(text)
     if expansion is None:
-        known = ", ".join(sorted(MACROS))
+        known = ", ".join(sorted({*MACROS, *custom_names()}))
         hint = f'macros are written in lower case: "{text.lower()}"' if text.lower() in MACROS else f"known: {known}"
         if text == "@reboot":
             hint = "a start of the machine is no time; give a schedule, or run it from the service manager"

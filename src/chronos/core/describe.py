@@ -12,6 +12,7 @@ from chronos.core.amounts import in_words, say_later
 from chronos.core.calendar import EPOCH_ORDINAL, rfc3339
 from chronos.core.cron import ALL_SIXTY, Cron, CronRule
 from chronos.core.cron_format import format_cron, format_fields
+from chronos.core.custom import CustomRule
 from chronos.core.describe_cron import describe_cron, join
 from chronos.core.every import EveryRule
 from chronos.core.exclude import Dates
@@ -53,6 +54,8 @@ def _rule(schedule: "Schedule") -> str:
             return f"once at {rfc3339(rule.at_us)}"
         case LaterRule():
             return say_later(rule.later)
+        case CustomRule():
+            return f'as the schedule "{rule.text}"'
         case _:
             assert_never(rule)
 

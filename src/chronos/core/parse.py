@@ -8,7 +8,8 @@ from types import UnionType
 
 from chronos.core.calendar import FIRST_US, LAST_US, to_us
 from chronos.core.cron import CronRule
-from chronos.core.cron_text import parse_cron
+from chronos.core.cron_text import MACROS, parse_cron
+from chronos.core.custom import is_custom, parse_custom
 from chronos.core.every import EveryRule, parse_go_duration
 from chronos.core.exclude import NOTHING, parse_exclusions
 from chronos.core.iso8601 import is_instant, parse_instant, parse_interval, parse_wall
@@ -132,6 +133,8 @@ def _rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: int | No
     if kind != "posix" and text.startswith(_EVERY):
         duration = text.removeprefix(_EVERY)
         return EveryRule(parse_go_duration(duration, expression=text, at=len(_EVERY)), start_us)
+    if kind != "posix" and text not in MACROS and is_custom(text):
+        return parse_custom(text, zone)
     return CronRule(parse_cron(text, dialect=kind, key=key), zone, literal)
 
 

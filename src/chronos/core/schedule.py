@@ -7,6 +7,7 @@ from hashlib import blake2b
 
 from chronos.core.calendar import DAY_S, FIRST_US, LAST_DAY, LAST_US, SECOND_US, from_us, to_us
 from chronos.core.cron import CronRule
+from chronos.core.custom import CustomRule
 from chronos.core.describe import describe
 from chronos.core.every import EveryRule
 from chronos.core.exclude import NOTHING, Exclusions
@@ -19,7 +20,8 @@ _MAX_PASSED_OVER = 10_000  # excluded stretches an answer may pass over before t
 _NEAR_S = 2 * DAY_S  # more than any clock goes back
 _END_OF_DAYS_S = (LAST_DAY + 1) * DAY_S
 
-Rule = CronRule | EveryRule | PeriodRule | OnceRule | LaterRule
+Rule = CronRule | EveryRule | PeriodRule | OnceRule | LaterRule | CustomRule
+_Fixed = CronRule | OnceRule | CustomRule  # whose instants nothing has to anchor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +109,11 @@ class Schedule:
     @property
     def anchored(self) -> bool:
         """Whether its instants are fixed, rather than counted from the instant asked."""
-        return isinstance(self.rule, CronRule | OnceRule) or self.rule.start_us is not None
+        return isinstance(self.rule, _Fixed) or self.rule.start_us is not None
 
     def anchor(self, start_us: int) -> "Schedule":
         """The same schedule counted from ``start_us``, unless it is anchored already."""
-        if isinstance(self.rule, CronRule | OnceRule) or self.rule.start_us is not None:
+        if isinstance(self.rule, _Fixed) or self.rule.start_us is not None:
             return self
         return replace(self, rule=replace(self.rule, start_us=start_us), start_us=start_us)
 

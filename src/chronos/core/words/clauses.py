@@ -387,9 +387,10 @@ class _Reader(DayReader):
         """as the cron expression "0 9 * * 1-5" """
         start = self.position
         self.take_words("as", "the")
-        if not self.take_word("cron"):
+        if self.take_word("cron"):
+            self.take_word("expression")
+        elif not self.take_word("schedule"):
             raise Unclear(self.position)
-        self.take_word("expression")
         if self.peek_kind() is not Kind.QUOTED:
             raise Unclear(self.position, hint='put the cron expression in quotes: cron "0 9 * * 1-5"')
         self.said.note("cron", start)

@@ -10,6 +10,7 @@ from chronos.core.amounts import go_duration, in_words, iso_period, say_later
 from chronos.core.calendar import DAY_S, SECOND_US
 from chronos.core.cron_format import format_cron
 from chronos.core.cron_text import parse_cron
+from chronos.core.custom import is_custom
 from chronos.core.iso8601 import Period
 from chronos.core.once import Later
 from chronos.core.words.as_cron import clock_step, exclude_days, to_cron
@@ -100,9 +101,11 @@ def _at_time(date: str, second: int) -> str:
 
 
 def _quoted_cron(said: Said) -> str:
-    """Spelt anew, so that it can only be a cron expression; ``H`` would need the job's name."""
+    """Spelt anew, so that it can only be a cron expression; ``H`` would need the job's name. Or a package's own."""
     said.check_only("cron", "a cron expression")
     text = said.cron
+    if is_custom(text):
+        return text
     if not text.isascii() or "H" in text:
         raise said.refusal("cron", "has a quoted cron expression that cannot be read", "write it without the words")
     return format_cron(parse_cron(text, dialect="seconds" if len(text.split()) == 6 else "standard"))

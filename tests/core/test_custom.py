@@ -1,0 +1,177 @@
+"""Schedules of other packages: found by their entry point, told what stands behind the name, not simply believed."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from chronos import InvalidSchedule, parse_schedule
+from chronos.core import custom
+
+MOON = """
+from datetime import UTC, datetime, timedelta
+
+FIRST = datetime(2027, 1, 7, 20, 24, tzinfo=UTC)
+MONTH = timedelta(days=29, hours=12, minutes=44)
+
+class Moon:
+    def next_after(self, instant):
+        return FIRST + MONTH * max(0, (instant - FIRST) // MONTH + 1)
+
+moon = Moon()
+
+class At:
+    def __init__(self, said, *, timezone):
+        if not said.isdigit():
+            raise ValueError(f'takes an hour, got "{said}"')
+        self.hour, self.timezone = int(said), timezone
+    def next_after(self, instant):
+        found = instant.replace(hour=self.hour, minute=0, second=0, microsecond=0)
+        return found if found > instant else found + timedelta(days=1)
+
+class Ends:
+    def __init__(self, said, *, timezone): pass
+    def next_after(self, instant):
+        return FIRST if instant < FIRST else None
+
+class Wrong:
+    def __init__(self, said, *, timezone):
+        self.said = said
+    def next_after(self, instant):
+        match self.said:
+            case "stuck": return instant
+            case "naive": return datetime(2030, 1, 1)
+            case "text": return "2030-01-01"
+            case "raises": raise RuntimeError("no such luck")
+            case "far": return datetime.max.replace(tzinfo=UTC)
+
+def none(said, *, timezone):
+    return None
+
+def breaks(said, *, timezone):
+    raise OSError("the almanac is gone")
+"""
+POINTS = """[chronos.schedules]
+full-moon = almanac:moon
+at = almanac:At
+ends = almanac:Ends
+wrong = almanac:Wrong
+none = almanac:none
+breaks = almanac:breaks
+number = almanac:MONTH
+lost = almanac:nothing
+gone = no_such_module:thing
+daily = almanac:moon
+every = almanac:moon
+"""
+NEW_YEAR = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def bring(folder: Path) -> None:
+    """Install the package in a folder of the path."""
+    (folder / "almanac.py").write_text(MOON)
+    info = folder / "almanac-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: almanac\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(POINTS)
+
+
+@pytest.fixture(autouse=True)
+def almanac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    bring(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    custom._registered.cache_clear()
+    yield
+    custom._registered.cache_clear()
+
+
+def test_an_object_is_asked() -> None:
+    schedule = parse_schedule("@full-moon")
+    assert schedule.next_after(NEW_YEAR) == datetime(2027, 1, 7, 20, 24, tzinfo=UTC)
+    assert len(list(schedule.between(NEW_YEAR, NEW_YEAR + timedelta(days=365)))) == 13
+
+
+def test_a_class_is_told_what_stands_behind_the_name_and_the_zone() -> None:
+    schedule = parse_schedule("CRON_TZ=Asia/Tokyo @at \t 14 ")
+    assert schedule.next_after(NEW_YEAR) == datetime(2027, 1, 1, 14, tzinfo=UTC)
+    assert schedule.rule.custom.timezone == "Asia/Tokyo"  # type: ignore[union-attr]
+
+
+def test_it_ends() -> None:
+    schedule = parse_schedule("@ends")
+    first = schedule.next_after(NEW_YEAR)
+    assert first is not None
+    assert schedule.next_after(first) is None
+
+
+def test_window_jitter_and_exclusions_are_ours() -> None:
+    schedule = parse_schedule(
+        "@at 14", start="2027-01-02T00:00:00Z", end="2027-01-05T00:00:00Z", exclude=["2027-01-03"], jitter="1m", key="a"
+    )
+    assert [run.day for run in schedule.between(NEW_YEAR, NEW_YEAR + timedelta(days=30))] == [2, 4]
+    assert schedule.due_us(0) in range(60_000_001)
+
+
+@pytest.mark.parametrize("text", ["@full-moon", "@at 14"])
+def test_it_is_described_and_read_back(text: str) -> None:
+    schedule = parse_schedule(text, timezone="Europe/Paris", end="2030-01-01T00:00:00Z")
+    assert schedule.describe() == f'as the schedule "{text}", until 2030-01-01T00:00:00Z, Europe/Paris'
+    assert parse_schedule(schedule.describe()) == schedule
+    assert schedule != parse_schedule("@at 15", timezone="Europe/Paris", end="2030-01-01T00:00:00Z")
+
+
+def test_nobody_takes_the_place_of_what_is_there() -> None:
+    assert parse_schedule("@daily").next_after(NEW_YEAR) == NEW_YEAR + timedelta(days=1)
+    assert parse_schedule("@every 2h").next_after(NEW_YEAR) == NEW_YEAR + timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("@full-moon tonight", 'takes nothing behind its name, got "tonight"'),
+        ("@at noon", 'takes an hour, got "noon"'),
+        ("@none", "is a NoneType, which has no next_after"),
+        ("@breaks", "could not be made: OSError: the almanac is gone"),
+        ("@number", "could not be made: TypeError: 'datetime.timedelta' object is not callable"),
+        ("@lost", "could not be loaded from almanac:nothing"),
+        ("@gone", "could not be loaded from no_such_module:thing: ModuleNotFoundError"),
+        ("@Full-Moon", "is not a known macro"),
+        ("@half-moon", "is not a known macro"),
+    ],
+)
+def test_it_is_refused_when_it_is_written(text: str, reason: str) -> None:
+    with pytest.raises(InvalidSchedule) as caught:
+        parse_schedule(text)
+    assert caught.value.reason.startswith(reason)
+
+
+def test_a_name_that_nobody_brings_is_answered_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidSchedule, match=r"known: .*@ends, @every, @full-moon, "):
+        parse_schedule("@half-moon")
+
+
+@pytest.mark.parametrize("dialect", ["posix", "iso8601"])
+def test_strict_dialects_know_none(dialect: str) -> None:
+    with pytest.raises(InvalidSchedule):
+        parse_schedule("@full-moon", dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("stuck", "answered 2027-01-01T00:00:00+00:00, which is not after 2027-01-01T00:00:00+00:00"),
+        ("naive", "which is no datetime with a time zone"),
+        ("text", "answered '2030-01-01', which is no datetime with a time zone"),
+        ("raises", "failed when it was asked for its next instant: RuntimeError: no such luck"),
+    ],
+)
+def test_nonsense_is_not_believed(said: str, reason: str) -> None:
+    ask: Callable[[datetime], object] = parse_schedule(f"@wrong {said}").next_after
+    with pytest.raises(InvalidSchedule, match=r'"@wrong"') as caught:
+        ask(NEW_YEAR)
+    assert reason in caught.value.reason
+
+
+def test_the_end_of_the_calendar() -> None:
+    assert parse_schedule("@wrong far").next_after(NEW_YEAR) is not None
