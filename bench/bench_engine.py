@@ -10,11 +10,12 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
+import uvloop
 
 from bench import Row
 from bench.bare import Bare
@@ -130,13 +131,21 @@ async def _lateness(engine: str, url: str) -> list[Row]:
 
 
 def _webhooks(folder: Path) -> Row:
-    """Requests to a server in another process, beside the bare client at the same concurrency: medians, in turns."""
+    """Requests to a server in another process, beside the bare client at the same concurrency: medians, in turns.
+
+    The bare client is aiohttp's session. Both run on uvloop, as ``chronos server`` does.
+    """
     bare, ours = [], []
     with target_server() as target:
         for turn in range(TURNS):
-            bare.append(asyncio.run(_bare_requests(target)))
-            ours.append(asyncio.run(_our_requests(target, _file(folder, f"webhooks-{turn}"))))
+            bare.append(_on_uvloop(_bare_requests(target)))
+            ours.append(_on_uvloop(_our_requests(target, _file(folder, f"webhooks-{turn}"))))
     return _rate("webhooks, with their records", statistics.median(ours), {"bare client": statistics.median(bare)})
+
+
+def _on_uvloop(requests: Coroutine[None, None, float]) -> float:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(requests)
 
 
 async def _our_requests(target: str, url: str) -> float:

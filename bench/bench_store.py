@@ -23,6 +23,7 @@ from chronos.core.ids import scheduled_execution_id
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
 from chronos.core.policy import GateSpec
 from chronos.core.reasons import Code
+from chronos.interpreter import settle_memory, share_quickly
 from chronos.store.commands import (
     Admit,
     AdmitRow,
@@ -103,7 +104,9 @@ class Subject:
 
 
 def run() -> list[Row]:
-    """All engines, one after the other."""
+    """All engines, one after the other, in a process that is set up as a server's is."""
+    settle_memory()
+    share_quickly()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = asyncio.run(_engine("sqlite", f"sqlite:///{folder}/chronos.db", BareSqlite(folder / "bare.db")))

@@ -1,12 +1,24 @@
-"""A server for webhooks to arrive at, in a process of its own: ``python -m bench.target`` prints where it listens."""
+"""A server for webhooks to arrive at, in a process of its own: ``python -m bench.target`` prints where it listens.
+
+It reads no more of a request than where it ends and says always the same, so that it takes little of the machine from
+whoever is measured: a real one would be on another.
+"""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
-from aiohttp import web
+import uvloop
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_ANSWER = (
+    b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Type: application/octet-stream\r\n"
+    b"Date: Thu, 01 Jan 2026 00:00:00 GMT\r\nServer: bench\r\n\r\n"
+)
 
 
 @contextmanager
@@ -21,20 +33,31 @@ def target_server() -> Iterator[str]:
         process.communicate()
 
 
+class _Hook(asyncio.Protocol):
+    def __init__(self) -> None:
+        self._unread = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += data
+        while (head := self._unread.find(b"\r\n\r\n")) >= 0:
+            length = _LENGTH.search(self._unread, 0, head + 2)
+            end = head + 4 + (int(length[1]) if length else 0)
+            if len(self._unread) < end:
+                return
+            self._unread = self._unread[end:]
+            self._transport.write(_ANSWER)
+
+
 async def _serve() -> None:
-    app = web.Application()
-    app.router.add_route("*", "/hook", _answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    sys.stdout.write(f"http://127.0.0.1:{runner.addresses[0][1]}/hook\n")
+    server = await asyncio.get_running_loop().create_server(_Hook, "127.0.0.1", 0)
+    sys.stdout.write(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook\n")
     sys.stdout.flush()
-    await asyncio.Event().wait()
-
-
-async def _answer(_: web.Request) -> web.Response:
-    return web.Response()
+    await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve())

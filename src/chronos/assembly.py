@@ -47,6 +47,13 @@ def make_store(url: str) -> Store:
     )
 
 
+def make_test_store() -> Store:
+    """A store in memory that lives as long as a test, not yet open."""
+    from chronos.store.sql.sqlite_memory import MemoryStore  # noqa: PLC0415
+
+    return MemoryStore()
+
+
 def sqlite_file(url: str) -> Path | None:
     """The file that a url names; None where it names no file."""
     return _sqlite_path(url) if urlsplit(url).scheme == "sqlite" else None

@@ -331,12 +331,23 @@ def test_a_token_is_believed_for_a_second() -> None:
         ({"password_hash": BCRYPT[:-1]}, "has 60 characters; this has 59"),
         ({"password_hash": BCRYPT.replace("$04$", "$31$")}, "of cost 31, allowed are 4 to 16"),
         ({"password_hash": BCRYPT.replace("$04$", "$03$")}, "of cost 3, allowed are 4 to 16"),
+        ({"password_hash": SECRET.replace("m=8", "m=4294967295")}, "m=4294967295; with p=1 allowed are 8 to 1048576"),
+        ({"password_hash": SECRET.replace("p=1", "p=2")}, "m=8; with p=2 allowed are 16 to"),
+        ({"password_hash": SECRET.replace("t=1", "t=4294967295")}, "t=4294967295, p=1; allowed are 1 to 64"),
+        ({"password_hash": SECRET.replace("t=1", "t=0")}, "t=0, p=1; allowed are 1 to 64"),
+        ({"password_hash": SECRET.replace("v=19", "v=20")}, "of version 20"),
+        ({"password_hash": SECRET[:-40]}, "was cut off: its salt has 16 bytes and its hash 2"),
+        ({"password_hash": SECRET.replace("VEw0", "V!w0")}, "neither an argon2"),
         ({"password_hash": SECRET, "role": "king"}, "allowed: viewer, operator, admin"),
         ({"password_hash": SECRET, "namespaces": "here"}, "list of names"),
         ({"password_hash": SECRET, "namespaces": ["a b"]}, "is no name"),
         ({"password_hash": SECRET, "rolle": "admin"}, "no setting rolle"),
     ],
-    ids=["nothing", "plain", "cut off", "endless", "too cheap", "role", "namespaces", "namespace", "unknown"],
+    ids=[
+        *("nothing", "plain", "cut off", "endless", "too cheap"),
+        *("memory", "lanes", "passes", "no pass", "version", "argon2 cut off", "no base64"),
+        *("role", "namespaces", "namespace", "unknown"),
+    ],
 )
 def test_users_that_cannot_be(entry: Mapping[str, Any], words: str) -> None:
     with pytest.raises(Invalid, match=words):

@@ -57,7 +57,8 @@ def test_bodies_that_cannot_be_read(body: bytes, words: str) -> None:
 
 
 def test_what_is_nested_just_enough_can_be_read() -> None:
-    assert read_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    for depth in range(1, MAX_DEPTH + 1):
+        assert read_json(b"[" * depth + b"]" * depth) == json.loads("[" * depth + "]" * depth)
     with pytest.raises(Malformed):
         read_json(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
 

@@ -3,7 +3,7 @@
 import calendar
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
@@ -70,6 +70,7 @@ def walk(expression: str, zone_name: str, begin: datetime, end: datetime, *, lit
         instant += MINUTE
 
 
+@lru_cache(10_000)
 def _plain(text: str, value: int, high: int, low: int = 0) -> bool:
     return any(_item(item, value, high, low) for item in text.split(","))
 

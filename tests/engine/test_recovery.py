@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from chronos.core.events import GapFound
+from chronos.core.events import GapFound, JobBroken
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.reasons import Code
+from chronos.errors import Invalid
 from chronos.store.commands import Command, Recover
 from tests.engine.world import World, in_world
 
@@ -184,6 +185,44 @@ async def test_a_crash_in_the_middle_is_harmless(world: World, recovery: str) ->
     assert sorted(covered) == [world.us(at) for at in range(10, 100, 10)]
 
 
+@pytest.mark.parametrize("overlap", ["replace", "queue", "allow"])
+@in_world
+async def test_gaps_of_many_jobs_are_made_up_for_together(world: World, overlap: str) -> None:
+    """The answers are lost once, and one job is refused: each of the others runs once."""
+    names = [f"job-{n:02}" for n in range(40)]
+    work = world.work("work")
+    for name in names:
+        await world.job(name, does="work", schedule="@every 10s", recovery="last", overlap=overlap)
+    node = await world.node()
+    await world.reach(15)
+    await node.crash()
+    await world.reach(95)
+    refused = (await world.get(names[3])).id
+    lost: list[bytes] = []
+
+    def refuse(command: Command[Any]) -> bool:
+        if isinstance(command, Recover) and command.job == refused:
+            raise Invalid("not this one")
+        return False
+
+    def lose(command: Command[Any]) -> bool:
+        if not isinstance(command, Recover) or command.job in lost:
+            return False
+        lost.append(command.job)
+        return True
+
+    second = await world.node()
+    second.link.refuses, second.link.loses = refuse, lose
+    await world.advance(3)
+    for name in names:
+        if name != names[3]:
+            assert await world.story(name) == ["10 succeeded", "20-80 missed 7", "90 succeeded"]
+    assert await world.story(names[3]) == ["10 succeeded"]
+    assert {event.job for event in second.events if isinstance(event, JobBroken)} == {refused}
+    assert len(lost) == len(names) - 1
+    assert len(work.starts) == 2 * len(names) - 1
+
+
 @in_world
 async def test_two_nodes_find_the_same_gap(world: World) -> None:
     work = world.work("work")
@@ -256,3 +295,22 @@ async def test_a_job_that_cannot_be_restored_does_not_stop_the_rest(world: World
 
 def _from(record: Execution | Span) -> int:
     return record.from_us if isinstance(record, Span) else record.scheduled_us
+
+
+@in_world
+async def test_what_is_due_does_not_wait_for_gaps(world: World) -> None:
+    """A store that does not get round to a gap for a long time."""
+    late, prompt = world.work("late"), world.work("prompt")
+    await world.job("late", schedule="@every 10s", recovery="last")
+    node = await world.node()
+    await world.reach(15)
+    await node.crash()
+    await world.job("prompt", schedule={"every": "1s", "start": "2027-01-01T00:01:36Z"})
+    await world.reach(95)
+    second = await world.node()
+    second.link.refuses = lambda command: isinstance(command, Recover)
+    await world.reach(99.5)
+    assert (late.starts, prompt.starts) == ([10], [96, 97, 98, 99])
+    second.link.refuses = lambda _: False
+    await world.advance(5)
+    assert (await world.story("late"))[:3] == ["10 succeeded", "20-80 missed 7", "90 succeeded"]

@@ -48,6 +48,26 @@ async def test_functions_that_never_wait_end_as_others_do(world: World) -> None:
 
 
 @in_world
+async def test_only_a_function_that_may_wait_has_a_task_of_its_own(world: World) -> None:
+    """As the how-to about Python functions says."""
+    seen: dict[str, bool] = {}
+
+    async def never_waits() -> None:
+        seen["never_waits"] = asyncio.current_task() is None
+
+    async def may_wait() -> None:
+        seen["may_wait"] = asyncio.current_task() is None
+        await asyncio.sleep(0)
+
+    for function in (never_waits, may_wait):
+        world.functions.register(function.__name__, function)
+        await world.job(function.__name__, schedule="now")
+    await world.node()
+    await world.advance(1)
+    assert seen == {"never_waits": True, "may_wait": False}
+
+
+@in_world
 async def test_what_one_function_sets_the_next_does_not_see(world: World) -> None:
     heard: list[str] = []
 

@@ -76,6 +76,14 @@ def test_what_usual_jobs_share_is_read_once() -> None:
     assert found[0].schedule is found[1].schedule
 
 
+def test_jobs_that_differ_in_their_names_share_all_else() -> None:
+    reader = JobReader(CHECKS)
+    one, two = (reader.read(shape(name, tags={"team": "a"}), namespace=space) for name, space in ("ab", "cd"))
+    assert one.spec is two.spec
+    assert (one.namespace, one.name, two.namespace, two.name) == ("b", "a", "d", "c")
+    assert reader.read(shape("a", namespace="own"), namespace="b").namespace == "own"
+
+
 def test_what_a_runner_refuses_is_refused_each_time() -> None:
     asked: list[Any] = []
 

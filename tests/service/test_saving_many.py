@@ -78,6 +78,22 @@ def test_a_job_may_follow_one_of_a_later_portion() -> None:
     in_world(case)
 
 
+def test_a_chain_may_be_named_from_its_end() -> None:
+    """Each follows one of a later portion, and one follows what is not there."""
+
+    def link(number: int) -> dict[str, Any]:
+        return {"name": f"link-{number}", "after": [f"link-{number + 1}"], "command": {"argv": ["true"]}}
+
+    async def case(world: World) -> None:
+        links = [link(number) for number in (2, 0, 1)]
+        jobs = links + [shape(f"job-{n}") for n in range(CHUNK)] + [shape("link-3"), link(7)]
+        told = await save(world, jobs)
+        assert told[:3] == ["created 1"] * 3
+        assert told[-2:] == ["created 1", InvalidJob.__name__]
+
+    in_world(case)
+
+
 def test_what_is_shared_is_what_each_would_find() -> None:
     """Whatever order the instants are asked in, and whichever jobs came before."""
     reader, shared = JobReader(CHECKS), Shared(NOTHING_SET)
@@ -100,4 +116,4 @@ def _prepared(draft: Any, now_us: int, shared: Shared | None) -> Any:
     except InvalidJob as error:
         return str(error)
     assert one.state is JobState.ACTIVE
-    return one.row
+    return one.row, one.next_us, one.diff

@@ -1,6 +1,6 @@
 """Whatever somebody sends, a job comes out of it or an error that says what is wrong; never anything else."""
 
-from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,10 +10,10 @@ from msgspec.structs import replace as with_fields
 
 from chronos.core.config import NOTHING_SET
 from chronos.core.job import ScheduleSpec
+from chronos.core.parse import parse_schedule
 from chronos.service.saving import prepare
 from chronos.service.shapes import InvalidJob, Problem, read_job
 from chronos.service.shapes.plain import _checked, plain
-from chronos.service.shapes.schedule import parse_spec
 from tests.service.world import CHECKS, START_US, shape
 
 FIELDS = [
@@ -181,7 +181,8 @@ def test_schedules_are_shared_only_where_the_name_does_not_matter(
     text: str, timezone: str | None, jitter_us: int, name: str
 ) -> None:
     spec = ScheduleSpec(text=text, timezone=timezone, jitter_us=jitter_us)
-    shared, own = parse_spec(spec, name), spec.parse(name)
+    jitter = timedelta(microseconds=jitter_us)
+    shared, own = spec.parse(name), parse_schedule(text, timezone=timezone, jitter=jitter, key=name)
     instant_us = shared.next_us(START_US)
     assert instant_us == own.next_us(START_US)
     assert instant_us is not None
@@ -189,6 +190,6 @@ def test_schedules_are_shared_only_where_the_name_does_not_matter(
     draft = read_job(shape(name, schedule=text, jitter=f"{jitter_us}us", timezone=timezone), checks=CHECKS)
     assert draft.schedule is not None
     assert draft.schedule.due_us(instant_us) == own.due_us(instant_us)
-    other = replace(draft, spec=with_fields(draft.spec, schedule=ScheduleSpec(text="0 0 1 1 *")))
+    other = with_fields(draft, spec=with_fields(draft.spec, schedule=ScheduleSpec(text="0 0 1 1 *")))
     assert other.schedule is not None
     assert other.schedule.text == "0 0 1 1 *"

@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from chronos.core.config import Overlap, RecoveryStrategy
-from chronos.core.execution import Cause, Status
+from chronos.core.execution import Status
 from tests.simulation.history import ClaimNote, Run
 from tests.simulation.lives import Instants, Life, highest_us
-from tests.simulation.scenario import Evidence
+from tests.simulation.scenario import BY_CALENDAR, Evidence
 from tests.simulation.verdicts import Finding, Verdict, shown
 
 EARLY_US = 1_000
@@ -32,12 +32,13 @@ class ByCalendar:
         self._claims: dict[bytes, list[ClaimNote]] = defaultdict(list)  # by job
         for note in self._history.claims.values():
             self._claims[note.job].append(note)
-        asked = {record.id for record in evidence.records if record.cause is Cause.MANUAL}
+        created = self._history.created
+        self._asked = {r.id for r in evidence.records if r.cause not in BY_CALENDAR and r.id in created}
         self._runs: dict[bytes, list[Run]] = defaultdict(list)  # by job, in the order of their starts
-        self._scheduled: dict[bytes, list[Run]] = defaultdict(list)  # the same without what was asked for by hand
+        self._scheduled: dict[bytes, list[Run]] = defaultdict(list)  # the same without what somebody asked for
         for run in sorted(self._history.runs, key=lambda run: run.start_s):
             self._runs[run.job].append(run)
-            if run.execution not in asked:
+            if run.execution not in self._asked:
                 self._scheduled[run.job].append(run)
 
     def findings(self) -> Iterator[Finding]:
@@ -58,7 +59,7 @@ class ByCalendar:
                 yield Finding(Verdict.PHANTOM, f"{shown(run)}: the calendar has no such instant")
             claims[run.scheduled_us].add(run.execution)
         for record in self._evidence.records:
-            if record.job == life.job and record.cause is not Cause.MANUAL:
+            if record.job == life.job and record.id not in self._asked:
                 if record.scheduled_us not in known:
                     yield Finding(Verdict.PHANTOM, f"{life.name}: on record for {record.scheduled_us}, no instant")
                 claims[record.scheduled_us].add(record.id)
@@ -113,7 +114,7 @@ class ByCalendar:
         for run in self._runs[life.job]:
             if run.execution not in seen:
                 instant_s = run.start_s - (run.start_wall_us - run.scheduled_us) / 1e6
-                could_s = max(instant_s, life.let_go_s(run.start_s))
+                could_s = max(instant_s, life.let_go_s(run.start_s), self._history.created.get(run.execution, 0.0))
                 if life.behaves.exclusive:
                     ended_s = max([ended_s, *(e for e in self._ends(life, seen) if e <= run.start_s)])
                     could_s = max(could_s, ended_s)
@@ -139,7 +140,8 @@ class ByCalendar:
         from_s = self._evidence.healed_s + self._scenario.settles_s
         coming = [(us - offset_us) / 1e6 for us in instants.required]
         runs = self._scheduled[life.job]
-        starts = sorted(run.start_s for run in runs if run.number == 1 and run.start_s >= from_s)
+        first = life.behaves.task_names[0]
+        starts = sorted(r.start_s for r in runs if (r.task, r.number) == (first, 1) and r.start_s >= from_s)
         for due_s in coming:
             if not from_s <= due_s <= self._evidence.end_s - PROMPT_S:
                 continue

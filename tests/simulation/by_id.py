@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from chronos.core.config import Delivery, Overlap
-from chronos.core.execution import Cause, Execution, Status
+from chronos.core.execution import Execution, Status
 from tests.simulation.history import Fate, Fault, Run
 from tests.simulation.lives import Life
-from tests.simulation.scenario import Evidence
+from tests.simulation.scenario import BY_CALENDAR, Evidence
 from tests.simulation.verdicts import Finding, Verdict, shown
 
 
@@ -41,11 +41,17 @@ class ById:
 
     def _repeated(self, runs: list[Run]) -> Iterator[Finding]:
         behaves = self._jobs[runs[0].job].behaves
-        seen = {(run.token, run.number) for run in runs}
+        seen = {(run.task, run.token, run.number) for run in runs}
         if len(seen) < len(runs):
             yield Finding(Verdict.DUPLICATE, f"{shown(runs[0])}: one claim started twice")
-        if behaves.delivery is Delivery.AT_MOST_ONCE and len(runs) > 1:
+        tasks = {run.task for run in runs}
+        if behaves.delivery is Delivery.AT_MOST_ONCE and len(runs) > len(tasks):
             yield Finding(Verdict.DUPLICATE, f"{shown(runs[0])} must run at most once, ran {len(runs)} times")
+        for task in sorted(tasks):
+            yield from self._done_again([run for run in runs if run.task == task])
+
+    def _done_again(self, runs: list[Run]) -> Iterator[Finding]:
+        """Tries of one task of one execution."""
         for run, again in pairwise(runs):
             if run.fate is Fate.DONE and not self._history.disturbed(
                 run.machine, run.start_s - self._suspect_s, again.start_s
@@ -64,12 +70,23 @@ class ById:
     def _record(self, record: Execution) -> Iterator[Finding]:
         life = self._jobs[record.job]
         runs = self._runs.get(record.id, [])
-        if record.status is Status.SUCCEEDED and not any(run.fate is Fate.DONE for run in runs):
+        done = {run.task for run in runs if run.fate is Fate.DONE}
+        if record.status is Status.SUCCEEDED and not done.union(self._carried(record)).issuperset(
+            life.behaves.task_names
+        ):
             yield Finding(Verdict.PHANTOM, f"{life.name} {record.id.hex()} succeeded, and nobody did it")
         if record.status in (Status.SKIPPED, Status.MISSED) and runs:
             yield Finding(Verdict.PHANTOM, f"{life.name} {record.id.hex()} is {record.status.name}, and ran")
         if not record.status.final:
             yield from self._stuck(life, record)
+
+    def _carried(self, record: Execution) -> set[str]:
+        """What a replay from the failed tasks need not do again, because the first one has done it."""
+        first = self._records.get(self._history.carried.get(record.id, b""))
+        if first is None:
+            return set()
+        done = {run.task for run in self._runs.get(first.id, []) if run.fate is Fate.DONE}
+        return done | self._carried(first)
 
     def _stuck(self, life: Life, record: Execution) -> Iterator[Finding]:
         """Open for longer than it takes to settle and to run; in a queue, if that does not move either."""
@@ -111,7 +128,7 @@ class ById:
         seen: set[bytes] = set()
         for run in runs:
             record = self._records.get(run.execution)
-            if record is None or record.cause is Cause.MANUAL or run.execution in seen:
+            if record is None or record.cause not in BY_CALENDAR or run.execution in seen:
                 continue
             seen.add(run.execution)
             if run.scheduled_us < latest_us:

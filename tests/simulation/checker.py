@@ -2,13 +2,14 @@
 
 Oracles that share nothing. The first joins runs and records by execution id, and knows of tokens. The second takes no
 notice of ids: it holds runs and spans against instants that a brute-force calendar works out. The third asks whether
-what people said was obeyed.
+what people said was obeyed, the fourth whether they, and jobs that follow others, got what they asked for.
 """
 
 from collections.abc import Iterator
 
 from tests.simulation.by_calendar import ByCalendar
 from tests.simulation.by_id import ById
+from tests.simulation.by_request import ByRequest
 from tests.simulation.by_wish import ByWish
 from tests.simulation.lives import lives
 from tests.simulation.scenario import Evidence
@@ -25,6 +26,7 @@ def judge(evidence: Evidence, *, least_faults: int = 1) -> list[Finding]:
         *ById(evidence, jobs).findings(),
         *ByCalendar(evidence, jobs).findings(),
         *ByWish(evidence, jobs).findings(),
+        *ByRequest(evidence, jobs).findings(),
     ]
 
 

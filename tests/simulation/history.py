@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 
+from chronos.core.config import Update
 from chronos.core.execution import Status
 from chronos.core.job import ScheduleSpec
 
@@ -28,6 +29,7 @@ class Run:
     name: str
     execution: bytes
     scheduled_us: int
+    task: str
     number: int
     token: int
     machine: str
@@ -74,6 +76,9 @@ class Deed(Enum):
     DELETE = "delete"
     CANCEL = "cancel"
     TRIGGER = "trigger"
+    BACKFILL = "backfill"
+    REPLAY = "replay"
+    LETTER = "letter"  # a dead one: it is replayed, or dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,8 @@ class Change:
     job: bytes  # or the execution
     name: str = ""
     schedule: ScheduleSpec | None = None
+    update: Update | None = None
+    caught_up: bool = False  # the job's cursor stood in the future, and had for a while: nothing was due
     version: int = 0
 
 
@@ -114,6 +121,26 @@ class SettledNote:
     at_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """A past range that somebody asked for, and was told will be run: each of its instants once."""
+
+    name: str
+    job: bytes
+    from_us: int  # both ends included
+    to_us: int
+    at_s: float
+    ids: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """An execution that somebody asked for once more, all of it or from its failed tasks."""
+
+    first: bytes
+    from_failed: bool
+
+
 @dataclass(slots=True)
 class History:
     """Everything the checker may know beside the store's own records."""
@@ -129,6 +156,12 @@ class History:
     acked: dict[bytes, Status] = field(default_factory=dict)  # outcomes that a node was told are on record
     asked: dict[bytes, float] = field(default_factory=dict)  # triggers that were acknowledged
     tokens: dict[bytes, int] = field(default_factory=dict)  # the newest claim of each execution
+    created: dict[bytes, float] = field(default_factory=dict)  # what was asked for, by hand or by a job before it
+    keys: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))  # and what each key created
+    backfills: list[Backfill] = field(default_factory=list)  # that were acknowledged
+    replays: dict[bytes, Replay] = field(default_factory=dict)  # the same, by the new execution
+    carried: dict[bytes, bytes] = field(default_factory=dict)  # replays that begin where the first one failed
+    dropped: set[bytes] = field(default_factory=set)  # dead letters that are off the list
 
     def disturbed(self, machine: str, from_s: float, to_s: float, *faults: Fault) -> bool:
         """Whether one of these (any, if none is named) happened to a machine in this time."""

@@ -1,4 +1,7 @@
-"""The jobs of a simulated world: every overlap policy, recovery and delivery, clock changes, slow and failing work."""
+"""The jobs of a simulated world: every overlap policy, recovery and delivery, clock changes, slow and failing work.
+
+Some have several tasks, some follow others; an update of one comes into force at once, gracefully, or after a window.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,9 +20,11 @@ from chronos.core.config import (
     Retention,
     Retry,
     Settings,
+    Update,
+    UpdatePolicy,
     cascade,
 )
-from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
+from chronos.core.job import After, JobSpec, On, ScheduleSpec, Target, Task
 from chronos.core.lane import lane_of
 from chronos.core.planner import activation
 from chronos.core.policy import gate_spec
@@ -27,8 +32,14 @@ from chronos.store.commands import JobRow
 from tests.core import brute
 
 KIND = "simulated"  # the target that the simulation runs
-TASK = "task"
 _EVERY = "@every "
+_UPDATES = (
+    Update(policy=UpdatePolicy.IMMEDIATE),
+    Update(policy=UpdatePolicy.GRACEFUL),
+    Update(policy=UpdatePolicy.WINDOWED, count=2),
+    Update(policy=UpdatePolicy.WINDOWED, duration_us=30 * HOUR_US),
+    Update(policy=UpdatePolicy.WINDOWED, count=3, duration_us=20 * HOUR_US),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +60,27 @@ class SimJob:
     backoff_us: int = MINUTE_US
     longest_s: float = 60.0
     failing: float = 0.0
+    tasks: int = 1  # one after the other; only the last one fails
+    after: tuple[After, ...] = ()
+    update: Update = _UPDATES[0]
 
     @property
     def exclusive(self) -> bool:
         return self.overlap is not Overlap.ALLOW
 
-    def changed(self, turn: int) -> "SimJob":
-        """Another version of it: as often as not with another schedule."""
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        return tuple(f"task-{number}" for number in range(self.tasks))
+
+    def changed(self, turn: int, update: int) -> "SimJob":
+        """Another version of it: as often as not with another schedule, which takes over in one of several ways."""
         crons = (self.cron, *self.others)
-        return replace(self, cron=crons[turn % len(crons)], attempts=self.attempts + turn % 2)
+        return replace(
+            self,
+            cron=crons[turn % len(crons)],
+            attempts=self.attempts + turn % 2,
+            update=_UPDATES[update % len(_UPDATES)],
+        )
 
     def spec(self, start_us: int | None = None) -> JobSpec:
         """Its definition."""
@@ -70,28 +93,31 @@ class SimJob:
             task_timeout_us=8 * HOUR_US,
             execution_timeout_us=24 * HOUR_US,
             retention=Retention(max_count=1_000_000, max_age_us=36_500 * DAY_US),
+            update=self.update,
         )
         text = self.cron if self.every_s is None else f"{_EVERY}{self.every_s}s"
-        schedule = ScheduleSpec(text=text, timezone=self.timezone, dst=self.dst, start_us=start_us)
-        task = Task(name=TASK, target=Target(kind=KIND, options={}))
-        return JobSpec(schedule=schedule, tasks=(task,), settings=settings)
+        schedule = ScheduleSpec(text=text, timezone=self.timezone, dst=self.dst, start_us=start_us) if text else None
+        tasks = tuple(Task(name=name, target=Target(kind=KIND, options={})) for name in self.task_names)
+        return JobSpec(schedule=schedule, tasks=tasks, settings=settings, after=self.after)
 
     def row(self, now_us: int) -> JobRow:
         """The job to save, activated now."""
         spec = self.spec(None if self.every_s is None else now_us)
-        assert spec.schedule is not None
+        schedule = None if spec.schedule is None else spec.schedule.parse(self.name)
         effective = cascade(spec.settings)
         return JobRow(
             namespace="default",
             name=self.name,
             spec=spec,
             gate=gate_spec(effective, lane_of(spec, effective).text),
-            next_us=activation(spec.schedule.parse(self.name), now_us).next_us,
+            next_us=None if schedule is None else activation(schedule, now_us).next_us,
         )
 
 
-def calendar(schedule: ScheduleSpec, since_us: int, begin_us: int, end_us: int) -> list[int]:
+def calendar(schedule: ScheduleSpec | None, since_us: int, begin_us: int, end_us: int) -> list[int]:
     """The instants with begin < t <= end of a schedule in force since then, worked out without any code of Chronos."""
+    if schedule is None:
+        return []
     if schedule.text.startswith(_EVERY):
         step_us = int(schedule.text.removeprefix(_EVERY).removesuffix("s")) * 1_000_000
         first_us = since_us + max(1, (begin_us - since_us) // step_us + 1) * step_us
@@ -117,15 +143,34 @@ def all_jobs() -> Iterator[SimJob]:
     """One of each kind, some twenty-five instants a day in all; most at full hours, as people write them."""
     yield SimJob(name="often", cron="0 */8 * * *", others=("30 */7 * * *",), attempts=5)
     yield SimJob(name="slow-skip", cron="0 */8 * * *", others=("0 1-23/9 * * *",), longest_s=10 * 3_600)
-    yield SimJob(name="slow-queue", cron="0 */12 * * *", overlap=Overlap.QUEUE, longest_s=14 * 3_600)
+    yield SimJob(
+        name="slow-queue", cron="0 */12 * * *", others=("0 3,15 * * *",), overlap=Overlap.QUEUE, longest_s=14 * 3_600
+    )
     yield SimJob(name="slow-replace", cron="0 */12 * * *", overlap=Overlap.REPLACE, longest_s=14 * 3_600)
     yield SimJob(
         name="allow", cron="0 */8 * * *", others=("10 */12 * * *",), overlap=Overlap.ALLOW, longest_s=6 * 3_600
     )
-    yield SimJob(name="paris", cron="30 2 * * *", timezone="Europe/Paris", recovery=RecoveryStrategy.LAST)
+    yield SimJob(
+        name="paris", cron="30 2 * * *", others=("30 3 * * *",), timezone="Europe/Paris", recovery=RecoveryStrategy.LAST
+    )
     yield SimJob(name="new-york", cron="30 2 * * *", timezone="America/New_York", dst="literal")
     yield SimJob(name="once-at-most", cron="0 8 * * *", delivery=Delivery.AT_MOST_ONCE, longest_s=6 * 3_600)
-    yield SimJob(name="failing", cron="0 */12 * * *", failing=0.5, overlap=Overlap.QUEUE)
+    yield SimJob(name="failing", cron="0 */12 * * *", others=("0 5,17 * * *",), failing=0.5, overlap=Overlap.QUEUE)
     yield SimJob(name="interval", every_s=30_000, recovery=RecoveryStrategy.BOUNDED)
-    yield SimJob(name="compressed", cron="0 */6 * * *", recovery=RecoveryStrategy.COMPRESSED, longest_s=600)
-    yield SimJob(name="forgetful", cron="0 */12 * * *", recovery=RecoveryStrategy.SKIP, overlap=Overlap.ALLOW)
+    yield SimJob(
+        name="compressed",
+        cron="0 */6 * * *",
+        others=("0 1-23/6 * * *",),
+        recovery=RecoveryStrategy.COMPRESSED,
+        longest_s=600,
+    )
+    yield SimJob(
+        name="forgetful",
+        cron="0 */12 * * *",
+        others=("20 9,21 * * *",),
+        recovery=RecoveryStrategy.SKIP,
+        overlap=Overlap.ALLOW,
+    )
+    yield SimJob(name="steps", cron="0 6 * * *", tasks=3, failing=0.6, attempts=2, overlap=Overlap.QUEUE)
+    yield SimJob(name="follower", after=(After(job="failing", on=On.SUCCESS),), overlap=Overlap.ALLOW)
+    yield SimJob(name="heir", after=(After(job="once-at-most", on=On.COMPLETION),))

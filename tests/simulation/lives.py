@@ -6,11 +6,13 @@ record about the job's runs has no part in it.
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from itertools import pairwise
 
+from chronos.core.config import DAY_US, Update, UpdatePolicy
 from tests.simulation.history import Change, Deed
 from tests.simulation.jobs import SimJob, calendar
 from tests.simulation.scenario import Evidence
+
+_AHEAD_US = 2 * DAY_US  # more than an update leaves an old schedule in force
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,10 @@ class Life:
     def name(self) -> str:
         return self.behaves.name
 
+    @property
+    def born_s(self) -> float:
+        return self.saves[0].at_s
+
     def held(self, at_s: float) -> bool:
         return any(from_s < at_s < to_s for from_s, to_s in self.pauses)
 
@@ -44,34 +50,32 @@ class Life:
         return max([*ends, *(save.at_s for save in self.saves if save.at_s <= by_s)], default=0.0)
 
     def instants(self, evidence: Evidence) -> Instants:
-        """An update counts from the moment it names, and is applied a little later, when the store hears of it.
+        """What every schedule in force brings, one after the other.
 
-        Between the two, and in time that a clock which was set back has shown before, either schedule may rule. A job
-        that is deleted need not be up to date; afterwards it has no instants.
+        An update counts from the moment it names, and is applied a little later, when the store hears of it; between
+        the two, and in time that a clock which was set back has shown before, either schedule may rule. How long the
+        old one stays in force says its policy. A job that is deleted need not be up to date; afterwards it has no
+        instants.
         """
         end_us = highest_us(evidence, evidence.end_s, evidence.end_us)
         required: list[int] = []
         allowed: set[int] = set()
-        for save, following in pairwise([*self.saves, None]):
-            assert save is not None
-            assert save.schedule is not None
-            until_us = end_us if following is None else following.now_us
-            required += calendar(save.schedule, self._since_us(save), save.now_us, until_us)
-            if following is not None and following.schedule is not None:
-                zone = (following.now_us, max(following.now_us, following.highest_us))
-                allowed.update(calendar(save.schedule, self._since_us(save), *zone))
-                allowed.update(calendar(following.schedule, self._since_us(following), *zone))
+        for save in self.saves:
+            first = save is self.saves[0]
+            from_us, to_us = (save.now_us, save.now_us) if first else _takes_over(save, required, allowed)
+            coming = calendar(save.schedule, self._since_us(save), from_us, end_us + _AHEAD_US)
+            allowed.update(us for us in (*required, *coming) if from_us < us <= to_us)
+            required = [us for us in required if us <= from_us] + [us for us in coming if us > to_us]
         if self.deleted is not None:
             ends_us = self.deleted.highest_us
             behind_us = self.deleted.now_us - round(2e6 * evidence.scenario.settles_s)
             allowed.update(us for us in required if behind_us < us <= ends_us)
             required = [us for us in required if us <= behind_us]
-        return Instants(required=[us for us in required if us not in allowed], allowed=allowed)
+        return Instants(required=[us for us in required if us <= end_us and us not in allowed], allowed=allowed)
 
     def _since_us(self, save: Change) -> int:
         """When an interval was anchored: with the save that said it first."""
-        same = [one for one in self.saves if one.schedule is not None and save.schedule is not None]
-        return next(one.now_us for one in same if _text(one) == _text(save))
+        return next(one.now_us for one in self.saves if _text(one) == _text(save))
 
 
 def lives(evidence: Evidence) -> dict[bytes, Life]:
@@ -104,6 +108,38 @@ def highest_us(evidence: Evidence, at_s: float, shown_us: int) -> int:
     """The latest time that the clock which counts had shown by then, when it showed this."""
     jumps = evidence.history.jumps
     return max([shown_us, *(us for _, us in jumps[: bisect_right(jumps, at_s, key=lambda jump: jump[0])])])
+
+
+def _takes_over(save: Change, old: list[int], doubtful: set[int]) -> tuple[int, int]:
+    """When the new schedule takes over from the old one, at the earliest and at the latest.
+
+    Whether something was due and not yet on record, which is then the last of the old one, cannot always be told.
+    """
+    update = save.update or Update()
+    first_us, last_us = save.now_us, max(save.now_us, save.highest_us)
+    match update.policy:
+        case UpdatePolicy.GRACEFUL:
+            sure_us = _after(old, save.now_us, 1)
+            first_us = sure_us if save.caught_up else save.now_us
+            last_us = max(last_us, _after(old, last_us, 1))
+        case UpdatePolicy.WINDOWED:
+            ends = [] if update.duration_us is None else [save.now_us + update.duration_us]
+            late = list(ends)
+            if update.count is not None:
+                ends.append(_after(old, save.now_us, update.count))
+                late.append(_after(old, last_us, update.count))
+            first_us = max(min(ends), save.now_us)
+            last_us = max(min(late), last_us)
+        case _:
+            pass
+    unsure = [us for us in doubtful if save.now_us < us <= last_us] if update.policy is not None else []
+    return (first_us, last_us) if not unsure else (save.now_us, last_us)
+
+
+def _after(instants: list[int], after_us: int, count: int) -> int:
+    """The last of the next so many; or of as many as there are."""
+    coming = [us for us in instants if us > after_us][:count]
+    return coming[-1] if coming else after_us
 
 
 def _text(save: Change) -> str:

@@ -50,7 +50,11 @@ class MachineLoop(VirtualLoop):
     def _run_ready(self) -> None:
         if self.frozen:
             self._put_aside()
-        super()._run_ready()
+        ready = self._ready
+        for _ in range(len(ready)):  # as the base does, without the way there: it is taken millions of times
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
     def _put_aside(self) -> None:
         for _ in range(len(self._ready)):

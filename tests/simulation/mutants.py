@@ -7,13 +7,19 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
-from chronos.core.config import UNLIMITED, Overlap
+from chronos.core.config import UNLIMITED, Overlap, UpdatePolicy
+from chronos.core.detail import read_detail, write_detail
+from chronos.core.diff import Takeover, takeover
 from chronos.core.execution import Cause, Status
+from chronos.core.instants import Instants, walk
 from chronos.core.job import JobState
 from chronos.engine import node, reaper
 from chronos.errors import StoreUnavailable
+from chronos.service import runs, saving
 from chronos.store.commands import (
+    AckOutbox,
     Admit,
     CancelExecution,
     Command,
@@ -23,6 +29,7 @@ from chronos.store.commands import (
     SaveJobs,
     SetJobState,
     Settle,
+    TakeOutbox,
     Trigger,
 )
 from chronos.store.contract import Store
@@ -105,7 +112,8 @@ class NoOverlapCheck(Mutant):
     async def apply(self, command: Command[Any]) -> Any:
         if isinstance(command, SaveJobs):
             rows = tuple(
-                replace(row, gate=replace(row.gate, overlap=Overlap.ALLOW, limit=UNLIMITED)) for row in command.rows
+                structs.replace(row, gate=replace(row.gate, overlap=Overlap.ALLOW, limit=UNLIMITED))
+                for row in command.rows
             )
             return await self._store.apply(replace(command, rows=rows))
         return await self._store.apply(command)
@@ -122,6 +130,52 @@ class Deaf(Mutant):
                 return Status.RUNNING
             case _:
                 return await self._store.apply(command)
+
+
+class NoKeys(Mutant):
+    """What is asked for again under the same key is done again."""
+
+    async def apply(self, command: Command[Any]) -> Any:
+        if isinstance(command, Trigger):
+            return await self._store.apply(replace(command, idempotency=None))
+        return await self._store.apply(command)
+
+
+class NothingCarried(Mutant):
+    """A replay from the failed tasks begins at the beginning."""
+
+    async def apply(self, command: Command[Any]) -> Any:
+        if isinstance(command, Trigger):
+            detail = write_detail(structs.replace(read_detail(command.run.detail), carried=None))
+            return await self._store.apply(replace(command, run=command.run._replace(detail=detail)))
+        return await self._store.apply(command)
+
+
+class NoDeadLetters(Mutant):
+    """What failed for good is forgotten."""
+
+    async def apply(self, command: Command[Any]) -> Any:
+        if isinstance(command, Settle):
+            rows = tuple(row._replace(dead_letter=False) for row in command.rows)
+            return await self._store.apply(replace(command, rows=rows))
+        return await self._store.apply(command)
+
+
+class ForgetfulOutbox(Mutant):
+    """What has to follow is taken off the list before it was done, and now and then that is all."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._taken = 0
+
+    async def apply(self, command: Command[Any]) -> Any:
+        answer = await self._store.apply(command)
+        if isinstance(command, TakeOutbox) and answer:
+            self._taken += 1
+            if self._taken % 3 == 0:
+                await self._store.apply(AckOutbox(ids=tuple(item.id for item in answer)))
+                return []
+        return answer
 
 
 def no_patch(_: pytest.MonkeyPatch) -> None:
@@ -148,6 +202,24 @@ def wall_clock(patch: pytest.MonkeyPatch) -> None:
     loop = SimpleNamespace(time=by_the_wall)
     patch.setattr(node, "JUMP_US", 1 << 62)
     patch.setattr(reaper, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=asyncio.sleep))
+
+
+def hasty_updates(patch: pytest.MonkeyPatch) -> None:
+    """A new schedule takes over at once, whatever was asked for."""
+
+    def at_once(_: UpdatePolicy, **said: Any) -> Takeover:
+        return takeover(UpdatePolicy.IMMEDIATE, **said)
+
+    patch.setattr(saving, "takeover", at_once)
+
+
+def short_backfills(patch: pytest.MonkeyPatch) -> None:
+    """The last instant of a range is left out."""
+
+    def but_the_last(instants: Instants, first_us: int | None, until_us: int) -> list[int]:
+        return list(walk(instants, first_us, until_us))[:-1]
+
+    patch.setattr(runs, "walk", but_the_last)
 
 
 def as_store(mutant: Mutant) -> Store:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -106,13 +108,15 @@ class Worker:
 
     async def run(self, call: Call) -> Outcome:
         job = self._jobs[call.job_name]
-        dice = Random(f"{self._world.scenario.seed}-{call.execution.hex()}-{call.number}")
-        lasts_s, fails = dice.uniform(0.1, job.longest_s), dice.random() < job.failing
+        first, second = _dice(self._world.scenario.seed, call)
+        lasts_s = 0.1 + first * (job.longest_s - 0.1)
+        fails = second < job.failing and call.task == job.task_names[-1]
         run = Run(
             job=call.job,
             name=call.job_name,
             execution=call.execution,
             scheduled_us=call.scheduled_us,
+            task=call.task,
             number=call.number,
             token=call.token,
             machine=self._machine.name,
@@ -121,15 +125,29 @@ class Worker:
         )
         if not self._machine.dead:
             self._world.history.runs.append(run)
+        over = self._world.loop.create_future()
+        finish = partial(_finish, over)
+        timer = self._world.loop.call_later(lasts_s, finish)
+        call.stop.on_ask(finish)
         try:
-            async with asyncio.timeout(lasts_s):
-                await call.stop.wait()
-            run.fate = Fate.STOPPED
-        except TimeoutError:
-            run.fate = Fate.FAILED if fails else Fate.DONE
+            await over
+            run.fate = Fate.STOPPED if call.stop.asked else Fate.FAILED if fails else Fate.DONE
         finally:
+            timer.cancel()
             run.fate = Fate.KILLED if run.fate is None else run.fate
             run.end_s = self._world.loop.time()
         if run.fate is Fate.STOPPED:
             return Canceled()
         return Failed(error="the dice said so") if fails else Succeeded()
+
+
+def _finish(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
+
+
+def _dice(seed: int, call: Call) -> tuple[float, float]:
+    """Two numbers from 0 to 1, for one try: the same in whatever order tries are made."""
+    said = b"%d-%b-%b-%d" % (seed, call.execution, call.task.encode(), call.number)
+    digest = blake2b(said, digest_size=16).digest()
+    return int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:]) / 2**64

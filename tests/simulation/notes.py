@@ -4,23 +4,31 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from chronos.core.detail import read_detail
 from chronos.core.execution import Status
 from chronos.core.job import JobState
 from chronos.store.commands import (
     Admit,
+    Admitted,
     CancelExecution,
     Claim,
     Claimed,
     Command,
     DeleteJob,
+    DropDeadLetters,
     JobRow,
+    RecordSkip,
+    Recover,
     Saved,
     SaveJobs,
     SetJobState,
     Settle,
     Settled,
+    Trigger,
 )
 from tests.simulation.history import Change, ClaimNote, Deed, History, SettledNote
+
+_SETTLED_S = 300.0  # more than a command takes to arrive: who reads where a cursor stands sees what it came to then
 
 
 class Notes:
@@ -29,14 +37,15 @@ class Notes:
     def __init__(self, history: History, highest_us: Callable[[], int]) -> None:
         self.history, self._highest_us = history, highest_us
         self._versions: dict[bytes, int] = {}
+        self._cursors: dict[bytes, tuple[int | None, float]] = {}  # by job: where it stands, and since when
 
     def take(self, command: Command[Any], answer: Any, machine: str) -> None:
         """The store has applied a command of a machine, and answers this."""
         match command:
             case Admit():
-                for row in answer:
-                    if row.status is Status.RUNNING:  # its version was compared
-                        self._claimed(row.id, row.job, machine, row.token)
+                self._admitted(command, answer, machine)
+            case Recover():
+                self._cursors[command.job] = (command.next_us, _now_s())
             case Claim():
                 self._given(answer, machine)
             case Settle():
@@ -47,18 +56,47 @@ class Notes:
                 self._change(Deed.PAUSE, command.job, command.now_us)
             case SetJobState():
                 self._change(Deed.RESUME, command.job, command.now_us)
+                self._cursors[command.job] = (command.next_us, _now_s())
             case DeleteJob():
                 self._change(Deed.DELETE, command.job, command.now_us)
             case CancelExecution():
                 self._change(Deed.CANCEL, command.execution, command.now_us)
             case _:
+                self._taken_beside(command, answer)
+
+    def _taken_beside(self, command: Command[Any], answer: Any) -> None:
+        """What has nothing to do with schedules."""
+        match command:
+            case Trigger():
+                self._asked(command, answer.id)
+            case RecordSkip():
+                self.history.created.setdefault(command.id, _now_s())
+            case DropDeadLetters():
+                self.history.dropped.update(command.executions)
+            case _:
                 pass  # nothing that the checker has to know
+
+    def _admitted(self, command: Admit, answer: Sequence[Admitted], machine: str) -> None:
+        rows = {row.id: row for row in command.rows}
+        for row in answer:
+            self._cursors[row.job] = (rows[row.id].next_us, _now_s())
+            if row.status is Status.RUNNING:  # its version was compared
+                self._claimed(row.id, row.job, machine, row.token)
+
+    def _asked(self, command: Trigger, execution: bytes) -> None:
+        self.history.created.setdefault(execution, _now_s())
+        detail = read_detail(command.run.detail)
+        if detail.carried is not None and detail.replay_of is not None:
+            self.history.carried[execution] = bytes.fromhex(detail.replay_of)
+        if command.idempotency is not None:
+            self.history.keys[command.idempotency].add(execution)
 
     def _saved(self, rows: Sequence[JobRow], answer: list[Saved], now_us: int) -> None:
         for row, saved in zip(rows, answer, strict=True):
             self._versions[saved.id] = saved.version
             if saved.changed:
                 self._change(Deed.SAVE, saved.id, now_us, row=row, version=saved.version)
+                self._cursors[saved.id] = (row.next_us, _now_s())
 
     def _settled(self, command: Settle, answer: Settled, machine: str) -> None:
         rows = {row.id: row for row in command.rows}
@@ -87,6 +125,7 @@ class Notes:
         tokens[execution] = max(tokens.get(execution, 0), token)
 
     def _change(self, deed: Deed, job: bytes, now_us: int, *, row: JobRow | None = None, version: int = 0) -> None:
+        cursor_us, since_s = self._cursors.get(job, (None, 0.0))
         change = Change(
             deed=deed,
             at_s=_now_s(),
@@ -95,6 +134,8 @@ class Notes:
             job=job,
             name="" if row is None else row.name,
             schedule=None if row is None else row.spec.schedule,
+            update=None if row is None else row.spec.settings.update,
+            caught_up=cursor_us is not None and cursor_us > self._highest_us() and since_s < _now_s() - _SETTLED_S,
             version=version,
         )
         self.history.changes.append(change)

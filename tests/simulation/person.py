@@ -1,4 +1,5 @@
-"""Somebody who uses the scheduler while everything goes wrong: triggers, cancels, pauses, updates, deletes, creates.
+"""Somebody who uses the scheduler while everything goes wrong: triggers, backfills, replays, cancels, pauses, updates,
+deletes, creates, and looks after the dead letters.
 
 What is asked for goes through the real service and over the same faulty wires. Who gets no answer asks again, and does
 not know whether it was done before; what was put out of order (a pause, a deletion) is put right again in the end.
@@ -9,13 +10,14 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from chronos.core.config import NOTHING_SET
-from chronos.errors import ChronosError, StoreUnavailable
+from chronos.core.config import HOUR_US, NOTHING_SET
+from chronos.core.execution import Execution, Status
+from chronos.errors import ChronosError, Invalid, StoreUnavailable
 from chronos.service.jobs import Jobs
 from chronos.service.runs import Runs
 from chronos.service.shapes import Draft
 from chronos.store.contract import ExecutionFilter, Store
-from tests.simulation.history import Deed
+from tests.simulation.history import Backfill, Deed, Replay
 from tests.simulation.jobs import SimJob
 from tests.simulation.machines import Machine
 from tests.simulation.scenario import DAY_S
@@ -25,7 +27,18 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _TRIES = 5
-_DEEDS = {Deed.TRIGGER: 3, Deed.CANCEL: 3, Deed.PAUSE: 2, Deed.SAVE: 2, Deed.DELETE: 1}
+_DEEDS = {
+    Deed.TRIGGER: 3,
+    Deed.CANCEL: 3,
+    Deed.PAUSE: 2,
+    Deed.SAVE: 3,
+    Deed.DELETE: 1,
+    Deed.BACKFILL: 1,
+    Deed.REPLAY: 2,
+    Deed.LETTER: 1,
+}
+_FROM_FAILED = 0.7  # of what is replayed, if something failed
+_BACKFILLED_US = 30 * HOUR_US  # at most
 
 
 class Person:
@@ -41,6 +54,7 @@ class Person:
         self._runs = Runs(self._store, clock, self._jobs, new_request=lambda: self._dice.randbytes(16))
         self._said = {job.name: job for job in world.scenario.jobs}  # how each job was last saved
         self._busy: set[str] = set()  # jobs that something is being done to: paused, or gone, for a while
+        self._followed = {after.job for job in world.scenario.jobs for after in job.after}
         self._asked = 0
 
     async def live(self) -> None:
@@ -50,9 +64,14 @@ class Person:
                 if self._loop.time() >= self._end_s:
                     return
                 [deed] = self._dice.choices(list(_DEEDS), list(_DEEDS.values()))
-                job = self._said[self._dice.choice(sorted(self._said))]
+                job = self._said[self._dice.choice(self._about(deed))]
                 if job.name not in self._busy:
                     errands.create_task(self._do(deed, job))
+
+    def _about(self, deed: Deed) -> list[str]:
+        """The jobs that somebody may mean: those to be looked after are the ones that fail."""
+        failing = [name for name, job in self._said.items() if job.failing]
+        return sorted(failing if failing and deed in (Deed.REPLAY, Deed.LETTER) else self._said)
 
     async def _do(self, deed: Deed, job: SimJob) -> None:
         self._busy.add(job.name)
@@ -63,9 +82,14 @@ class Person:
         name = job.name
         match deed:
             case Deed.TRIGGER:
-                self._asked += 1
-                key = f"asked-{self._asked}"
+                key = self._new_key()
                 await self._try(Deed.TRIGGER, lambda: self._runs.trigger(name, idempotency=key))
+            case Deed.BACKFILL:
+                await self._backfill(name)
+            case Deed.REPLAY:
+                await self._replay(name)
+            case Deed.LETTER:
+                await self._deal_with_letters(name)
             case Deed.CANCEL:
                 await self._cancel(name)
             case Deed.SAVE:
@@ -74,6 +98,8 @@ class Person:
                 await self._try(Deed.PAUSE, lambda: self._jobs.pause(name))
                 await self._a_while()
                 await self._try(Deed.RESUME, lambda: self._jobs.resume(name), tries=None)
+            case _ if name in self._followed:
+                pass  # those that follow it could not be created anew while it is gone
             case _:
                 draft = Draft(name=name, spec=job.spec())
                 await self._try(Deed.DELETE, lambda: self._jobs.delete(name))
@@ -92,9 +118,67 @@ class Person:
 
         await self._try(Deed.CANCEL, one)
 
+    async def _backfill(self, name: str) -> None:
+        """Some hours of the past, once more."""
+        key, clock = self._new_key(), self._world.clock_that_counts()
+        to_us = clock.now_us() - round(self._dice.uniform(0, HOUR_US))
+        from_us = to_us - round(self._dice.uniform(0, _BACKFILLED_US))
+
+        async def one() -> None:
+            job = await self._jobs.get(name)
+            done = await self._runs.backfill(name, from_us, to_us, idempotency=key)
+            self._history.backfills.append(
+                Backfill(name=name, job=job.id, from_us=from_us, to_us=to_us, at_s=self._loop.time(), ids=done.ids)
+            )
+
+        await self._try(Deed.BACKFILL, one)
+
+    async def _replay(self, name: str) -> None:
+        """One of the last that are over: one that failed from where it failed, as often as not."""
+        key, dice = self._new_key(), self._dice.random()
+        chosen: list[Replay] = []
+
+        async def one() -> None:
+            if not chosen:
+                chosen.append(await self._choose(name, dice))
+            [replay] = chosen
+            asked = await self._runs.replay(replay.first, from_failed=replay.from_failed, idempotency=key)
+            self._history.replays[asked.id] = replay
+
+        await self._try(Deed.REPLAY, one)
+
+    async def _choose(self, name: str, dice: float) -> Replay:
+        job = await self._jobs.get(name)
+        page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=20)
+        over = [item for item in page.items if isinstance(item, Execution) and item.status.final]
+        failed = [item for item in over if item.status is Status.FAILED]
+        if not over:
+            raise Invalid("nothing is over yet")
+        from_failed = bool(failed) and dice < _FROM_FAILED
+        return Replay(first=(failed if from_failed else over)[0].id, from_failed=from_failed)
+
+    async def _deal_with_letters(self, name: str) -> None:
+        """Those of a job: each is run again, or dropped."""
+
+        async def some() -> None:
+            job = await self._jobs.get(name)
+            page = await self._runs.dead_letters(limit=20)
+            for letter in page.items:
+                if letter.job == job.id and letter.execution[-1] % 2:
+                    await self._runs.drop_dead_letters([letter.execution])
+                elif letter.job == job.id:
+                    asked = await self._runs.replay_dead_letter(letter.execution, from_failed=True)
+                    self._history.replays[asked.id] = Replay(first=letter.execution, from_failed=True)
+
+        await self._try(Deed.LETTER, some)
+
+    def _new_key(self) -> str:
+        self._asked += 1
+        return f"asked-{self._asked}"
+
     async def _save(self, job: SimJob) -> None:
         original = next(one for one in self._world.scenario.jobs if one.name == job.name)
-        changed = original.changed(self._dice.randrange(4))
+        changed = original.changed(self._dice.randrange(4), self._dice.randrange(20))
         self._said[job.name] = changed
         draft = Draft(name=job.name, spec=changed.spec())
         await self._try(Deed.SAVE, lambda: self._jobs.save([draft]), tries=None)

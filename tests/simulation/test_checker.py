@@ -4,23 +4,30 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
 from chronos.core.config import Overlap
-from chronos.core.execution import Status
+from chronos.core.execution import Cause, Status
+from chronos.core.job import After
 from tests.simulation.checker import Verdict, judge
-from tests.simulation.history import Change, Deed, Fate, Fault
+from tests.simulation.history import Backfill, Change, Deed, Fate, Fault, Replay
 from tests.simulation.jobs import SimJob
 from tests.simulation.scenario import Evidence, Scenario
 from tests.simulation.wire import CALM
 from tests.simulation.world import simulate
 
 JOBS = (
+    SimJob(name="before", cron="40 */6 * * *", failing=0.4, attempts=1),
+    SimJob(name="after", after=(After(job="before"),)),
     SimJob(name="alone", cron="0 */4 * * *"),
     SimJob(name="allow", cron="30 */4 * * *", overlap=Overlap.ALLOW),
     SimJob(name="queue", cron="10 */4 * * *", overlap=Overlap.QUEUE),
 )
+
+
+DEPENDENT = Cause.DEPENDENCY
 
 
 @cache
@@ -176,6 +183,96 @@ def outdated(evidence: Evidence) -> Evidence:
     return evidence
 
 
+def twice_for_one_key(evidence: Evidence) -> Evidence:
+    evidence.history.keys["asked-1"] = {b"one", b"another"}
+    return evidence
+
+
+def skipped_though_asked_for(evidence: Evidence) -> Evidence:
+    return _changed(evidence, 0, cause=Cause.REPLAY, status=Status.SKIPPED)
+
+
+def backfilled_in_part(evidence: Evidence) -> Evidence:
+    return _backfilled(evidence, 1, None)
+
+
+def backfilled_too_much(evidence: Evidence) -> Evidence:
+    return _backfilled(evidence, 0, -1)
+
+
+def _backfilled(evidence: Evidence, begin: int, end: int | None) -> Evidence:
+    """A job is run once more as it ran: the range, or what is on record for it, is cut off."""
+    job = next(run.job for run in evidence.history.runs if run.name == "allow")
+    records = sorted((r for r in evidence.records if r.job == job), key=lambda record: record.scheduled_us)
+    again = [replace(r, id=r.id[::-1], cause=Cause.BACKFILL) for r in records]
+    whole = [*again[begin:]]
+    range_us = [record.scheduled_us for record in again][:end]
+    ids = tuple(record.id for record in whole)
+    for id_ in ids:
+        evidence.history.created[id_] = 0.0
+    evidence.history.backfills.append(
+        Backfill(name="allow", job=job, from_us=range_us[0], to_us=range_us[-1], at_s=evidence.end_s, ids=ids)
+    )
+    ran = [replace(r, execution=r.execution[::-1]) for r in evidence.history.runs if r.job == job]
+    evidence.history.runs += [run for run in ran if run.execution in ids]
+    return replace(evidence, records=[*evidence.records, *whole])
+
+
+def replayed_for_another_instant(evidence: Evidence) -> Evidence:
+    first, other = evidence.records[:2]
+    evidence.history.replays[other.id] = Replay(first=first.id, from_failed=False)
+    return evidence
+
+
+def failed_and_untold(evidence: Evidence) -> Evidence:
+    return replace(evidence, letters=evidence.letters[1:])
+
+
+def told_and_not_failed(evidence: Evidence) -> Evidence:
+    done = next(record for record in evidence.records if record.status is Status.SUCCEEDED)
+    return replace(evidence, letters=[*evidence.letters, done.id])
+
+
+def told_after_it_was_dropped(evidence: Evidence) -> Evidence:
+    evidence.history.dropped.add(evidence.letters[0])
+    return evidence
+
+
+def not_followed(evidence: Evidence) -> Evidence:
+    oldest = min((r for r in evidence.records if r.cause is DEPENDENT), key=lambda record: record.scheduled_us)
+    evidence.history.runs = [run for run in evidence.history.runs if run.execution != oldest.id]
+    evidence.history.acked.pop(oldest.id, None)
+    return replace(evidence, records=[record for record in evidence.records if record is not oldest])
+
+
+def followed_twice(evidence: Evidence) -> Evidence:
+    one = next(record for record in evidence.records if record.cause is DEPENDENT)
+    return replace(evidence, records=[*evidence.records, replace(one, id=one.id[::-1])])
+
+
+def followed_nothing(evidence: Evidence) -> Evidence:
+    place = next(n for n, record in enumerate(evidence.records) if record.cause is DEPENDENT)
+    return _changed(evidence, place, scheduled_us=evidence.begin_us)
+
+
+def followed_too_soon(evidence: Evidence) -> Evidence:
+    ids = {record.id for record in evidence.records if record.cause is DEPENDENT}
+    next(run for run in evidence.history.runs if run.execution in ids).start_s -= 1
+    return evidence
+
+
+def followed_by_nobody_though_done(evidence: Evidence) -> Evidence:
+    """It ended well, and who follows it was skipped as if it had not."""
+    done = {run.execution for run in evidence.history.runs}
+    place = next(n for n, r in enumerate(evidence.records) if r.cause is DEPENDENT and r.id in done)
+    return _changed(evidence, place, status=Status.SKIPPED)
+
+
+def _changed(evidence: Evidence, place: int, **changes: Any) -> Evidence:
+    records = [replace(r, **changes) if n == place else r for n, r in enumerate(evidence.records)]
+    return replace(evidence, records=records)
+
+
 def quiet(evidence: Evidence) -> Evidence:
     return replace(evidence, scenario=replace(evidence.scenario, faults={Fault.CRASH: 1.0}))
 
@@ -210,6 +307,19 @@ def test_a_calm_world_is_innocent() -> None:
         (canceled, Verdict.IGNORED),
         (not_stopped, Verdict.IGNORED),
         (outdated, Verdict.OUTDATED),
+        (twice_for_one_key, Verdict.DUPLICATE),
+        (skipped_though_asked_for, Verdict.DROPPED),
+        (backfilled_in_part, Verdict.MISSED),
+        (backfilled_too_much, Verdict.PHANTOM),
+        (replayed_for_another_instant, Verdict.PHANTOM),
+        (failed_and_untold, Verdict.UNTOLD),
+        (told_and_not_failed, Verdict.UNTOLD),
+        (told_after_it_was_dropped, Verdict.UNTOLD),
+        (not_followed, Verdict.MISSED),
+        (followed_twice, Verdict.DUPLICATE),
+        (followed_nothing, Verdict.PHANTOM),
+        (followed_too_soon, Verdict.EARLY),
+        (followed_by_nobody_though_done, Verdict.DROPPED),
         (quiet, Verdict.QUIET),
     ],
 )

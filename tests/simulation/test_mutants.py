@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from chronos.core.config import Overlap
+from chronos.core.job import After, On
 from tests.simulation import mutants
 from tests.simulation.checker import Verdict, judge
 from tests.simulation.history import Fault
@@ -25,6 +26,19 @@ BRIEF = tuple(
 LONG = tuple(
     SimJob(name=f"slow-{n}", cron=f"0 {n}-23/4 * * *", overlap=overlap, longest_s=12 * 3_600, attempts=9)
     for n, overlap in enumerate((Overlap.SKIP, Overlap.QUEUE, Overlap.SKIP, Overlap.QUEUE))
+)
+CHANGING = tuple(
+    SimJob(name=f"changing-{n}", cron="0 */8 * * *", others=(f"{30 + n} */7 * * *",), overlap=Overlap.ALLOW)
+    for n in range(3)
+)
+STEPS = tuple(
+    SimJob(name=f"steps-{n}", cron=f"{n} */6 * * *", tasks=3, failing=0.7, attempts=2, overlap=Overlap.QUEUE)
+    for n in range(3)
+)
+CHAIN = (
+    SimJob(name="before", cron="0 */3 * * *", failing=0.3, attempts=1),
+    SimJob(name="after", after=(After(job="before", on=On.SUCCESS),), overlap=Overlap.ALLOW),
+    SimJob(name="anyway", after=(After(job="before", on=On.COMPLETION),), overlap=Overlap.QUEUE),
 )
 #: Outcomes may arrive when their senders are long taken for dead.
 CRAWLING = replace(CALM, crawl=0.8, crawls_s=7 * 3_600)
@@ -65,6 +79,22 @@ CASES = {
     ),
     "no reaper": Case(patch=mutants.no_reaper, world=world(LONG, {Fault.CRASH: 8.0}), verdict=Verdict.STUCK),
     "deaf": Case(spoil=mutants.Deaf, world=replace(world(LONG, {}), deeds=20.0), verdict=Verdict.IGNORED),
+    "hasty updates": Case(
+        patch=mutants.hasty_updates, world=replace(world(CHANGING, {}), deeds=20.0), verdict=Verdict.MISSED
+    ),
+    "no keys": Case(
+        spoil=mutants.NoKeys,
+        world=replace(world(BRIEF, {}, odds=replace(CALM, lose_ack=0.2)), deeds=20.0),
+        verdict=Verdict.DUPLICATE,
+    ),
+    "nothing carried": Case(
+        spoil=mutants.NothingCarried, world=replace(world(STEPS, {}), deeds=20.0), verdict=Verdict.DUPLICATE
+    ),
+    "short backfills": Case(
+        patch=mutants.short_backfills, world=replace(world(BRIEF, {}), deeds=20.0), verdict=Verdict.MISSED
+    ),
+    "no dead letters": Case(spoil=mutants.NoDeadLetters, world=world(STEPS, {}), verdict=Verdict.UNTOLD),
+    "forgetful outbox": Case(spoil=mutants.ForgetfulOutbox, world=world(CHAIN, {}), verdict=Verdict.MISSED),
     "wall clock": Case(
         patch=mutants.wall_clock, world=world(LONG, {Fault.JUMP: 24.0}, one_clock=True), verdict=Verdict.OVERLAP
     ),

@@ -17,6 +17,8 @@ class Verdict(Enum):
     RESURRECTED = "started after it had ended"
     ZOMBIE = "an outcome accepted from one who did not hold it any more"
     PHANTOM = "a run without a record, or a record without a run or an instant"
+    DROPPED = "asked for, and left out"
+    UNTOLD = "failed for good, and not among the dead letters; or there without a reason"
     IGNORED = "started, or went on, although it was paused, canceled or deleted"
     OUTDATED = "began under a version that had been replaced"
     STUCK = "still open, long after everything healed"
@@ -37,6 +39,6 @@ class Finding:
 def shown(run: Run) -> str:
     """One try in a sentence."""
     return (
-        f"{run.name} {run.execution.hex()[:12]} try {run.number} token {run.token} on {run.machine} "
+        f"{run.name} {run.execution.hex()[:12]} {run.task} try {run.number} token {run.token} on {run.machine} "
         f"at {run.start_s:.0f}–{-1 if run.end_s is None else run.end_s:.0f} s"
     )

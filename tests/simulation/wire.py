@@ -7,19 +7,17 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NoReturn
 
 from chronos.errors import StoreUnavailable
 from chronos.store.commands import Admit, Claim, Command, Settle, Trigger
 from chronos.store.contract import Hint, Store
 from chronos.store.sql.dialect import Steps
-from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.sqlite_memory import MemoryStore
 from chronos.store.sql.writes import Writes
 from tests.simulation.history import Disturbance, Fault, History
 from tests.simulation.machines import Machine
 from tests.simulation.notes import Notes
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +43,13 @@ class Odds:
 CALM = Odds().calm
 
 
-class DoubtingStore(SqliteStore):
+class DoubtingStore(MemoryStore):
     """In memory, and told which requests are sent again after a lost answer, as a store across a network knows."""
 
     def __init__(self) -> None:
         super().__init__()
         self.doubts: set[bytes] = set()
         self._writes = _Doubting(self._writes, self.doubts)
-
-    async def apply(self, command: Command[R]) -> R:
-        """One at a time and at once: batches are the business of the pump's own tests."""
-        [answer] = await self._run([command])
-        if isinstance(answer, Exception):
-            raise answer
-        return answer  # type: ignore[no-any-return]
 
 
 class _Doubting(Writes):
@@ -101,7 +92,8 @@ class FaultyStore:
         inner = getattr(self._wire.store, name)
 
         async def read(*args: Any, **kwargs: Any) -> Any:
-            await self._go()
+            if self._hindered():
+                await self._fail()
             answer = await inner(*args, **kwargs)
             if self._rolls(self._wire.odds.delay, Fault.DELAY):
                 await self._late()
@@ -111,19 +103,22 @@ class FaultyStore:
         return read
 
     async def clock_us(self) -> int | None:
-        await self._go()
+        if self._hindered():
+            await self._fail()
         return None if self._clock_us is None else self._clock_us()
 
     async def apply(self, command: Command[Any]) -> Any:
-        await self._go()
-        wire, loop = self._wire, asyncio.get_running_loop()
+        if self._hindered():
+            await self._fail()
+        wire = self._wire
         if isinstance(command, Admit | Claim) and command.request not in wire.doubts:
             command = self._thinned(command)
         crawls = isinstance(command, Settle) and self._rolls(wire.odds.crawl, Fault.DELAY)
         if crawls or self._rolls(wire.odds.delay, Fault.DELAY):
             # Once sent it does not depend on its sender any more: it may arrive when that is long dead.
             deliver = self._crawl if crawls else self._deliver
-            answer = await asyncio.shield(loop.create_task(deliver(command), context=wire.neutral.copy()))
+            sent = asyncio.get_running_loop().create_task(deliver(command), context=wire.neutral.copy())
+            answer = await asyncio.shield(sent)
         else:
             answer = await wire.transmit(command, self._machine.name)
         if self._rolls(wire.odds.lose_ack, Fault.LOST_ACK):
@@ -133,7 +128,7 @@ class FaultyStore:
             rows = {row.id: row for row in command.rows}
             wire.history.acked.update({id_: rows[id_].status for id_ in answer.settled})
         elif isinstance(command, Trigger):
-            wire.history.asked.setdefault(answer.id, loop.time())
+            wire.history.asked.setdefault(answer.id, asyncio.get_running_loop().time())
         return answer
 
     def on_hint(self, callback: Callable[[Hint], None]) -> None:
@@ -174,18 +169,22 @@ class FaultyStore:
         self._wire.history.disturbances.append(Disturbance(fault=Fault.DELAY, machine="", from_s=from_s, to_s=to_s))
         return await self._wire.transmit(command, self._machine.name)
 
-    async def _go(self) -> None:
-        """The way there: nothing of a dead machine leaves it, and a cut one waits in vain."""
+    def _hindered(self) -> bool:
+        """Whether something is wrong on the way there."""
+        machine, wire = self._machine, self._wire
+        return machine.dead or machine.cut or wire.out or self._rolls(wire.odds.lose, Fault.LOST_COMMAND)
+
+    async def _fail(self) -> NoReturn:
+        """Nothing of a dead machine leaves it, and a cut one waits in vain; or else the command is lost."""
         if self._machine.dead:
             await asyncio.Event().wait()
         if self._machine.cut or self._wire.out:
             longest_s = self._wire.odds.refused_s
             await asyncio.sleep(self._wire.random.uniform(longest_s / 10, longest_s))
             raise StoreUnavailable("the store cannot be reached")
-        if self._rolls(self._wire.odds.lose, Fault.LOST_COMMAND):
-            if self._rolls(self._wire.odds.delay, Fault.DELAY):
-                await self._late()
-            raise StoreUnavailable("the connection broke before the command was sent")
+        if self._rolls(self._wire.odds.delay, Fault.DELAY):
+            await self._late()
+        raise StoreUnavailable("the connection broke before the command was sent")
 
     async def _late(self) -> None:
         await asyncio.sleep(self._wire.random.uniform(0, self._wire.odds.longest_s))

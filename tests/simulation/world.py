@@ -125,6 +125,8 @@ class World:
             cursor = page.cursor
             if cursor is None:
                 break
+        letters = await store.list_dead_letters(namespace=None, limit=_PAGE)
+        assert letters.cursor is None
         return Evidence(
             scenario=self.scenario,
             history=self.history,
@@ -136,6 +138,7 @@ class World:
             end_s=self.loop.time(),
             unsound=await store.verify(),
             next_due_us=await store.next_due_us(),
+            letters=[letter.execution for letter in letters.items],
             broken=self.broken,
         )
 

@@ -1,5 +1,6 @@
 """Which connection a command goes to, and how rows of many jobs are split."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,4 +89,6 @@ def test_gates_are_named_by_whoever_waits_for_them() -> None:
     assert gates_of(settle(*JOBS)) == JOBS
     assert gates_of(admit(*JOBS)) == []
     assert gates_of(admit(*JOBS, careful=True)) == JOBS
+    gaps = [Recover(job=job, version=1, expect_us=0, next_us=None, runs=(), spans=(), now_us=0) for job in JOBS]
+    assert gates_of(replace(gaps[0], others=tuple(gaps[1:]))) == JOBS
     assert gates_of(Beat(node=1, beat=1, now_us=0)) == []

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
-from chronos.core.execution import Status
+from chronos.core.execution import Cause, Status
 from chronos.core.reasons import Code
 from chronos.errors import Conflict, StoreUnavailable
 from chronos.store.commands import (
     NEW,
+    Admitted,
     Beat,
     Command,
     DeleteRow,
+    Recover,
+    RunRow,
     Saved,
     SaveJobs,
     Settle,
@@ -22,7 +25,7 @@ from chronos.store.commands import (
     Trim,
     Wake,
 )
-from chronos.store.merge import merge, split
+from chronos.store.merge import merge, size, split
 from chronos.store.pump import Pump
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.testing.conformance import World
@@ -192,3 +195,21 @@ def test_new_jobs_merge_and_changes_of_jobs_do_not() -> None:
     assert [part.now_us for part in whole.parts] == [1, 2]
     saved = [Saved(bytes([n]) * 16, 1, created=True, changed=True) for n in range(3)]
     assert split(whole, [commands[i] for i in positions], saved) == [saved[:1], saved[1:]]
+
+
+def gap(job: int, *, now_us: int = 1, runs: int = 1) -> Recover:
+    rows = tuple(RunRow(bytes([job, n]) * 8, Cause.RECOVERY, n, n) for n in range(runs))
+    return Recover(job=bytes([job]) * 16, version=1, expect_us=0, next_us=9, runs=rows, spans=(), now_us=now_us)
+
+
+def test_gaps_that_were_judged_together_merge() -> None:
+    commands: list[Command[Any]] = [gap(1), gap(2, runs=3), gap(1), gap(3, now_us=2), trim(1), gap(4, runs=0)]
+    merged = merge(commands)
+    assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4], [5]]
+    whole, positions = merged[0]
+    assert isinstance(whole, Recover)
+    assert [part.job[0] for part in whole.parts] == [1, 2]
+    assert [size(command) for command in (whole, *commands)] == [4, 1, 3, 1, 1, 1, 1]
+    answer = [Admitted(run.id, bytes([2]) * 16, Status.READY, 1) for run in gap(2, runs=2).runs]
+    assert split(whole, [commands[i] for i in positions], answer) == [[], answer]
+    assert [where for _, where in merge([whole, gap(5), whole])] == [[0, 1], [2]], "what was merged is not nested"

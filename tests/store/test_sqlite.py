@@ -18,6 +18,7 @@ from chronos.store.contract import JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.store.sql.sqlite_file import copy_to, restore
+from chronos.store.sql.sqlite_log import Log
 from chronos.testing.conformance import World
 from chronos.testing.conformance.world import SECOND, T0, admit_row
 from tests.store.recorder import digest
@@ -261,6 +262,19 @@ def test_several_stores_may_open_a_new_file_at_once(tmp_path: Path) -> None:
     assert asyncio.run(together()) == [1, 2, 3]
 
 
+def test_a_gate_that_leads_to_another_job_is_told(tmp_path: Path) -> None:
+    async def mix_up(store: SqliteStore) -> list[str]:
+        world = World(store)
+        await world.save("one")
+        await world.save("two")
+        assert await store.verify() == []
+        store._open_writer().execute("update gate set number = 1")
+        return list(await store.verify())
+
+    [told] = run(tmp_path / "chronos.db", mix_up)
+    assert "has no job" in told
+
+
 # --- backup
 
 
@@ -391,7 +405,8 @@ with open(sys.argv[1], "r+b") as log_index:
 
 def test_a_log_that_somebody_else_copies_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit before it stands, and has to be answered so."""
-    monkeypatch.setattr("chronos.store.sql.sqlite._LOG_PAGES_MAX", 1)
+    for name in ("_PAGES_MIN", "_PAGES_MAX", "_LONG"):
+        monkeypatch.setattr(f"chronos.store.sql.sqlite_log.{name}", 1)
 
     async def case() -> None:
         store = SqliteStore(tmp_path / "chronos.db")
@@ -416,7 +431,22 @@ def test_a_log_that_cannot_be_copied_does_not_undo_the_answer_to_its_commit(tmp_
         def wal_checkpoint(self, **_: object) -> None:
             raise apsw.FullError("no space left")
 
-    async def check(store: SqliteStore) -> None:
-        assert store._log_grew(cast(Any, Full()), "main", 1 << 30) == apsw.SQLITE_OK
+    log = Log(tmp_path / "chronos.db")
+    assert log.grew(cast(Any, Full()), "main", 1 << 30) == apsw.SQLITE_OK
+    log.close()
 
-    run(tmp_path / "chronos.db", check)
+
+def test_a_log_begins_anew_while_commits_pour_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copied beside the writer it never would: something is always left."""
+    for name, pages in (("_PAGES_MIN", 20), ("_PAGES_MAX", 20), ("_LITTLE", 10_000)):
+        monkeypatch.setattr(f"chronos.store.sql.sqlite_log.{name}", pages)
+    path = tmp_path / "chronos.db"
+
+    async def pour(store: SqliteStore) -> int:
+        world = World(store)
+        for i in range(200):
+            await world.save(f"job-{i}")
+        return (tmp_path / "chronos.db-wal").stat().st_size // 4096
+
+    assert run(path, pour) < 20 * 3 * 2 + 100  # of well over a thousand that were written
+    assert len(run(path, lambda store: store.list_jobs(JobFilter(), limit=1_000)).items) == 200

@@ -1,6 +1,7 @@
 """What SQLite has to do, counted and not timed: statements a command, and steps of its virtual machine a search."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,7 +12,18 @@ from chronos.core.execution import Status
 from chronos.core.reasons import Code
 from chronos.store.commands import Admit, Claim, SaveJobs, Settle, SettleRow
 from chronos.store.contract import JobFilter
+from chronos.store.sql.dialect import Sqlite
+from chronos.store.sql.endings import Endings
+from chronos.store.sql.executions import Executions
+from chronos.store.sql.followers import Followers
+from chronos.store.sql.gates import Gates
+from chronos.store.sql.hot_sqlite import HotSqlite
+from chronos.store.sql.job_list import JobList
+from chronos.store.sql.jobs import Jobs
+from chronos.store.sql.reads import Reads
+from chronos.store.sql.records import Records
 from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.switching import Switching
 from chronos.testing.conformance import World
 from chronos.testing.conformance.world import SECOND, T0, admit_row
 
@@ -86,6 +98,31 @@ def test_a_batch_is_a_few_statements(rows: int, admitting: int, claiming: int, s
             assert await store.apply(claim) == []
         assert len(seen) == 1
         assert await store.verify() == []
+
+    run(check)
+
+
+def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
+    """There is no index by its id: it is found by its gate."""
+    d = Sqlite()
+    records = Records(d)
+    gates = Gates(d, records)
+    switching = Switching(d, gates, records)
+    hot = HotSqlite(d)
+    executions = Executions(d, hot, gates, records, Endings(d, hot, gates, records))
+    homes = (Reads(d), Jobs(d, gates, records, switching), executions, switching, records, Followers(d))
+    texts = [text for home in homes for text in vars(home).values() if isinstance(text, str) and " job" in text]
+    tagged = f"select j.name from {JobList(d)._tagged} where t.key = $1 and t.value = $2"
+
+    async def check(store: SqliteStore) -> None:
+        writer, looked = store._open_writer(), 0
+        for text in (*texts, tagged):
+            sql = d.final(text)
+            arguments = max([0, *(int(number) for number in re.findall(r"\?(\d+)", sql))])
+            plan = [row[3] for row in writer.execute(f"explain query plan {sql}", (None,) * arguments)]
+            assert not [line for line in plan if re.match("SCAN (job|j|gate|g|place)( |$)", line)], (sql, plan)
+            looked += any(re.match("SEARCH (job|j) USING INTEGER PRIMARY KEY", line) for line in plan)
+        assert looked >= 10
 
     run(check)
 

@@ -9,8 +9,8 @@ import pytest
 
 from chronos.core.execution import Status
 from chronos.core.job import After, On
-from chronos.store.commands import Signal
-from chronos.store.contract import Store
+from chronos.store.commands import DeleteJob, Signal
+from chronos.store.contract import JobFilter, Store
 from chronos.store.sql import migrations
 from chronos.store.sql.dialect import Postgres, Sqlite
 from chronos.store.sql.postgres import PostgresStore
@@ -54,6 +54,10 @@ def old_rows(dialect: Sqlite | Postgres) -> list[str]:
     ]
 
 
+async def found(store: Store, text: str) -> list[str]:
+    return [job.name for job in (await store.list_jobs(JobFilter(contains=text), limit=9)).items]
+
+
 def test_the_first_schema_is_upgraded_with_its_data(
     make_old_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +85,12 @@ def test_the_first_schema_is_upgraded_with_its_data(
             assert await store.output(RUN) == []
             await w.save("later", after=(After(job="down"),))
             assert len(await store.followers("default", "down")) == 1
+            assert await found(store, "own") == ["down"]
+            assert set(await store.jobs_by_id([UP, DOWN])) == {UP, DOWN}
+            await store.apply(DeleteJob(job=DOWN, now_us=AT))
+            await w.save("downtown")
+            assert await found(store, "own") == ["downtown"]
+            assert set(await store.jobs_by_id([UP, DOWN])) == {UP}
             assert await store.verify() == []
         finally:
             await store.close()

@@ -1,7 +1,6 @@
 """Many jobs at once: each for itself, or all of an owner's in one change."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 from aiohttp import web
@@ -20,28 +19,23 @@ from chronos.service.shapes import Draft, InvalidJob, Problem
 from chronos.service.writing import MAX_APPLIED
 
 MAX_BULK = 50_000
-_BREATH = 200  # jobs that are read before others get their turn
+_BREATH = 500  # jobs that are read before others get their turn
 
 
 async def bulk(call: Call) -> web.StreamResponse:
     """Create or replace many jobs; what is wrong with one does not hold up the others."""
     data = await call.json()
     given = _jobs(data, {"jobs"}, most=MAX_BULK)
-    results: list[dict[str, Any]] = [{}] * len(given)
-    drafts: list[Draft] = []
-    places: list[int] = []
-    async for place, draft in _drafts(call, given):
-        if isinstance(draft, Draft):
-            drafts.append(draft)
-            places.append(place)
-        else:
-            results[place] = _refused(draft, given[place])
-    done = await call.parts.service.jobs.save_each(drafts, actor=call.actor, dry_run=call.dry_run)
-    for place, saved in zip(places, done, strict=True):
-        results[place] = write_saved(saved) if isinstance(saved, SavedJob) else _refused(saved, given[place])
+    read = await _drafts(call, given)
+    drafts = [draft for draft in read if isinstance(draft, Draft)]
+    done = iter(await call.parts.service.jobs.save_each(drafts, actor=call.actor, dry_run=call.dry_run))
     counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)
-    for one in results:
+    results: list[dict[str, Any]] = []
+    for data, draft in zip(given, read, strict=True):
+        became = next(done) if isinstance(draft, Draft) else draft
+        one = write_saved(became) if isinstance(became, SavedJob) else _refused(became, data)
         counts[one["result"]] += 1
+        results.append(one)
     return answer({**counts, "dry_run": call.dry_run, "results": results})
 
 
@@ -52,7 +46,7 @@ async def apply(call: Call) -> web.StreamResponse:
     owner, prune, dry_run = _owner(data), _truth(data, "prune"), _truth(data, "dry_run") or call.dry_run
     problems: list[Problem] = []
     drafts: list[Draft] = []
-    async for place, draft in _drafts(call, given):
+    for place, draft in enumerate(await _drafts(call, given)):
         if isinstance(draft, Draft):
             drafts.append(draft)
         elif isinstance(draft, InvalidJob):
@@ -72,22 +66,29 @@ async def apply(call: Call) -> web.StreamResponse:
 # --- helpers
 
 
-async def _drafts(call: Call, given: list[Any]) -> AsyncIterator[tuple[int, Draft | ChronosError]]:
+async def _drafts(call: Call, given: list[Any]) -> list[Draft | ChronosError]:
     """Each job as it is understood, or what is wrong with it. Others get their turn in between."""
-    read, namespace = call.parts.service.jobs.read_sent, call.namespace
+    found: list[Draft | ChronosError] = []
     allowed: set[str] = set()
-    for place, data in enumerate(given):
-        if place % _BREATH == _BREATH - 1:
+    for begin in range(0, len(given), _BREATH):
+        if begin:
             await asyncio.sleep(0)
+        _read_some(call, given[begin : begin + _BREATH], allowed, found)
+    return found
+
+
+def _read_some(call: Call, given: list[Any], allowed: set[str], found: list[Draft | ChronosError]) -> None:
+    """Read some more jobs; ``allowed`` are namespaces that the caller has been found to have a say in."""
+    read, namespace = call.parts.service.jobs.read_sent, call.namespace
+    for data in given:
         try:
             draft = read(data, namespace=namespace)
             if draft.namespace not in allowed:
                 call.require(draft.namespace)
                 allowed.add(draft.namespace)
+            found.append(draft)
         except ChronosError as error:
-            yield place, error
-        else:
-            yield place, draft
+            found.append(error)
 
 
 def _refused(error: ChronosError, data: Any) -> dict[str, Any]:

@@ -154,6 +154,8 @@ class Call:
 
     def check_query(self) -> None:
         """Refuse parameters that nobody reads, and those that stand there twice."""
+        if not self.request.query_string:
+            return
         known = [param.name for param in self.route.query]
         for name in self.request.query:
             if name not in known:
@@ -165,6 +167,8 @@ class Call:
 
     def text(self, name: str) -> str | None:
         """A parameter."""
+        if not self.request.query_string:
+            return None
         value = self.request.query.get(name)
         if value is not None and (len(value) > _MOST_BEHIND_A_PARAMETER or "\0" in value or not _is_unicode(value)):
             raise Malformed(f'the parameter "{name}" is too long, or no text')
@@ -227,14 +231,13 @@ class Call:
     async def json(self) -> Any:
         """The body; None when there is none. Raises ``Malformed``, ``TooLarge``, ``WrongType``."""
         limit = self.parts.options.request_limit
-        large = TooLarge(f"the body is larger than {limit} bytes; send it in parts")
         if (self.request.content_length or 0) > limit:
-            raise large
+            raise _too_large(limit)
         self.reading = True
         try:
             raw = await self.request.read()
         except web.HTTPRequestEntityTooLarge:
-            raise large from None
+            raise _too_large(limit) from None
         except web.RequestPayloadError:
             raise Malformed("the body is not what its Content-Encoding or its chunks say") from None
         self.reading = False
@@ -288,6 +291,10 @@ def refusal(principal: Principal, permission: Permission, where: str) -> Forbidd
 def read_instant_us(text: str) -> int | None:
     """Microseconds of an RFC 3339 instant; without an offset it is UTC. None: it is none."""
     return parse_instant(text, get_zone("UTC")) if len(text) <= 64 else None
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit} bytes; send it in parts")
 
 
 def _is_unicode(text: str) -> bool:

@@ -71,9 +71,10 @@ async def answered(request: web.Request, handler: Handle) -> web.StreamResponse:
             log.exception("a request failed", extra={"request_id": request_id, "path": request.path})
         response = problem_response(error, request_id)
     if not response.prepared:
-        response.headers["X-Request-Id"] = request_id
+        headers = response.headers
+        headers["X-Request-Id"] = request_id
         for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
+            headers.setdefault(name, value)
     return response
 
 

@@ -1,6 +1,5 @@
 """What saving did, or would do, as it is answered."""
 
-from functools import lru_cache
 from typing import Any
 
 from chronos.core.calendar import rfc3339
@@ -10,14 +9,14 @@ from chronos.errors import ChronosError
 from chronos.service.comparing import VersionDiff
 from chronos.service.jobs import Plan, SavedJob
 from chronos.service.shapes import InvalidJob, id_text, write_job
+from chronos.service.shapes.job import instant
 
-_STATES = {state: state.name.lower() for state in JobState}
-_instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
+_STATES = tuple(state.name.lower() for state in JobState)  # by their numbers
 
 
 def write_saved(saved: SavedJob) -> dict[str, Any]:
     """What became of one job."""
-    active = saved.state is JobState.ACTIVE and saved.next_us is not None
+    next_us = saved.next_us if saved.state is JobState.ACTIVE else None
     said: dict[str, Any] = {
         "id": id_text(saved.job_id),
         "namespace": saved.namespace,
@@ -25,9 +24,11 @@ def write_saved(saved: SavedJob) -> dict[str, Any]:
         "version": saved.version,
         "result": "created" if saved.created else "changed" if saved.changed else "unchanged",
         "state": _STATES[saved.state],
-        "next_run_at": _instant(saved.next_us) if active and saved.next_us is not None else None,
+        "next_run_at": None if next_us is None else instant(next_us),
     }
-    return said | changed_runs(saved)
+    if saved.diff is not None:
+        said["diff"] = write_diff(saved.diff)
+    return said
 
 
 def changed_runs(saved: SavedJob) -> dict[str, Any]:

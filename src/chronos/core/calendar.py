@@ -1,6 +1,7 @@
 """Whole-number time: microseconds since 1970 UTC, day numbers, months. The only place that meets ``datetime``."""
 
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 
 SECOND_US = 1_000_000
 DAY_S = 86_400
@@ -57,4 +58,11 @@ def weekday(day: int) -> int:
 
 def rfc3339(us: int) -> str:
     """RFC 3339 in UTC, with a fraction only when there is one: ``2027-01-01T00:00:00Z``."""
-    return from_us(us).isoformat().replace("+00:00", "Z")
+    seconds, micro = divmod(us, SECOND_US)
+    return f"{_second_text(seconds)}.{micro:06d}Z" if micro else f"{_second_text(seconds)}Z"
+
+
+@lru_cache(maxsize=1_024)
+def _second_text(seconds: int) -> str:
+    """What is written in a moment is mostly about the same few seconds."""
+    return (_EPOCH + timedelta(0, seconds)).isoformat().removesuffix("+00:00")

@@ -1,8 +1,10 @@
 """Definitions: what a job is, in immutable values. Only what somebody said is kept; the rest falls from above."""
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Any
 
 from msgspec import field
@@ -11,6 +13,8 @@ from chronos.core.calendar import from_us
 from chronos.core.config import NOTHING_SET, Definition, Settings
 from chronos.core.parse import parse_schedule
 from chronos.core.schedule import Schedule
+
+NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H`` of a name, no words
 
 
 class JobState(IntEnum):
@@ -43,18 +47,13 @@ class ScheduleSpec(Definition, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
 
     def parse(self, key: str) -> Schedule:
-        """The schedule; ``key`` is the job's name. Raises ``InvalidSchedule``."""
-        return parse_schedule(
-            self.text,
-            timezone=self.timezone,
-            dialect=self.dialect,
-            dst=self.dst,
-            start=None if self.start_us is None else from_us(self.start_us),
-            end=None if self.end_us is None else from_us(self.end_us),
-            jitter=timedelta(microseconds=self.jitter_us) if self.jitter_us else None,
-            exclude=self.exclude,
-            key=key,
-        )
+        """The schedule; ``key`` is the job's name. Raises ``InvalidSchedule``.
+
+        Thousands of jobs often say the same: what the name has nothing to do with is made and kept once.
+        """
+        if self.jitter_us or self.exclude or not NAMELESS.fullmatch(self.text):
+            return _parse(self, key)
+        return _shared(self)
 
 
 class Outgoing(Definition, frozen=True, kw_only=True):
@@ -133,3 +132,22 @@ class JobVersion:
     spec: JobSpec
     saved_us: int
     author: str
+
+
+def _parse(spec: ScheduleSpec, key: str) -> Schedule:
+    return parse_schedule(
+        spec.text,
+        timezone=spec.timezone,
+        dialect=spec.dialect,
+        dst=spec.dst,
+        start=None if spec.start_us is None else from_us(spec.start_us),
+        end=None if spec.end_us is None else from_us(spec.end_us),
+        jitter=timedelta(microseconds=spec.jitter_us) if spec.jitter_us else None,
+        exclude=spec.exclude,
+        key=key,
+    )
+
+
+@lru_cache(maxsize=4_096)
+def _shared(spec: ScheduleSpec) -> Schedule:
+    return _parse(spec, "")

@@ -3,7 +3,7 @@
 ::
 
     gates due within the look-ahead ─► prepared: id, next instant ─► at the instant: Admit, many in one command
-                                            └─ found too late: plan the gap ─► Recover
+                                            └─ found too late: see ``catching_up``
 
 Look-ahead only reads. It is repeated every tick as a safety net; a hint from the store brings it forward. Waiting is
 monotonic and looks at the wall clock again when it is over, so a clock that is set is noticed within a tick.
@@ -12,23 +12,21 @@ monotonic and looks at the wall clock again when it is over, so a clock that is 
 import asyncio
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import count
 
-from chronos.core.config import UNLIMITED, Overlap, RecoveryStrategy
-from chronos.core.detail import Detail, write_detail
-from chronos.core.events import ExecutionAdmitted, GapFound
+from chronos.core.config import Overlap
+from chronos.core.events import ExecutionAdmitted
 from chronos.core.execution import Cause, Status
-from chronos.core.job import JobState
-from chronos.core.keys import key_limit, key_of
-from chronos.core.planner import Firing, Gap, firing, late, plan
+from chronos.core.planner import firing
 from chronos.core.reasons import Code
 from chronos.engine.catalog import Catalog, Entry
+from chronos.engine.catching_up import CatchingUp
 from chronos.engine.crew import Crew
 from chronos.engine.dispatcher import Dispatcher
+from chronos.engine.prepared import Prepared
 from chronos.engine.sending import insist
 from chronos.errors import ChronosError
-from chronos.store.commands import Admit, AdmitRow, Admitted, Claimed, Recover, RunRow
+from chronos.store.commands import Admit, Admitted, Claimed
 from chronos.store.contract import Due
 
 _PAGE = 100_000  # gates that one look may bring
@@ -37,19 +35,7 @@ _BATCH = 500
 _BATCHES_AT_ONCE = 3  # on their way to the store
 _TURNS = 8  # of the loop, in which short work makes room for the next batch, which then needs no claim
 _YIELD_EVERY = 200  # preparations between which others get a turn
-_GAPS_AT_ONCE = 64
-_LATE_FLOOR_US = 1_000_000  # a gap of less is never a missed instant, only a busy moment
 _NOT_MINE_US = 1_000_000  # how long a node leaves other nodes' jobs alone
-_BACKLOG = 2_000  # ready executions, beyond which recovered runs without a limit wait
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """One instant of one job, ready to be admitted."""
-
-    entry: Entry
-    firing: Firing
-    careful: bool
 
 
 class Admission:
@@ -59,6 +45,9 @@ class Admission:
         self, crew: Crew, catalog: Catalog, dispatcher: Dispatcher, *, new_request: Callable[[], bytes]
     ) -> None:
         self._crew, self._catalog, self._dispatcher = crew, catalog, dispatcher
+        self.catching_up = CatchingUp(
+            crew, catalog, dispatcher, tell=self._tell, dealt_with=self._forget, look=self.look_soon
+        )
         self._new_request = new_request
         self._lookahead_us = round(crew.options.lookahead_s * 1e6)
         self._prepared: dict[bytes, Prepared] = {}
@@ -158,6 +147,10 @@ class Admission:
         seed = int.from_bytes(job[:8])
         return max(self.peers, key=lambda node: _mixed(seed ^ _mixed(node))) == self._crew.node.number
 
+    def _forget(self, prepared: Prepared) -> None:
+        if self._prepared.get(prepared.entry.job) is prepared:
+            del self._prepared[prepared.entry.job]
+
     # --- admitting
 
     async def _fire(self) -> None:
@@ -173,8 +166,13 @@ class Admission:
             _, _, job, prepared = heapq.heappop(self._coming)
             if self._prepared.get(job) is not prepared:
                 continue  # prepared anew since
-            del self._prepared[job]
-            (behind if _missed(prepared, now_us) or _piled_up(prepared, now_us) else due).append(prepared)
+            if prepared.missed(now_us) or prepared.piled_up(now_us):
+                behind.append(prepared)  # known until it has been dealt with
+            else:
+                del self._prepared[job]
+                due.append(prepared)
+        if behind:
+            self.catching_up.add(behind)
         if len(due) <= _BATCH:
             await self._admit(due, now_us)
         else:
@@ -182,8 +180,6 @@ class Admission:
             # As many at once as there are slots for: the next ones find those that the first have left.
             at_once = min(self._dispatcher.free // _BATCH or _BATCHES_AT_ONCE, _BATCHES_AT_ONCE)
             await asyncio.gather(*(self._admit_all(batches, now_us) for _ in range(at_once)))
-        for begin in range(0, len(behind), _GAPS_AT_ONCE):
-            await asyncio.gather(*(self._catch_up(prepared) for prepared in behind[begin : begin + _GAPS_AT_ONCE]))
 
     async def _admit_all(self, batches: Iterator[list[Prepared]], due_us: int) -> None:
         """One after the other, shared with others that do the same."""
@@ -206,7 +202,7 @@ class Admission:
         }
         number = self._crew.node.number
         command = Admit(
-            rows=tuple(_row(prepared, claim=prepared.firing.id in reserved) for prepared in batch),
+            rows=tuple(prepared.row(claim=prepared.firing.id in reserved) for prepared in batch),
             node=number,
             now_us=now_us,
             request=self._new_request(),
@@ -252,97 +248,6 @@ class Admission:
         if fired.next_us is not None:
             self._prepare(entry, fired.next_us, prepared.careful)
 
-    # --- gaps
-
-    async def _catch_up(self, prepared: Prepared) -> None:
-        """A job is behind by several instants: merely late, or by more than its recovery calls so."""
-        now_us = self._crew.clock.now_us()
-        if _missed(prepared, now_us):
-            await self._recover(prepared, now_us)
-        else:
-            await self._run_late(prepared, now_us)
-
-    async def _run_late(self, prepared: Prepared, now_us: int) -> None:
-        """Instants that came together only because nobody was there in time run, one after the other."""
-        entry = prepared.entry
-        if entry.instants is None:
-            return
-        firings = late(entry.job, entry.instants, prepared.firing.scheduled_us, now_us).firings
-        command = Recover(
-            job=entry.job,
-            version=entry.version,
-            expect_us=prepared.firing.scheduled_us,
-            next_us=firings[-1].next_us,
-            runs=tuple(_run(entry, fired, Cause.SCHEDULE) for fired in firings),
-            spans=(),
-            now_us=now_us,
-        )
-        admitted = await insist(self._crew.store, command, self._crew.node.trouble)
-        self._found(admitted, Cause.SCHEDULE, now_us)
-        if admitted:  # else its queue is full, or another node was quicker: the next look comes soon enough
-            self._look_s = 0.0
-
-    async def _recover(self, prepared: Prepared, now_us: int) -> None:
-        entry = prepared.entry
-        if entry.instants is None or (self._floods(entry) and await self._backlogged()):
-            return  # the next look finds it again
-        found = plan(
-            job=entry.job,
-            state=JobState.ACTIVE,
-            instants=entry.instants,
-            effective=entry.effective,
-            next_us=prepared.firing.scheduled_us,
-            now_us=now_us,
-        )
-        if not isinstance(found, Gap):
-            return
-        command = Recover(
-            job=entry.job,
-            version=entry.version,
-            expect_us=found.expect_us,
-            next_us=found.next_us,
-            runs=tuple(_run(entry, fired, Cause.RECOVERY) for fired in found.firings),
-            spans=found.spans,
-            now_us=now_us,
-            whole=entry.effective.recovery is RecoveryStrategy.COMPRESSED,
-        )
-        try:
-            admitted = await insist(self._crew.store, command, self._crew.node.trouble)
-        except ChronosError as error:
-            self._catalog.broken(entry, error, now_us)
-            return
-        self._found(admitted, Cause.RECOVERY, now_us)
-        if admitted or not found.firings:
-            left_out = sum(span.count for span in found.spans)
-            self._crew.bus.emit(
-                GapFound(
-                    at_us=now_us,
-                    job=entry.job,
-                    strategy=entry.effective.recovery.value,
-                    runs=len(admitted),
-                    left_out=left_out,
-                )
-            )
-            self._look_s = 0.0
-
-    def _found(self, admitted: list[Admitted], cause: Cause, now_us: int) -> None:
-        if any(row.status is Status.READY for row in admitted):
-            self._dispatcher.ready()
-        for row in admitted:
-            self._tell(row, cause, now_us)
-
-    def _floods(self, entry: Entry) -> bool:
-        """Whether recovered runs of a job would all be ready at once: nothing else holds them back."""
-        effective = entry.effective
-        return effective.overlap is Overlap.ALLOW and effective.limit == UNLIMITED
-
-    async def _backlogged(self) -> bool:
-        try:
-            return (await self._crew.store.counts()).open.get(Status.READY, 0) > _BACKLOG
-        except ChronosError as error:
-            self._crew.node.trouble(error)
-            return True
-
     def _tell(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
         if not self._crew.bus.watched:
             return
@@ -356,49 +261,6 @@ class Admission:
                 at_us=now_us, execution=admitted.id, job=admitted.job, cause=cause, status=admitted.status, code=code
             )
         )
-
-
-def _missed(prepared: Prepared, now_us: int) -> bool:
-    after_us = max(prepared.entry.effective.recovery_after_us, _LATE_FLOOR_US)
-    return now_us - prepared.firing.due_us > after_us
-
-
-def _piled_up(prepared: Prepared, now_us: int) -> bool:
-    """Whether the next instant is due too, and would be skipped for the overlap that this makes."""
-    entry, next_us = prepared.entry, prepared.firing.next_us
-    if next_us is None or next_us > now_us or entry.effective.overlap is not Overlap.SKIP or entry.instants is None:
-        return False
-    return entry.instants.due_us(next_us) <= now_us
-
-
-def _key(entry: Entry) -> tuple[bytes | None, int]:
-    if entry.effective.key is None:
-        return None, 0
-    key = key_of(entry.effective, namespace=entry.namespace, name=entry.name, payload=entry.spec.payload)
-    return key, key_limit(entry.effective)
-
-
-def _row(prepared: Prepared, *, claim: bool) -> AdmitRow:
-    entry, fired = prepared.entry, prepared.firing
-    key, limit = _key(entry)
-    return AdmitRow(
-        entry.job,
-        entry.version,
-        fired.scheduled_us,
-        fired.next_us,
-        fired.id,
-        fired.due_us,
-        claim,
-        prepared.careful,
-        key,
-        limit,
-    )
-
-
-def _run(entry: Entry, fired: Firing, cause: Cause) -> RunRow:
-    key, limit = _key(entry)
-    detail = None if fired.covers is None else write_detail(Detail(span=fired.covers))
-    return RunRow(fired.id, cause, fired.scheduled_us, fired.due_us, detail, key, limit)
 
 
 def _mixed(value: int) -> int:

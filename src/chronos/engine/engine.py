@@ -19,7 +19,7 @@ from chronos.core.config import NOTHING_SET, Settings, cascade
 from chronos.core.events import Event
 from chronos.engine.admission import Admission
 from chronos.engine.bus import Bus
-from chronos.engine.catalog import Catalog
+from chronos.engine.catalog import CAPACITY, Catalog
 from chronos.engine.crew import Crew
 from chronos.engine.dispatcher import Dispatcher
 from chronos.engine.executor import Executor
@@ -79,7 +79,7 @@ class Engine:
             book=self._book,
         )
         self._slots = Slots(options.slots, options.queue_slots)
-        self._catalog = catalog = Catalog(store, defaults, self._bus)
+        self._catalog = catalog = Catalog(store, defaults, self._bus, capacity=max(CAPACITY, options.slots))
         self._executor = Executor(self._crew, self._slots)
         self._dispatcher = Dispatcher(self._crew, catalog, self._slots, self._executor, new_request=new_request)
         self._admission = Admission(self._crew, catalog, self._dispatcher, new_request=new_request)
@@ -125,6 +125,7 @@ class Engine:
         """Let a claim or an admission that is under way come to its end, so that what it brought is known here."""
         self._dispatcher.ready()
         self._admission.look_soon()
+        self._admission.catching_up.close()
         if self._starting:
             await asyncio.wait(self._starting, timeout=_LAST_CLAIM_S)
 
@@ -179,6 +180,8 @@ class Engine:
                 self._starting.append(loops.create_task(self._dispatcher.run(), name="chronos-dispatcher"))
             if self.options.schedules:
                 self._starting.append(loops.create_task(self._admission.run(), name="chronos-admission"))
+                behind = self._admission.catching_up.run()
+                self._starting.append(loops.create_task(behind, name="chronos-catching-up"))
 
     def _meet(self, peers: tuple[int, ...]) -> None:
         self._admission.peers = peers

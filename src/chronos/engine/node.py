@@ -157,11 +157,9 @@ class NodeLife:
         loop = asyncio.get_running_loop()
         drift = Drift(self._clock.now_us(), loop.time())
         while True:
-            try:
-                async with asyncio.timeout(self._until_next_s()):
-                    await self._soon.wait()
-            except TimeoutError:
-                pass
+            timer = loop.call_later(self._until_next_s(), self._soon.set)
+            await self._soon.wait()
+            timer.cancel()
             self._soon.clear()
             before_us = drift.wall_us
             by_us = drift.moved_us(self._clock.now_us(), loop.time())

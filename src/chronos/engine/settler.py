@@ -7,6 +7,7 @@ lost while the node lives: what the store could not be told is told again, until
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from chronos.engine.catalog import Entry
@@ -31,7 +32,7 @@ class Settler:
 
     def __init__(self, store: Store, clock: NodeClock, node: NodeLife) -> None:
         self._store, self._clock, self._node = store, clock, node
-        self._rows: list[tuple[SettleRow, Entry]] = []
+        self._rows: dict[bytes, tuple[SettleRow, Entry]] = {}
         self._sending: dict[bytes, SettleRow] = {}
         self._worker: asyncio.Task[None] | None = None
         #: Set by the dispatcher: reserve slots for successors, and take what was handed over (and the reservation).
@@ -42,14 +43,16 @@ class Settler:
         self.keys_freed: Callable[[], None] = lambda: None
 
     def add(self, row: SettleRow, entry: Entry) -> None:
-        """Settle this execution with the next command."""
-        self._rows.append((row, entry))
+        """Settle this execution with the next command. Of two tries of one, the later one's outcome counts."""
+        waiting = self._rows.get(row.id)
+        if waiting is None or waiting[0].token < row.token:
+            self._rows[row.id] = (row, entry)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work(), name="chronos-settler")
 
     def holds(self, execution: bytes) -> bool:
         """Whether its outcome is on its way."""
-        return execution in self._sending or any(row.id == execution for row, _ in self._rows)
+        return execution in self._sending or execution in self._rows
 
     async def drain(self) -> None:
         """Until everything that was added has been answered."""
@@ -65,7 +68,7 @@ class Settler:
     async def _work(self) -> None:
         await asyncio.sleep(0)  # what ends in the same turn of the loop goes together
         while self._rows:
-            rows, self._rows = self._rows[:MAX_ROWS], self._rows[MAX_ROWS:]
+            rows = [self._rows.pop(execution) for execution in list(islice(self._rows, MAX_ROWS))]
             try:
                 await self._send(rows)
             except ChronosError as error:  # the store is broken, or one of them is: each gets what it deserves

@@ -230,7 +230,10 @@ def _around(metrics: Metrics, base_path: str) -> Middleware:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         response = await handler(request)
-        tell = log.warning if response.status >= 500 else log.debug
+        broken = response.status >= 500
+        if not (broken or log.isEnabledFor(logging.DEBUG)):
+            return response
+        tell = log.warning if broken else log.debug
         tell(
             "request",
             method=request.method,

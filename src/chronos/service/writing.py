@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from msgspec import Struct
@@ -32,7 +32,7 @@ _PAGE = 1_000
 _RACES = 10  # times that somebody else may be faster
 
 
-class SavedJob(Struct, frozen=True, kw_only=True):
+class SavedJob(Struct, frozen=True, kw_only=True, gc=False):
     """What became of a draft. Of a dry run: what would."""
 
     job_id: bytes
@@ -57,8 +57,7 @@ class Plan:
     pruned: list[Job]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
+class _Change(Struct, frozen=True, kw_only=True):
     """How drafts are to be saved."""
 
     actor: Actor
@@ -120,9 +119,8 @@ class Writer:
         finally:
             for task in waiting:
                 task.cancel()
-        for place, draft in enumerate(drafts):  # it may follow one that has been saved after it
-            if draft.spec.after and isinstance(results[place], Invalid):
-                [results[place]] = await save([draft])
+        for place in _upstream_first(drafts, results):  # it may follow one that has been saved after it
+            [results[place]] = await save([drafts[place]])
         return results
 
     async def _save_portion(
@@ -157,7 +155,7 @@ class Writer:
             raise Invalid(f"{len(drafts)} jobs are too many for one change, allowed {MAX_APPLIED}; apply them in parts")
         if len({(draft.namespace, draft.name) for draft in drafts}) < len(drafts):
             raise Invalid("a job is named twice in one change; name each job once")
-        owned = [replace(draft, spec=with_fields(draft.spec, owner=owner)) for draft in drafts]
+        owned = [with_fields(draft, spec=with_fields(draft.spec, owner=owner), common=False) for draft in drafts]
         await check_follows(self._store, owned)
         pruned_in = ({draft.namespace for draft in owned} or {namespace}) if prune else set()
         saved, pruned = await self._save(
@@ -172,6 +170,8 @@ class Writer:
 
     async def _left_over(self, drafts: Sequence[Draft], change: _Change) -> list[Job]:
         """What the owner has in the namespaces to prune and does not name."""
+        if not change.pruned_in:
+            return []
         named = {(draft.namespace, draft.name) for draft in drafts}
         found: list[Job] = []
         for namespace in sorted(change.pruned_in):
@@ -214,12 +214,14 @@ class Writer:
         self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _Change, now_us: int
     ) -> list[Prepared]:
         compared = MAX_COMPARED if len(drafts) <= _FEW else _COMPARED_IN_BULK
+        ready = partial(prepare, defaults=self._defaults, now_us=now_us, compared=compared, shared=self._shared)
+        if not existing and change.expect is None:
+            return [ready(draft, None) for draft in drafts]
         prepared: list[Prepared] = []
         for draft in drafts:
             there = existing.get((draft.namespace, draft.name))
             _check_expected(draft.name, there, change)
-            one = prepare(draft, there, defaults=self._defaults, now_us=now_us, compared=compared, shared=self._shared)
-            prepared.append(one)
+            prepared.append(ready(draft, there))
         return prepared
 
     async def _write(
@@ -287,6 +289,25 @@ def _are_independent(drafts: Sequence[Draft]) -> bool:
     if any(draft.spec.after for draft in drafts):
         return False
     return len({(draft.namespace, draft.name) for draft in drafts}) == len(drafts)
+
+
+def _upstream_first(drafts: Sequence[Draft], results: Sequence[SavedJob | ChronosError]) -> list[int]:
+    """The places of those that follow others and were refused, each behind the ones among them that it follows."""
+    refused = [place for place, draft in enumerate(drafts) if draft.spec.after and isinstance(results[place], Invalid)]
+    places = {(drafts[place].namespace, drafts[place].name): place for place in refused}
+    order: list[int] = []
+    seen: set[int] = set()
+    waiting = [(place, False) for place in reversed(refused)]
+    while waiting:
+        place, is_due = waiting.pop()
+        if is_due:
+            order.append(place)
+        elif place not in seen:
+            seen.add(place)
+            draft = drafts[place]
+            followed = [(draft.namespace, after.job) for after in draft.spec.after]
+            waiting += [(place, True), *((places[name], False) for name in followed if name in places)]
+    return order
 
 
 def _as_saved(one: Prepared, answer: Saved, now_us: int, *, alone: bool) -> SavedJob:

@@ -63,6 +63,8 @@ def hint_of(command: Command[Any], answer: Any) -> Hint:
 def _of_a_person(command: Command[Any], answer: Any) -> Hint:
     """After what is asked for from outside, or happens once in a while."""
     match command:
+        case SaveJobs(delete=()) if all(saved.created for saved in answer) and not _runs(command):
+            return Hint.JOBS
         case SaveJobs():
             changed = any(saved.changed and not saved.created for saved in answer)
             gone = _if(command.delete, Hint.JOBS | Hint.CANCEL | Hint.OUTBOX)
@@ -81,6 +83,10 @@ def _of_a_person(command: Command[Any], answer: Any) -> Hint:
             return Hint.OUTBOX  # what it had taken from there is free again
         case _:
             return NOTHING
+
+
+def _runs(command: SaveJobs) -> bool:
+    return any(row.run is not None for part in command.parts for row in part.rows)
 
 
 def _ran(command: SaveJobs) -> Hint:

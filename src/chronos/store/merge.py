@@ -1,7 +1,7 @@
 """Merging commands of one kind into one statement's worth, and giving each its own part of the answer back.
 
-Of saved jobs only new ones without a key merge, a few a command. Should one of them be refused, each of them is applied
-by itself.
+Of saved jobs only new ones without a key merge, a few a command; of recovered gaps those that were judged at one time.
+Should one of them be refused, each of them is applied by itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from chronos.store.commands import NEW, Advance, Command, Release, SaveJobs, Settle, Settled, Suspend
+from chronos.store.commands import NEW, Admitted, Advance, Command, Recover, Release, SaveJobs, Settle, Settled, Suspend
 
 _FEW = 20  # jobs of a command; more of them are worth statements of their own
 _MERGED = (Settle, Advance, Suspend, Release)
@@ -44,6 +44,11 @@ def split(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> 
     if isinstance(command, SaveJobs):
         rows = iter(answer)
         return [list(islice(rows, len(part.rows))) for part in parts if isinstance(part, SaveJobs)]
+    if isinstance(command, Recover):
+        of: dict[bytes, list[Admitted]] = {}
+        for row in answer:
+            of.setdefault(row.job, []).append(row)
+        return [of.get(part.job, []) for part in parts if isinstance(part, Recover)]
     if isinstance(answer, Settled):
         done = set(answer.settled)
         answers: list[Any] = [
@@ -59,6 +64,8 @@ def split(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> 
 
 def size(command: Command[Any]) -> int:
     """How many rows a command brings."""
+    if isinstance(command, Recover):
+        return sum(len(part.runs) + len(part.spans) for part in command.parts) or 1
     return len(getattr(command, "rows", ())) + len(getattr(command, "delete", ())) or 1
 
 
@@ -66,6 +73,8 @@ def _touched(command: Command[Any]) -> list[Any] | None:
     """What a command that merges with others is about; None: it does not."""
     if isinstance(command, _MERGED):
         return [row.id for row in command.rows]
+    if isinstance(command, Recover):
+        return [part.job for part in command.parts]
     if not isinstance(command, SaveJobs) or len(command.rows) > _FEW or command.delete:
         return None
     if command.idempotency is not None or any(row.expect != NEW for row in command.rows):
@@ -76,11 +85,13 @@ def _touched(command: Command[Any]) -> list[Any] | None:
 def _fits(a: Any, b: Any) -> bool:
     if isinstance(a, Settle):
         return (a.node, a.take, a.take_lanes) == (b.node, b.take, b.take_lanes)
+    if isinstance(a, Recover):
+        return bool(a.now_us == b.now_us and not b.others)
     return not isinstance(a, SaveJobs) or _touched(a) is not None
 
 
 def _join(a: Any, b: Any) -> Command[Any]:
-    if isinstance(a, SaveJobs):
-        return replace(a, others=(*a.others, b))
     joined: Callable[..., Command[Any]] = replace
+    if isinstance(a, SaveJobs | Recover):
+        return joined(a, others=(*a.others, b))
     return joined(a, rows=a.rows + b.rows)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from chronos.assembly import Service, make_engine, make_runners, make_service, make_store
+from chronos.assembly import Service, make_engine, make_runners, make_service, make_test_store
 from chronos.core.config import DAY_US, Retention, Settings, merge
 from chronos.core.events import Event, ExecutionEnded, ExecutionStarted
 from chronos.core.execution import Execution
@@ -232,7 +232,7 @@ class Harness:
         if self._app is None:
             raise Invalid("no app is loaded; call chronos.load(app) first")
         runtime = self._app._runtime
-        self._store = make_store("sqlite://")
+        self._store = make_test_store()
         await self._store.open()
         defaults = merge(runtime._defaults, _KEEP_ALL)
         self._service = make_service(self._store, self.clock, checks=runtime.declared.checks, defaults=defaults)

@@ -30,6 +30,7 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _ROUNDING_US = 0.05  # what may be left over of a whole microsecond after adding up floats
+_CLOSED = "Event loop is closed"
 _OWN_FILES = 1  # the pipe that wakes the loop from other threads
 _FEW_TIMERS = 100  # that were cancelled, which may stay until their time comes
 
@@ -63,6 +64,12 @@ class _Timer(asyncio.TimerHandle):
         self._cancelled = False
         self._repr = self._source_traceback = None
         self._when, self._scheduled = at_us / 1e6, True
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            if self._scheduled:
+                self._loop._timer_handle_cancelled(self)  # type: ignore[attr-defined]
+            self._cancelled, self._callback, self._args = True, None, ()
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -98,8 +105,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As ever, at a whole microsecond: whoever wakes finds that the time it waited for has come."""
+        return self._set(when, callback, args, context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As ever."""
+        return self._set(self._now_s + delay, callback, args, context)
+
+    def _set(self, when: float, callback: Any, args: Any, context: Context | None) -> _Timer:
         if self._closed:
-            raise RuntimeError("Event loop is closed")
+            raise RuntimeError(_CLOSED)
         exact_us = when * 1e6
         at_us = round(exact_us)
         if exact_us - at_us > _ROUNDING_US:
@@ -110,18 +126,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         heapq.heappush(self._timers, (at_us, next(self._order), timer))
         return timer
 
-    def call_later(
-        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        """As ever."""
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
-
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """As ever."""
         if self._closed:
-            raise RuntimeError("Event loop is closed")
+            raise RuntimeError(_CLOSED)
         handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -161,16 +171,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     # --- one turn, in place of the base's
 
     def _run_once(self) -> None:
-        ready, timers = self._ready, self._timers
-        if self._outside or len(self._files) > _OWN_FILES:
-            self._look_outside()
-        if not ready and not self._stopping and not self._outside:
-            self._move_on()
-        while timers and timers[0][0] <= self.now_us:
-            timer = heapq.heappop(timers)[2]
-            timer._scheduled = False
-            ready.append(timer)
-        self._run_ready()
+        """Turn after turn: the base would only ask after each whether it is to stop."""
+        ready, timers, files = self._ready, self._timers, self._files
+        while True:
+            if self._outside or len(files) > _OWN_FILES:
+                self._look_outside()
+            if not ready and not self._stopping and not self._outside:
+                self._move_on()
+            while timers and timers[0][0] <= self.now_us:
+                timer = heapq.heappop(timers)[2]
+                timer._scheduled = False
+                ready.append(timer)
+            self._run_ready()
+            if self._stopping:
+                return
 
     def _run_ready(self) -> None:
         """Everything that is ready now; what becomes ready meanwhile has to wait for the next turn."""

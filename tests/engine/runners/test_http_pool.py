@@ -109,7 +109,7 @@ def test_no_header_ever_becomes_two(value: str) -> None:
         runner = HttpRunner(allow_private=True)
         request = Request(method="GET", url=URL("http://127.0.0.1:1/"), headers={"X-Own": value}, mask=Mask())
         with pytest.raises(ValueError, match="line break"):
-            await runner._pool(request).send(request)
+            await runner._opened().send(request, 0)
         await runner.close()
 
     asyncio.run(scene())

@@ -6,39 +6,34 @@
                           ▲                                                               │
                           └────────────── a redirect, when they are asked for ◄───────────┘
 
-Two connection pools: one that reaches public addresses only, whatever a name resolves to, and one for the hosts that
-configuration opens. The check sits where the socket is made, so the address judged is the address dialled.
+The check sits where addresses are dialled, so the address judged is the address dialled, whatever a name resolved to
+before.
 """
 
 import asyncio
-import socket
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.http import HttpProcessingError
 
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
 from chronos.engine.deadlines import Deadlines
 from chronos.engine.runners import http_options
 from chronos.engine.runners.addresses import Guard, Refused
 from chronos.engine.runners.contract import Call
-from chronos.engine.runners.http_pool import CONNECT_S, NotHttp, Pool
+from chronos.engine.runners.http_connection import NoAnswer
+from chronos.engine.runners.http_dial import Dialler
+from chronos.engine.runners.http_pool import Pool
 from chronos.engine.runners.http_request import Outline, Request, after_redirect, build
-from chronos.engine.runners.http_response import Answer, capture
+from chronos.engine.runners.http_response import Answer, capture, room
 from chronos.engine.runners.templates import Secrets, no_secrets
 from chronos.errors import Invalid, NotFound
 
-_DNS_THREADS = 16  # lookups block, and may hang
 _REDIRECTS = (301, 302, 303, 307, 308)
 _OUTLINES = 4_096  # kept
 _STOPPED = Failed(error="it was asked to stop before the answer was complete", kinds=("stopped",))
 
 
 class HttpRunner:
-    """Makes requests. One for a node: its pools are shared by all calls, and nothing else is."""
+    """Makes requests. One for a node: its connections are shared by all calls, and nothing else is."""
 
     def __init__(
         self,
@@ -53,8 +48,8 @@ class HttpRunner:
         self._timeout_s = timeout_s  # where no level sets one
         self._secrets = secrets
         self._max_connections = max_connections
-        self._pools: dict[bool, Pool] = {}  # by whether any address may be dialled
-        self._resolver: _Resolver | None = None
+        self._dialler: Dialler | None = None
+        self._pool: Pool | None = None
         self._deadlines = Deadlines()
         self._outlines: dict[int, Outline] = {}  # by the identity of the options, which an outline keeps alive
 
@@ -77,12 +72,12 @@ class HttpRunner:
         return await self._within_time(call, outline, request, limit_s)
 
     async def close(self) -> None:
-        pools, self._pools = list(self._pools.values()), {}
-        for pool in pools:
+        pool, self._pool = self._pool, None
+        if pool is not None:
             await pool.close()
-        if self._resolver is not None:
-            await self._resolver.close()
-            self._resolver = None
+        if self._dialler is not None:
+            self._dialler.close()
+            self._dialler = None
 
     def _outline(self, options: Mapping[str, Any]) -> Outline:
         """What these options say to every call; a job's are the same object as long as its version is in use."""
@@ -115,14 +110,11 @@ class HttpRunner:
         try:
             left = outline.redirects
             while True:
-                response = await self._pool(request).send(request)
-                try:
-                    answer = await capture(response, request.mask)
-                finally:
-                    response.done()
+                response = await (self._pool or self._opened()).send(request, room(request.mask))
+                answer = capture(response, request.mask)
                 call.detail["response"] = answer.record()
-                location = response.headers.get("Location")
-                if left == 0 or answer.status not in _REDIRECTS or location is None:
+                location = response.header(b"location") if left and answer.status in _REDIRECTS else None
+                if location is None:
                     return _judge(outline, answer)
                 left -= 1
                 request = after_redirect(request, answer.status, location, self._guard)
@@ -130,28 +122,14 @@ class HttpRunner:
             return _refused(error, request)
         except (Invalid, ValueError) as error:
             return Failed(error=request.mask(str(error)), kinds=("request",), worth_retrying=False)
-        except (aiohttp.ClientError, NotHttp, HttpProcessingError, OSError) as error:
+        except NoAnswer as error:
             return _unreachable(request, error)
 
-    def _pool(self, request: Request) -> Pool:
-        """The pool for this request's host; made on first use, as it belongs to the running loop."""
-        opened = self._guard.is_open(request.url.host or "")
-        pool = self._pools.get(opened)
-        if pool is None:
-            if self._resolver is None:
-                self._resolver = _Resolver()
-            pool = self._pools[opened] = Pool(
-                limit=self._max_connections,
-                resolver=self._resolver,
-                make_socket=None if opened else self._socket,
-            )
-        return pool
-
-    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
-        """The socket for an address that is about to be dialled: the last place where it can be judged."""
-        family, kind, protocol, _, target = address
-        self._guard.check_address(str(target[0]))
-        return socket.socket(family, kind, protocol)
+    def _opened(self) -> Pool:
+        """Made on first use, as it belongs to the running loop."""
+        self._dialler = Dialler(self._guard)
+        self._pool = Pool(self._dialler, limit=self._max_connections)
+        return self._pool
 
 
 class _Limit:
@@ -176,37 +154,6 @@ class _Limit:
         return self._hit and self._task.uncancel() == 0
 
 
-class _Resolver(AbstractResolver):
-    """The system's resolver, in threads of its own: lookups that hang keep nobody else waiting."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_DNS_THREADS, thread_name_prefix="chronos-dns")
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _lookup, host, port, family)
-        return [
-            ResolveResult(
-                hostname=host,
-                host=str(address[0]),
-                port=port,
-                family=family,
-                proto=protocol,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for family, _, protocol, _, address in found
-        ]
-
-    async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _lookup(host: str, port: int, family: int) -> Sequence[tuple[Any, ...]]:
-    return socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-
-
 def _judge(outline: Outline, answer: Answer) -> Outcome:
     status = answer.status
     if status in outline.success:
@@ -229,19 +176,18 @@ def _refused(error: Refused, request: Request | None = None) -> Failed:
     return Failed(error=f"the request was not made: {shown}", kinds=("address",), worth_retrying=False)
 
 
-def _unreachable(request: Request, error: Exception) -> Failed:
+def _unreachable(request: Request, error: NoAnswer) -> Failed:
     """No answer, or half of one: the network's fault or the server's, and so worth another try."""
-    match error:
-        case aiohttp.ClientConnectorDNSError():
-            kind, said = "dns", f"the name {request.url.host} could not be resolved"
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
-            kind, said = "tls", f"no secure connection to {request.url.host}: {error}"
-        case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionResetError():
-            kind, said = "reset", f"{request.url.host} closed the connection before the answer was complete"
-        case NotHttp() | HttpProcessingError():
-            kind, said = "protocol", f"what {request.url.host} answered is not HTTP: {error}"
-        case TimeoutError():
-            kind, said = "connect", f"no connection to {request.url.host} within {CONNECT_S:g} s"
+    host = request.url.host
+    match error.kind:
+        case "dns":
+            said = f"the name {host} could not be resolved"
+        case "tls":
+            said = f"no secure connection to {host}: {error}"
+        case "reset":
+            said = f"{host} closed the connection before the answer was complete"
+        case "protocol":
+            said = f"what {host} answered is not HTTP: {error}"
         case _:
-            kind, said = "connect", f"no connection to {request.url.host}: {error}"
-    return Failed(error=request.mask(said)[:1_000], kinds=("connection", kind))
+            said = f"no connection to {host}: {error}"
+    return Failed(error=request.mask(said)[:1_000], kinds=("connection", error.kind))

@@ -1,133 +1,165 @@
-"""Pooled connections, and one exchange over one of them.
+"""Connections by origin: kept for a while, used again, and never more than so many.
 
-aiohttp's connector dials (resolves, judges, connects, speaks TLS) and keeps connections; its protocol parses what comes
-back. The request is written and the answer taken here, without the session, request and response objects in between,
-which cost more than the exchange itself.
+::
+
+    request ─► a place (or wait for one) ─► a kept connection, else dial ─► exchange ─► keep it, or close it
+                                                   ▲                           │
+                                                   └── it had died meanwhile ◄─┘  only for what may be repeated
 """
 
 import asyncio
-import socket
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections import deque
 
-import aiohttp
-from aiohttp.abc import AbstractResolver
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
-from aiohttp.http import HttpProcessingError
-from aiohttp.streams import StreamReader
-from multidict import CIMultiDictProxy
-from yarl import URL
-
+from chronos.engine.runners.http_connection import Connection, NoAnswer, Response
+from chronos.engine.runners.http_dial import Dialler
 from chronos.engine.runners.http_request import Request
 
-CONNECT_S = 10.0
 _KEEP_ALIVE_S = 4.0  # shorter than the five seconds after which many servers hang up
-_ORIGINS = 4_096  # kept
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
 _WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")  # that need not say that they have none
 _REPEATABLE = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
 
-#: Makes the socket for an address that is about to be dialled.
-MakeSocket = Callable[[tuple[Any, ...]], socket.socket]
-
-
-class NotHttp(Exception):
-    """What came back is no HTTP."""
-
-
-@dataclass(slots=True)
-class Response:
-    """The head of an answer, and where its body comes from. Whoever got it reads the body, then calls ``done``."""
-
-    status: int
-    headers: CIMultiDictProxy[str]
-    content: StreamReader
-    _connection: Connection
-
-    def done(self) -> None:
-        """Keep the connection if all of the body was read, else close it."""
-        if self.content.is_eof():
-            self._connection.release()
-        else:
-            self._connection.close()
-
-
-class _Protocol(ResponseHandler):
-    """As aiohttp's, but whoever reads a body hears at once that it cannot be understood, not when its time is up."""
-
-    def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
-        super().set_exception(exc) if exc_cause is None else super().set_exception(exc, exc_cause)
-        payload = self._payload
-        if payload is not None and payload.exception() is None and not payload.is_eof():
-            payload.set_exception(aiohttp.ClientPayloadError("the rest of it is no HTTP"))
+Origin = tuple[str, str, int]  # scheme, host, port
 
 
 class Pool:
-    """Connections by origin."""
+    """All connections of a node. It belongs to the loop on which it was made."""
 
-    def __init__(self, *, limit: int, resolver: AbstractResolver, make_socket: MakeSocket | None) -> None:
-        self._connector = aiohttp.TCPConnector(
-            limit=limit, keepalive_timeout=_KEEP_ALIVE_S, resolver=resolver, socket_factory=make_socket
-        )
-        protocol: type[ResponseHandler] = _Protocol
-        self._connector._factory = partial(protocol, loop=asyncio.get_running_loop())
-        self._origins: dict[tuple[str, str | None, int | None], aiohttp.ClientRequest] = {}
+    def __init__(self, dialler: Dialler, *, limit: int) -> None:
+        self._dialler = dialler
+        self._limit = limit
+        self._loop = asyncio.get_running_loop()
+        self._idle: dict[Origin, list[Connection]] = {}  # the longest kept first
+        self._idle_count = 0
+        self._busy = 0  # places taken
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def close(self) -> None:
         """Close what is kept."""
-        await self._connector.close()
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for kept in tuple(self._idle.values()):
+            for connection in kept:
+                connection.abort()
+        self._idle.clear()
+        await asyncio.sleep(0)  # closing takes the loop a turn
 
-    async def send(self, request: Request) -> Response:
-        """Send a request and wait for the head of its answer. Raises aiohttp's errors, ``OSError`` and ``NotHttp``.
+    async def send(self, request: Request, room: int) -> Response:
+        """The answer to a request, with so many bytes of its body. Raises ``NoAnswer``, ``Refused``, ``ValueError``.
 
         A server may hang up just as a kept connection is used again: what may be repeated is then sent once more.
         """
-        text = _written(request)
+        text = written(request)
+        url = request.url
+        origin = (url.scheme, url.raw_host or "", url.port or 0)
+        if self._busy < self._limit:
+            self._busy += 1
+        else:
+            await self._place()
         try:
-            return await self._exchange(request, text)
-        except aiohttp.ClientConnectorError:
-            raise
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-            if request.method not in _REPEATABLE:
-                raise
-        return await self._exchange(request, text)
+            kept = self._take(origin)
+            if kept is not None:
+                try:
+                    return await self._exchange(origin, kept, text, request.method, room)
+                except NoAnswer as error:
+                    if error.kind != "reset" or kept.heard or request.method not in _REPEATABLE:
+                        raise
+            fresh = await self._dial(origin)
+            return await self._exchange(origin, fresh, text, request.method, room)
+        finally:
+            self._leave()
 
-    async def _exchange(self, request: Request, text: bytes) -> Response:
-        connection = await self._connector.connect(self._origin(request.url), [], _TIMEOUT)
+    async def _exchange(self, origin: Origin, connection: Connection, text: bytes, method: str, room: int) -> Response:
         try:
-            protocol, transport = connection.protocol, connection.transport
-            if protocol is None or transport is None or transport.is_closing():
-                raise aiohttp.ServerDisconnectedError
-            protocol.set_response_params(
-                skip_payload=request.method == "HEAD", read_until_eof=True, auto_decompress=False
-            )
-            transport.write(text)
-            while True:
-                message, content = await protocol.read()
-                if not 100 <= message.code <= 199 or message.code == 101:
-                    return Response(message.code, message.headers, content, connection)
-        except HttpProcessingError as error:
-            connection.close()
-            raise NotHttp(error.message) from error
+            response = await connection.send(text, without_body=method == "HEAD", room=room)
         except BaseException:
-            connection.close()
+            connection.abort()
+            raise
+        if connection.reusable and not self._closed and connection.is_open:
+            self._keep(origin, connection)
+        else:
+            connection.abort()
+        return response
+
+    # --- places
+
+    async def _place(self) -> None:
+        """Wait for one, in order."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # it was given one, and does not want it any more
             raise
 
-    def _origin(self, url: URL) -> aiohttp.ClientRequest:
-        """What the connector wants to know, which is the same for every request to one origin."""
-        key = (url.scheme, url.raw_host, url.port)
-        origin = self._origins.get(key)
-        if origin is None:
-            if len(self._origins) >= _ORIGINS:
-                self._origins.clear()
-            origin = self._origins[key] = aiohttp.ClientRequest("GET", url, loop=asyncio.get_running_loop())
-        return origin
+    def _leave(self) -> None:
+        """Give a place to whoever waits longest."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._busy -= 1
+
+    # --- connections
+
+    async def _dial(self, origin: Origin) -> Connection:
+        while self._idle_count and self._busy + self._idle_count > self._limit:
+            self._drop_longest_kept()
+        return await self._dialler.dial(*origin, lambda: Connection(lambda lost: self._lost(origin, lost)))
+
+    def _take(self, origin: Origin) -> Connection | None:
+        """One that is kept, the youngest first: the others grow old and go."""
+        kept = self._idle.get(origin)
+        since_s = self._loop.time() - _KEEP_ALIVE_S
+        while kept:
+            connection = kept.pop()
+            self._idle_count -= 1
+            if connection.is_open and connection.idle_since_s > since_s:
+                return connection
+            connection.abort()
+        return None
+
+    def _keep(self, origin: Origin, connection: Connection) -> None:
+        connection.idle_since_s = self._loop.time()
+        kept = self._idle.get(origin)
+        if kept is None:
+            kept = self._idle[origin] = []
+        kept.append(connection)
+        self._idle_count += 1
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(_KEEP_ALIVE_S, self._drop_old)
+
+    def _lost(self, origin: Origin, connection: Connection) -> None:
+        kept = self._idle.get(origin)
+        if kept is not None and connection in kept:
+            kept.remove(connection)
+            self._idle_count -= 1
+
+    def _drop_old(self) -> None:
+        since_s = self._loop.time() - _KEEP_ALIVE_S
+        self._sweep = None
+        for origin, kept in tuple(self._idle.items()):
+            while kept and kept[0].idle_since_s <= since_s:
+                self._idle_count -= 1
+                kept.pop(0).abort()
+            if not kept:
+                del self._idle[origin]
+        if self._idle:
+            oldest_s = min(kept[0].idle_since_s for kept in self._idle.values())
+            self._sweep = self._loop.call_at(oldest_s + _KEEP_ALIVE_S, self._drop_old)
+
+    def _drop_longest_kept(self) -> None:
+        kept = min((kept for kept in self._idle.values() if kept), key=lambda kept: kept[0].idle_since_s)
+        self._idle_count -= 1
+        kept.pop(0).abort()
 
 
-def _written(request: Request) -> bytes:
+def written(request: Request) -> bytes:
     """As it goes over the wire. Raises ``ValueError`` where a header would become two."""
     lines = [f"{request.method} {request.url.raw_path_qs} HTTP/1.1", f"Host: {request.url.host_port_subcomponent}"]
     lines += [f"{name}: {value}" for name, value in request.headers.items()]

@@ -56,6 +56,7 @@ class Outline:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
         self._said: dict[str | None, dict[str, str]] = {}  # by the type of the body
+        self._url: URL | None = None
 
     @cached_property
     def method(self) -> str:
@@ -80,10 +81,14 @@ class Outline:
             return None
         return read.duration_us("http.timeout", self.options["timeout"]) / SECOND_US
 
-    @cached_property
-    def fixed_url(self) -> bool:
-        """Whether every call goes to the same address."""
-        return not is_template(self.options["url"]) and not self.options.get("query")
+    def url(self, renderer: Renderer, guard: Guard) -> URL:
+        """Where a call goes; where every call goes to the same address, it is judged once."""
+        if self._url is not None:
+            return self._url
+        url = _url(self.options, renderer, guard)
+        if not is_template(self.options["url"]) and not self.options.get("query"):
+            self._url = url
+        return url
 
     def headers(self, kind: str | None, renderer: Renderer) -> dict[str, str]:
         """The usual headers and its own; a new object each time."""
@@ -110,7 +115,7 @@ def build(call: Call, outline: Outline, secrets: Secrets, guard: Guard) -> Reque
         body, kind = _body(call, method, renderer)
         headers = outline.headers(kind, renderer)
         _add_own_headers(headers, call)
-        url = parse_url(options["url"], guard) if outline.fixed_url else _url(options, renderer, guard)
+        url = outline.url(renderer, guard)
         if "auth" in options:
             url = _authenticate(call, options["auth"], renderer, headers, url, body or b"", mask)
         return Request(method=method, url=url, headers=headers, body=body, mask=mask)

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from chronos.engine.runners.http_pool import Response
+from chronos.engine.runners.http_connection import Response, header_text
 from chronos.engine.runners.masking import Mask
 
 MAX_BODY = 1 << 20
 MAX_RESULT = 1 << 16
-_DIGITS = 12  # of a length that is worth reading as a number
+_PACKING = 1 << 16  # by which packing may make a body longer that would have fitted
 _MAX_HEADERS = 64
 _MAX_HEADER_VALUE = 1_024
 _LEFT_OUT = ("set-cookie", "set-cookie2")  # credentials of a session that nobody goes on with
@@ -52,39 +52,32 @@ class Answer:
             return None
 
 
-async def capture(response: Response, mask: Mask) -> Answer:
-    """Read what is kept, and no more: the rest of a longer body is never taken off the wire."""
-    room = MAX_BODY + mask.longest  # a secret at the edge must be seen whole to be masked
-    body = await _read(response, room)
-    masked = mask(_decode(body, response.headers.get("Content-Type", ""))).replace("\0", "�") if body else ""
-    return Answer(
-        status=response.status,
-        headers=_headers(response, mask),
-        body=masked[:MAX_BODY],
-        truncated=len(body) > MAX_BODY or len(masked) > MAX_BODY,
-    )
+def room(mask: Mask) -> int:
+    """How many bytes of a body are worth reading; what is beyond is never taken off the wire."""
+    return MAX_BODY + _PACKING + mask.longest  # a secret at the edge must be seen whole to be masked
 
 
-async def _read(response: Response, room: int) -> bytes:
-    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    window = _WINDOW.get(encoding)
-    length = response.headers.get("Content-Length", "")
-    if window is None and length.isdecimal() and len(length) <= _DIGITS and int(length) <= room:
-        return await response.content.read()
-    unpack = None if window is None else zlib.decompressobj(window)
-    found = bytearray()
-    async for chunk in response.content.iter_any():
-        if unpack is None:
-            found += chunk[: room + 1 - len(found)]
-        else:
-            try:
-                found += unpack.decompress(chunk, room + 1 - len(found))  # a bomb is not unpacked beyond what is kept
-            except zlib.error:
-                found += b"(the body says that it is compressed, and is not)"
-                break
-        if len(found) > room:
-            break
-    return bytes(found)
+def capture(response: Response, mask: Mask) -> Answer:
+    """What is kept of an answer."""
+    body = text = ""
+    truncated = False
+    if response.body:
+        unpacked = _unpacked(response, MAX_BODY + mask.longest)
+        text = mask(_decode(unpacked, response.header(b"content-type") or "")).replace("\0", "�")
+        body = text[:MAX_BODY]
+        truncated = response.cut or len(unpacked) > MAX_BODY or len(text) > MAX_BODY
+    return Answer(status=response.status, headers=_headers(response, mask), body=body, truncated=truncated)
+
+
+def _unpacked(response: Response, most: int) -> bytes:
+    """The body without its compression, up to one byte more than is kept: a bomb is not unpacked any further."""
+    window = _WINDOW.get((response.header(b"content-encoding") or "").strip().lower())
+    if window is None:
+        return response.body[: most + 1]
+    try:
+        return zlib.decompressobj(window).decompress(response.body, most + 1)
+    except zlib.error:
+        return b"(the body says that it is compressed, and is not)"
 
 
 def _decode(body: bytes, content_type: str) -> str:
@@ -102,20 +95,22 @@ def _charset(content_type: str) -> str:
 
 def _headers(response: Response, mask: Mask) -> dict[str, str]:
     kept: dict[str, str] = {}
-    for name, value in response.headers.items():
+    for name, value in response.headers:
         if len(kept) >= _MAX_HEADERS:
             break
         if (shown := _shown_name(name)) is not None:
-            kept[shown] = _text(mask(value[:_MAX_HEADER_VALUE]))
+            kept[shown] = _text(value, mask)
     return kept
 
 
-def _text(value: str) -> str:
-    """A header's value as every store takes it; bytes that are no UTF-8 come from the parser as lone surrogates."""
-    return value.replace("\0", "�").encode("utf-8", "replace").decode()
+def _text(value: bytes, mask: Mask) -> str:
+    """A header's value as every store takes it."""
+    text = mask(header_text(value)[:_MAX_HEADER_VALUE]).replace("\0", "�")
+    return text if value.isascii() else text.encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=1024)
-def _shown_name(name: str) -> str | None:
+def _shown_name(name: bytes) -> str | None:
     """How a header is called in the record; None: it is left out."""
-    return None if name.lower() in _LEFT_OUT else name.title()[:200]
+    shown = name.decode("ascii", "replace")
+    return None if shown.lower() in _LEFT_OUT else shown.title()[:200]

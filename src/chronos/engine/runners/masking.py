@@ -23,7 +23,7 @@ class Mask:
     @property
     def longest(self) -> int:
         """Characters of the longest text that is looked for."""
-        return max(map(len, self._shown), default=0)
+        return max(map(len, self._shown)) if self._shown else 0
 
     def add(self, secret: str) -> None:
         """Never show this one."""

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from chronos.core.calendar import rfc3339
@@ -20,7 +20,7 @@ from chronos.service.shapes.form import Form
 from chronos.service.shapes.names import fault_of_name, id_text
 from chronos.service.shapes.plain import plain
 from chronos.service.shapes.problems import InvalidJob, Problem
-from chronos.service.shapes.schedule import parse_spec, read_when, write_when
+from chronos.service.shapes.schedule import read_when, write_when
 from chronos.service.shapes.settings import read_overrides, read_settings, write_settings
 
 Check = Callable[[Mapping[str, Any]], None]
@@ -36,6 +36,8 @@ MAX_OPTIONS = 256 * 1024
 MAX_SPEC = 1024 * 1024  # all of it as it is stored
 ONLY_TASK = "main"  # the name of a task that was given without one
 
+instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
+
 #: In answers, and of no effect when they are sent back.
 _ANSWERED = frozenset(
     ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at", "diff")
@@ -46,18 +48,26 @@ _KINDS = ("http", "command", "python", "grpc", "wait")
 _ALIASES = {"webhook": "http"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A job somebody wants to be there."""
+class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
+    """A job somebody wants to be there. Two are equal that say the same, wherever it was written."""
 
     name: str
     spec: JobSpec
     namespace: str = DEFAULT_NAMESPACE
-    parsed: tuple[ScheduleSpec, Schedule] | None = field(default=None, compare=False, repr=False)
+    parsed: tuple[ScheduleSpec, Schedule] | None = None
     state: JobState | None = None  # active or disabled; None: as it is, and active when it is new
     immediate: bool = False  # nothing says when it runs: once, when it is created
     now: bool = False  # "now" was said: once, whenever it is saved and changed
-    schedule_at: str = field(default="/schedule", compare=False)  # where it was written, for who wrote it
+    schedule_at: str = "/schedule"  # where it was written, for who wrote it
+    common: bool = False  # the reader keeps its spec, as others say the same
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Draft) and self._said() == other._said()
+
+    __hash__ = None  # type: ignore[assignment]  # a spec has none
+
+    def _said(self) -> tuple[object, ...]:
+        return self.name, self.namespace, self.spec, self.state, self.immediate, self.now
 
     @property
     def schedule(self) -> Schedule | None:
@@ -65,7 +75,7 @@ class Draft:
         said = self.spec.schedule
         if said is None:
             return None
-        return self.parsed[1] if self.parsed is not None and self.parsed[0] is said else parse_spec(said, self.name)
+        return self.parsed[1] if self.parsed is not None and self.parsed[0] is said else said.parse(self.name)
 
 
 def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT_NAMESPACE) -> Draft:
@@ -124,6 +134,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
 
 def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The answer about a job: what the server adds, and all that was said."""
+    created_at = rfc3339(job.created_us)
     answer: dict[str, Any] = {
         "id": id_text(job.id),
         "name": job.name,
@@ -132,10 +143,10 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
         "state": job.state.name.lower(),
         "enabled": job.state is not JobState.DISABLED,
         **write_spec(job.spec),
-        "next_run_at": rfc3339(job.next_us) if job.next_us is not None and job.state is JobState.ACTIVE else None,
+        "next_run_at": instant(job.next_us) if job.next_us is not None and job.state is JobState.ACTIVE else None,
         "last_execution": None if last_execution is None else dict(last_execution),
-        "created_at": rfc3339(job.created_us),
-        "updated_at": rfc3339(job.updated_us),
+        "created_at": created_at,
+        "updated_at": created_at if job.updated_us == job.created_us else rfc3339(job.updated_us),
     }
     if job.note:
         answer["note"] = job.note
@@ -146,20 +157,25 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
 
 def write_spec(spec: JobSpec) -> dict[str, Any]:
     """All that a version of a job says."""
-    said: dict[str, Any] = {
-        "description": spec.description or None,
-        **write_when(spec.schedule, follows=bool(spec.after)),
-        "tasks": [_written_task(task) for task in spec.tasks],
-        **write_settings(spec.settings),
-        "after": [{"job": one.job, "on": one.on.value} for one in spec.after] or None,
-        "on_start": None if spec.on_start is None else _written_target(spec.on_start),
-        "on_complete": None if spec.on_complete is None else _written_target(spec.on_complete),
-        "alerts": list(spec.alerts) or None,
-        "owner": spec.owner,
-        "tags": spec.tags or None,
-        "payload": spec.payload,
-    }
-    return {name: value for name, value in said.items() if value is not None}
+    said: dict[str, Any] = {"description": spec.description} if spec.description else {}
+    said |= write_when(spec.schedule, follows=bool(spec.after))
+    said["tasks"] = [_written_task(task) for task in spec.tasks]
+    said |= write_settings(spec.settings)
+    if spec.after:
+        said["after"] = [{"job": one.job, "on": one.on.value} for one in spec.after]
+    if spec.on_start is not None:
+        said["on_start"] = _written_target(spec.on_start)
+    if spec.on_complete is not None:
+        said["on_complete"] = _written_target(spec.on_complete)
+    if spec.alerts:
+        said["alerts"] = list(spec.alerts)
+    if spec.owner is not None:
+        said["owner"] = spec.owner
+    if spec.tags:
+        said["tags"] = spec.tags
+    if spec.payload is not None:
+        said["payload"] = spec.payload
+    return said
 
 
 # --- reading
@@ -340,7 +356,7 @@ def _written_task(task: Task) -> dict[str, Any]:
     said: dict[str, Any] = {"name": task.name, **_written_target(task.target)}
     if task.needs:
         said["needs"] = list(task.needs)
-    return said if task.settings == NOTHING_SET else said | write_settings(task.settings)
+    return said if task.settings is NOTHING_SET else said | write_settings(task.settings)
 
 
 def _written_target(target: Target) -> dict[str, Any]:

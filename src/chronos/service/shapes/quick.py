@@ -11,10 +11,12 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from chronos.core.config import NOTHING_SET, Settings
-from chronos.core.job import JobSpec, Task
+from chronos.core.job import NAMELESS, JobSpec, ScheduleSpec, Task
 from chronos.core.parse import MAX_LENGTH
+from chronos.core.schedule import Schedule
 from chronos.service.shapes.form import Form
 from chronos.service.shapes.job import (
     DEFAULT_NAMESPACE,
@@ -29,18 +31,27 @@ from chronos.service.shapes.job import (
 from chronos.service.shapes.names import NAME, UUID_LENGTHS
 from chronos.service.shapes.plain import plain
 from chronos.service.shapes.problems import Problem
-from chronos.service.shapes.schedule import NAMELESS, When, read_when
+from chronos.service.shapes.schedule import When, read_when
 from chronos.service.shapes.settings import FIELDS, read_settings
 
 _TARGETS = ("http", "webhook", "command", "python")
 _OTHERS = frozenset(("name", "namespace", "schedule", "timezone", "tags", "description"))
 _USUAL = _OTHERS | FIELDS | set(_TARGETS)
 _LONGEST_TAG = 256
-_LARGE = 2 * 1024  # bytes of a target's options or of settings; beyond, the size of the whole has to be looked at
+_LARGE = 2 * 1024  # bytes of what is kept, and of options or settings that need no look at the size of the whole
 _MOST_KEPT = 4_096
+_matches = NAME.fullmatch
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class _Rest(Struct, frozen=True, kw_only=True):
+    """All that a job says besides its name."""
+
+    namespace: str | None
+    spec: JobSpec
+    parsed: tuple[ScheduleSpec, Schedule] | None
 
 
 class JobReader:
@@ -48,6 +59,7 @@ class JobReader:
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks
+        self._rests: dict[bytes, _Rest] = {}
         self._tasks: dict[tuple[str, bytes], tuple[Task, ...]] = {}
         self._settings: dict[bytes, Settings] = {}
 
@@ -58,11 +70,33 @@ class JobReader:
 
     def _quickly(self, data: Any, default: str) -> Draft | None:
         """The job, if it is a usual one and in order."""
-        if type(data) is not dict or not data.keys() <= _USUAL:
+        if type(data) is not dict:
             return None
         name: Any = data.get("name")
-        namespace: Any = data.get("namespace", default)
-        if not (_is_name(name) and (namespace is default or _is_name(namespace))):
+        if not _is_name(name):
+            return None
+        rest = data.copy()
+        del rest["name"]
+        key = _encoded(rest)
+        found = self._rests.get(key)
+        if found is None:
+            found = self._read_rest(rest)
+            if found is None:
+                return None
+            if key:
+                _keep(self._rests, key, found)
+        return Draft(
+            namespace=default if found.namespace is None else found.namespace,
+            name=name,
+            spec=found.spec,
+            parsed=found.parsed,
+            common=key != b"",
+        )
+
+    def _read_rest(self, data: dict[str, Any]) -> _Rest | None:
+        """What a job without its name says, if it is a usual one and in order."""
+        namespace = data.get("namespace")
+        if not data.keys() <= _USUAL or ("namespace" in data and not _is_name(namespace)):
             return None
         when = _when(data)
         tasks = self._only_task(data)
@@ -74,7 +108,7 @@ class JobReader:
             return None
         spec = JobSpec(schedule=when.spec, tasks=tasks, settings=settings, tags=dict(tags), description=description)
         parsed = None if when.spec is None or when.schedule is None else (when.spec, when.schedule)
-        return Draft(namespace=namespace, name=name, spec=spec, parsed=parsed)
+        return _Rest(namespace=namespace, spec=spec, parsed=parsed)
 
     def _only_task(self, data: dict[str, Any]) -> tuple[Task, ...] | None:
         given = [field for field in _TARGETS if field in data]
@@ -148,7 +182,7 @@ def _keep(seen: dict[K, V], key: K, value: V) -> None:
 
 
 def _is_name(value: Any) -> bool:
-    return type(value) is str and NAME.fullmatch(value) is not None and len(value) not in UUID_LENGTHS
+    return type(value) is str and _matches(value) is not None and len(value) not in UUID_LENGTHS
 
 
 def _is_text(value: Any, longest: int) -> bool:

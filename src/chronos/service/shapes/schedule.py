@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -37,7 +36,6 @@ _AROUND: dict[str, Callable[[Form], Any]] = {
 }
 _AROUND_FIELDS = frozenset(_AROUND)
 _TYPE = frozenset(("schedule_type",))
-NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # neither ``H`` nor words
 _ONCE, _OFTEN, _AT_ONCE = ("one_time", "once", "delayed"), ("recurring", "cron", "interval"), ("immediate", "now")
 _ZONE_PREFIX = re.compile(r"CRON_TZ=\S+[ \t]+")
 #: What an error of the parser is about, where that is a field of its own.
@@ -99,21 +97,6 @@ def read_when(form: Form, key: str) -> When:
     if kind is not None:
         _check_kind(form, kind, said)
     return When() if said is None else _when(form, said, around, key)
-
-
-def parse_spec(spec: ScheduleSpec, key: str) -> Schedule:
-    """``spec.parse(key)``, and no more work than needed when many jobs run by the same schedule."""
-    return _shared(spec) if _is_shared(spec) else spec.parse(key)
-
-
-@lru_cache(maxsize=4096)
-def _shared(spec: ScheduleSpec) -> Schedule:
-    return spec.parse("")
-
-
-def _is_shared(spec: ScheduleSpec) -> bool:
-    """Whether the job's name, which ``H`` and jitter hash, has nothing to do with it."""
-    return not spec.jitter_us and not spec.exclude and NAMELESS.fullmatch(spec.text) is not None
 
 
 def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
@@ -243,7 +226,7 @@ def _when(form: Form, said: _Said, around: dict[str, Any], key: str) -> When:
                 key=key,
             )
         else:
-            schedule = parse_spec(spec, key)
+            schedule = spec.parse(key)
     except InvalidSchedule as error:
         pointer = around.get(f"{_FIELD_OF.get(error.subject.split(':')[0])}_at", said.pointer)
         form.problems.append(Problem(pointer, str(error)))

@@ -91,6 +91,8 @@ def read_overrides(form: Form) -> Settings:
 
 def write_settings(settings: Settings) -> dict[str, Any]:
     """What a level sets, and nothing else."""
+    if settings is NOTHING_SET:
+        return {}
     limits = settings.concurrency
     said: dict[str, Any] = {
         "mode": settings.mode,

@@ -76,6 +76,12 @@ class Recover(Command[list[Admitted]]):
     spans: tuple[Span, ...]
     now_us: int
     whole: bool = False
+    others: tuple["Recover", ...] = ()  # gaps of other jobs that were merged into this one: see ``store.merge``
+
+    @property
+    def parts(self) -> tuple["Recover", ...]:
+        """Itself, and what was merged into it."""
+        return (self, *self.others)
 
 
 class Triggered(NamedTuple):

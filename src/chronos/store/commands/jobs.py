@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from chronos.core.execution import Span
 from chronos.core.job import JobSpec, JobState
 from chronos.core.node import Actor
@@ -19,9 +21,8 @@ class AtOnce(NamedTuple):
     key_limit: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
-    """One job to save, with what follows from its spec worked out."""
+class JobRow(Struct, frozen=True, kw_only=True, gc=False):
+    """One job to save, with what follows from its spec worked out. They come by the thousand."""
 
     namespace: str
     name: str

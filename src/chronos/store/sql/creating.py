@@ -7,6 +7,7 @@ written out once.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
+from operator import itemgetter
 
 import msgspec
 
@@ -38,12 +39,18 @@ class Creating:
 
     def __init__(self, d: Dialect, records: Records) -> None:
         self._records = records
-        self._create = f"insert into job ({', '.join(_JOB_NAMES)}) select * from {d.rows(1, _JOB)} as i"
-        self._add_gates = f"insert into gate ({', '.join(GATE_NAMES)}) select * from {d.rows(1, GATE)} as i"
-        common = [f"cast(${number} as {d.types()['int']})" for number in range(1, len(GATE_NAMES) - 1)]
+        self._next_number = d.next_number()
+        number, names = (" number:n", ("number",)) if self._next_number else ("", ())
+        self._job_names, self._gate_names = _JOB_NAMES + names, GATE_NAMES + names
+        self._create = f"insert into job ({', '.join(self._job_names)}) select * from {d.rows(1, _JOB + number)} as i"
+        self._add_gates = (
+            f"insert into gate ({', '.join(self._gate_names)}) select * from {d.rows(1, GATE + number)} as i"
+        )
+        common = [f"cast(${n} as {d.types()['int']})" for n in range(1, len(GATE_NAMES) - 1)]
         self._add_like_gates = f"""
-            insert into gate ({", ".join(GATE_NAMES)}) select i.job, i.next_us, {", ".join(common)}
-            from {d.rows(len(common) + 1, "job:i next_us:n")} as i"""
+            insert into gate ({", ".join(self._gate_names)})
+            select i.job, i.next_us, {", ".join([*common, *(f"i.{name}" for name in names)])}
+            from {d.rows(len(common) + 1, "job:i next_us:n" + number)} as i"""
         self._add_tags = f"""
             insert into job_tag (job, key, value, namespace, name)
             select * from {d.rows(1, "job:i key:t value:t namespace:t name:t")} as i"""
@@ -52,22 +59,30 @@ class Creating:
         """All rows of new jobs; those of merged commands are in the order of the commands."""
         if not new:
             return
+        numbers = yield from self._numbers(len(new))
         jobs = [
             (s.id, r.namespace, r.name, s.incarnation, 1, spec, r.spec.owner, author, now_us, now_us, now_us)
             for (r, spec, s), (author, now_us) in zip(new, _stamps(command), strict=False)
         ]
-        yield Query(self._create, rows=Rows("ittnntttnnn", jobs), into=("job", _JOB_NAMES))
+        yield Query(self._create, rows=_numbered("ittnntttnnn", jobs, numbers), into=("job", self._job_names))
         states = Counter([r.state for r, _, _ in new])
         first = new[0][0].gate
         if len(states) == 1 and all(r.gate is first for r, _, _ in new):
-            common = _settings(first, lanes)
-            cursors = [(s.id, r.next_us) for r, _, s in new]
-            yield Query(self._add_like_gates, (1, *map(int, states), *common), rows=Rows("in", cursors))
+            cursors = _numbered("in", [(s.id, r.next_us) for r, _, s in new], numbers)
+            common = (1, *map(int, states), *_settings(first, lanes))
+            yield Query(self._add_like_gates, common, rows=_in_order(cursors))
         else:
-            gates = gate_rows([(r, s) for r, _, s in new], lanes)
-            yield Query(self._add_gates, rows=Rows(GATE_TYPES, gates), into=("gate", GATE_NAMES))
+            gates = _numbered(GATE_TYPES, gate_rows([(r, s) for r, _, s in new], lanes), numbers)
+            yield Query(self._add_gates, rows=_in_order(gates), into=("gate", self._gate_names))
         yield from self.tag_and_audit([(r, s) for r, _, s in new], command)
         yield from self._records.tally(Counter({int(state): count for state, count in states.items()}))
+
+    def _numbers(self, count: int) -> Steps[range | None]:
+        """Those of so many new jobs; None where they have none."""
+        if not self._next_number:
+            return None
+        [(first,)] = yield Query(self._next_number)
+        return range(first, first + count)
 
     def tag_and_audit(self, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
         """Tags of jobs that have none, and who saved them."""
@@ -123,6 +138,18 @@ def sorted_out(
             new.append((row, spec, answer))
         saved.append(answer)
     return saved, new, changed, turned
+
+
+def _numbered(types: str, rows: Sequence[Row], numbers: range | None) -> Rows:
+    """Rows of new jobs, each with its number where there are numbers."""
+    if numbers is None:
+        return Rows(types, rows)
+    return Rows(types + "n", [(*row, number) for row, number in zip(rows, numbers, strict=True)])
+
+
+def _in_order(gates: Rows) -> Rows:
+    """As they lie in their table, which spares its engine some ways back and forth."""
+    return gates._replace(values=sorted(gates.values, key=itemgetter(0)))
 
 
 def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -> list[Row]:

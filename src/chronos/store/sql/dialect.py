@@ -84,6 +84,15 @@ class Dialect(Protocol):
     def tags_of(self, number: int) -> str:
         """A condition on ``job_tag``: it is a tag of one of the jobs with the ids at this number, as they say now."""
 
+    def is_job(self, job: str, id_: str) -> str:
+        """A condition: ``job`` (a table's alias) is the job of this id, an expression."""
+
+    def is_job_of(self, job: str, number: int) -> str:
+        """A condition: ``job`` is one of those with the ids of a ``Rows`` argument with one column, at this number."""
+
+    def next_number(self) -> str:
+        """A statement: the number that the next job is to have. Empty where jobs are found by their ids alone."""
+
     def plan_anew(self) -> str:
         """A statement that has the next ones planned for their arguments; empty where no plan is kept.
 
@@ -163,7 +172,16 @@ class Sqlite:
     def tags_of(self, number: int) -> str:
         return f"""(key, value, namespace, name) in (
             select t.key, t.value, j.namespace, j.name from job as j, json_each(j.spec, '$.tags') as t
-            where {self.one_of("j.id", number)})"""
+            where {self.is_job_of("j", number)})"""
+
+    def is_job(self, job: str, id_: str) -> str:
+        return f"{job}.number = (select place.number from gate as place where place.job = {id_})"
+
+    def is_job_of(self, job: str, number: int) -> str:
+        return f"{job}.number in (select place.number from gate as place where {self.one_of('place.job', number)})"
+
+    def next_number(self) -> str:
+        return "select coalesce(max(number), 0) + 1 from job"
 
     def plan_anew(self) -> str:
         return ""
@@ -234,6 +252,15 @@ class Postgres:
     def tags_of(self, number: int) -> str:
         return self.one_of("job", number)
 
+    def is_job(self, job: str, id_: str) -> str:
+        return f"{job}.id = {id_}"
+
+    def is_job_of(self, job: str, number: int) -> str:
+        return self.one_of(f"{job}.id", number)
+
+    def next_number(self) -> str:
+        return ""
+
     def plan_anew(self) -> str:
         return "set local plan_cache_mode = force_custom_plan"
 
@@ -269,8 +296,9 @@ def json_rows(rows: Rows) -> str:
     places = [i for i, kind in enumerate(rows.types) if kind == "i"]
     if not places:
         return msgspec.json.encode(rows.values).decode()
-    if places == [0] and all(row[0] is not None and len(row[0]) == _ID_BYTES for row in rows.values):
-        written = b"".join([row[0] for row in rows.values]).hex(",", _ID_BYTES).split(",")
+    ids = [row[0] for row in rows.values]
+    if places == [0] and None not in ids and set(map(len, ids)) == {_ID_BYTES}:
+        written = b"".join(ids).hex(",", _ID_BYTES).split(",")
         return msgspec.json.encode([(id_, *row[1:]) for id_, row in zip(written, rows.values, strict=False)]).decode()
     values = []
     for row in rows.values:

@@ -28,7 +28,7 @@ from chronos.store.sql.admitting import Admitting
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.endings import Endings, Hot
 from chronos.store.sql.gates import CLAIMED, Gates, claimed
-from chronos.store.sql.locks import move_cursor
+from chronos.store.sql.locks import Gate, move_cursor
 from chronos.store.sql.records import Records
 from chronos.store.sql.theirs import check_statements
 
@@ -71,7 +71,7 @@ class Executions:
             where id = $1"""
         self._claimed_before = f"""
             select {CLAIMED} from active where owner = $1 and request = $2 and status = {RUNNING} order by rank, id"""
-        self._namespace = "select namespace, name from job where id = $1"
+        self._namespace = f"select namespace, name from job where {d.is_job('job', '$1')}"
         self._status_of = """
             select status from active where id = $1 union all select status from history where id = $1"""
 
@@ -98,25 +98,30 @@ class Executions:
         return before + answers
 
     def recover(self, command: Recover) -> Steps[list[Admitted]]:
-        """See ``Recover``."""
-        gates = yield from self._gates.lock([command.job])
-        gate = gates.get(command.job)
-        expected = (command.expect_us, command.version, JobState.ACTIVE)
-        if gate is None or (gate.next_us, gate.version, gate.state) != expected:
-            return []
-        if command.whole and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
-            return []  # it might not fit, which would be known only after others were replaced
-        admitted, refused = yield from self._admitting.admit_runs(
-            gate, command.runs, now_us=command.now_us, late=True, whole=command.whole
-        )
-        if refused and command.whole:
-            return []
-        yield from self._records.spans(gate.version, int(Cause.RECOVERY), command.spans)
-        gate.done_us = max([gate.done_us, *(span.to_us for span in command.spans)])
-        move_cursor(gate, refused[0].scheduled_us if refused else command.next_us)
-        yield from self._records.done(int(gate.state == JobState.DONE))
-        yield from self._gates.save([gate])
-        return admitted
+        """See ``Recover``. A gap whose gate changed is passed over; the others go on."""
+        gates = yield from self._gates.lock(part.job for part in command.parts)
+        asked = [
+            (part, gates[part.job])
+            for part in command.parts
+            if part.job in gates and _may_recover(part, gates[part.job])
+        ]
+        decided = yield from self._admitting.begin([(gate, part.runs) for part, gate in asked], now_us=command.now_us)
+        answers: list[Admitted] = []
+        recovered: list[tuple[Recover, Gate]] = []
+        for part, gate in asked:
+            admitted, refused = decided.decide(gate, part.runs, late=True, whole=part.whole)
+            if refused and part.whole:
+                continue
+            gate.done_us = max([gate.done_us, *(span.to_us for span in part.spans)])
+            move_cursor(gate, refused[0].scheduled_us if refused else part.next_us)
+            answers += admitted
+            recovered.append((part, gate))
+        yield from self._admitting.finish(decided)
+        spans = ((gate.version, span) for part, gate in recovered for span in part.spans)
+        yield from self._records.spans(int(Cause.RECOVERY), spans)
+        yield from self._records.done(sum(gate.state == JobState.DONE for _, gate in recovered))
+        yield from self._gates.save(gate for _, gate in recovered)
+        return answers
 
     def trigger(self, command: Trigger) -> Steps[Triggered]:
         """See ``Trigger``."""
@@ -213,6 +218,13 @@ class Executions:
         told = f"{command.execution.hex()}: {command.name}"
         yield from self._records.audit_run(command.actor, "signal", job, command.now_us, told)
         return True
+
+
+def _may_recover(gap: Recover, gate: Gate) -> bool:
+    """Whether a gap is as its gate stands, and does not have others replaced for what might then not fit."""
+    if gap.whole and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
+        return False
+    return gate.stands(gap.expect_us, gap.version)
 
 
 def _signals(names: Sequence[str]) -> str | None:

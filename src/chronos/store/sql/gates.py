@@ -1,13 +1,13 @@
 """What stands behind a locked gate: which of it starts as room is made, what is put back or ended before it started."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from chronos.core.execution import Cancel, Cause, Status
 from chronos.core.reasons import Code
 from chronos.store.commands import Claimed
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.locks import Gate, Locks, ids
+from chronos.store.sql.locks import Gate, Locks, Open, ids, leave
 from chronos.store.sql.records import Records
 
 CAUSES = {int(cause): cause for cause in Cause}
@@ -26,8 +26,9 @@ class Gates(Locks):
         self._known = f"""
             select id from active where {d.one_of("id", 1)}
             union all select id from history where {d.one_of("id", 1)}"""
-        self._lock_executions = f"""
-            select id, status, key from active where job = $1 order by scheduled_us, id {d.lock()}"""
+        self._lock_open = f"""
+            select job, id, status, key from active where {d.one_of("job", 1)}
+            order by job, scheduled_us, id {d.lock()}"""
         self._end = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
                 admitted_us, started_us, attempt_us, finished_us, detail)
@@ -35,8 +36,9 @@ class Gates(Locks):
                 admitted_us, started_us, attempt_us, $3, detail
             from active where {d.one_of("id", 4)}"""
         self._drop = f"delete from active where {d.one_of('id', 1)}"
-        self._ask_running = f"""
-            update active set cancel = $2 where job = $1 and status = {int(Status.RUNNING)} and cancel = 0"""
+        unasked = f"status = {int(Status.RUNNING)} and cancel = 0"
+        self._ask_running = f"update active set cancel = $2 where job = $1 and {unasked}"
+        self._ask = f"update active set cancel = $1 where {d.one_of('id', 2)} and {unasked}"
         queued = f"status = {int(Status.QUEUED)} and held = 0"
         self._first_queued = f"""
             select id, job, key, lane from active where job = $1 and {queued} order by scheduled_us, id limit $2"""
@@ -145,26 +147,42 @@ class Gates(Locks):
         """
         if gate.active + gate.queued == 0:
             return
-        rows = yield Query(self._lock_executions, (gate.job,))
-        gone = [row for row in rows if row[1] in _UNSTARTED]
+        opened = yield from self.lock_open([gate.job])
+        gone = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _UNSTARTED}
         if not gone:
             return
-        yield Query(self._end, (code.value, message, now_us), ids(row[0] for row in gone))
-        yield Query(self._drop, rows=ids(row[0] for row in gone))
-        gate.queued -= sum(row[1] == Status.QUEUED for row in gone)
-        gate.active -= sum(row[1] != Status.QUEUED for row in gone)
-        if gate.followed:
-            yield from self._records.ended([(row[0], gate.job, Status.CANCELED) for row in gone], now_us)
-        keys = yield from self.relock_keys([row[2] for row in gone if row[2] is not None])
-        for _, status, key in gone:
+        yield from self.end(dict.fromkeys(gone, gate), code, message, now_us)
+        keys = yield from self.relock_keys([run.key for run in gone.values() if run.key is not None])
+        for status, key in gone.values():
+            leave(gate, status)
             if key is not None:
-                keys[key].queued -= status == Status.QUEUED
-                keys[key].active -= status != Status.QUEUED
+                leave(keys[key], status)
         yield from self.save_keys(keys.values())
+
+    def lock_open(self, jobs: Sequence[bytes]) -> Steps[dict[bytes, dict[bytes, Open]]]:
+        """What jobs whose gates are locked have open, by job and execution, locked too."""
+        found: dict[bytes, dict[bytes, Open]] = {}
+        for job, execution, status, key in (yield Query(self._lock_open, rows=ids(jobs))) if jobs else ():
+            found.setdefault(job, {})[execution] = Open(status, key)
+        return found
+
+    def end(self, gone: Mapping[bytes, Gate], code: Code, message: str | None, now_us: int) -> Steps[None]:
+        """Cancel executions that are locked and not running. Gates and keys are for the caller to change."""
+        if not gone:
+            return
+        yield Query(self._end, (code.value, message, now_us), ids(gone))
+        yield Query(self._drop, rows=ids(gone))
+        told = [(execution, gate.job, Status.CANCELED) for execution, gate in gone.items() if gate.followed]
+        yield from self._records.ended(told, now_us)
 
     def ask_running(self, job: bytes, cancel: Cancel) -> Steps[None]:
         """Ask what runs to stop."""
         yield Query(self._ask_running, (job, int(cancel)))
+
+    def ask(self, executions: Collection[bytes], cancel: Cancel) -> Steps[None]:
+        """Ask some of what runs to stop."""
+        if executions:
+            yield Query(self._ask, (int(cancel),), ids(executions))
 
     def _in_line(self, gates: list[Gate]) -> Steps[list[Row]]:
         """The executions that are next, as many as each gate has room for.

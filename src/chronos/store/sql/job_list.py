@@ -10,7 +10,6 @@ from chronos.store.sql.dialect import Dialect, Query, Steps
 _SEPARATOR = "\x00"  # within a cursor: never part of a name
 _RARE = 2_000  # names that contain a text, at most, for them all to be looked up and put in order
 _JOBS = "job as j"
-_TAGGED = "job_tag as t join job as j on j.id = t.job"
 
 
 class _Args:
@@ -30,6 +29,7 @@ class JobList:
 
     def __init__(self, d: Dialect) -> None:
         self._d = d
+        self._tagged = f"job_tag as t join job as j on {d.is_job('j', 't.job')}"
 
     def page(self, where: JobFilter, limit: int, cursor: bytes | None) -> Steps[Page[Job]]:
         """See ``Store.list_jobs``."""
@@ -51,7 +51,7 @@ class JobList:
     def _source(self, where: JobFilter, args: _Args) -> Steps[str]:
         """Where to begin. A text that few names contain is looked up; a common one is met often enough on the way."""
         if where.tag is not None:
-            return _TAGGED
+            return self._tagged
         look = _Args(_RARE)
         if not where.contains or (found := self._d.candidates(where.contains, look.add)) is None:
             return _JOBS

@@ -65,10 +65,10 @@ class Jobs:
                 paused_us = case i.stays when 1 then j.paused_us else i.paused_us end,
                 note = case i.stays when 1 then j.note else '' end
             from {d.rows(1, "id:i version:n spec:t owner:t author:t now_us:n stays:n paused_us:n")} as i
-            where {d.within("j.id", 1)} and j.id = i.id"""
+            where {d.within("j.id", 1)} and {d.is_job("j", "i.id")}"""
         self._keep_version = f"""
             insert into job_version (job, version, spec, saved_us, author)
-            select id, version, spec, saved_us, author from job where {d.one_of("id", 1)}"""
+            select id, version, spec, saved_us, author from job where {d.is_job_of("job", 1)}"""
         settings = [name for name in GATE_NAMES if name not in ("job", "next_us", "state")]
         self._set_gates = f"""
             update gate as g set {", ".join(f"{name} = i.{name}" for name in settings)}
@@ -88,7 +88,7 @@ class Jobs:
         self._leave_remains = f"""
             insert into remains (job, look_us, namespace, name)
             select * from {d.rows(1, "job:i look_us:n namespace:t name:t")} as i where true on conflict do nothing"""
-        self._drop = f"delete from job where {d.one_of('id', 1)}"
+        self._drop = f"delete from job where {d.is_job_of('job', 1)}"
         self._drop_gates = f"delete from gate where {d.one_of('job', 1)}"
 
     def save(self, command: SaveJobs) -> Steps[list[Saved]]:
@@ -248,9 +248,9 @@ class Jobs:
                 yield from self._gates.ask_running(job, Cancel.DELETED)
         yield from self._records.tally(Counter(gates[row[0]].state for row in doomed), -1)
         yield Query(self._keep_version, rows=jobs)
-        yield Query(self._drop_gates, rows=jobs)
         yield Query(self._drop_tags, rows=jobs)
         yield Query(self._drop, rows=jobs)
+        yield Query(self._drop_gates, rows=jobs)  # the last: what is to go is found by them
         buried = [(namespace, name, incarnation, job, now_us) for job, namespace, name, incarnation, _ in doomed]
         yield Query(self._bury, rows=Rows("ttnin", buried))
         yield Query(self._leave_remains, rows=Rows("intt", [(job, now_us, *names) for job, *names, _, _ in doomed]))

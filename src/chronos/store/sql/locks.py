@@ -4,8 +4,10 @@ order, then executions.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chronos.core.config import Overlap
+from chronos.core.execution import Status
 from chronos.core.job import JobState
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 
@@ -32,6 +34,10 @@ class Gate:
     done_us: int  # the latest instant that is on record: none of its schedule up to here is admitted again
     followed: int  # 1: other jobs follow this one, and hear of its ends
 
+    def stands(self, next_us: int, version: int) -> bool:
+        """Whether its schedule is where somebody who is about to move it expects it."""
+        return (self.next_us, self.version, self.state) == (next_us, version, JobState.ACTIVE)
+
 
 @dataclass(slots=True)
 class KeyGate:
@@ -41,6 +47,13 @@ class KeyGate:
     lim: int
     active: int
     queued: int
+
+
+class Open(NamedTuple):
+    """An execution that has not ended, as far as gates are concerned."""
+
+    status: int
+    key: bytes | None
 
 
 class Raced(Exception):
@@ -111,6 +124,12 @@ def move_cursor(gate: Gate, next_us: int | None) -> None:
     gate.next_us = next_us
     if next_us is None and gate.state == JobState.ACTIVE:
         gate.state = JobState.DONE
+
+
+def leave(counted: Gate | KeyGate, status: int) -> None:
+    """An execution in a status is open no more under a gate or key."""
+    counted.queued -= status == Status.QUEUED
+    counted.active -= status != Status.QUEUED
 
 
 def _gate(row: Row) -> Gate:

@@ -18,9 +18,10 @@ class Migration:
 
     version: int
     minimum: int  # the oldest schema version whose release can work with this one
-    common: str
+    common: str = ""
     sqlite: str = ""
     postgres: str = ""
+    sqlite_minimum: int = 0  # where it is a newer one there
 
     def statements(self, d: Dialect) -> list[str]:
         """What to run, one statement each."""
@@ -29,11 +30,13 @@ class Migration:
 
 
 MIGRATIONS: Sequence[Migration] = (
-    Migration(version=1, minimum=1, common=schema.FIRST, sqlite=schema.SQLITE_ONLY, postgres=schema.POSTGRES_ONLY),
+    Migration(version=1, minimum=1, common=schema.FIRST, sqlite=schema.FIRST_SQLITE, postgres=schema.POSTGRES_ONLY),
     # A release before this one does not tell the followers of a job, and knows one signal only.
     Migration(version=2, minimum=2, common=schema.SECOND, sqlite=schema.SECOND_SQLITE, postgres=schema.SECOND_POSTGRES),
     Migration(version=3, minimum=2, common=schema.THIRD, postgres=schema.THIRD_POSTGRES),
     Migration(version=4, minimum=2, common=schema.FOURTH, sqlite=schema.FOURTH_SQLITE),
+    # A release before this one looks for jobs by an index that is gone, and makes gates that do not know their jobs.
+    Migration(version=5, minimum=2, sqlite=schema.FIFTH_SQLITE, sqlite_minimum=5),
 )
 VERSION = MIGRATIONS[-1].version
 META = "create table if not exists meta (name text primary key, value text not null)"

@@ -35,11 +35,11 @@ class Reads:
         self._job_counts = "select state, jobs from tally where jobs > 0"
         self._open_counts = "select status, count(*) from active group by status"
         self._by_id = f"""
-            select {record.JOB} from job as j join gate as g on g.job = j.id where {d.one_of("j.id", 1)}"""
+            select {record.JOB} from job as j join gate as g on g.job = j.id where {d.is_job_of("j", 1)}"""
         self._by_name = f"""
             select {record.JOB} from job as j join gate as g on g.job = j.id where j.namespace = $1 and j.name = $2"""
         self._names_of = f"""
-            select id, namespace, name from job where {d.one_of("id", 1)}
+            select id, namespace, name from job where {d.is_job_of("job", 1)}
             union all select job, namespace, name from remains where {d.one_of("job", 1)} and name is not null"""
         # One look for each namespace, whatever stands in it.
         first = "select min(namespace) from job"
@@ -48,8 +48,8 @@ class Reads:
                 {first} union all select ({first} where namespace > found.namespace) from found
                 where found.namespace is not null
             ) select namespace from found where namespace is not null limit $1"""
-        self._versions = """
-            select id as job, version, spec, saved_us, author from job where id = $1 and version < $2
+        self._versions = f"""
+            select id as job, version, spec, saved_us, author from job where {d.is_job("job", "$1")} and version < $2
             union all select job, version, spec, saved_us, author from job_version where job = $1 and version < $2
             order by version desc limit $3"""
         self._one = f"""
@@ -68,8 +68,8 @@ class Reads:
             ) select lane from found where lane is not null"""
         pairs = d.rows(1, "job:i version:n")
         self._specs_at = f"""
-            select j.id, j.version, j.spec from job as j join {pairs} as i on j.id = i.job and j.version = i.version
-            where {d.within("j.id", 1)}
+            select j.id, j.version, j.spec from job as j join {pairs} as i
+            on {d.is_job("j", "i.job")} and j.version = i.version where {d.within("j.id", 1)}
             union all select v.job, v.version, v.spec from job_version as v join {pairs} as i
             on v.job = i.job and v.version = i.version where {d.within("v.job", 1)}"""
         self._followers = """

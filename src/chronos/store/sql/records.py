@@ -29,7 +29,7 @@ class Records:
             on conflict do nothing"""
         self._dead = f"""
             insert into dead_letter (execution, job, namespace, failed_us, code, message)
-            select i.execution, i.job, coalesce((select j.namespace from job as j where j.id = i.job),
+            select i.execution, i.job, coalesce((select j.namespace from job as j where {d.is_job("j", "i.job")}),
                 (select t.namespace from tombstone as t where t.job = i.job), ''), i.failed_us, i.code, i.message
             from {d.rows(1, "execution:i job:i failed_us:n code:t message:t")} as i
             where true on conflict do nothing"""
@@ -49,8 +49,8 @@ class Records:
         self._keyed = "select execution from idempotency where namespace = $1 and key = $2"
         self._remember = """
             insert into idempotency (namespace, key, execution, created_us) values ($1, $2, $3, $4)"""
-        self._name_of = """
-            select namespace, name from job where id = $1
+        self._name_of = f"""
+            select namespace, name from job where {d.is_job("job", "$1")}
             union all select namespace, name from remains where job = $1 and name is not null"""
 
     def made_before(self, namespace: str, key: str | None) -> Steps[bytes | None]:
@@ -105,14 +105,14 @@ class Records:
         if rows:
             yield Query(self._dead, rows=Rows("iintt", rows))
 
-    def spans(self, version: int, cause: int, spans: Sequence[Span]) -> Steps[None]:
-        """Record runs of instants that did not run."""
+    def spans(self, cause: int, spans: Iterable[tuple[int, Span]]) -> Steps[None]:
+        """Record runs of instants that did not run, each with the version of its job."""
         values = [
             (
                 *(s.id, s.job, version, cause, s.from_us, int(s.status), s.reason.code.value, s.reason.message),
                 *(s.recorded_us, s.to_us, s.count),
             )
-            for s in spans
+            for version, s in spans
         ]
         if values:
             yield Query(self._spans, rows=Rows("iinnnnttnnn", values))

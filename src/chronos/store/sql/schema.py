@@ -5,6 +5,7 @@
          └─ active ─► history         open executions; settling moves the row. Ended tries go to ``attempt``
                       outbox          what must follow an outcome
 
+On SQLite jobs have no index by id: the gate knows the number of its job's row.
 Times are whole microseconds UTC. Placeholders in braces are filled in by the dialect.
 """
 
@@ -241,7 +242,20 @@ ENDED = """
 create index history_ended on history (finished_us, id);
 """
 
+NAMES_SQLITE = """
+create virtual table job_fts using fts5 (name, content = 'job', tokenize = 'trigram', detail = 'none');
+"""
+NAMES_KEPT_SQLITE = """
+create trigger job_named after insert on job begin
+    insert into job_fts (rowid, name) values (new.rowid, new.name);
+end;
+create trigger job_unnamed after delete on job begin
+    insert into job_fts (job_fts, rowid, name) values ('delete', old.rowid, old.name);
+end;
+"""
+
 FIRST = GATES + ACTIVE + HISTORY + JOBS + OTHERS
+FIRST_SQLITE = NAMES_SQLITE + NAMES_KEPT_SQLITE
 
 SECOND = OUTPUT + FOLLOWERS + ENDED
 SECOND_SQLITE = """
@@ -315,15 +329,39 @@ FOURTH_SQLITE = """
 drop index job_tag_job;
 """
 
-SQLITE_ONLY = """
-create virtual table job_fts using fts5 (name, content = 'job', tokenize = 'trigram', detail = 'none');
-create trigger job_named after insert on job begin
-    insert into job_fts (rowid, name) values (new.rowid, new.name);
-end;
-create trigger job_unnamed after delete on job begin
-    insert into job_fts (job_fts, rowid, name) values ('delete', old.rowid, old.name);
-end;
+# A job is found by its gate, which knows the number of its row: an index of its own would be one more tree whose keys
+# are hashes, and cost each new job one more page of the log.
+NUMBERED_SQLITE = """
+create table numbered_job (
+    number integer primary key,
+    id blob not null,
+    namespace text not null,
+    name text not null,
+    incarnation integer not null,
+    version integer not null,
+    spec text not null,
+    owner text,
+    author text not null,
+    created_us integer not null,
+    saved_us integer not null,
+    updated_us integer not null,
+    paused_us integer,
+    note text not null default ''
+) strict;
+insert into numbered_job select rowid, * from job order by rowid;
+alter table gate add column number integer;
+update gate set number = (select j.rowid from job as j where j.id = gate.job);
+drop table job;
+alter table numbered_job rename to job;
+create unique index job_name on job (namespace, name);
 """
+
+# All that a look for due jobs reads, so that it need not go to each of their gates, which lie all over the table.
+DUE_SQLITE = """
+drop index gate_due;
+create index gate_due on gate (next_us, job, version, lane, keyed, overlap) where state = 0 and next_us is not null;
+"""
+FIFTH_SQLITE = NUMBERED_SQLITE + NAMES_KEPT_SQLITE + DUE_SQLITE
 
 # Weeks of history are partitions of their own (see ``partitions``). Small and busy tables are vacuumed early and often:
 # the space of what was settled is used again at once. ``sent`` tells which transactions were committed.

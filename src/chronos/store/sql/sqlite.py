@@ -8,7 +8,7 @@ which also makes it deterministic. Two processes may share a file: their transac
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,8 +23,10 @@ from chronos.store.pump import Pump
 from chronos.store.sql.dialect import Query, Row, Sqlite, Steps, json_rows
 from chronos.store.sql.doubts import Doubts
 from chronos.store.sql.hot_sqlite import HotSqlite
+from chronos.store.sql.packed import inserting
 from chronos.store.sql.sqlite_errors import execute_theirs, explained
 from chronos.store.sql.sqlite_file import connect_reader, connect_writer, copy_to
+from chronos.store.sql.sqlite_log import Log
 from chronos.store.sql.sqlite_writer import Writer
 from chronos.store.sql.store import SqlStore
 from chronos.store.sql.writes import Writes
@@ -32,8 +34,7 @@ from chronos.store.sql.writes import Writes
 R = TypeVar("R")
 T = TypeVar("T")
 READERS = 3
-_LOG_PAGES = 4_000  # of the write-ahead log, after which it is copied into the file, beside the writer
-_LOG_PAGES_MAX = 64_000  # after which the writer itself has to do it
+_FEW = 20  # rows; more of them are worth a statement made for them
 _DIALECT = Sqlite()
 
 #: Called with every command in the order of application; the determinism tests listen here.
@@ -61,8 +62,7 @@ class SqliteStore(SqlStore):
         self._writer: apsw.Connection | None = None
         self._write_thread: Writer | None = None
         self._read_threads: ThreadPoolExecutor | None = None
-        self._checkpoint_thread: ThreadPoolExecutor | None = None
-        self._checkpoint: Future[None] | None = None
+        self._log: Log | None = None
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
 
@@ -75,7 +75,7 @@ class SqliteStore(SqlStore):
             return
         self._write_thread = Writer()
         self._read_threads = ThreadPoolExecutor(READERS, thread_name_prefix="chronos-sqlite-reader")
-        self._checkpoint_thread = ThreadPoolExecutor(1, thread_name_prefix="chronos-sqlite-checkpoint")
+        self._log = Log(self.path)
         try:
             self._writer = await self._in_writer(self._connect_writer)
         except BaseException:
@@ -85,15 +85,16 @@ class SqliteStore(SqlStore):
     async def close(self) -> None:
         """See ``Store.close``."""
         await self._pump.drain()
-        for threads in (self._read_threads, self._checkpoint_thread):
-            if threads is not None:
-                threads.shutdown(wait=True)
+        if self._read_threads is not None:
+            self._read_threads.shutdown(wait=True)
+        if self._log is not None:
+            self._log.close()
         if self._write_thread is not None:
             self._write_thread.close()
         for connection in (*self._readers, *([self._writer] if self._writer else [])):
             connection.close()
         self._readers.clear()
-        self._writer = self._write_thread = self._read_threads = self._checkpoint_thread = None
+        self._writer = self._write_thread = self._read_threads = self._log = None
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
@@ -221,6 +222,8 @@ class SqliteStore(SqlStore):
     def _execute(self, connection: apsw.Connection, query: Query) -> list[Row]:
         if query.theirs:
             return execute_theirs(connection, query)
+        if query.into is not None and query.rows is not None and len(query.rows.values) > _FEW:
+            return connection.execute(*inserting(*query.into, query.rows)).fetchall()
         sql = self._sql.get(query.sql)
         if sql is None:
             sql = self._sql[query.sql] = _DIALECT.final(query.sql)
@@ -230,28 +233,11 @@ class SqliteStore(SqlStore):
     def _connect_writer(self) -> apsw.Connection:
         try:
             connection = connect_writer(self.path)
-            connection.set_wal_hook(self._log_grew)
+            if self._log is not None:
+                connection.set_wal_hook(self._log.grew)
         except apsw.Error as error:
             raise explained(error, self.path) from error
         return connection
-
-    def _log_grew(self, connection: apsw.Connection, _: str, pages: int) -> int:
-        """Called after each commit, which stands whatever becomes of this: the log is copied into the file.
-
-        Beside the writer, not on its time, unless the log has grown too long for that.
-        """
-        if pages >= _LOG_PAGES_MAX:
-            if self._checkpoint is not None:
-                wait([self._checkpoint])  # only one can copy at a time
-            with suppress(apsw.Error):  # nor while another process does, or while the disk is full
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        elif pages >= _LOG_PAGES and self._checkpoint_thread and (self._checkpoint is None or self._checkpoint.done()):
-            self._checkpoint = self._checkpoint_thread.submit(self._copy_log)
-        return apsw.SQLITE_OK
-
-    def _copy_log(self) -> None:
-        with suppress(apsw.Error):  # the next commit asks again
-            self._reader().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _open_writer(self) -> apsw.Connection:
         if self._writer is None:

@@ -116,7 +116,8 @@ def _migrate(connection: apsw.Connection, path: Path | None) -> None:
         for migration in migrations.pending(found, minimum):
             for statement in migration.statements(_DIALECT):
                 connection.execute(statement)
-            for name, value in (("schema", migration.version), ("schema_minimum", migration.minimum)):
+            oldest = max(migration.minimum, migration.sqlite_minimum)
+            for name, value in (("schema", migration.version), ("schema_minimum", oldest)):
                 connection.execute("insert or replace into meta values (?, ?)", (name, str(value)))
     except BaseException:
         connection.execute("rollback")

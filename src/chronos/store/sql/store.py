@@ -26,7 +26,7 @@ class SqlStore(ABC):
 
     def __init__(self, dialect: Dialect) -> None:
         self._reads = Reads(dialect)
-        self._verify = Verify()
+        self._verify = Verify(dialect)
         self._hints: list[Callable[[Hint], None]] = []
         self._commits: list[Callable[[int, float], None]] = []
 

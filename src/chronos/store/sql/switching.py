@@ -20,11 +20,12 @@ class Switching:
     def __init__(self, d: Dialect, gates: Gates, records: Records) -> None:
         self._gates, self._records = gates, records
         self._names = f"""
-            select id, namespace, name, incarnation, version from job where {d.one_of("id", 1)}
+            select id, namespace, name, incarnation, version from job where {d.is_job_of("job", 1)}
             order by id {d.lock()}"""
         self._note = f"""
             update job as j set note = i.note, updated_us = i.now_us, paused_us = i.paused_us
-            from {d.rows(1, "id:i note:t now_us:n paused_us:n")} as i where {d.within("j.id", 1)} and j.id = i.id"""
+            from {d.rows(1, "id:i note:t now_us:n paused_us:n")} as i
+            where {d.within("j.id", 1)} and {d.is_job("j", "i.id")}"""
         asked = int(Cause.MANUAL)
         unstarted = f"status in ({int(Status.READY)}, {int(Status.QUEUED)}) and started_us is null and cause <> {asked}"
         self._hold = f"update active set held = 1 where job = $1 and {unstarted}"
@@ -44,7 +45,7 @@ class Switching:
         yield from self.enter(gate, command.state, command.now_us)
         if not command.keep_cursor:
             gate.next_us = command.next_us
-        yield from self._records.spans(gate.version, int(Cause.SCHEDULE), command.spans)
+        yield from self._records.spans(int(Cause.SCHEDULE), ((gate.version, span) for span in command.spans))
         gate.done_us = max([gate.done_us, *(span.to_us for span in command.spans)])
         yield from self._leave([(gate, command.note)], command.now_us)
         yield from self._records.audit(command.actor, verb, namespace, name, command.now_us, command.note)

@@ -1,7 +1,7 @@
 """Cross-checks of a whole store: what must always be true of its tables, each as a query that finds the exceptions."""
 
 from chronos.core.execution import Status
-from chronos.store.sql.dialect import Query, Steps
+from chronos.store.sql.dialect import Dialect, Query, Steps
 
 _READY, _QUEUED, _RUNNING, _WAITING = (
     int(status) for status in (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
@@ -40,9 +40,10 @@ CHECKS = {
     "execution {0} is open though its job is gone, and nobody asked it to stop": """
         select a.id from active as a left join gate as g on g.job = a.job where g.job is null and a.cancel = 0""",
     "job {0} has no gate": "select j.id from job as j left join gate as g on g.job = j.id where g.job is null",
-    "gate {0} has no job": "select g.job from gate as g left join job as j on j.id = g.job where j.id is null",
+    "gate {0} has no job": """
+        select g.job from gate as g left join job as j on {is_job} where j.id is null or j.id <> g.job""",
     "gate {0} is at version {1}, its job at {2}": """
-        select g.job, g.version, j.version from gate as g join job as j on j.id = g.job where g.version <> j.version""",
+        select g.job, g.version, j.version from gate as g join job as j on {is_job} where g.version <> j.version""",
     "job {0} is followed, but its gate does not know": """
         select j.id from job_after as a join job as j on j.namespace = a.namespace and j.name = a.upstream
         join gate as g on g.job = j.id where g.followed = 0""",
@@ -56,11 +57,14 @@ CHECKS = {
 class Verify:
     """The checks as steps."""
 
+    def __init__(self, d: Dialect) -> None:
+        self._is_job = d.is_job("j", "g.job")
+
     def steps(self) -> Steps[list[str]]:
         """One sentence for each exception."""
         found: list[str] = []
         for sentence, sql in CHECKS.items():
-            rows = yield Query(f"{sql} limit {_WORST}")
+            rows = yield Query(f"{sql} limit {_WORST}".replace("{is_job}", self._is_job))
             found += [
                 sentence.format(*(value.hex() if isinstance(value, bytes) else value for value in row)) for row in rows
             ]

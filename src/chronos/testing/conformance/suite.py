@@ -18,6 +18,7 @@ from chronos.testing.conformance import (
     removing,
     running,
     switching,
+    together,
     tokens,
 )
 from chronos.testing.conformance.world import World
@@ -30,6 +31,7 @@ _ROOMS = (
     at_once,
     removing,
     admission,
+    together,
     asking,
     running,
     placing,

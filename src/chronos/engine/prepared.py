@@ -1,0 +1,65 @@
+"""One instant of one job, prepared by look-ahead: whether it was missed, and how the store is asked for it."""
+
+from dataclasses import dataclass
+
+from chronos.core.config import Overlap
+from chronos.core.detail import Detail, write_detail
+from chronos.core.execution import Cause
+from chronos.core.keys import key_limit, key_of
+from chronos.core.planner import Firing
+from chronos.engine.catalog import Entry
+from chronos.store.commands import AdmitRow, RunRow
+
+_LATE_FLOOR_US = 1_000_000  # a gap of less is never a missed instant, only a busy moment
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Ready to be admitted."""
+
+    entry: Entry
+    firing: Firing
+    careful: bool
+
+    def missed(self, now_us: int) -> bool:
+        """Whether it is behind by more than the job's recovery calls late."""
+        after_us = max(self.entry.effective.recovery_after_us, _LATE_FLOOR_US)
+        return now_us - self.firing.due_us > after_us
+
+    def piled_up(self, now_us: int) -> bool:
+        """Whether the next instant is due too, and would be skipped for the overlap that this makes."""
+        entry, next_us = self.entry, self.firing.next_us
+        if next_us is None or next_us > now_us or entry.effective.overlap is not Overlap.SKIP:
+            return False
+        return entry.instants is not None and entry.instants.due_us(next_us) <= now_us
+
+    def row(self, *, claim: bool) -> AdmitRow:
+        """What admits it in time."""
+        entry, fired = self.entry, self.firing
+        key, limit = _key(entry)
+        return AdmitRow(
+            entry.job,
+            entry.version,
+            fired.scheduled_us,
+            fired.next_us,
+            fired.id,
+            fired.due_us,
+            claim,
+            self.careful,
+            key,
+            limit,
+        )
+
+
+def run_row(entry: Entry, fired: Firing, cause: Cause) -> RunRow:
+    """What admits an instant together with others that are late."""
+    key, limit = _key(entry)
+    detail = None if fired.covers is None else write_detail(Detail(span=fired.covers))
+    return RunRow(fired.id, cause, fired.scheduled_us, fired.due_us, detail, key, limit)
+
+
+def _key(entry: Entry) -> tuple[bytes | None, int]:
+    if entry.effective.key is None:
+        return None, 0
+    key = key_of(entry.effective, namespace=entry.namespace, name=entry.name, payload=entry.spec.payload)
+    return key, key_limit(entry.effective)

@@ -1,0 +1,140 @@
+"""One round of admission in memory: what was read under locked gates, what is decided, what is to be written then.
+
+Everything is read before and written after it, for all gates together, so that hundreds of jobs take as many statements
+as one. In between ``core.policy`` decides run after run, each as if those before it had been written already.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Cause, Status
+from chronos.core.job import JobState
+from chronos.core.policy import PRIORITY_STEP_US, Admission, admit
+from chronos.core.reasons import Code
+from chronos.store.commands import Admitted, RunRow
+from chronos.store.sql.dialect import Row
+from chronos.store.sql.locks import Gate, KeyGate, Open, leave
+
+#: Rows of ``Round.inserted``, as columns of ``active``.
+INSERTED = (
+    "id:i job:i version:n cause:n scheduled_us:n lane:n rank:n status:n exclusive:n owner:n token:n "
+    "admitted_us:n started_us:n key:i request:i detail:t held:n"
+)
+#: Rows of ``Round.skipped``.
+SKIPPED = "id:i job:i version:n cause:n scheduled_us:n code:t token:n now_us:n detail:t"
+
+
+@dataclass(slots=True, kw_only=True)
+class Round:
+    """Gates and keys are changed in place; who began the round writes them back, and what is listed here."""
+
+    now_us: int
+    node: int | None = None
+    request: bytes | None = None
+    known: set[bytes]  # runs that exist already, open or ended
+    keys: dict[bytes, KeyGate]
+    open: dict[bytes, dict[bytes, Open]]  # of the jobs that ``replace``: what they have open
+    inserted: list[Row] = field(default_factory=list)
+    skipped: list[Row] = field(default_factory=list)
+    replaced: dict[bytes, Gate] = field(default_factory=dict)  # executions that end before they have started
+    asked: dict[bytes, None] = field(default_factory=dict)  # running executions that are asked to stop
+
+    def decide(
+        self, gate: Gate, runs: Sequence[RunRow], *, claim: bool = False, late: bool = False, whole: bool = False
+    ) -> tuple[list[Admitted], list[RunRow]]:
+        """Admit runs under one gate, in order; answers what was decided and what was refused.
+
+        A run that exists already is passed over. What is ``late`` is not dropped for an overlap that nobody but its
+        lateness made. If ``whole``, nothing changes when something is refused.
+        """
+        if whole and (refused := self._on_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]):
+            return [], refused
+        for run in runs:
+            if run.key is not None:
+                self.keys[run.key].lim = run.key_limit  # whoever comes last says it, as in the table
+        admitted: list[Admitted] = []
+        refused = []
+        for run in runs:
+            scheduled = run.cause in (Cause.SCHEDULE, Cause.RECOVERY)
+            if run.id in self.known or (scheduled and run.scheduled_us <= gate.done_us):
+                continue
+            if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
+                self._replace(gate)
+            key = self.keys.get(run.key) if run.key is not None else None
+            verdict = _verdict(gate, key, asked=late or run.cause.asked)
+            if verdict is Admission.REFUSE:
+                refused.append(run)
+                continue
+            if scheduled:
+                gate.done_us = run.scheduled_us
+            gate.seq += 1
+            if verdict in (Admission.SKIP_OVERLAP, Admission.SKIP_FULL):
+                admitted.append(self._skip(gate, run, verdict))
+            else:
+                admitted.append(self._insert(gate, key, run, verdict, claim=claim))
+        return admitted, refused
+
+    def _on_trial(self, gate: Gate, runs: Sequence[RunRow]) -> "Round":
+        """A round that may be thrown away, of one gate."""
+        mine = self.open.get(gate.job, {})
+        wanted = {run.key for run in runs} | {execution.key for execution in mine.values()}
+        keys = {key: copy(self.keys[key]) for key in wanted if key in self.keys}
+        return Round(now_us=self.now_us, known=self.known, keys=keys, open={gate.job: dict(mine)})
+
+    def _replace(self, gate: Gate) -> None:
+        """What has not started ends; what runs is asked to stop."""
+        mine = self.open[gate.job]
+        for id_, (status, key) in list(mine.items()):
+            if status == Status.RUNNING:
+                self.asked[id_] = None
+                continue
+            del mine[id_]
+            self.replaced[id_] = gate
+            leave(gate, status)
+            if key is not None:
+                leave(self.keys[key], status)
+
+    def _skip(self, gate: Gate, run: RunRow, verdict: Admission) -> Admitted:
+        code = Code.OVERLAP if verdict is Admission.SKIP_OVERLAP else Code.QUEUE_FULL
+        token = gate.seq << 16
+        what = (run.id, gate.job, gate.version, int(run.cause), run.scheduled_us)
+        self.skipped.append((*what, code.value, token, self.now_us, run.detail))
+        return Admitted(run.id, gate.job, Status.SKIPPED, token)
+
+    def _insert(self, gate: Gate, key: KeyGate | None, run: RunRow, verdict: Admission, *, claim: bool) -> Admitted:
+        runs_now = verdict is Admission.RUN
+        for counted in (gate, key):
+            if counted is not None:
+                counted.active += runs_now
+                counted.queued += not runs_now
+        status = Status.QUEUED if not runs_now else Status.RUNNING if claim else Status.READY
+        owned = status is Status.RUNNING
+        token = (gate.seq << 16) + owned
+        self.inserted.append(
+            (
+                *(run.id, gate.job, gate.version, int(run.cause), run.scheduled_us, gate.lane),
+                run.ready_us - gate.priority * PRIORITY_STEP_US,
+                *(int(status), int(gate.overlap is not Overlap.ALLOW), self.node if owned else None, token),
+                *(self.now_us, self.now_us if owned else None, run.key, self.request, run.detail),
+                int(gate.state == JobState.PAUSED and run.cause is Cause.DEPENDENCY),  # asked for, but not by hand
+            )
+        )
+        if gate.overlap is Overlap.REPLACE:
+            self.open.setdefault(gate.job, {})[run.id] = Open(status, run.key)
+        return Admitted(run.id, gate.job, status, token)
+
+
+def _verdict(gate: Gate, key: KeyGate | None, *, asked: bool) -> Admission:
+    verdict = admit(
+        overlap=gate.overlap,
+        limit=gate.lim,
+        queue_max=gate.queue_max,
+        active=gate.active,
+        queued=gate.queued,
+        asked=asked,
+    )
+    if verdict is Admission.RUN and key is not None and key.active >= key.lim > 0:
+        return Admission.QUEUE if gate.queued < gate.queue_max else Admission.REFUSE
+    return verdict

@@ -1,0 +1,437 @@
+"""Servers that answer otherwise than they should: what is made of it, and whether the connection is used again."""
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.engine.runners import http_dial, http_pool
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.http import HttpRunner
+from chronos.engine.runners.http_connection import MAX_HEAD, MAX_HEADERS
+from tests.engine.runners.servers import Handler, Seen, Server, answer, failed
+from tests.engine.runners.target_calls import make_call
+
+OK = b"HTTP/1.1 200 X\r\nContent-Length: 2\r\n\r\nok"
+HEAD = b"HTTP/1.1 200 X\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def _says(data: bytes, *, then: Callable[[asyncio.StreamWriter], None] | None = None) -> Handler:
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        if then is not None:
+            then(writer)
+
+    return handler
+
+
+def _scene(handler: Handler, play: Callable[[HttpRunner, Server], Awaitable[Any]], **settings: Any) -> Any:
+    async def go() -> Any:
+        runner = HttpRunner(allow_private=True, **settings)
+        async with Server(handler) as server:
+            try:
+                return await play(runner, server)
+            finally:
+                await runner.close()
+
+    return asyncio.run(go())
+
+
+def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[Call], Server]:
+    """Two calls, one after the other, with time for what a server says unasked to arrive."""
+
+    async def play(runner: HttpRunner, server: Server) -> tuple[list[Outcome], list[Call], Server]:
+        calls = [make_call({"url": server.url, "method": method}) for _ in range(2)]
+        outcomes = []
+        for call in calls:
+            outcomes.append(await runner.run(call))
+            await asyncio.sleep(0.01)
+        return outcomes, calls, server
+
+    found: tuple[list[Outcome], list[Call], Server] = _scene(handler, play)
+    return found
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        OK + OK,
+        OK + b"x",
+        b"HTTP/1.1 204 X\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 304 X\r\n\r\nok",
+        b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 200 X\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.0 200 X\r\nContent-Length: 2\r\n\r\nok",
+        CHUNKED + b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 200 X\r\n",
+    ],
+    ids=["two", "garbage", "204 with a body", "304 with a body", "101", "close", "old", "more after chunks"],
+)
+def test_a_connection_is_kept_only_when_nothing_speaks_against_it(said: bytes) -> None:
+    _, calls, server = _twice(_says(said))
+    assert server.connections == 2
+    assert all(call.detail["response"]["body"] in ("ok", "") for call in calls)
+
+
+def test_what_is_said_unasked_is_nobodys_answer() -> None:
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK)
+        await writer.drain()
+        await asyncio.sleep(0.002)
+        writer.write(b"HTTP/1.1 500 Smuggled\r\nContent-Length: 0\r\n\r\n")
+
+    outcomes, _, server = _twice(handler)
+    assert [type(outcome) for outcome in outcomes] == [Succeeded] * 2
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+        HEAD + b"Content-Length: 2, 3\r\n\r\nok",
+        HEAD + b"Content-Length: -2\r\n\r\nok",
+        HEAD + b"Content-Length: 99999999999999999999999\r\n\r\nok",
+        HEAD + b"X : y\r\n\r\n",
+        CHUNKED + b"-2\r\nok\r\n0\r\n\r\n",
+        CHUNKED + b"FFFFFFFFFFFFFFFFFF\r\nok\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x00\x01",
+        b"HTTP/1.1 abc X\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_fails_and_is_worth_another_try(said: bytes) -> None:
+    outcomes, _, server = _twice(_says(said))
+    for outcome in outcomes:
+        assert failed(outcome).kinds == ("connection", "protocol")
+        assert failed(outcome).worth_retrying
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"X-%d: y\r\n", b"Y" * 4_096, b"\r\nHTTP/1.1 100 X\r\nA-%d: b\r\n"],
+    ids=["headers", "one header", "interim answers"],
+)
+def test_a_head_without_end_is_not_listened_to_for_long(piece: bytes) -> None:
+    written = 0
+
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        writer.write(b"HTTP/1.1 100 X\r\n")
+        data = b"".join(piece % n if b"%d" in piece else piece for n in range(1_000))
+        while written < 1_000 * MAX_HEAD:
+            writer.write(data)
+            await writer.drain()
+            await asyncio.sleep(0)
+            written += len(data)
+
+    outcomes, _, _ = _twice(handler)
+    assert failed(outcomes[0]).kinds == ("connection", "protocol")
+    assert written < 1_000 * MAX_HEAD
+
+
+def test_many_headers_in_one_piece() -> None:
+    many = b"".join(b"A%d:b\r\n" % number for number in range(MAX_HEADERS + 1))
+    outcomes, _, _ = _twice(_says(HEAD + many + b"Content-Length: 0\r\n\r\n"))
+    assert f"more than {MAX_HEADERS} headers" in failed(outcomes[0]).error
+
+
+def test_trailers_without_end() -> None:
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED + b"2\r\nok\r\n0\r\nX-Trailer: ")
+        for _ in range(2_000):
+            writer.write(b"x" * 65_536)
+            await writer.drain()
+
+    outcomes, _, _ = _twice(handler)
+    assert failed(outcomes[0]).kinds == ("connection", "protocol")
+
+
+def test_trailers_are_no_headers() -> None:
+    _, calls, server = _twice(_says(CHUNKED + b"2\r\nok\r\n0\r\nX-Trailer: y\r\n\r\n"))
+    assert server.connections == 1
+    assert [call.detail["response"]["headers"] for call in calls] == [{"Transfer-Encoding": "chunked"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("said", "body"),
+    [
+        (HEAD + b"\r\nuntil the end", "until the end"),
+        (HEAD + b"Transfer-Encoding: chunked, odd\r\n\r\nuntil the end", "until the end"),
+        (HEAD + b"\r\n", ""),
+        (HEAD + b"Content-Length: 20\r\n\r\nhalf", None),
+        (CHUNKED + b"4\r\nhalf\r\n", None),
+        (b"HTTP/1.1 200 X\r\nX-Half: ", None),
+        (b"HTTP/1.1 100 X\r\n\r\n", None),
+        (b"", None),
+    ],
+)
+def test_a_server_that_hangs_up(said: bytes, body: str | None) -> None:
+    outcomes, calls, _ = _twice(_says(said, then=asyncio.StreamWriter.close))
+    for outcome, call in zip(outcomes, calls, strict=True):
+        if body is None:
+            assert failed(outcome).kinds == ("connection", "reset")
+        else:
+            assert outcome == Succeeded()
+            assert call.detail["response"]["body"] == body
+
+
+def test_lines_may_end_with_a_line_feed_alone() -> None:
+    _, calls, server = _twice(_says(OK.replace(b"\r\n", b"\n")))
+    assert [call.detail["response"]["body"] for call in calls] == ["ok"] * 2
+    assert server.connections == 1
+
+
+def test_a_body_in_answer_to_head_is_nobodys() -> None:
+    outcomes, calls, server = _twice(_says(OK), "HEAD")
+    assert [type(outcome) for outcome in outcomes] == [Succeeded] * 2
+    assert [call.detail["response"]["body"] for call in calls] == ["", ""]
+    assert server.connections == 2
+
+
+def test_what_is_repeated_goes_over_a_fresh_connection() -> None:
+    """Several kept connections, all of them dead at the next request: one more try finds none of them."""
+    usual = answer(200, b"fine")
+    together = asyncio.Barrier(3)
+
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        if seen.target == "/first":
+            await together.wait()
+        elif server_asked.count(seen.target) < 1:
+            server_asked.append(seen.target)
+            writer.close()
+            return
+        await usual(seen, writer)
+
+    server_asked: list[str] = []
+
+    async def play(runner: HttpRunner, server: Server) -> None:
+        first = [make_call({"url": f"{server.url}/first"}) for _ in range(3)]
+        await asyncio.gather(*(runner.run(call) for call in first))
+        assert server.connections == 3
+        assert isinstance(await runner.run(make_call({"url": f"{server.url}/again"})), Succeeded)
+        assert server.connections == 4
+
+    _scene(handler, play)
+
+
+def test_nothing_is_repeated_once_a_byte_of_the_answer_came() -> None:
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        if seen.target == "/half":
+            writer.write(b"HTTP/1.1 2")
+            await writer.drain()
+            await asyncio.sleep(0.005)
+            writer.close()
+        else:
+            writer.write(OK)
+
+    async def play(runner: HttpRunner, server: Server) -> None:
+        assert isinstance(await runner.run(make_call({"url": server.url})), Succeeded)
+        assert failed(await runner.run(make_call({"url": f"{server.url}/half"}))).kinds == ("connection", "reset")
+        assert [seen.target for seen in server.seen] == ["/", "/half"]
+
+    _scene(handler, play)
+
+
+def test_a_fresh_connection_that_dies_is_not_tried_again() -> None:
+    outcomes, _, server = _twice(_says(b"", then=asyncio.StreamWriter.close), "GET")
+    assert [type(outcome) for outcome in outcomes] == [Failed] * 2
+    assert server.connections == 2
+
+
+def test_no_more_connections_than_allowed_and_each_in_its_turn() -> None:
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.005)
+        writer.write(OK)
+
+    async def play(runner: HttpRunner, server: Server) -> None:
+        calls = [make_call({"url": f"{server.url}/{number}"}) for number in range(8)]
+        tasks = [asyncio.create_task(runner.run(call)) for call in calls]
+        await asyncio.sleep(0.002)
+        tasks[3].cancel()  # it waits for a place, and leaves the line
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(outcomes.pop(3), asyncio.CancelledError)
+        assert all(isinstance(outcome, Succeeded) for outcome in outcomes)
+        assert server.connections == 2
+        assert [seen.target for seen in server.seen] == [f"/{number}" for number in (0, 1, 2, 4, 5, 6, 7)]
+        async with Server(handler) as other:  # those kept for one server make room for another
+            both = [make_call({"url": f"{each}/"}) for each in (other.url, other.url, server.url, server.url)]
+            outcomes = await asyncio.gather(*(runner.run(call) for call in both))
+            assert all(isinstance(outcome, Succeeded) for outcome in outcomes)
+
+    _scene(handler, play, max_connections=2)
+
+
+def test_connections_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_pool, "_KEEP_ALIVE_S", 0.02)
+    gone = asyncio.Event()
+
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK)
+        closed = asyncio.create_task(writer.wait_closed())
+        closed.add_done_callback(lambda _: gone.set())
+        tasks.add(closed)
+
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def play(runner: HttpRunner, server: Server) -> None:
+        for expected in (1, 2):
+            gone.clear()
+            assert isinstance(await runner.run(make_call({"url": server.url})), Succeeded)
+            assert server.connections == expected
+            await asyncio.wait_for(gone.wait(), 5)
+
+    _scene(handler, play)
+
+
+def test_a_canceled_call_closes_its_connection() -> None:
+    async def play(runner: HttpRunner, server: Server) -> None:
+        for expected in (1, 2):
+            task = asyncio.create_task(runner.run(make_call({"url": server.url})))
+            while len(server.seen) < expected:  # noqa: ASYNC110 - polled on purpose
+                await asyncio.sleep(0.001)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert server.connections == expected
+        await asyncio.wait_for(ended.wait(), 5)
+
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                writer.write(b"HTTP/1.1 100 X\r\n\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.001)
+        except OSError:
+            ended.set()
+            raise
+
+    ended = asyncio.Event()
+    _scene(handler, play)
+
+
+def test_one_lookup_serves_all_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = http_dial._lookup
+
+    def lookup(host: str, flags: int) -> http_dial.Addresses:
+        asked.append(host)
+        return [*real("127.0.0.2", 0), *real("127.0.0.1", 0)]  # nobody listens at the first
+
+    monkeypatch.setattr(http_dial, "_lookup", lookup)
+
+    async def play(runner: HttpRunner, server: Server) -> None:
+        url = server.url.replace("127.0.0.1", "hooks.example")
+        outcomes = await asyncio.gather(*(runner.run(make_call({"url": url})) for _ in range(3)))
+        assert all(isinstance(outcome, Succeeded) for outcome in outcomes)
+        assert asked == ["hooks.example"]
+
+    _scene(_says(OK), play)
+
+
+def test_a_name_that_is_none() -> None:
+    async def play(runner: HttpRunner, server: Server) -> None:
+        outcome = failed(await runner.run(make_call({"url": "http://no-such-name.invalid/"})))
+        assert outcome.kinds == ("connection", "dns")
+        assert outcome.worth_retrying
+
+    _scene(_says(OK), play)
+
+
+def test_only_the_public_addresses_of_a_name_are_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    dialled: list[Any] = []
+
+    async def start_connection(addresses: Any, **_: Any) -> Any:
+        dialled.extend(address[4][0] for address in addresses)
+        raise OSError("nobody is there")
+
+    both = [(2, 1, 6, "", ("10.0.0.1", 0)), (2, 1, 6, "", ("8.8.8.8", 0))]
+    monkeypatch.setattr(http_dial, "start_connection", start_connection)
+    monkeypatch.setattr(http_dial, "_lookup", lambda host, flags: both)
+
+    async def go() -> None:
+        runner = HttpRunner()
+        outcome = failed(await runner.run(make_call({"url": "http://both.example/"})))
+        assert outcome.kinds == ("connection", "connect")
+        assert dialled == ["8.8.8.8"]
+        await runner.close()
+
+    asyncio.run(go())
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """For localhost, by nobody whom anybody trusts."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl to make a certificate with")
+    key, found = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(found)]
+    subprocess.run([openssl, *options.split(), *files], check=True, capture_output=True)
+    return found, key
+
+
+async def _secure_calls(certificate: tuple[Path, Path], hosts: list[str]) -> tuple[list[Outcome], int]:
+    """Calls to a server that speaks TLS, and over how many connections they went."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    server = Server(_says(OK))
+    listening = await asyncio.start_server(server._accept, "127.0.0.1", 0, ssl=context)
+    port = listening.sockets[0].getsockname()[1]
+    runner = HttpRunner(allow_private=True)
+    try:
+        outcomes = [await runner.run(make_call({"url": f"https://{host}:{port}/"})) for host in hosts]
+        return outcomes, server.connections
+    finally:
+        await runner.close()
+        listening.close()
+        for task in server._tasks:
+            task.cancel()
+        await asyncio.gather(*server._tasks, return_exceptions=True)
+
+
+def test_a_certificate_that_nobody_trusts(certificate: tuple[Path, Path]) -> None:
+    [outcome], _ = asyncio.run(_secure_calls(certificate, ["localhost"]))
+    assert failed(outcome).kinds == ("connection", "tls")
+    assert "certificate" in failed(outcome).error
+    assert failed(outcome).worth_retrying
+
+
+def test_a_certificate_counts_for_its_own_name_only(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusting = ssl.create_default_context(cafile=certificate[0])
+    monkeypatch.setattr(http_dial, "_tls", lambda: trusting)
+    outcomes, connections = asyncio.run(_secure_calls(certificate, ["localhost", "localhost", "127.0.0.1"]))
+    assert outcomes[:2] == [Succeeded(), Succeeded()]
+    assert failed(outcomes[2]).kinds == ("connection", "tls")
+    assert connections == 1
+
+
+def test_a_server_that_does_not_speak_tls() -> None:
+    async def go() -> Outcome:
+        async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(OK)
+            writer.close()
+
+        server = await asyncio.start_server(plain, "127.0.0.1", 0)
+        runner = HttpRunner(allow_private=True)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            return await runner.run(make_call({"url": f"https://127.0.0.1:{port}/"}))
+        finally:
+            await runner.close()
+            server.close()
+
+    assert failed(asyncio.run(go())).kinds == ("connection", "tls")

@@ -1,0 +1,31 @@
+"""Outcomes on their way: what the settler holds, and which of two outcomes of one execution goes."""
+
+from chronos.core.execution import Status
+from chronos.core.reasons import Code
+from chronos.store.commands import SettleRow
+from tests.engine.world import World, in_world
+
+
+@in_world
+async def test_of_two_outcomes_of_one_execution_that_of_the_later_try_counts(world: World) -> None:
+    """The store gave it to this node a second time while the first try's outcome was on its way."""
+    world.work("work", takes=1_000)
+    await world.job("work", schedule="now")
+    node = await world.node()
+    await world.advance(1)
+    [run] = await world.runs("work")
+    crew = node.engine._crew
+    entry = node.engine._catalog.newest(run.job)
+    assert entry is not None
+    now_us = world.clock.now_us()
+    node.link.freeze()
+    assert not crew.settler.holds(run.id)
+    for token, status in ((run.token, Status.SUCCEEDED), (run.token - 1, Status.FAILED)):
+        code = Code.SUCCEEDED if status is Status.SUCCEEDED else Code.TASK_FAILED
+        crew.settler.add(SettleRow(run.id, run.job, token, status, code, None, now_us), entry)
+        assert crew.settler.holds(run.id)
+    node.link.thaw()
+    await crew.settler.drain()
+    assert not crew.settler.holds(run.id)
+    [run] = await world.runs("work")
+    assert run.status is Status.SUCCEEDED

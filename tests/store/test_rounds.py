@@ -1,0 +1,200 @@
+"""Decided together or one by one: many rows of one command come to what as many commands of one row each come to."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import apsw
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Cause
+from chronos.core.ids import key_gate_id, scheduled_execution_id
+from chronos.core.job import After, Job
+from chronos.store.commands import Admit, AdmitRow, Admitted, Recover, RunRow
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance import World
+from chronos.testing.conformance.world import SECOND, T0
+
+TABLES = ("gate", "active", "history", "key_gate", "outbox", "tally")
+Some = Sequence[Admit | Recover]
+Both = tuple[Some, Some]  # all in one command, and the same one by one
+KEYS = [key_gate_id("default", name) for name in ("k1", "k2")]
+
+
+class Wish(NamedTuple):
+    """What is wanted of one job in one round."""
+
+    place: int
+    claim: bool
+    key: int | None
+    limit: int  # of the key
+    stale: bool
+    runs: int  # of a gap; more than one of one job in a round
+    whole: bool
+    last: bool
+
+
+WISH = st.builds(
+    Wish,
+    place=st.integers(0, 3),
+    claim=st.booleans(),
+    key=st.sampled_from([None, 0, 1]),
+    limit=st.integers(1, 2),
+    stale=st.sampled_from([False, False, False, True]),
+    runs=st.integers(0, 3),
+    whole=st.booleans(),
+    last=st.sampled_from([False, False, False, False, True]),
+)
+ROUNDS = st.lists(
+    st.tuples(st.booleans(), st.lists(WISH, min_size=1, max_size=4, unique_by=lambda wish: wish.place)),
+    min_size=1,
+    max_size=6,
+)
+GATES = st.lists(
+    st.tuples(st.sampled_from([Overlap.REPLACE, Overlap.REPLACE, Overlap.QUEUE, Overlap.ALLOW]), st.integers(0, 2)),
+    min_size=4,
+    max_size=4,
+)
+
+
+@settings(max_examples=60)
+@given(gates=GATES, rounds=ROUNDS)
+def test_together_is_as_one_by_one(gates: list[tuple[Overlap, int]], rounds: list[tuple[bool, list[Wish]]]) -> None:
+    """Gaps and instants, under ``replace`` and keys, with stale ones and such as do not fit among them."""
+
+    async def check() -> None:
+        together, apart = [World(store) for store in (SqliteStore(), SqliteStore())]
+        for world in (together, apart):
+            await world.store.open()
+            for place, (overlap, queue_max) in enumerate(gates):
+                await world.save(f"job-{place}", overlap=overlap, queue_max=queue_max, keyed=True)
+            await world.save("follower", after=(After(job="job-0"),))
+        for number, (gap, wishes) in enumerate(rounds):
+            jobs = [await together.job(f"job-{place}") for place in range(4)]
+            now_us = T0 + (100 + number) * SECOND
+            going = [(jobs[wish.place], wish) for wish in wishes if jobs[wish.place].next_us is not None]
+            going.sort(key=lambda pair: pair[0].id)
+            if not going:
+                continue
+            both = _gaps(going, now_us) if gap else _instants(going, together.node, now_us)
+            answers = [await _apply(world, some) for world, some in zip((together, apart), both, strict=True)]
+            assert answers[0] == answers[1]
+            assert rows_of(together.store) == rows_of(apart.store)
+            if number % 2:
+                for world in (together, apart):
+                    await world.settle(*await world.claim(1))
+        for world in (together, apart):
+            assert await world.store.verify() == []
+            await world.store.close()
+
+    asyncio.run(check())
+
+
+def test_a_gap_that_breaks_takes_no_others_with_it() -> None:
+    async def check() -> None:
+        world = World(store := SqliteStore())
+        await store.open()
+        jobs = []
+        for name in ("a", "broken", "c"):
+            await world.save(name)
+            jobs.append(await world.job(name))
+        _writer(store).execute(
+            f"create temp trigger breaks before insert on main.active when new.job = x'{jobs[1].id.hex()}' "
+            "begin select raise(abort, 'not this one'); end"
+        )
+        gaps = [_gap(job, Wish(0, False, None, 1, False, 1, False, False), T0 + 9 * SECOND) for job in jobs]
+        first, broken, last = await asyncio.gather(*(store.apply(one) for one in gaps), return_exceptions=True)
+        assert isinstance(broken, Exception)
+        assert [one.job for answer in (first, last) for one in answer] == [jobs[0].id, jobs[2].id]  # type: ignore[union-attr]
+        assert (await world.job("broken")).next_us == T0 + SECOND
+        await store.close()
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("gap", [True, False])
+def test_many_jobs_take_as_many_statements_as_one(gap: bool) -> None:
+    async def statements(count: int) -> int:
+        world = World(store := SqliteStore())
+        found: list[str] = []
+
+        def hear(_: apsw.Cursor, sql: str, __: Any) -> bool:
+            found.append(sql)
+            return True
+
+        await store.open()
+        for n in range(count):
+            await world.save(f"job-{n:03}", overlap=Overlap.REPLACE)
+        for _ in range(2):  # the second ones replace the first
+            jobs = sorted([await world.job(f"job-{n:03}") for n in range(count)], key=lambda job: job.id)
+            going = [(job, Wish(0, False, 0, 1, False, 1, False, False)) for job in jobs]
+            now_us = world.tick(10 * SECOND)
+            [[command], _] = _gaps(going, now_us) if gap else _instants(going, world.node, now_us)
+            found.clear()
+            _writer(store).exec_trace = hear
+            assert len(await _apply(world, [command])) == count
+            _writer(store).exec_trace = None
+        await store.close()
+        return len(found)
+
+    assert asyncio.run(statements(50)) == asyncio.run(statements(1))
+
+
+def _instants(going: Sequence[tuple[Job, Wish]], node: int, now_us: int) -> Both:
+    rows = []
+    for job, wish in going:
+        at_us = job.next_us or 0
+        key = None if wish.key is None else KEYS[wish.key]
+        id_ = scheduled_execution_id(job.id, at_us)
+        next_us = None if wish.last else at_us + SECOND
+        version = job.version + wish.stale
+        rows.append(
+            AdmitRow(
+                job.id, version, at_us, next_us, id_, at_us, wish.claim, True, key, 0 if key is None else wish.limit
+            )
+        )
+    admit = Admit(rows=tuple(rows), node=node, now_us=now_us, request=now_us.to_bytes(16))
+    return [admit], [replace(admit, rows=(row,)) for row in rows]
+
+
+def _gaps(going: Sequence[tuple[Job, Wish]], now_us: int) -> Both:
+    gaps = [_gap(job, wish, now_us) for job, wish in going]
+    return [replace(gaps[0], others=tuple(gaps[1:]))], gaps
+
+
+def _gap(job: Job, wish: Wish, now_us: int) -> Recover:
+    first_us = job.next_us or 0
+    key = None if wish.key is None else KEYS[wish.key]
+    instants = [first_us + n * SECOND for n in range(wish.runs)]
+    return Recover(
+        job=job.id,
+        version=job.version + wish.stale,
+        expect_us=first_us,
+        next_us=None if wish.last else first_us + (wish.runs or 1) * SECOND,
+        runs=tuple(
+            RunRow(
+                scheduled_execution_id(job.id, at), Cause.RECOVERY, at, at, None, key, 0 if key is None else wish.limit
+            )
+            for at in instants
+        ),
+        spans=(),
+        now_us=now_us,
+        whole=wish.whole,
+    )
+
+
+async def _apply(world: World, commands: Some) -> list[Admitted]:
+    return [row for command in commands for row in await world.store.apply(command)]
+
+
+def _writer(store: Any) -> apsw.Connection:
+    return store._open_writer()  # type: ignore[no-any-return]
+
+
+def rows_of(store: Any) -> dict[str, list[Any]]:
+    """Every row of the tables that admission writes."""
+    return {table: sorted(_writer(store).execute(f"select * from {table}").fetchall(), key=repr) for table in TABLES}
