@@ -155,7 +155,7 @@ def in_world(
             if users is not None:
                 access = Access(clock, users=read_users(users), tokens=TokenBook(store, tokens))
             facts: dict[str, Any] = {"node": "node-a"}
-            app = make_api(
+            api = make_api(
                 service,
                 store,
                 options=options or ApiOptions(poll_s=0.05),
@@ -169,7 +169,7 @@ def in_world(
                 engine = make_engine(store, clock=clock, options=Options(), functions=known, runners=runners)
                 await engine.start()
                 stack.push_async_callback(engine.stop, 0)
-            runner_ = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+            runner_ = api.runner(shutdown_timeout_s=0.1)
             await runner_.setup()
             stack.push_async_callback(runner_.cleanup)
             await web.TCPSite(runner_, "127.0.0.1", 0).start()

@@ -1,7 +1,7 @@
 """Schedules of other packages: found by their entry point, told what stands behind the name, not simply believed."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from chronos import InvalidSchedule, parse_schedule
 from chronos.core import custom
 
 MOON = """
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 FIRST = datetime(2027, 1, 7, 20, 24, tzinfo=UTC)
 MONTH = timedelta(days=29, hours=12, minutes=44)
@@ -35,6 +35,10 @@ class Ends:
     def next_after(self, instant):
         return FIRST if instant < FIRST else None
 
+class Nowhere(tzinfo):
+    def utcoffset(self, instant):
+        raise LookupError("no such place")
+
 class Wrong:
     def __init__(self, said, *, timezone):
         self.said = said
@@ -43,6 +47,7 @@ class Wrong:
             case "stuck": return instant
             case "naive": return datetime(2030, 1, 1)
             case "text": return "2030-01-01"
+            case "nowhere": return datetime(2030, 1, 1, tzinfo=Nowhere())
             case "raises": raise RuntimeError("no such luck")
             case "far": return datetime.max.replace(tzinfo=UTC)
 
@@ -164,6 +169,7 @@ def test_strict_dialects_know_none(dialect: str) -> None:
         ("naive", "which is no datetime with a time zone"),
         ("text", "answered '2030-01-01', which is no datetime with a time zone"),
         ("raises", "failed when it was asked for its next instant: RuntimeError: no such luck"),
+        ("nowhere", "failed when it was asked for its next instant: LookupError: no such place"),
     ],
 )
 def test_nonsense_is_not_believed(said: str, reason: str) -> None:
@@ -173,5 +179,7 @@ def test_nonsense_is_not_believed(said: str, reason: str) -> None:
     assert reason in caught.value.reason
 
 
-def test_the_end_of_the_calendar() -> None:
+def test_the_ends_of_the_calendar() -> None:
+    before = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))  # in no year of UTC
+    assert parse_schedule("@at 14").next_after(before) == datetime(1, 1, 1, 14, tzinfo=UTC)
     assert parse_schedule("@wrong far").next_after(NEW_YEAR) is not None

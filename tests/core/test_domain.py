@@ -150,19 +150,30 @@ def test_merging_is_associative(a: Settings, b: Settings, c: Settings) -> None:
 # --- decisions
 
 
+@pytest.mark.parametrize("key_full", [False, True])
 @pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("overlap", list(Overlap))
-def test_admission(overlap: Overlap, asked: bool) -> None:
+def test_admission(overlap: Overlap, asked: bool, key_full: bool) -> None:
     for limit, queue_max, active, queued in product((0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)):
-        verdict = admit(overlap=overlap, limit=limit, queue_max=queue_max, active=active, queued=queued, asked=asked)
-        if limit == UNLIMITED or active < limit:
+        verdict = admit(
+            overlap=overlap,
+            limit=limit,
+            queue_max=queue_max,
+            active=active,
+            queued=queued,
+            asked=asked,
+            key_full=key_full,
+        )
+        fits = limit == UNLIMITED or active < limit
+        room = queued < queue_max or (overlap is Overlap.REPLACE and queued == 0)
+        if fits and not key_full:
             assert verdict is Admission.RUN
-        elif asked:
-            assert verdict is (Admission.QUEUE if queued < queue_max else Admission.REFUSE)
-        elif overlap is Overlap.SKIP:
+        elif overlap is Overlap.SKIP and not asked and (queued > 0 or not fits):
             assert verdict is Admission.SKIP_OVERLAP
+        elif room:
+            assert verdict is Admission.QUEUE
         else:
-            assert verdict is (Admission.QUEUE if queued < queue_max else Admission.SKIP_FULL)
+            assert verdict is (Admission.REFUSE if asked else Admission.SKIP_FULL)
 
 
 def test_a_limit_counts_only_under_allow() -> None:

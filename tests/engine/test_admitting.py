@@ -326,3 +326,37 @@ async def test_what_becomes_ready_while_another_ends_is_started_at_once(world: W
         await world.job(work.name, schedule="now")
     await world.advance(0.1)
     assert [work.starts for work in works] == [[0]] * 5
+
+
+@pytest.mark.parametrize("overlap", ["allow", "queue"])
+@in_world
+async def test_an_instant_behind_a_full_key_and_a_full_queue_is_on_record(world: World, overlap: str) -> None:
+    world.work("work", takes=1_000)
+    await world.node()
+    await world.job("work", schedule="@every 10s", overlap=overlap, queue_max=2, concurrency={"limit": 1, "key": "k"})
+    await world.reach(55)
+    assert await world.story("work") == ["10 running", "20 queued", "30 queued", "40 skipped", "50 skipped"]
+    last = await world.last("work")
+    assert last.reason is not None
+    assert last.reason.code is Code.QUEUE_FULL
+
+
+@in_world
+async def test_one_that_waits_for_its_key_overlaps_with_the_next(world: World) -> None:
+    world.work("first", takes=40)
+    world.work("second")
+    await world.node()
+    await world.job("first", schedule={"at": "2027-01-01T00:00:05Z"}, concurrency={"limit": 1, "key": "k"})
+    await world.job("second", schedule="@every 10s", overlap="skip", concurrency={"limit": 1, "key": "k"})
+    await world.reach(65)
+    skipped = ["20 skipped", "30 skipped", "40 skipped"]
+    assert await world.story("second") == ["10 succeeded", *skipped, "50 succeeded", "60 succeeded"]
+
+
+@in_world
+async def test_what_replaces_another_needs_no_queue(world: World) -> None:
+    world.work("work", takes=15)
+    await world.node()
+    await world.job("work", schedule="@every 10s", overlap="replace", queue_max=0)
+    await world.reach(25)
+    assert await world.story("work") == ["10 canceled", "20 running"]

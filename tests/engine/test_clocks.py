@@ -4,6 +4,7 @@ import pytest
 
 from chronos.core.events import ClockJumped, Trouble
 from chronos.core.execution import Status
+from chronos.store.contract import Counts
 from tests.engine.world import SECOND_US, World, in_world
 
 
@@ -106,3 +107,29 @@ async def test_g7_time_a_node_corrects_its_clock_by_the_stores(world: World) -> 
     await world.job("work", schedule={"cron": "*/10 * * * * *"})
     await world.reach(35)
     assert work.starts == pytest.approx([19.5, 29.5], abs=0.02)
+
+
+@in_world
+async def test_g7_time_what_was_to_be_caught_up_with_is_not_judged_by_a_clock_that_was_set_back(world: World) -> None:
+    """An hour too late, the node asks how much is ready before it recovers that much; then somebody sets it right."""
+    work = world.work("work")
+    node = await world.node()
+    await world.job("work", schedule="@every 10s", overlap="allow", recovery="all")
+    await world.reach(15)
+    count = world.store.counts
+    asked = 0
+
+    async def counts() -> Counts:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            world.jump(-3600)
+            node.engine.node.beat_soon()
+            await world.advance(0.5)
+        return await count()
+
+    node.link.counts = counts  # type: ignore[attr-defined]
+    world.jump(3600)
+    await world.advance(30)
+    assert asked >= 1
+    assert work.starts == [10, 20, 30, 40]

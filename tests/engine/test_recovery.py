@@ -1,9 +1,12 @@
 """Gaps on the virtual clock: what was missed while no node was alive, and what became of it."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from chronos.core import custom
+from chronos.core.calendar import from_us, to_us
 from chronos.core.events import GapFound, JobBroken
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.reasons import Code
@@ -314,3 +317,33 @@ async def test_what_is_due_does_not_wait_for_gaps(world: World) -> None:
     second.link.refuses = lambda _: False
     await world.advance(5)
     assert (await world.story("late"))[:3] == ["10 succeeded", "20-80 missed 7", "90 succeeded"]
+
+
+class Almanac:
+    """Every ten seconds, as far as it goes; also the entry point that brings it."""
+
+    value = "almanac:Almanac"
+
+    def load(self) -> Any:
+        return self
+
+    def next_after(self, instant: datetime) -> datetime:
+        if World.second(to_us(instant)) >= 40:
+            raise LookupError("the last page is missing")
+        return from_us(World.us(World.second(to_us(instant)) // 10 * 10 + 10))
+
+
+@in_world
+async def test_a_gap_that_cannot_be_judged_is_told_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(custom, "_registered", lambda: {"almanac": Almanac()})
+    world.work("odd")
+    fine = world.work("fine")
+    await world.job("odd", schedule="@almanac", recovery="all")
+    await world.job("fine", schedule="@every 10s", recovery="last")
+    await world.reach(85)
+    node = await world.node()
+    await world.advance(10)
+    told = [event.error for event in node.events if isinstance(event, JobBroken)]
+    assert len(told) == 1
+    assert "the last page is missing" in told[0]
+    assert len(fine.starts) == 2

@@ -16,6 +16,7 @@ from chronos.store.sql.followers import Followers
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.hot_postgres import HotPostgres
 from chronos.store.sql.jobs import Jobs
+from chronos.store.sql.looking import Looking
 from chronos.store.sql.postgres_link import WRITING, Connection, connect
 from chronos.store.sql.records import Records
 from chronos.store.sql.switching import Switching
@@ -87,6 +88,7 @@ def statements() -> Iterator[str]:
         switching,
         new,
         Followers(d),
+        Looking(d),
         Upkeep(d, gates, records),
     ):
         for text in vars(home).values():

@@ -52,6 +52,30 @@ def trim(n: int) -> Trim:
     return Trim(now_us=n, limit=1)
 
 
+@pytest.mark.parametrize(("bulk_s", "sizes"), [(3600.0, [1, 4, 1, 3]), (1e-9, [1] * 9), (0.0, [1] * 9)])
+def test_large_commands_share_a_transaction_as_far_as_time_allows(bulk_s: float, sizes: list[int]) -> None:
+    """Going by how fast the last one was; and what is urgent does not wait for more of them than it has to."""
+    large = [SaveJobs(rows=(), delete=(DeleteRow(bytes(16)),) * 5, now_us=n) for n in range(8)]
+    beat = Beat(node=1, beat=1, now_us=0)
+
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(run, max_rows=3, bulk_s=bulk_s)
+        await pump.apply(large[0])
+        run.gate.clear()
+        answers = [pump.submit(command) for command in large[1:5]]
+        await asyncio.sleep(0.01)
+        answers += [pump.submit(command) for command in large[5:]]
+        urgent = pump.submit(beat)
+        run.gate.set()
+        await asyncio.gather(*answers, urgent)
+        assert [len(batch) for batch in run.batches] == sizes
+        assert [beat] in run.batches[:3]
+        assert [command for batch in run.batches for command in batch if command is not beat] == large
+
+    asyncio.run(main())
+
+
 def test_idle_at_once_and_together_under_load() -> None:
     async def main() -> None:
         run = Recorder()

@@ -9,8 +9,10 @@ import apsw
 import pytest
 
 from chronos.core.execution import Status
+from chronos.core.ids import job_id
 from chronos.core.reasons import Code
-from chronos.store.commands import Admit, Claim, SaveJobs, Settle, SettleRow
+from chronos.errors import Conflict
+from chronos.store.commands import NEW, Admit, Claim, SaveJobs, Settle, SettleRow
 from chronos.store.contract import JobFilter
 from chronos.store.sql.dialect import Sqlite
 from chronos.store.sql.endings import Endings
@@ -20,6 +22,7 @@ from chronos.store.sql.gates import Gates
 from chronos.store.sql.hot_sqlite import HotSqlite
 from chronos.store.sql.job_list import JobList
 from chronos.store.sql.jobs import Jobs
+from chronos.store.sql.looking import Looking
 from chronos.store.sql.reads import Reads
 from chronos.store.sql.records import Records
 from chronos.store.sql.sqlite import SqliteStore
@@ -72,7 +75,7 @@ def steps(connection: apsw.Connection) -> Iterator[list[int]]:
     connection.set_progress_handler(None)
 
 
-@pytest.mark.parametrize(("rows", "admitting", "claiming", "settling"), [(1, 2, 1, 3), (2, 2, 2, 2), (300, 2, 2, 2)])
+@pytest.mark.parametrize(("rows", "admitting", "claiming", "settling"), [(1, 2, 1, 2), (2, 2, 2, 2), (300, 2, 2, 2)])
 def test_a_batch_is_a_few_statements(rows: int, admitting: int, claiming: int, settling: int) -> None:
     async def check(store: SqliteStore) -> None:
         world = World(store)
@@ -102,6 +105,45 @@ def test_a_batch_is_a_few_statements(rows: int, admitting: int, claiming: int, s
     run(check)
 
 
+@pytest.mark.parametrize(("jobs", "expected"), [(1, 2), (50, 2), (300, 5)])
+def test_new_jobs_are_a_few_statements(jobs: int, expected: int) -> None:
+    """Looked for, then written: a few of them at once, many table by table."""
+
+    async def check(store: SqliteStore) -> None:
+        world = World(store)
+        await world.save("first")  # whose lane has a number by now
+        rows = tuple(world.row(f"job-{n:03}", tags={"team": f"t{n % 3}"}) for n in range(jobs))
+        with statements(store._open_writer()) as seen:
+            saved = await store.apply(SaveJobs(rows=rows, now_us=T0))
+        assert len(seen) - (jobs == 300) == expected, seen  # many have their tags written apart, too
+        assert [one.id for one in saved] == [job_id("default", row.name, 1) for row in rows]
+        page = await store.list_jobs(JobFilter(tag=("team", "t0")), limit=jobs)
+        assert [job.name for job in page.items] == [row.name for row in rows[::3]]
+        assert [(job.id, job.next_us) for job in page.items] == [
+            (one.id, row.next_us) for one, row in list(zip(saved, rows, strict=True))[::3]
+        ]
+        assert await store.verify() == []
+
+    run(check)
+
+
+def test_a_refused_command_takes_nothing_else_with_it() -> None:
+    """Whether it is the first of its transaction, which has no savepoint, or comes after others."""
+
+    async def check(store: SqliteStore) -> None:
+        world = World(store)
+        await world.save("there")
+        refused = SaveJobs(rows=(world.row("there", expect=NEW),), now_us=T0)
+        good = [SaveJobs(rows=(world.row(name),), now_us=T0) for name in ("a", "b")]
+        answers = store._transaction([refused, good[0], refused, good[1]])
+        assert [isinstance(answer, Conflict) for answer in answers] == [True, False, True, False]
+        names = [job.name for job in (await store.list_jobs(JobFilter(), limit=9)).items]
+        assert names == ["a", "b", "there"]
+        assert await store.verify() == []
+
+    run(check)
+
+
 def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
     """There is no index by its id: it is found by its gate."""
     d = Sqlite()
@@ -110,7 +152,7 @@ def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
     switching = Switching(d, gates, records)
     hot = HotSqlite(d)
     executions = Executions(d, hot, gates, records, Endings(d, hot, gates, records))
-    homes = (Reads(d), Jobs(d, gates, records, switching), executions, switching, records, Followers(d))
+    homes = (Reads(d), Jobs(d, gates, records, switching), executions, switching, records, Followers(d), Looking(d))
     texts = [text for home in homes for text in vars(home).values() if isinstance(text, str) and " job" in text]
     tagged = f"select j.name from {JobList(d)._tagged} where t.key = $1 and t.value = $2"
 

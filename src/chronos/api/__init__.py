@@ -6,14 +6,16 @@
 """
 
 from chronos.api.access import Access, read_grant, read_users
-from chronos.api.app import make_api
+from chronos.api.app import Api, Serve, make_api
 from chronos.api.options import ApiOptions
 from chronos.api.passwords import hash_password
 from chronos.api.tokenbook import TokenBook, hash_token, new_token, read_tokens
 
 __all__ = [
     "Access",
+    "Api",
     "ApiOptions",
+    "Serve",
     "TokenBook",
     "hash_password",
     "hash_token",

@@ -25,11 +25,9 @@ def tag_of(job: Job) -> str:
     return f'"{job.version}"' if job.incarnation == 1 else f'"{job.version}-{job.incarnation}"'
 
 
-async def job_answer(
-    call: Call, job: Job, *, status: int = 200, fresh: bool = False, extra: dict[str, Any] | None = None
-) -> web.Response:
-    """One job with its last execution; one that is ``fresh`` has none."""
-    last = None if fresh else (await call.parts.service.runs.latest([job])).get(job.id)
+async def job_answer(call: Call, job: Job, *, status: int = 200, extra: dict[str, Any] | None = None) -> web.Response:
+    """One job with its last execution."""
+    last = (await call.parts.service.runs.latest([job])).get(job.id)
     return answer(write_job(job, last_execution=last) | (extra or {}), status=status, headers={"ETag": tag_of(job)})
 
 

@@ -1,26 +1,35 @@
-"""The API as an application: the table of routes on the service layer."""
+"""The API: the table of routes on the service layer, and the way from a path to one of them."""
 
+import asyncio
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from multidict import istr
 
 from chronos.api.access import Access
-from chronos.api.call import Parts
+from chronos.api.call import MATCH, Parts
 from chronos.api.docs import STYLE, page
 from chronos.api.events import Streams
 from chronos.api.limits import Rate
 from chronos.api.openapi import openapi
 from chronos.api.options import ApiOptions
-from chronos.api.pipeline import answered, handler_of
+from chronos.api.patience import Patience
+from chronos.api.pipeline import Handle, answered, handler_of, refused
 from chronos.api.table import ROUTES
 from chronos.assembly import Service
 from chronos.clock import Clock
 from chronos.store.contract import Store
 
+Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+log = logging.getLogger("chronos.http")
+_EXPECT = istr("Expect")
 #: A connection that says nothing is let go of; a header longer than this is refused before it is kept.
 _CONNECTION: Mapping[str, Any] = {
     "keepalive_timeout": 75.0,
@@ -28,6 +37,71 @@ _CONNECTION: Mapping[str, Any] = {
     "max_line_size": 8_190,
     "max_field_size": 8_190,
 }
+
+
+class Api:
+    """Finds what answers a request, and lets it. A path without open parts needs no search."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._plain: dict[tuple[str, str], Handle] = {}
+        self._open: dict[web.AbstractRoute, Handle] = {}
+        self._router = web.UrlDispatcher()
+        patience = Patience(parts.options.request_timeout_s)
+        for route in ROUTES:
+            handle, path = handler_of(route, parts, patience), parts.options.base_path + route.path
+            for method in ("HEAD", "GET") if route.method == "GET" and not route.streams else (route.method,):
+                self._open[self._router.add_route(method, path, _unused)] = handle
+                if "{" not in path:
+                    self._plain[method, path] = handle
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request."""
+        assert isinstance(request, web.Request)
+        handle = self._plain.get((request.method, request.rel_url.path_safe))
+        if handle is None or _EXPECT in request.headers:
+            handle = await self._found(request)
+        return await answered(request, handle)
+
+    async def _found(self, request: web.Request) -> Handle:
+        match = await self._router.resolve(request)
+        if request.headers.get(_EXPECT):
+            await match.expect_handler(request)  # tells the client to go on, or raises
+            await request.writer.drain()
+        if match.http_exception is not None:
+            return refused(match.http_exception)
+        request[MATCH] = match
+        return self._open[match.route]
+
+    def runner(
+        self,
+        *,
+        around: Callable[[Serve], Serve] = lambda serve: serve,
+        shutdown_timeout_s: float,
+        logger: logging.Logger = log,
+    ) -> web.BaseRunner:
+        """What lets it listen on sites. ``around`` is put around the answering of every request."""
+        loop, limit = asyncio.get_running_loop(), self._parts.options.request_limit
+        make = partial(web.Request, loop=loop, client_max_size=limit)
+        server = web.Server(around(self.handle), request_factory=make, access_log=None, logger=logger, **_CONNECTION)
+        return _Runner(server, self._parts.streams, shutdown_timeout=shutdown_timeout_s)
+
+
+class _Runner(web.ServerRunner):
+    """Ends the streams, which would go on for as long as somebody listens."""
+
+    __slots__ = ("_streams",)
+
+    def __init__(self, server: web.Server, streams: Streams, *, shutdown_timeout: float) -> None:
+        super().__init__(server, shutdown_timeout=shutdown_timeout)
+        self._streams = streams
+
+    async def shutdown(self) -> None:
+        self._streams.close()
+
+
+async def _unused(_: web.Request) -> web.StreamResponse:
+    raise AssertionError("the router finds routes, and does not call them")
 
 
 def make_api(
@@ -39,7 +113,7 @@ def make_api(
     status: Callable[[], dict[str, Any]],
     metrics: Callable[[], bytes],
     clock: Clock,
-) -> web.Application:
+) -> Api:
     """The API on an open store.
 
     ``status`` gives what the node says of itself; its ``ready`` (True without it) and ``reason`` decide ``/readyz``.
@@ -60,19 +134,7 @@ def make_api(
         page=page(ROUTES, options.base_path).encode(),
         page_policy=_policy(),
     )
-    app = web.Application(middlewares=[answered], client_max_size=options.request_limit, handler_args=dict(_CONNECTION))
-    for route in ROUTES:
-        handler, path = handler_of(route, parts), options.base_path + route.path
-        if route.method == "GET":
-            app.router.add_get(path, handler, allow_head=not route.streams)
-        else:
-            app.router.add_route(route.method, path, handler)
-
-    async def hang_up(_: web.Application) -> None:
-        streams.close()
-
-    app.on_shutdown.append(hang_up)
-    return app
+    return Api(parts)
 
 
 def _policy() -> str:

@@ -1,6 +1,6 @@
 """One request as its handler sees it: who asks, for what, in which namespace, and the way to the service."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,9 @@ from chronos.store.contract import ExecutionView, Store
 
 if TYPE_CHECKING:
     from chronos.api.events import Streams
+
+#: What the parts of the path are that a route leaves open.
+MATCH: web.RequestKey[Mapping[str, str]] = web.RequestKey("match", Mapping)
 
 MAX_KEY = 255  # characters of an Idempotency-Key
 _YES, _NO = ("true", "1", "yes", ""), ("false", "0", "no")
@@ -138,7 +141,7 @@ class Call:
 
     def path(self, name: str) -> str:
         """What stands in the path; no store knows a thing by a name with NUL in it."""
-        text = self.request.match_info[name]
+        text = self.request[MATCH][name]
         if "\0" in text:
             raise NotFound(f"there is nothing of this {name}")
         return text
@@ -233,14 +236,14 @@ class Call:
         limit = self.parts.options.request_limit
         if (self.request.content_length or 0) > limit:
             raise _too_large(limit)
-        self.reading = True
         try:
-            raw = await self.request.read()
+            raw = await self._raw()
         except web.HTTPRequestEntityTooLarge:
             raise _too_large(limit) from None
         except web.RequestPayloadError:
             raise Malformed("the body is not what its Content-Encoding or its chunks say") from None
-        self.reading = False
+        if len(raw) > limit:
+            raise _too_large(limit)
         if not raw.strip():
             if self.route.body is not None and self.route.body.required:
                 raise Malformed("the body is missing; send JSON")
@@ -249,6 +252,15 @@ class Call:
         if self.request.content_type not in allowed:
             raise WrongType(f"the body is {self.request.content_type}; send Content-Type: {allowed[0]}")
         return read_json(raw)
+
+    async def _raw(self) -> bytes:
+        content = self.request.content
+        if content.is_eof():  # all of it came with the headers, as it mostly does
+            return content.read_nowait()
+        self.reading = True
+        raw = await self.request.read()
+        self.reading = False
+        return raw
 
     async def form(self) -> "Given":
         """The body as an object of which every field has to be taken."""

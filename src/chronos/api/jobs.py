@@ -8,7 +8,7 @@ from aiohttp import web
 
 from chronos.api import examples
 from chronos.api.access import Permission
-from chronos.api.answers import answer, expected, job_answer, matches, stale
+from chronos.api.answers import answer, expected, job_answer, matches, stale, tag_of
 from chronos.api.call import Call, refusal
 from chronos.api.cursors import read_name_cursor, write_cursor
 from chronos.api.errors import Malformed, Stale
@@ -44,19 +44,17 @@ _RACES = 50  # times that somebody else may be faster than a patch that names no
 async def create(call: Call) -> web.StreamResponse:
     """A new job. What was sent before with the same Idempotency-Key is answered by the job that it created then."""
     data = await call.json()
-    draft = call.parts.service.jobs.read_sent(data, namespace=call.namespace)
+    jobs = call.parts.service.jobs
+    draft = jobs.read_sent(data, namespace=call.namespace)
     call.require(draft.namespace)
-    [saved] = await call.parts.service.jobs.save(
-        [draft],
-        actor=call.actor,
-        create_only=True,
-        idempotency=_key(call, data),
-        dry_run=call.dry_run,
-    )
-    if call.dry_run:
+    key, dry_run = _key(call, data), call.dry_run
+    [saved] = await jobs.save([draft], actor=call.actor, create_only=True, idempotency=key, dry_run=dry_run)
+    if dry_run:
         return answer(write_saved(saved) | {"dry_run": True})
-    job = await _by_id(call, saved)
-    return await job_answer(call, job, status=201, fresh=saved.created and not (draft.immediate or draft.now))
+    job = saved.job or await _by_id(call, saved)
+    if saved.created and not (draft.immediate or draft.now):
+        return answer(write_job(job), status=201, headers={"ETag": tag_of(job)})
+    return await job_answer(call, job, status=201)
 
 
 async def list_jobs(call: Call) -> web.StreamResponse:

@@ -67,6 +67,10 @@ class Rate:
         self._most = max(1.0, per_s or 0.0)
         self._buckets: Recent[_Bucket] = Recent()
 
+    @property
+    def is_limited(self) -> bool:
+        return self._per_s is not None
+
     def take(self, client: str, now_us: int) -> None:
         """Raise ``TooMany`` when the client's bucket is empty."""
         if self._per_s is None:

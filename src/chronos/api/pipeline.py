@@ -15,9 +15,10 @@ from random import getrandbits
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from multidict import istr
 from structlog.contextvars import bind_contextvars
 
-from chronos.api.access import NOBODY, Permission, Principal
+from chronos.api.access import ANYBODY, NOBODY, Permission, Principal
 from chronos.api.call import Call, Parts, refusal
 from chronos.api.errors import (
     Forbidden,
@@ -30,38 +31,40 @@ from chronos.api.errors import (
     WrongMethod,
 )
 from chronos.api.executions import execution_id
+from chronos.api.patience import Patience
 from chronos.api.problems import kind_of, problem_response
 from chronos.api.routes import Route, Scope
 from chronos.errors import NotFound
 from chronos.store.contract import ExecutionView
 
-Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
-REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
+#: What answers a request, which it is told the id of.
+Handle = Callable[[web.Request, str], Awaitable[web.StreamResponse]]
 
 log = logging.getLogger("chronos.api")
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "Server": "chronos",
-    "X-Content-Type-Options": "nosniff",
-}
+_LOOKS_NOTHING_UP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
+_X_REQUEST_ID, _HOST = istr("X-Request-Id"), istr("Host")
+_SITE, _ORIGIN = istr("Sec-Fetch-Site"), istr("Origin")
+_HEADERS = (
+    (istr("Cache-Control"), "no-store"),
+    (istr("Content-Security-Policy"), "default-src 'none'; frame-ancestors 'none'"),
+    (istr("Referrer-Policy"), "no-referrer"),
+    (istr("Server"), "chronos"),
+    (istr("X-Content-Type-Options"), "nosniff"),
+)
 
 
 # --- around every request
 
 
-@web.middleware
 async def answered(request: web.Request, handler: Handle) -> web.StreamResponse:
     """Every request has an id, and every error is a problem that names it."""
-    given = request.headers.get("X-Request-Id", "")
-    request_id = given if _GIVEN_ID.fullmatch(given) else f"{getrandbits(64):016x}"  # no secret
-    request[REQUEST_ID] = request_id
+    given = request.headers.get(_X_REQUEST_ID, "")
+    request_id = given if given and _GIVEN_ID.fullmatch(given) else f"{getrandbits(64):016x}"  # no secret
     bind_contextvars(request_id=request_id)  # for every line that is logged on its behalf
     try:
-        response = await handler(request)
+        response = await handler(request, request_id)
     except ConnectionError:
         raise  # nobody is there to be answered
     except web.HTTPException as error:
@@ -72,10 +75,19 @@ async def answered(request: web.Request, handler: Handle) -> web.StreamResponse:
         response = problem_response(error, request_id)
     if not response.prepared:
         headers = response.headers
-        headers["X-Request-Id"] = request_id
-        for name, value in _HEADERS.items():
+        headers[_X_REQUEST_ID] = request_id
+        for name, value in _HEADERS:
             headers.setdefault(name, value)
     return response
+
+
+def refused(error: web.HTTPException) -> Handle:
+    """What answers where nothing does."""
+
+    async def refuse(_: web.Request, __: str) -> web.StreamResponse:
+        raise error
+
+    return refuse
 
 
 def _of_aiohttp(error: web.HTTPException, request_id: str) -> web.StreamResponse:
@@ -99,37 +111,47 @@ def _of_aiohttp(error: web.HTTPException, request_id: str) -> web.StreamResponse
 # --- one route
 
 
-def handler_of(route: Route, parts: Parts) -> Handle:
-    """What aiohttp calls for a route."""
+def handler_of(route: Route, parts: Parts, patience: Patience) -> Handle:
+    """What is called for a route."""
+    limit = f"{patience.limit_s:g} s"
 
-    async def handle(request: web.Request) -> web.StreamResponse:
-        call = Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request[REQUEST_ID])
-        if route.streams:
-            return await _serve(call)
+    async def handle(request: web.Request, request_id: str) -> web.StreamResponse:
+        call = Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request_id)
+        wait = patience.begin()
         try:
-            async with asyncio.timeout(parts.options.request_timeout_s):
-                return await _serve(call)
+            return await _serve(call)
+        except asyncio.CancelledError:
+            if not wait.is_over():
+                raise
         except TimeoutError:
-            limit = f"{parts.options.request_timeout_s:g} s"
-            if call.reading:
-                raise TooSlow(f"the body did not arrive within {limit}") from None
-            raise TimedOut(f"it took longer than {limit}; it may have been done all the same") from None
+            pass
+        finally:
+            patience.end(wait)
+        if call.reading:
+            raise TooSlow(f"the body did not arrive within {limit}")
+        raise TimedOut(f"it took longer than {limit}; it may have been done all the same")
 
-    return handle
+    async def stream(request: web.Request, request_id: str) -> web.StreamResponse:
+        return await _serve(Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request_id))
+
+    return stream if route.streams else handle
 
 
 async def _serve(call: Call) -> web.StreamResponse:
     route, parts = call.route, call.parts
-    refuse_foreign(call.request, is_open=parts.access.open, hosts=parts.options.hosts)
+    access, headers = parts.access, call.request.headers
+    refuse_foreign(call.request, is_open=access.open, hosts=parts.options.hosts)
     if route.permission is not Permission.OPEN:
-        call.principal = await parts.access.principal(call.request.headers.get("Authorization"), call.address)
+        call.principal = ANYBODY if access.open else await access.principal(headers.get("Authorization"), call.address)
         if call.principal is NOBODY:
             raise Unauthenticated("send a name and password (Basic) or a token (Bearer)")
-    if route.submits:
-        client = call.address if parts.access.open else call.principal.name
+    if route.submits and parts.rate.is_limited:
+        client = call.address if access.open else call.principal.name
         parts.rate.take(client, parts.clock.now_us())
-    call.check_query()
-    await _allow(call)
+    if call.request.query_string:
+        call.check_query()
+    if call.principal is not ANYBODY or route.scope not in _LOOKS_NOTHING_UP:
+        await _allow(call)
     return await route.handler(call)
 
 
@@ -182,9 +204,10 @@ def refuse_foreign(request: web.Request, *, is_open: bool, hosts: tuple[str, ...
     A write has to come from a page of this server, or from no page at all. Where nobody is asked who they are, a name
     that somebody else's DNS points at this machine does not count as this server.
     """
-    host = request.headers.get("Host", "")
+    headers = request.headers
+    host = headers.get(_HOST, "")
     if request.method not in _SAFE:
-        site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+        site, origin = headers.get(_SITE), headers.get(_ORIGIN)
         if site not in (None, "same-origin", "none"):
             raise Forbidden("a page of another site cannot change anything here")
         if site is None and origin is not None and _place(origin) != host.lower():

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from chronos.core.calendar import LAST_US, from_us, to_us
+from chronos.core.calendar import FIRST_US, LAST_US, from_us, to_us
 from chronos.core.zones import Zone
 from chronos.errors import InvalidSchedule
 
@@ -40,14 +40,15 @@ class CustomRule:
 
     def next_us(self, after_us: int) -> int | None:
         """The first instant strictly after ``after_us``. Raises ``InvalidSchedule`` if the object cannot say."""
-        asked = from_us(after_us)
+        asked = from_us(max(after_us, FIRST_US))
         try:
             found = self.custom.next_after(asked)
+            is_instant = isinstance(found, datetime) and found.utcoffset() is not None
         except Exception as error:
             raise _fault(self.text, f"failed when it was asked for its next instant: {_said(error)}") from error
         if found is None:
             return None
-        if not isinstance(found, datetime) or found.utcoffset() is None:
+        if not is_instant:
             raise _fault(self.text, f"answered {found!r}, which is no datetime with a time zone")
         found_us = to_us(found)
         if found_us <= after_us:

@@ -33,13 +33,20 @@ class GateSpec:
     keep_age_us: int = 90 * 86_400 * 1_000_000
 
 
-def admit(*, overlap: Overlap, limit: int, queue_max: int, active: int, queued: int, asked: bool) -> Admission:
-    """Run, queue, skip or refuse. ``active`` counts ready, running and waiting executions of the gate."""
-    if limit == UNLIMITED or active < limit:
+def admit(
+    *, overlap: Overlap, limit: int, queue_max: int, active: int, queued: int, asked: bool, key_full: bool = False
+) -> Admission:
+    """Run, queue, skip or refuse. ``active`` counts ready, running and waiting executions of the gate.
+
+    One that waits for its key is as good as a running one to those that come after it. What replaces another always
+    finds room behind it.
+    """
+    fits = limit == UNLIMITED or active < limit
+    if fits and not key_full:
         return Admission.RUN
-    if overlap is Overlap.SKIP and not asked:
+    if overlap is Overlap.SKIP and not asked and (queued or not fits):
         return Admission.SKIP_OVERLAP
-    if queued < queue_max:
+    if queued < queue_max or (overlap is Overlap.REPLACE and not queued):
         return Admission.QUEUE
     return Admission.REFUSE if asked else Admission.SKIP_FULL
 

@@ -46,7 +46,13 @@ class Admission:
     ) -> None:
         self._crew, self._catalog, self._dispatcher = crew, catalog, dispatcher
         self.catching_up = CatchingUp(
-            crew, catalog, dispatcher, tell=self._tell, dealt_with=self._forget, look=self.look_soon
+            crew,
+            catalog,
+            dispatcher,
+            tell=self._tell,
+            dealt_with=self._forget,
+            broken=self._give_up,
+            look=self.look_soon,
         )
         self._new_request = new_request
         self._lookahead_us = round(crew.options.lookahead_s * 1e6)
@@ -57,11 +63,6 @@ class Admission:
         self._soon = asyncio.Event()
         self._look_s = 0.0
         self.peers: tuple[int, ...] = ()  # living nodes that schedule, this one among them
-
-    @property
-    def broken(self) -> int:
-        """How many jobs cannot be scheduled."""
-        return len(self._broken)
 
     def look_soon(self) -> None:
         """A job changed: look again now."""
@@ -132,9 +133,7 @@ class Admission:
             prepared = Prepared(entry, firing(entry.job, entry.instants, scheduled_us), careful)
             entry.warm_up()
         except ChronosError as error:
-            if len(self._broken) < _PAGE:
-                self._broken.add((entry.job, entry.version))
-            self._catalog.broken(entry, error, self._crew.clock.now_us())
+            self._give_up(entry, error)
             return
         at_us = prepared.firing.due_us
         if len(self.peers) > 1 and not self._mine(entry.job):
@@ -146,6 +145,11 @@ class Admission:
         """Rendezvous hashing: each job has one node that admits it first, and moves only when nodes come and go."""
         seed = int.from_bytes(job[:8])
         return max(self.peers, key=lambda node: _mixed(seed ^ _mixed(node))) == self._crew.node.number
+
+    def _give_up(self, entry: Entry, error: ChronosError) -> None:
+        if len(self._broken) < _PAGE:
+            self._broken.add((entry.job, entry.version))
+        self._catalog.broken(entry, error, self._crew.clock.now_us())
 
     def _forget(self, prepared: Prepared) -> None:
         if self._prepared.get(prepared.entry.job) is prepared:

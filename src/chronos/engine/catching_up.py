@@ -38,9 +38,10 @@ class _Judged(NamedTuple):
 class CatchingUp:
     """Judges gaps and sends what comes of it.
 
-    ``tell`` is told of every run, ``dealt_with`` of every gap, whatever became of it. What is left because the node
-    may not start work, a backlog is too long, a queue is full or another node was quicker, is for a later look to find.
-    ``look`` is called when there are no more, if any cursor moved.
+    ``tell`` is told of every run, ``dealt_with`` of every gap, whatever became of it, ``broken`` of jobs whose gaps
+    cannot be judged. What is left because the node may not start work, a backlog is too long, a queue is full or
+    another node was quicker, is for a later look to find. ``look`` is called when there are no more, if any cursor
+    moved.
     """
 
     def __init__(
@@ -51,10 +52,11 @@ class CatchingUp:
         *,
         tell: Callable[[Admitted, Cause, int], None],
         dealt_with: Callable[[Prepared], None],
+        broken: Callable[[Entry, ChronosError], None],
         look: Callable[[], None],
     ) -> None:
         self._crew, self._catalog, self._dispatcher = crew, catalog, dispatcher
-        self._tell, self._dealt_with, self._look = tell, dealt_with, look
+        self._tell, self._dealt_with, self._broken, self._look = tell, dealt_with, broken, look
         self._behind: deque[Prepared] = deque()
         self._some = asyncio.Event()
 
@@ -97,7 +99,7 @@ class CatchingUp:
         while self._behind:
             prepared = self._behind.popleft()
             taken.append(prepared)
-            if self._crew.clock.wrong or not self._crew.node.may_start:
+            if not self._crew.node.may_start:
                 continue
             missed = prepared.missed(now_us)
             if missed and _floods(prepared.entry):
@@ -114,13 +116,15 @@ class CatchingUp:
                 break
             if len(batch) % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
+        if not self._crew.node.may_start or self._crew.clock.now_us() < now_us:
+            return []  # the clock was set while others had their turn: a later look judges by what it shows then
         return batch
 
     def _judge(self, prepared: Prepared, now_us: int, *, missed: bool) -> _Judged | None:
         try:
             command = _recover(prepared, now_us) if missed else _run_late(prepared, now_us)
         except ChronosError as error:
-            self._catalog.broken(prepared.entry, error, now_us)
+            self._broken(prepared.entry, error)
             return None
         if command is None:
             return None

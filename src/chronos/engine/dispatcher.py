@@ -12,7 +12,7 @@ from chronos.core.lane import read_lane
 from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
 from chronos.engine.executor import Executor
-from chronos.engine.sending import insist
+from chronos.engine.sending import insist, until_answered
 from chronos.engine.settler import Takes
 from chronos.engine.slots import Slots
 from chronos.errors import ChronosError
@@ -129,21 +129,26 @@ class Dispatcher:
         claimed: list[Claimed] = []
         try:
             claimed = await insist(self._crew.store, command, self._crew.node.trouble)
-            if command.node != self._crew.node.number:
-                claimed = []  # for an incarnation that is no more: the reaper's, not this one's to start
         finally:
             more = len(claimed) == limit
             self._waiting = self._waiting or more
-            await self._take(claimed, held)
+            await self._take(claimed, held, command.node)
         if more and self._slots.free():
             self._wanted.set()
 
-    async def _take(self, claimed: list[Claimed], held: int) -> None:
-        """Start what this node was given, in place of the slots held for it."""
+    async def _take(self, claimed: list[Claimed], held: int, node: int) -> None:
+        """Start what this node was given, in place of the slots held for it.
+
+        Definitions that cannot be read are asked for again. If that lasts, the heartbeats give the work back meanwhile,
+        and it is not begun here.
+        """
+        pairs = [(row.job, row.version) for row in claimed]
         try:
-            entries = await self._catalog.fetch((row.job, row.version) for row in claimed)
+            entries = await until_answered(lambda: self._catalog.fetch(pairs), self._crew.node.trouble)
         finally:
             self._slots.let_go(held)
+        if node != self._crew.node.number:
+            return  # for an incarnation that is no more: the reaper's, not this one's to start
         for row in claimed:
             entry = entries.get((row.job, row.version))
             if entry is not None:  # else its definition is gone: the heartbeats will find it and give it back
@@ -228,11 +233,13 @@ class Dispatcher:
         if answer.woken:
             self.ready()
         if answer.taken:
-            self._executor.errand(self._take_over(answer.taken, takes.slots))
+            self._executor.errand(self._take_over(answer.taken, takes.slots, self._crew.node.number))
         elif takes.slots:
             self._slots.let_go(takes.slots)
             self.freed()
 
-    async def _take_over(self, taken: list[Claimed], held: int) -> None:
-        await self._take(taken, held)
-        self.freed()  # what became ready meanwhile found no slot
+    async def _take_over(self, taken: list[Claimed], held: int, node: int) -> None:
+        try:
+            await self._take(taken, held, node)
+        finally:
+            self.freed()  # what became ready meanwhile found no slot

@@ -22,6 +22,7 @@ from chronos.engine.runners.functions import Function
 from chronos.engine.sending import insist
 from chronos.engine.slots import Slots
 from chronos.engine.work import Work
+from chronos.errors import ChronosError
 from chronos.store.commands import Claimed, Held, Release, ReleaseRow, SettleRow
 
 log = logging.getLogger("chronos.engine")
@@ -260,7 +261,15 @@ class Executor:
         """Do something beside, without anybody waiting for it."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        task.add_done_callback(self._errand_done)
+
+    def _errand_done(self, errand: asyncio.Task[None]) -> None:
+        self._errands.discard(errand)
+        error = None if errand.cancelled() else errand.exception()
+        if isinstance(error, ChronosError):  # the store says whose it still is: the heartbeats see to it
+            self._crew.node.trouble(error)
+        elif error is not None:
+            raise error  # for the loop to tell
 
     def _trouble(self, error: str) -> None:
         self._crew.bus.emit(Trouble(at_us=self._crew.clock.now_us(), where="executor", error=error))

@@ -8,16 +8,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.typedefs import Middleware
 
-from chronos.api import make_api
+from chronos.api import Api, Serve, make_api
 from chronos.assembly import checks_of, make_engine, make_runners, make_service, make_store
 from chronos.clock import Clock
 from chronos.core.job import JobState
@@ -32,7 +31,6 @@ from chronos.server.parts import BOTH, Roles, api_options, engine_options, make_
 from chronos.store.contract import Store
 
 HANG_UP_S = 3.0  # how long requests that are being answered may take when everything else is over
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 log = line_logger("chronos.server")
 _http = logging.getLogger("chronos.http")
@@ -102,7 +100,7 @@ class Server:
             defaults=config.defaults(),
         )
         metrics = self._watch(store, engine)
-        app = make_api(
+        api = make_api(
             service,
             store,
             options=api_options(config),
@@ -111,14 +109,13 @@ class Server:
             metrics=metrics.render,
             clock=self._clock,
         )
-        app.middlewares.insert(0, _around(metrics, config["server.base_path"]))
         counts = await store.counts()
         self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
         metrics.recovered(self.recovered)
         await engine.start()
         self._engine = engine
         self._stack.push_async_callback(engine.crash)  # drops whatever a stop has not ended
-        await self._serve(app, sockets)
+        await self._serve(api, metrics, sockets)
         metrics.admits(self._roles.schedules)
 
     async def stop(self) -> None:
@@ -169,8 +166,9 @@ class Server:
         self._metrics = metrics
         return metrics
 
-    async def _serve(self, app: web.Application, sockets: list[Any]) -> None:
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=HANG_UP_S, logger=_http)
+    async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
+        around = _around(metrics, self.config["server.base_path"])
+        runner = api.runner(around=around, shutdown_timeout_s=HANG_UP_S, logger=_http)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         for one in sockets:
@@ -219,29 +217,30 @@ class Server:
         return None
 
 
-def _around(metrics: Metrics, base_path: str) -> Middleware:
+def _around(metrics: Metrics, base_path: str) -> Callable[[Serve], Serve]:
     """Each request as a quiet log line; what stands in the store is read anew before it is shown."""
     shown = {f"{base_path}/metrics", f"{base_path}/api/v1/status"}
+    lines = logging.getLogger("chronos.server")  # to be asked for each request, which it answers sooner than ``log``
 
-    @web.middleware
-    async def around(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        if request.path in shown:
-            await metrics.refresh()
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        response = await handler(request)
-        broken = response.status >= 500
-        if not (broken or log.isEnabledFor(logging.DEBUG)):
+    def around(serve: Serve) -> Serve:
+        async def tell(request: web.BaseRequest) -> web.StreamResponse:
+            if request.path in shown:
+                await metrics.refresh()
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
+            response = await serve(request)
+            broken = response.status >= 500
+            if broken or lines.isEnabledFor(logging.DEBUG):
+                (log.warning if broken else log.debug)(
+                    "request",
+                    method=request.method,
+                    path=request.path,
+                    status=response.status,
+                    duration_s=round(loop.time() - began_s, 6),
+                    request_id=response.headers.get("X-Request-Id"),
+                )
             return response
-        tell = log.warning if broken else log.debug
-        tell(
-            "request",
-            method=request.method,
-            path=request.path,
-            status=response.status,
-            duration_s=round(loop.time() - began_s, 6),
-            request_id=response.headers.get("X-Request-Id"),
-        )
-        return response
+
+        return tell
 
     return around

@@ -92,6 +92,10 @@ class Writer:
         before; then that is the answer. ``expect``: the version that the (one) draft was made from; ``Conflict`` when
         it is another. Raises ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
         """
+        if create_only and len(drafts) == 1 and expect is None and not (dry_run or drafts[0].spec.after):
+            created = await self._create(drafts[0], actor, idempotency)
+            if created is not None:
+                return [created]
         await check_follows(self._store, drafts)
         change = _Change(actor=actor, create_only=create_only, expect=expect, dry_run=dry_run, idempotency=idempotency)
         saved: list[SavedJob] = []
@@ -100,6 +104,18 @@ class Writer:
             done, _ = await self._save(part, change)
             saved += done
         return saved
+
+    async def _create(self, draft: Draft, actor: Actor, idempotency: str | None) -> SavedJob | None:
+        """One new job, the short way: that its name is taken is left to the store to say. None: it makes no sense."""
+        now_us = self._clock.now_us()
+        try:
+            one = prepare(draft, None, defaults=self._defaults, now_us=now_us, shared=self._shared)
+        except InvalidJob:
+            return None
+        assert one.row is not None
+        command = SaveJobs(rows=(one.row,), now_us=now_us, actor=actor, idempotency=idempotency)
+        [saved] = await self._store.apply(command)
+        return _as_saved(one, saved, now_us, alone=True)
 
     async def save_each(
         self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM, dry_run: bool = False

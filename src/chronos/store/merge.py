@@ -20,21 +20,18 @@ def merge(commands: Sequence[Command[Any]]) -> list[tuple[Command[Any], list[int
 
     Only neighbours merge, so the order between kinds is kept; an execution or job is touched at most once a command.
     """
-    merged: list[tuple[Command[Any], list[int]]] = []
-    seen: set[Any] = set()
+    groups: list[list[int]] = []
+    seen: set[Any] | None = None  # by the last of them; None: it does not merge
     for position, command in enumerate(commands):
         new = _touched(command)
-        if new is None:
-            merged.append((command, [position]))
-            continue
-        last = merged[-1][0] if merged else None
-        if last is not None and type(last) is type(command) and _fits(last, command) and seen.isdisjoint(new):
-            merged[-1] = (_join(last, command), [*merged[-1][1], position])
-            seen.update(new)
+        first = commands[groups[-1][0]] if groups else None
+        if new is None or seen is None or not _fits(first, command) or not seen.isdisjoint(new):
+            groups.append([position])
+            seen = None if new is None else set(new)
         else:
-            merged.append((command, [position]))
-            seen = set(new)
-    return merged
+            groups[-1].append(position)
+            seen.update(new)
+    return [(_joined([commands[position] for position in group]), group) for group in groups]
 
 
 def split(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> list[Any]:
@@ -83,15 +80,19 @@ def _touched(command: Command[Any]) -> list[Any] | None:
 
 
 def _fits(a: Any, b: Any) -> bool:
+    """Whether a command merges with one before it, both of them of those that do."""
+    if type(a) is not type(b):
+        return False
     if isinstance(a, Settle):
         return (a.node, a.take, a.take_lanes) == (b.node, b.take, b.take_lanes)
-    if isinstance(a, Recover):
-        return bool(a.now_us == b.now_us and not b.others)
-    return not isinstance(a, SaveJobs) or _touched(a) is not None
+    return not isinstance(a, Recover) or bool(a.now_us == b.now_us and not b.others)
 
 
-def _join(a: Any, b: Any) -> Command[Any]:
+def _joined(commands: Sequence[Any]) -> Command[Any]:
+    first: Command[Any] = commands[0]
+    if len(commands) == 1:
+        return first
     joined: Callable[..., Command[Any]] = replace
-    if isinstance(a, SaveJobs | Recover):
-        return joined(a, others=(*a.others, b))
-    return joined(a, rows=a.rows + b.rows)
+    if isinstance(first, SaveJobs | Recover):
+        return joined(first, others=(*first.others, *commands[1:]))
+    return joined(first, rows=tuple(row for command in commands for row in command.rows))

@@ -3,6 +3,10 @@
 Idle, a command is sent at once. Under load the batches grow by themselves, up to a bound, so that one fsync serves
 many. Heartbeats, settlements and control go first and are never refused; admissions and requests wait their turn, and
 are refused, retryably, when too many wait already.
+
+A command may be larger than a batch by itself: thousands of jobs. Where one transaction at a time is all there is,
+several of these share one, as pages that each of them touches are then written once; as many as are done in the time
+that whatever comes meanwhile can wait, going by how fast the last ones were.
 """
 
 import asyncio
@@ -45,12 +49,15 @@ class Pump:
         *,
         max_rows: int = MAX_ROWS,
         max_waiting: int = MAX_WAITING,
+        bulk_s: float = 0,  # that a batch of large commands may take
         watch: Watch | None = None,
     ) -> None:
         self._run = run
         self._watch = watch
         self._max_rows = max_rows
         self._max_waiting = max_waiting
+        self._bulk_s = bulk_s
+        self._bulk_rows = 0  # of large commands that are written in that time
         self._urgent: deque[Pending] = deque()
         self._patient: deque[Pending] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -88,8 +95,7 @@ class Pump:
         began_s = loop.time()
         try:
             answers = await self._run([pending.command for pending in batch])
-            if self._watch is not None:
-                self._watch(sum(pending.rows for pending in batch), loop.time() - began_s)
+            self._note(sum(pending.rows for pending in batch), loop.time() - began_s)
         except ChronosError as error:  # the store's own trouble, the same for all
             answers = [error] * len(batch)
         except Exception as error:  # noqa: BLE001 - it goes to whoever waits
@@ -106,11 +112,19 @@ class Pump:
         for pending, answer in zip(batch, answers, strict=True):
             _answer(pending, answer)
 
+    def _note(self, rows: int, took_s: float) -> None:
+        if rows > self._max_rows and took_s > 0:
+            self._bulk_rows = int(rows / took_s * self._bulk_s)
+        if self._watch is not None:
+            self._watch(rows, took_s)
+
     def _next_batch(self) -> list[Pending]:
         batch: list[Pending] = []
-        rows = 0
+        rows, room = 0, self._max_rows
+        if not self._urgent and self._patient and self._patient[0].rows > room:
+            room = max(room, self._bulk_rows)
         for waiting in (self._urgent, self._patient):
-            while waiting and (not batch or rows + waiting[0].rows <= self._max_rows):
+            while waiting and (not batch or rows + waiting[0].rows <= room):
                 batch.append(waiting.popleft())
                 rows += batch[-1].rows
         return batch

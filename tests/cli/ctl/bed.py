@@ -87,7 +87,7 @@ def serving(
         access = Access(clock)
         if users is not None:
             access = Access(clock, users=read_users(users), tokens=TokenBook(store))
-        app = make_api(
+        api = make_api(
             service,
             store,
             options=options or ApiOptions(poll_s=0.05),
@@ -102,7 +102,7 @@ def serving(
             )
             await engine.start()
             stack.push_async_callback(engine.stop, 0)
-        site = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        site = api.runner(shutdown_timeout_s=0.1)
         await site.setup()
         stack.push_async_callback(site.cleanup)
         await web.TCPSite(site, "127.0.0.1", 0).start()

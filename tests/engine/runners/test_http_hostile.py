@@ -293,6 +293,23 @@ def test_connections_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> N
     _scene(handler, play)
 
 
+def test_what_is_under_way_or_waits_when_a_runner_is_closed_comes_to_an_end() -> None:
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.02)
+        writer.write(OK)
+
+    async def play(runner: HttpRunner, server: Server) -> list[Outcome]:
+        urls = (server.url, server.url.replace("127.0.0.1", "localhost"))  # the name would have to be looked up
+        calls = [asyncio.create_task(runner.run(make_call({"url": url}))) for url in urls]
+        await asyncio.sleep(0.01)
+        await runner.close()
+        return await asyncio.gather(*calls)
+
+    ended, late = _scene(handler, play, max_connections=1)
+    assert isinstance(ended, Succeeded)
+    assert failed(late).kinds == ("connection", "dns")
+
+
 def test_a_canceled_call_closes_its_connection() -> None:
     async def play(runner: HttpRunner, server: Server) -> None:
         for expected in (1, 2):

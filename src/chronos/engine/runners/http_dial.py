@@ -44,7 +44,7 @@ class Dialler:
         """A connection. Raises ``Refused`` where none of its addresses may be reached, and ``NoAnswer``."""
         try:
             addresses = await self._resolve(host)
-        except OSError:
+        except (OSError, RuntimeError):  # the latter is of a node that shuts down
             raise NoAnswer("dns") from None
         allowed = self._allowed(host, addresses)
         if not allowed:

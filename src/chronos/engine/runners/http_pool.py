@@ -16,7 +16,7 @@ from chronos.engine.runners.http_request import Request
 
 _KEEP_ALIVE_S = 4.0  # shorter than the five seconds after which many servers hang up
 _WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")  # that need not say that they have none
-_REPEATABLE = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
+_REPEATABLE = ("GET", "HEAD", "OPTIONS")  # anything else may have had its effect
 
 Origin = tuple[str, str, int]  # scheme, host, port
 

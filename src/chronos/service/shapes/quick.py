@@ -31,13 +31,14 @@ from chronos.service.shapes.job import (
 from chronos.service.shapes.names import NAME, UUID_LENGTHS
 from chronos.service.shapes.plain import plain
 from chronos.service.shapes.problems import Problem
-from chronos.service.shapes.schedule import When, read_when
+from chronos.service.shapes.schedule import When, read_text
 from chronos.service.shapes.settings import FIELDS, read_settings
 
 _TARGETS = ("http", "webhook", "command", "python")
 _OTHERS = frozenset(("name", "namespace", "schedule", "timezone", "tags", "description"))
 _USUAL = _OTHERS | FIELDS | set(_TARGETS)
 _LONGEST_TAG = 256
+_LONGEST_ZONE = 256
 _LARGE = 2 * 1024  # bytes of what is kept, and of options or settings that need no look at the size of the whole
 _MOST_KEPT = 4_096
 _matches = NAME.fullmatch
@@ -150,12 +151,9 @@ def _when(data: dict[str, Any]) -> When | None:
 
 @lru_cache(maxsize=4_096)
 def _read_when(text: str, zone: str | None) -> When | None:
-    if not NAMELESS.fullmatch(text):
+    if not NAMELESS.fullmatch(text) or not (zone is None or _is_text(zone, _LONGEST_ZONE)) or zone == "":
         return None
-    problems: list[Problem] = []
-    data = {"schedule": text} if zone is None else {"schedule": text, "timezone": zone}
-    when = read_when(Form(plain(data, problems), "", problems), "")
-    return None if problems or when.spec is None else when
+    return read_text(text, zone)
 
 
 def _read_settings(said: dict[str, Any]) -> Settings | None:

@@ -6,19 +6,18 @@ written out once.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
-from operator import itemgetter
+from typing import Any, NamedTuple
 
 import msgspec
 
-from chronos.core.ids import job_id
+from chronos.core.ids import job_ids
 from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.store.commands import JobRow, Saved, SaveJobs
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.dialect import Columns, Dialect, Query, Row, Rows, Steps, json_rows
 from chronos.store.sql.followers import Name
 from chronos.store.sql.locks import OVERLAPS
-from chronos.store.sql.records import Line, Records
+from chronos.store.sql.records import Line, Records, audit_rows, tally_rows
 
 GATE = (
     "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n keep_count:n keep_age_us:n"
@@ -28,19 +27,28 @@ GATE_TYPES = "i" + "n" * 11
 _JOB = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n updated_us:n"
 _JOB_NAMES = tuple(column.split(":")[0] for column in _JOB.split())
 _MANY = 20  # jobs saved by one command, after which they share a line of the audit log
+_FEW = 100  # jobs, for which a statement costs more than what is in it
+_PUT = "insert into temp.chronos_creating (jobs, gates, tags, lines, counts) values ($1, $2, $3, $4, $5)"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 Written = tuple[JobRow, str, Saved]  # with its spec as JSON
 
 
+class New(NamedTuple):
+    """Jobs that are to be created, by the column."""
+
+    rows: Sequence[JobRow]
+    specs: Sequence[str]  # as JSON
+    saved: Sequence[Saved]
+
+
 class Creating:
     """Statements and steps."""
 
     def __init__(self, d: Dialect, records: Records) -> None:
-        self._records = records
-        self._next_number = d.next_number()
-        number, names = (" number:n", ("number",)) if self._next_number else ("", ())
+        self._records, self._serial = records, d.serial
+        number, names = (" number:n", ("number",)) if d.next_number() else ("", ())
         self._job_names, self._gate_names = _JOB_NAMES + names, GATE_NAMES + names
         self._create = f"insert into job ({', '.join(self._job_names)}) select * from {d.rows(1, _JOB + number)} as i"
         self._add_gates = (
@@ -48,54 +56,88 @@ class Creating:
         )
         common = [f"cast(${n} as {d.types()['int']})" for n in range(1, len(GATE_NAMES) - 1)]
         self._add_like_gates = f"""
-            insert into gate ({", ".join(self._gate_names)})
-            select i.job, i.next_us, {", ".join([*common, *(f"i.{name}" for name in names)])}
-            from {d.rows(len(common) + 1, "job:i next_us:n" + number)} as i"""
+            insert into gate ({", ".join(GATE_NAMES)}) select i.job, i.next_us, {", ".join(common)}
+            from {d.rows(len(common) + 1, "job:i next_us:n")} as i order by i.job"""
         self._add_tags = f"""
             insert into job_tag (job, key, value, namespace, name)
             select * from {d.rows(1, "job:i key:t value:t namespace:t name:t")} as i"""
 
-    def insert(self, new: Sequence[Written], lanes: Mapping[str, int], command: SaveJobs) -> Steps[None]:
-        """All rows of new jobs; those of merged commands are in the order of the commands."""
-        if not new:
+    def insert(self, new: New, number: int, lanes: Mapping[str, int], command: SaveJobs) -> Steps[None]:
+        """All rows of new jobs, the first of which has this number where jobs have numbers.
+
+        Those of merged commands are in the order of the commands.
+        """
+        if not new.rows:
             return
-        numbers = yield from self._numbers(len(new))
-        jobs = [
-            (s.id, r.namespace, r.name, s.incarnation, 1, spec, r.spec.owner, author, now_us, now_us, now_us)
-            for (r, spec, s), (author, now_us) in zip(new, _stamps(command), strict=False)
-        ]
-        yield Query(self._create, rows=_numbered("ittnntttnnn", jobs, numbers), into=("job", self._job_names))
-        states = Counter([r.state for r, _, _ in new])
-        first = new[0][0].gate
-        if len(states) == 1 and all(r.gate is first for r, _, _ in new):
-            cursors = _numbered("in", [(s.id, r.next_us) for r, _, s in new], numbers)
-            common = (1, *map(int, states), *_settings(first, lanes))
-            yield Query(self._add_like_gates, common, rows=_in_order(cursors))
+        saved = list(zip(new.rows, new.saved, strict=True))
+        states = Counter([int(row.state) for row in new.rows])
+        first = new.rows[0].gate
+        alike = len(states) == 1 and all(row.gate is first for row in new.rows)
+        common = (1, *states, *_settings(first, lanes)) if alike else ()
+        jobs, gates = self._jobs(new, number, command), self._gates(saved, common, number, lanes)
+        if self._serial and len(saved) <= _FEW:
+            others = (_tags(saved), audit_rows(_lines("create", saved, command)), tally_rows(states))
+            yield Query(_PUT, tuple(json_rows(rows) for rows in (jobs.rows(), gates.rows(), *others)))
+            return
+        yield Query(self._create, columns=jobs)
+        if alike and not self._serial:
+            yield Query(self._add_like_gates, common, Rows("in", list(zip(*gates.values[:2], strict=True))))
         else:
-            gates = _numbered(GATE_TYPES, gate_rows([(r, s) for r, _, s in new], lanes), numbers)
-            yield Query(self._add_gates, rows=_in_order(gates), into=("gate", self._gate_names))
-        yield from self.tag_and_audit([(r, s) for r, _, s in new], command)
-        yield from self._records.tally(Counter({int(state): count for state, count in states.items()}))
+            yield Query(self._add_gates, columns=gates)
+        yield from self.tag_and_audit("create", saved, command)
+        yield from self._records.tally(states)
 
-    def _numbers(self, count: int) -> Steps[range | None]:
-        """Those of so many new jobs; None where they have none."""
-        if not self._next_number:
-            return None
-        [(first,)] = yield Query(self._next_number)
-        return range(first, first + count)
+    def _jobs(self, new: New, number: int, command: SaveJobs) -> Columns:
+        rows, count = new.rows, len(new.rows)
+        authors, times = [command.actor.name] * count, [command.now_us] * count
+        if command.others:
+            authors = [part.actor.name for part in command.parts for _ in part.rows]
+            times = [part.now_us for part in command.parts for _ in part.rows]
+        values: list[Sequence[Any]] = [
+            *([s.id for s in new.saved], [r.namespace for r in rows], [r.name for r in rows]),
+            *([s.incarnation for s in new.saved], [1] * count, new.specs, [r.spec.owner for r in rows]),
+            *(authors, times, times, times),
+        ]
+        return self._numbered(Columns("job", self._job_names, "ittnntttnnn", values), number)
 
-    def tag_and_audit(self, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
+    def _gates(
+        self, saved: Sequence[tuple[JobRow, Saved]], common: Row, number: int, lanes: Mapping[str, int]
+    ) -> Columns:
+        """``common``: what all of them say after their first two columns, if they do."""
+        values: list[Sequence[Any]]
+        if common:
+            values = [[s.id for _, s in saved], [r.next_us for r, _ in saved], *([one] * len(saved) for one in common)]
+        else:
+            values = list(zip(*gate_rows(saved, lanes), strict=True))
+        return self._numbered(Columns("gate", self._gate_names, GATE_TYPES, values, ordered=True), number)
+
+    def _numbered(self, columns: Columns, number: int) -> Columns:
+        """With the numbers of the jobs where they have some."""
+        if len(columns.names) == len(columns.types):
+            return columns
+        numbers = range(number, number + len(columns.values[0]))
+        return columns._replace(types=columns.types + "n", values=[*columns.values, numbers])
+
+    def tag_and_audit(self, verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
         """Tags of jobs that have none, and who saved them."""
-        tags = [(s.id, k, v, r.namespace, r.name) for r, s in saved if r.spec.tags for k, v in r.spec.tags.items()]
-        if tags:
-            yield Query(self._add_tags, rows=Rows("itttt", tags))
-        at = 0
-        lines: list[tuple[Actor, int, Line]] = []
-        for part in command.parts:
-            own = saved[at : at + len(part.rows)] if command.others else saved
-            lines += [(part.actor, part.now_us, line) for line in _lines(own)]
-            at += len(own)
-        yield from self._records.audit_all(lines)
+        tags = _tags(saved)
+        if tags.values:
+            yield Query(self._add_tags, rows=tags)
+        yield from self._records.audit_all(_lines(verb, saved, command))
+
+    def few(self) -> str:
+        """What a connection to a serial engine needs to create a few jobs by one statement: a view to put them into."""
+        parts = {
+            "jobs": self._create,
+            "gates": self._add_gates,
+            "tags": self._add_tags,
+            "lines": self._records.add_lines,
+            "counts": self._records.count,
+        }
+        body = "".join(f"{sql.replace('$1', f'new.{name}')};" for name, sql in parts.items())
+        return f"""
+            create temp view chronos_creating as select {", ".join(f"null as {name}" for name in parts)};
+            create temp trigger chronos_create instead of insert on chronos_creating begin {body} end;"""
 
 
 def encoded(rows: Sequence[JobRow]) -> list[str]:
@@ -116,14 +158,18 @@ def sorted_out(
     specs: Sequence[str],
     existing: Mapping[Name, Row],
     buried: Mapping[Name, int],
-) -> tuple[list[Saved], list[Written], list[Written], list[Written]]:
+) -> tuple[list[Saved], New, list[Written], list[Written]]:
     """What becomes of each row; and apart from the others those that are new, that change, that are switched only."""
+    if not existing:
+        made = _made(names, buried)
+        return made, New(rows, specs, made), [], []
+    fresh = iter(_made([name for name in names if name not in existing], buried))
     saved: list[Saved] = []
     new: list[Written] = []
     changed: list[Written] = []
     turned: list[Written] = []
     for row, spec, name in zip(rows, specs, names, strict=True):
-        if existing and name in existing:
+        if name in existing:
             job, version, before = existing[name]
             same = before == spec
             turns = same and row.was is not None and row.was is not row.state
@@ -133,23 +179,17 @@ def sorted_out(
             elif turns:
                 turned.append((row, spec, answer))
         else:
-            incarnation = buried.get(name, 0) + 1
-            answer = Saved(job_id(*name, incarnation), 1, True, True, incarnation)
+            answer = next(fresh)
             new.append((row, spec, answer))
         saved.append(answer)
-    return saved, new, changed, turned
+    return saved, New(*zip(*new, strict=True)) if new else New((), (), ()), changed, turned
 
 
-def _numbered(types: str, rows: Sequence[Row], numbers: range | None) -> Rows:
-    """Rows of new jobs, each with its number where there are numbers."""
-    if numbers is None:
-        return Rows(types, rows)
-    return Rows(types + "n", [(*row, number) for row, number in zip(rows, numbers, strict=True)])
-
-
-def _in_order(gates: Rows) -> Rows:
-    """As they lie in their table, which spares its engine some ways back and forth."""
-    return gates._replace(values=sorted(gates.values, key=itemgetter(0)))
+def _made(names: Sequence[Name], buried: Mapping[Name, int]) -> list[Saved]:
+    """The answers for new jobs of these names."""
+    incarnations = [buried.get(name, 0) + 1 for name in names] if buried else [1] * len(names)
+    ids = job_ids((*name, incarnation) for name, incarnation in zip(names, incarnations, strict=True))
+    return [Saved(job, 1, True, True, incarnation) for job, incarnation in zip(ids, incarnations, strict=True)]
 
 
 def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -> list[Row]:
@@ -178,13 +218,23 @@ def told(verb: str, jobs: Sequence[tuple[str, str, str]], *, many: bool | None =
     ]
 
 
-def _lines(saved: Sequence[tuple[JobRow, Saved]]) -> list[Line]:
-    lines: list[Line] = []
-    many = len(saved) > _MANY  # which are told without their versions
-    for verb, created in (("create", True), ("update", False)):
-        jobs = [(r.namespace, r.name, "" if many else f"version {s.version}") for r, s in saved if s.created is created]
-        lines += told(verb, jobs, many=many)
+def _lines(verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> list[tuple[Actor, int, Line]]:
+    """Who saved them, of each part of a command, which are in its order where there are several."""
+    lines: list[tuple[Actor, int, Line]] = []
+    at = 0
+    for part in command.parts:
+        own = saved[at : at + len(part.rows)] if command.others else saved
+        many = len(own) > _MANY  # which are told without their versions
+        jobs = [(r.namespace, r.name, "" if many else f"version {s.version}") for r, s in own]
+        lines += [(part.actor, part.now_us, line) for line in told(verb, jobs, many=many)]
+        at += len(own)
     return lines
+
+
+def _tags(saved: Iterable[tuple[JobRow, Saved]]) -> Rows:
+    """Rows of ``job_tag``."""
+    tags = [(s.id, k, v, r.namespace, r.name) for r, s in saved if r.spec.tags for k, v in r.spec.tags.items()]
+    return Rows("itttt", tags)
 
 
 def _settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:
@@ -193,10 +243,3 @@ def _settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:
         *(OVERLAPS.index(gate.overlap), gate.limit, gate.queue_max, gate.priority),
         *(lanes[gate.lane], int(gate.keyed), gate.keep_count, gate.keep_age_us),
     )
-
-
-def _stamps(command: SaveJobs) -> Iterable[tuple[str, int]]:
-    """By whom and when each of the rows is saved."""
-    if not command.others:
-        return repeat((command.actor.name, command.now_us))
-    return [(part.actor.name, part.now_us) for part in command.parts for _ in part.rows]

@@ -20,6 +20,21 @@ class Rows(NamedTuple):
     values: Sequence[Sequence[Any]]
 
 
+class Columns(NamedTuple):
+    """Rows of new jobs, which come by the thousand, as they are in a table: a sequence a column."""
+
+    table: str
+    names: tuple[str, ...]
+    types: str  # as those of ``Rows``
+    values: Sequence[Sequence[Any]]  # numbers that follow each other are a ``range``
+    ordered: bool = False  # they lie in their table by the first column: put in order, they cost its engine less
+
+    def rows(self) -> Rows:
+        """The same, by the row."""
+        rows = list(zip(*self.values, strict=True))
+        return Rows(self.types, sorted(rows) if self.ordered else rows)
+
+
 class Query(NamedTuple):
     """One statement to run within a transaction, as yielded by the functions that know what to write."""
 
@@ -27,7 +42,7 @@ class Query(NamedTuple):
     args: tuple[Any, ...] = ()
     rows: Rows | None = None
     alone: bool = False  # stands by itself: as the first of its command or read it needs no transaction around it
-    into: tuple[str, tuple[str, ...]] | None = None  # it inserts its rows as they are into these columns of a table
+    columns: Columns | None = None  # instead of rows: it inserts them as they are
     theirs: bool = False  # the user's own: what is wrong with it is for them to know, and nothing else goes wrong
 
 
@@ -40,6 +55,7 @@ class Dialect(Protocol):
     """How one engine writes what the other writes differently."""
 
     name: str
+    serial: bool  # one writer at a time: what it reads stays so until its transaction ends
 
     def types(self) -> dict[str, str]:
         """Column types and table options, for the schema's placeholders."""
@@ -119,6 +135,7 @@ class Sqlite:
     """One writer at a time, so nothing needs locking."""
 
     name = "sqlite"
+    serial = True
 
     def types(self) -> dict[str, str]:
         whole = "strict, without rowid"
@@ -203,6 +220,7 @@ class Postgres:
     """Concurrent writers: gates are locked in key order, before anything else."""
 
     name = "postgres"
+    serial = False
 
     def types(self) -> dict[str, str]:
         return {

@@ -4,7 +4,7 @@ SQLite has no data-modifying CTE, so what is decided about many rows is kept in 
 there, by a handful of statements whatever their number. These are the body of a trigger, because each statement that
 is run from here hands the interpreter lock over (see ``dialect``): a batch is put into a view, and what was made of
 it is read as one packed row. One row by itself, which is what an idle node has, needs no table: it takes the shortest
-way, and the long one where that does not fit.
+way, and when it is admitted the long one where that does not fit.
 """
 
 from collections.abc import Sequence
@@ -159,12 +159,12 @@ class _Settling:
     """What ran goes to history, and off its gate."""
 
     def __init__(self) -> None:
-        ended = _ENDED(status="$3", code="$4", message="$5", finished_us="$6", detail="coalesce($7, a.detail)")
-        self._end_one = (
-            f"{ended} from active as a where a.id = $1 and a.token = $2 and a.status = {RUNNING} returning 1"
-        )
-        self._drop_one = "delete from active where id = $1 returning job, key"
-        self._free_one = "update gate set active = active - 1 where job = $1 returning queued, followed"
+        self._look_at_one = f"""
+            select a.job, a.key, g.queued, g.followed from active as a left join gate as g on g.job = a.job
+            where a.id = $1 and a.token = $2 and a.status = {RUNNING}"""
+        self._end_one = """
+            insert into temp.chronos_ending (id, status, code, message, finished_us, detail, job)
+            values ($1, $2, $3, $4, $5, $6, $7)"""
         self._all = "insert into temp.chronos_settling (rows) values ($1)"
         self._answer = f"""
             select {packed(["id"], [])}, count(key), (
@@ -176,12 +176,12 @@ class _Settling:
         )
 
     def one(self, row: SettleRow) -> Steps[Freed]:
-        outcome = (row.id, row.token, int(row.status), row.code.value, row.message, row.finished_us, row.detail)
-        if not (yield Query(self._end_one, outcome)):
+        found = yield Query(self._look_at_one, (row.id, row.token))
+        if not found:
             return Freed([], [], [], set())
-        [(job, key)] = yield Query(self._drop_one, (row.id,))
-        gates = yield Query(self._free_one, (job,))
-        queued, followed = gates[0] if gates else (0, 0)
+        [(job, key, queued, followed)] = found
+        outcome = (int(row.status), row.code.value, row.message, row.finished_us, row.detail)
+        yield Query(self._end_one, (row.id, *outcome, job))
         keys = [(key, 1)] if key is not None else []
         return Freed([row.id], [job] if queued else [], keys, {job} if followed else set())
 
@@ -203,6 +203,10 @@ def temporary(d: Dialect) -> str:
     outcome = "id:i token:n status:n code:t message:t finished_us:n detail:t"
     ended = _ENDED(
         status="s.status", code="s.code", message="s.message", finished_us="s.finished_us", detail="s.detail"
+    )
+    one = _ENDED(
+        **{name: f"new.{name}" for name in ("status", "code", "message", "finished_us")},
+        detail="coalesce(new.detail, a.detail)",
     )
     return f"""
         create temp table chronos_admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
@@ -228,4 +232,11 @@ def temporary(d: Dialect) -> str:
             delete from active where id in (select id from chronos_settled);
             update gate set active = gate.active - n.k
                 from (select job, count(*) as k from chronos_settled group by job) as n where gate.job = n.job;
+        end;
+        create temp view chronos_ending as select null as id, null as status, null as code, null as message,
+            null as finished_us, null as detail, null as job;
+        create temp trigger chronos_end instead of insert on chronos_ending begin
+            {one} from active as a where a.id = new.id;
+            delete from active where id = new.id;
+            update gate set active = active - 1 where job = new.job;
         end;"""

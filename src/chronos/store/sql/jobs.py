@@ -28,6 +28,7 @@ from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.followers import OWN, Followers, Name
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.locks import Gate, Raced, ids
+from chronos.store.sql.looking import Looking
 from chronos.store.sql.records import Records
 from chronos.store.sql.switching import Switching, check_state
 
@@ -39,24 +40,8 @@ class Jobs:
 
     def __init__(self, d: Dialect, gates: Gates, records: Records, switching: Switching) -> None:
         self._gates, self._records, self._followers, self._switching = gates, records, Followers(d), switching
-        self._creating, self._admitting = Creating(d, records), Admitting(d, gates)
+        self._looking, self._creating, self._admitting = Looking(d), Creating(d, records), Admitting(d, gates)
         self._mutex = d.mutex()
-        names = d.rows(1, "namespace:t name:t")
-        self._existing, self._existing_for_followers = (
-            f"""
-            select j.namespace, j.name, j.id, j.version, j.spec from job as j join {names} as i
-            on j.namespace = i.namespace and j.name = i.name
-            where {d.share_names(alone=alone)} and {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
-            for alone in (False, True)
-        )
-        self._said_before = f"""
-            select t.namespace, t.name, t.incarnation, 0 from tombstone as t join {names} as i
-            on t.namespace = i.namespace and t.name = i.name
-            where {d.within("t.namespace", 1)} and {d.within("t.name", 2)}
-            union all select distinct a.namespace, a.upstream, 0, 1 from job_after as a join {names} as i
-            on a.namespace = i.namespace and a.upstream = i.name
-            where {d.within("a.namespace", 1)} and {d.within("a.upstream", 2)}"""
-        self._lanes = f"select key, number from lane where {d.one_of('key', 1, 't')}"
         self._highest_lane = "select coalesce(max(number), 0) from lane"
         self._add_lanes = f"insert into lane (number, key) select * from {d.rows(1, 'number:n key:t')} as i"
         self._replace = f"""
@@ -112,29 +97,23 @@ class Jobs:
         gone = {row.job: row.expect for row in command.delete}
         if len(gone) < len(command.delete):
             raise Invalid("a job is deleted twice in one change; name each job once")
-        names = Rows("tt", named)
         following = any(row.spec.after for row in rows)
-        found = yield Query(self._existing_for_followers if following else self._existing, rows=names)
-        existing = {(r[0], r[1]): r[2:] for r in found}
+        wanted = sorted({row.gate.lane for row in rows})
+        found = yield from self._looking.look(named, wanted, following=following)
+        existing = found.existing
         for row in rows:
             if row.expect is not None and (existing or row.expect != NEW):
                 _check_expected(row, existing.get((row.namespace, row.name)))
-        buried: dict[Name, int] = {}
-        followed: set[Name] = set()
-        if len(existing) < len(rows):
-            said = yield Query(self._said_before, rows=names)
-            buried = {(r[0], r[1]): r[2] for r in said if not r[3]}
-            followed = {(r[0], r[1]) for r in said if r[3]}
-        lanes = yield from self._intern(sorted({row.gate.lane for row in rows}))
+        lanes = yield from self._intern(wanted, found.lanes)
 
-        saved, new, changed, turned = sorted_out(rows, named, encoded(rows), existing, buried)
+        saved, new, changed, turned = sorted_out(rows, named, encoded(rows), existing, found.buried)
         if gone and any(s.id in gone for s in saved):
             raise Invalid("a job is both saved and deleted in one change; do one of them")
         only_turned = {s.id for _, _, s in turned}
         links = [
             (r.namespace, upstream, s.id, outcome)
             for r, s in zip(rows, saved, strict=True)
-            if s.changed and s.id not in only_turned and (r.spec.after or r.spec.on_complete is not None)
+            if (r.spec.after or r.spec.on_complete is not None) and s.changed and s.id not in only_turned
             for upstream, outcome in _links(r)
         ]
         linked = [s.id for r, _, s in changed if any(word in existing[(r.namespace, r.name)][2] for word in _FOLLOWS)]
@@ -143,16 +122,16 @@ class Jobs:
         upstream = yield from self._followers.ids(touched)
         gates = yield from self._lock(changed, turned, gone, upstream)
         doomed = (yield from self._switching.expected(gone)) if gone else []
-        yield from self._creating.insert(new, lanes, command)
+        yield from self._creating.insert(new, found.number, lanes, command)
         if changed:
             yield from self._update(changed, gates, lanes, command)
         if turned:
             yield from self._switching.turn(turned, gates, command)
         yield from self._followers.forget(left)
         yield from self._followers.add(links)
-        if followed or touched:
-            created = {(r.namespace, r.name): s.id for r, _, s in new}
-            upstream |= {name: job for name, job in created.items() if name in followed or name in touched}
+        if known := found.followed | touched:
+            created = {(r.namespace, r.name): s.id for r, s in zip(new.rows, new.saved, strict=True)}
+            upstream |= {name: job for name, job in created.items() if name in known}
         yield from self._followers.mark(upstream)
         if doomed:
             yield from self._delete(doomed, gates, command.now_us, command.actor)
@@ -200,7 +179,7 @@ class Jobs:
             for r, _, s in changed
         ]
         yield Query(self._reconfigure, rows=Rows("innnn", shifts))
-        yield from self._creating.tag_and_audit([(r, s) for r, _, s in changed], command)
+        yield from self._creating.tag_and_audit("update", [(r, s) for r, _, s in changed], command)
         mine: list[Gate] = []
         for row, _, saved in changed:
             gate = gates[saved.id]
@@ -212,16 +191,13 @@ class Jobs:
         yield from self._gates.wake(mine, now_us=now_us)
         yield from self._gates.save(mine)
 
-    def _intern(self, keys: list[str]) -> Steps[dict[str, int]]:
-        """Numbers for lanes, new ones given out one at a time across the whole store."""
-        rows = yield Query(self._lanes, rows=Rows("t", [(key,) for key in keys]))
-        lanes: dict[str, int] = dict(rows)
+    def _intern(self, keys: Sequence[str], lanes: dict[str, int]) -> Steps[dict[str, int]]:
+        """Numbers for lanes, given those that have one; new ones are given out one at a time across the whole store."""
         if len(lanes) == len(keys):
             return lanes
         if self._mutex:
             yield Query(self._mutex)
-            rows = yield Query(self._lanes, rows=Rows("t", [(key,) for key in keys]))
-            lanes = dict(rows)
+            lanes = yield from self._looking.lanes(keys)
         [(highest,)] = yield Query(self._highest_lane)
         missing = [key for key in keys if key not in lanes]
         numbered = [(highest + 1 + i, key) for i, key in enumerate(missing)]

@@ -2,7 +2,7 @@
 
 Of an answer, because a row that is fetched is a step, and each step hands the interpreter lock over (see ``dialect``):
 each column comes as one value, ids behind each other in a blob, everything else as JSON. And of what is inserted, as
-half of that is to take JSON apart: what all rows have in common is an argument of its own.
+half of that is to take JSON apart: ids come in the same way, and what all rows have in common is said once.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from chronos.store.sql.dialect import Row, Rows, Sqlite, json_rows
+from chronos.store.sql.dialect import Columns, Row
 
 _ID_BYTES = 16
-_DIALECT = Sqlite()
 
 
 def packed(ids: Sequence[str], others: Sequence[str]) -> str:
@@ -32,16 +31,30 @@ def cut(blob: bytes | None) -> list[bytes]:
     return [] if blob is None else [blob[i : i + _ID_BYTES] for i in range(0, len(blob), _ID_BYTES)]
 
 
-def inserting(table: str, names: Sequence[str], rows: Rows) -> tuple[str, Row]:
-    """A statement that inserts rows as they are into these columns of a table, and its arguments."""
-    columns = list(zip(*rows.values, strict=True))
-    own = [i for i, column in enumerate(columns) if column.count(column[0]) < len(column)]
-    common = [i for i in range(len(columns)) if i not in own]
-    kinds = "".join(rows.types[i] for i in own)
-    listed = [names[i] for i in (*common, *own)]
-    said = [f"?{i + 2}" for i in range(len(common))]
-    source = _DIALECT.rows(1, " ".join(f"{names[i]}:{rows.types[i]}" for i in own))
+def inserting(rows: Columns) -> tuple[str, Row]:
+    """A statement that inserts the rows, and its arguments."""
+    args: list[Any] = []
+    parts: dict[str, str] = {}
+    own: list[tuple[str, Sequence[Any]]] = []
+    for name, kind, column in zip(rows.names, rows.types, rows.values, strict=True):
+        place = f"?{len(args) + 2}"
+        if isinstance(column, range):
+            parts[name] = f"{place} + i.key"
+            args.append(column.start)
+        elif column.count(column[0]) == len(column):
+            parts[name] = place
+            args.append(column[0])
+        elif kind == "i":
+            parts[name] = f"substr({place}, {_ID_BYTES} * i.key + 1, {_ID_BYTES})"
+            args.append(b"".join(column))
+        else:
+            parts[name] = f"i.value->>{len(own)}"
+            own.append((name, column))
+    values: Sequence[Any] = list(zip(*(column for _, column in own), strict=True))
+    if len(own) == 1:
+        [(name, values)] = own
+        parts[name] = "i.value"
     sql = f"""
-        insert into {table} ({", ".join(listed)}) select {", ".join([*said, *listed[len(common) :]])} from {source}"""
-    values = list(zip(*(columns[i] for i in own), strict=True))
-    return _DIALECT.final(sql), (json_rows(Rows(kinds, values)), *(columns[i][0] for i in common))
+        insert into {rows.table} ({", ".join(parts)}) select {", ".join(parts.values())} from jsonb_each(?1) as i
+        {"order by 1" if rows.ordered else ""}"""
+    return sql, (msgspec.json.encode(values or [0] * len(rows.values[0])).decode(), *args)

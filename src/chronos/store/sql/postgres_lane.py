@@ -21,7 +21,7 @@ from chronos.store.commands import Admit, Command
 from chronos.store.contract import Hint
 from chronos.store.hints import NOTHING, hint_of
 from chronos.store.merge import merge, split
-from chronos.store.sql.dialect import Query, Row, Rows, Steps, columns
+from chronos.store.sql.dialect import Columns, Query, Row, Steps, columns
 from chronos.store.sql.doubts import Doubts
 from chronos.store.sql.postgres_errors import (
     ERRORS,
@@ -262,12 +262,15 @@ class Walk:
         """Run the next statement."""
         if self.query is not None:
             query = self.query
-            if query.into is not None and query.rows is not None and len(query.rows.values) > _FEW:
-                self._go(await _copy(connection, *query.into, query.rows))
-                return
+            rows = query.rows
+            if query.columns is not None:
+                if len(query.columns.values[0]) > _FEW:
+                    self._go(await _copy(connection, query.columns))
+                    return
+                rows = query.columns.rows()
             args = _plain(query.args) if query.theirs else query.args
             try:
-                found = await connection.fetch(query.sql, *args, *(() if query.rows is None else columns(query.rows)))
+                found = await connection.fetch(query.sql, *args, *(() if rows is None else columns(rows)))
             except Exception as error:
                 if query.theirs and is_about_the_statement(error) and not connection.is_closed():
                     raise refused(error) from error
@@ -281,9 +284,10 @@ class Walk:
             self.query, self.answer = None, stop.value
 
 
-async def _copy(connection: Connection, table: str, columns: Sequence[str], rows: Rows) -> list[Row]:
+async def _copy(connection: Connection, rows: Columns) -> list[Row]:
     """Many rows go in by COPY, which costs the client a third of what arrays do."""
-    await connection.copy_records_to_table(table, schema_name=SCHEMA, columns=columns, records=rows.values)
+    records = rows.rows().values
+    await connection.copy_records_to_table(rows.table, schema_name=SCHEMA, columns=rows.names, records=records)
     return []
 
 

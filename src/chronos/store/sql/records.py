@@ -1,7 +1,7 @@
 """What is written beside an execution: ended attempts, what must follow, dead letters, spans, the audit log."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from chronos.core.execution import Span, Status
@@ -39,11 +39,11 @@ class Records:
                 admitted_us, finished_us, until_us, count)
             select id, job, version, cause, scheduled_us, status, code, message, 0, 0, now_us, now_us, until_us, count
             from {d.rows(1, span)} as i where true on conflict do nothing"""
-        self._tally = f"""
-            update tally as t set jobs = t.jobs + i.count from {d.rows(1, "state:n count:n")} as i
-            where t.state = i.state"""
+        self.count = f"""
+            update tally set jobs = tally.jobs + i.count from {d.rows(1, "state:n count:n")} as i
+            where tally.state = i.state"""
         entry = "id:i at_us:n actor:t action:t namespace:t subject:t origin:t detail:t"
-        self._audit = f"""
+        self.add_lines = f"""
             insert into audit (id, at_us, actor, action, namespace, subject, origin, detail)
             select * from {d.rows(1, entry)} as i where true on conflict do nothing"""
         self._keyed = "select execution from idempotency where namespace = $1 and key = $2"
@@ -65,9 +65,9 @@ class Records:
 
     def tally(self, changes: Counter[int], sign: int = 1) -> Steps[None]:
         """Jobs that came into a state, less those that left it; with -1 all of them left it."""
-        values = [(state, sign * count) for state, count in sorted(changes.items()) if count]
-        if values:
-            yield Query(self._tally, rows=Rows("nn", values))
+        rows = tally_rows(changes, sign)
+        if rows.values:
+            yield Query(self.count, rows=rows)
 
     def done(self, jobs: int) -> Steps[None]:
         """So many active jobs came to the end of their schedule."""
@@ -135,14 +135,24 @@ class Records:
 
     def audit_all(self, lines: Iterable[tuple[Actor, int, Line]]) -> Steps[None]:
         """Lines of the audit log, each with who did it and when."""
-        values = [
-            (
-                stamped(at_us, b"audit", f"{actor.name}\0{action}\0{namespace}\0{subject}\0{detail}".encode()),
-                *(at_us, actor.name, action, namespace, subject, actor.origin, detail),
-            )
-            for actor, at_us, (action, namespace, subject, detail) in lines
-        ]
-        yield Query(self._audit, rows=Rows("intttttt", values))
+        yield Query(self.add_lines, rows=audit_rows(lines))
+
+
+def audit_rows(lines: Iterable[tuple[Actor, int, Line]]) -> Rows:
+    """Rows of the audit log."""
+    values = [
+        (
+            stamped(at_us, b"audit", f"{actor.name}\0{action}\0{namespace}\0{subject}\0{detail}".encode()),
+            *(at_us, actor.name, action, namespace, subject, actor.origin, detail),
+        )
+        for actor, at_us, (action, namespace, subject, detail) in lines
+    ]
+    return Rows("intttttt", values)
+
+
+def tally_rows(changes: Mapping[int, int], sign: int = 1) -> Rows:
+    """How many more jobs there are in each state."""
+    return Rows("nn", [(state, sign * count) for state, count in sorted(changes.items()) if count])
 
 
 def stamped(at_us: int, *parts: bytes) -> bytes:

@@ -127,14 +127,12 @@ class Round:
 
 
 def _verdict(gate: Gate, key: KeyGate | None, *, asked: bool) -> Admission:
-    verdict = admit(
+    return admit(
         overlap=gate.overlap,
         limit=gate.lim,
         queue_max=gate.queue_max,
         active=gate.active,
         queued=gate.queued,
         asked=asked,
+        key_full=key is not None and key.active >= key.lim > 0,
     )
-    if verdict is Admission.RUN and key is not None and key.active >= key.lim > 0:
-        return Admission.QUEUE if gate.queued < gate.queue_max else Admission.REFUSE
-    return verdict

@@ -34,6 +34,7 @@ from chronos.store.sql.writes import Writes
 R = TypeVar("R")
 T = TypeVar("T")
 READERS = 3
+_BULK_S = 0.25
 _FEW = 20  # rows; more of them are worth a statement made for them
 _DIALECT = Sqlite()
 
@@ -58,7 +59,7 @@ class SqliteStore(SqlStore):
         self._writes = Writes(_DIALECT, HotSqlite(_DIALECT))
         self._sql: dict[str, str] = {}
         self._doubts = Doubts()
-        self._pump = Pump(self._run, watch=self._committed)
+        self._pump = Pump(self._run, bulk_s=_BULK_S, watch=self._committed)
         self._writer: apsw.Connection | None = None
         self._write_thread: Writer | None = None
         self._read_threads: ThreadPoolExecutor | None = None
@@ -161,7 +162,7 @@ class SqliteStore(SqlStore):
         self, writer: apsw.Connection, command: Command[Any], parts: list[Command[Any]], applied: list[Command[Any]]
     ) -> list[Any]:
         """The answers of commands that were merged into one; should that be refused, of each by itself."""
-        answer = self._one(writer, command)
+        answer = self._one(writer, command, first=not applied)
         if not isinstance(answer, ChronosError):
             applied.append(command)
             return split(command, parts, answer)
@@ -169,21 +170,31 @@ class SqliteStore(SqlStore):
             return [answer]
         return [one for part in parts for one in self._answers(writer, part, [part], applied)]
 
-    def _one(self, writer: apsw.Connection, command: Command[Any]) -> Any:
-        """The command's answer, or the error that is its own alone. Hot commands have none, so need no savepoint."""
+    def _one(self, writer: apsw.Connection, command: Command[Any], *, first: bool) -> Any:
+        """The command's answer, or the error that is its own alone.
+
+        A savepoint is for what came before it: the first of a transaction, and hot commands, which are never refused,
+        do without.
+        """
         if isinstance(command, HOT):
             steps = self._writes.steps(command, resent=self._doubts.about(command))
             return self._step_through(writer, steps)
-        writer.execute("savepoint one")
+        if not first:
+            writer.execute("savepoint one")
         answer: Any
         try:
             answer = self._step_through(writer, self._writes.steps(command))
         except ChronosError as error:
             if not writer.in_transaction:
                 raise _Swept(error) from error
+            if first:
+                writer.execute("rollback")
+                writer.execute("begin immediate")
+                return error
             writer.execute("rollback to one")
             answer = error
-        writer.execute("release one")
+        if not first:
+            writer.execute("release one")
         return answer
 
     # --- reading
@@ -222,12 +233,15 @@ class SqliteStore(SqlStore):
     def _execute(self, connection: apsw.Connection, query: Query) -> list[Row]:
         if query.theirs:
             return execute_theirs(connection, query)
-        if query.into is not None and query.rows is not None and len(query.rows.values) > _FEW:
-            return connection.execute(*inserting(*query.into, query.rows)).fetchall()
+        rows = query.rows
+        if query.columns is not None:
+            if len(query.columns.values[0]) > _FEW:
+                return connection.execute(*inserting(query.columns)).fetchall()
+            rows = query.columns.rows()
         sql = self._sql.get(query.sql)
         if sql is None:
             sql = self._sql[query.sql] = _DIALECT.final(query.sql)
-        args = query.args if query.rows is None else (*query.args, json_rows(query.rows))
+        args = query.args if rows is None else (*query.args, json_rows(rows))
         return connection.execute(sql, args).fetchall()
 
     def _connect_writer(self) -> apsw.Connection:

@@ -6,8 +6,10 @@ import apsw
 
 from chronos.errors import Invalid, NotFound, StoreBroken
 from chronos.store.sql import migrations
+from chronos.store.sql.creating import Creating
 from chronos.store.sql.dialect import Row, Sqlite
 from chronos.store.sql.hot_sqlite import temporary
+from chronos.store.sql.records import Records
 from chronos.store.sql.sqlite_errors import explained
 
 _BUSY_MS = 10_000
@@ -42,8 +44,14 @@ def connect_writer(path: Path | None) -> apsw.Connection:
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     _migrate(connection, path)
-    connection.execute(temporary(_DIALECT))
+    make_views(connection)
     return connection
+
+
+def make_views(connection: apsw.Connection) -> None:
+    """What a connection that writes needs beside the tables."""
+    connection.execute(temporary(_DIALECT))
+    connection.execute(Creating(_DIALECT, Records(_DIALECT)).few())
 
 
 def check(connection: apsw.Connection, path: Path | None) -> None:

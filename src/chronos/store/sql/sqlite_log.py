@@ -18,6 +18,7 @@ _PAGES_MIN, _PAGES_MAX = 4_000, 32_000  # of the log that are copied at a time: 
 _LONG = 3  # times as many, and the log is to begin anew
 _TOO_LONG = 2 * _LONG  # and the writer waits for that
 _LITTLE = 4_000  # pages that the writer copies in some tens of milliseconds
+_COMMITS = 2  # whose pages are little, too, as what is copied beside them never catches up with the last ones
 
 
 class Log:
@@ -29,6 +30,7 @@ class Log:
         self._reader: apsw.Connection | None = None
         self._copying: Future[None] | None = None
         self._copied = 0  # pages from the beginning of the log
+        self._pages = 0  # of the log after the last commit
 
     def close(self) -> None:
         """Wait for what is being copied."""
@@ -38,6 +40,7 @@ class Log:
 
     def grew(self, writer: apsw.Connection, _: str, pages: int) -> int:
         """Called by the writer after each commit, which stands whatever becomes of this."""
+        brought, self._pages = pages - self._pages, pages  # less than none when it has begun anew
         if pages < _PAGES_MIN:
             self._copied = 0
             return apsw.SQLITE_OK
@@ -49,7 +52,8 @@ class Log:
         if pages < self._copied:
             self._copied = 0  # it has begun anew
         left = pages - self._copied
-        if pages >= _TOO_LONG * at_once or (pages >= _LONG * at_once and left <= _LITTLE):
+        little = max(_LITTLE, _COMMITS * brought)
+        if pages >= _TOO_LONG * at_once or (pages >= _LONG * at_once and left <= little):
             self._copy(writer)
         elif left >= at_once or pages >= _LONG * at_once:
             self._copying = self._thread.submit(self._copy_beside)

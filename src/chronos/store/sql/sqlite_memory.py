@@ -11,10 +11,8 @@ import apsw
 
 from chronos.store.commands import Command
 from chronos.store.hints import hint_of
-from chronos.store.sql.dialect import Sqlite
-from chronos.store.sql.hot_sqlite import temporary
 from chronos.store.sql.sqlite import SqliteStore
-from chronos.store.sql.sqlite_file import connect, connect_writer
+from chronos.store.sql.sqlite_file import connect, connect_writer, make_views
 
 R = TypeVar("R")
 
@@ -35,7 +33,7 @@ class MemoryStore(SqliteStore):
         connection = connect(None)
         with connection.backup("main", _empty(), "main") as copy:
             copy.step()
-        connection.execute(temporary(Sqlite()))
+        make_views(connection)
         return connection
 
 

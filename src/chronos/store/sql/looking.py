@@ -1,0 +1,100 @@
+"""What is on record about names that jobs are to be saved under, and about the lanes they want.
+
+On a serial engine it is one statement that answers one row. Else it takes turns: that a job is followed is to be read
+after the lock that keeps others from saying so.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.followers import Name
+from chronos.store.sql.packed import packed, unpacked
+
+_NAMES = "namespace:t name:t"
+
+
+class Found(NamedTuple):
+    """See the module."""
+
+    existing: dict[Name, Row]  # id, version, spec
+    buried: dict[Name, int]  # how often there was a job of this name, where there is none
+    followed: set[Name]  # of those that are to be created
+    lanes: dict[str, int]  # those that have a number
+    number: int  # of the next new job, where jobs have numbers
+
+
+class Looking:
+    """Statements and steps."""
+
+    def __init__(self, d: Dialect) -> None:
+        names = d.rows(1, _NAMES)
+        self._existing, self._existing_for_followers = (
+            f"""
+            select j.namespace, j.name, j.id, j.version, j.spec from job as j join {names} as i
+            on j.namespace = i.namespace and j.name = i.name
+            where {d.share_names(alone=alone)} and {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
+            for alone in (False, True)
+        )
+        self._said_before = f"""
+            select t.namespace, t.name, t.incarnation, 0 from tombstone as t join {names} as i
+            on t.namespace = i.namespace and t.name = i.name
+            where {d.within("t.namespace", 1)} and {d.within("t.name", 2)}
+            union all select distinct a.namespace, a.upstream, 0, 1 from job_after as a join {names} as i
+            on a.namespace = i.namespace and a.upstream = i.name
+            where {d.within("a.namespace", 1)} and {d.within("a.upstream", 2)}"""
+        self._lanes = f"select key, number from lane where {d.one_of('key', 1, 't')}"
+        self._all = _all(d) if d.serial else ""
+
+    def look(self, names: Sequence[Name], lanes: Sequence[str], *, following: bool) -> Steps[Found]:
+        """``following``: one of those who are to be saved follows others."""
+        if self._all:
+            return _found((yield Query(self._all, (msgspec.json.encode(lanes).decode(),), Rows("tt", names)))[0])
+        rows = Rows("tt", names)
+        found = yield Query(self._existing_for_followers if following else self._existing, rows=rows)
+        existing = {(r[0], r[1]): r[2:] for r in found}
+        said = (yield Query(self._said_before, rows=rows)) if len(existing) < len(names) else []
+        return Found(
+            existing=existing,
+            buried={(r[0], r[1]): r[2] for r in said if not r[3]},
+            followed={(r[0], r[1]) for r in said if r[3]},
+            lanes=(yield from self.lanes(lanes)),
+            number=0,
+        )
+
+    def lanes(self, keys: Sequence[str]) -> Steps[dict[str, int]]:
+        """Those that have a number."""
+        return dict((yield Query(self._lanes, rows=Rows("t", [(key,) for key in keys]))))
+
+
+def _all(d: Dialect) -> str:
+    """Lanes are its first argument, names its second."""
+    return f"""
+        with i as materialized (select * from {d.rows(2, _NAMES)})
+        select * from (
+            select {packed(["j.id"], ["j.namespace", "j.name", "j.version", "j.spec"])}
+            from i cross join job as j on j.namespace = i.namespace and j.name = i.name
+        ), (
+            select {packed([], ["t.namespace", "t.name", "t.incarnation"])}
+            from i cross join tombstone as t on t.namespace = i.namespace and t.name = i.name
+        ), (
+            select {packed([], ["i.namespace", "i.name"])} from i
+            where exists (select 1 from job_after as a where a.namespace = i.namespace and a.upstream = i.name)
+        ), (
+            select {packed([], ["key", "number"])} from lane where key in (select value from json_each($1))
+        ), ({d.next_number()})"""
+
+
+def _found(row: Row) -> Found:
+    ids, spaces, names, versions, specs = unpacked(row[:5], ids=1)
+    existing = dict(zip(zip(spaces, names, strict=True), zip(ids, versions, specs, strict=True), strict=True))
+    spaces, names, incarnations, upstream_spaces, upstream, lanes, numbers = unpacked(row[5:12], ids=0)
+    return Found(
+        existing=existing,
+        buried=dict(zip(zip(spaces, names, strict=True), incarnations, strict=True)),
+        followed={name for name in zip(upstream_spaces, upstream, strict=True) if name not in existing},
+        lanes=dict(zip(lanes, numbers, strict=True)),
+        number=row[12],
+    )
