@@ -82,13 +82,13 @@ def test_two_servers_run_everything_once(start: Start, tmp_path: Path, postgres_
 def test_a_server_that_is_killed_loses_nothing(start: Start, tmp_path: Path, postgres_url: str) -> None:
     first, second = (start("--store", postgres_url, "--node-id", name, **LIVELY).ready() for name in ("a", "b"))
     save(second, tmp_path / "ran", "sleep 2;")
-    second.until("/api/v1/status", lambda answer: answer["executions"].get("running", 0) > 20)
+    first.until("/api/v1/status", lambda answer: answer["executions_here"] > 5)
     first.send(signal.SIGKILL)
     found = until_all_are_over(second)
     assert {one["status"] for one in found} == {"succeeded"}
     counts = ran(tmp_path / "ran")
     assert len(counts) == MANY
-    assert sum(one["attempts"] > 1 for one in found) >= 1, "the kill came too late to matter"
+    assert sum(one["attempts"] > 1 for one in found) >= 1, "the kill came when it did not matter"
     # What had written and was not settled may have run again: at least once, and never more often than tried.
     tries = {one["job_name"].removeprefix("job-"): one["attempts"] for one in found}
     assert not {name: count for name, count in counts.items() if count > tries[name]}
