@@ -26,7 +26,7 @@ from chronos.store.commands import (
     Wake,
 )
 from chronos.store.merge import merge, size, split
-from chronos.store.pump import Pump
+from chronos.store.pump import Pump, in_a_task
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.testing.conformance import World
 
@@ -60,7 +60,7 @@ def test_large_commands_share_a_transaction_as_far_as_time_allows(bulk_s: float,
 
     async def main() -> None:
         run = Recorder()
-        pump = Pump(run, max_rows=3, bulk_s=bulk_s)
+        pump = Pump(in_a_task(run), max_rows=3, bulk_s=bulk_s)
         await pump.apply(large[0])
         run.gate.clear()
         answers = [pump.submit(command) for command in large[1:5]]
@@ -79,7 +79,7 @@ def test_large_commands_share_a_transaction_as_far_as_time_allows(bulk_s: float,
 def test_idle_at_once_and_together_under_load() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(run, max_rows=3)
+        pump = Pump(in_a_task(run), max_rows=3)
         alone: Any = await pump.apply(trim(0))
         assert alone == repr(trim(0))
         run.gate.clear()
@@ -98,7 +98,7 @@ def test_idle_at_once_and_together_under_load() -> None:
 def test_what_is_urgent_goes_first() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(run, max_rows=2)
+        pump = Pump(in_a_task(run), max_rows=2)
         run.gate.clear()
         first = asyncio.create_task(pump.apply(trim(0)))
         await asyncio.sleep(0.01)
@@ -116,7 +116,7 @@ def test_what_is_urgent_goes_first() -> None:
 def test_an_error_is_the_commands_own() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(run)
+        pump = Pump(in_a_task(run))
         good, bad = Wake(now_us=1, limit=1), Wake(now_us=1, limit=0)
         answers = await asyncio.gather(pump.apply(good), pump.apply(bad), pump.apply(good), return_exceptions=True)
         assert [type(answer) for answer in answers] == [str, Conflict, str]
@@ -128,7 +128,7 @@ def test_a_mistake_of_ours_spares_the_neighbours() -> None:
     async def main() -> None:
         run = Recorder()
         run.fault = ZeroDivisionError()
-        pump = Pump(run)
+        pump = Pump(in_a_task(run))
         good = Wake(now_us=1, limit=1)
         answers = await asyncio.gather(pump.apply(good), pump.apply(trim(1)), pump.apply(good), return_exceptions=True)
         assert [type(answer) for answer in answers] == [str, ZeroDivisionError, str]
@@ -142,7 +142,7 @@ def test_a_mistake_of_ours_spares_the_neighbours() -> None:
 def test_cancelling_the_waiter_does_not_cancel_the_command() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(run)
+        pump = Pump(in_a_task(run))
         run.gate.clear()
         waiter = asyncio.create_task(pump.apply(trim(1)))
         await asyncio.sleep(0.01)
@@ -159,7 +159,7 @@ def test_cancelling_the_waiter_does_not_cancel_the_command() -> None:
 def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(run, max_waiting=2)
+        pump = Pump(in_a_task(run), max_waiting=2)
         run.gate.clear()
         waiting = [asyncio.create_task(pump.apply(trim(0)))]
         await asyncio.sleep(0.01)

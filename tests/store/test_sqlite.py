@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import apsw
 import pytest
 
+from chronos.core.config import Overlap
 from chronos.core.execution import Status
 from chronos.core.reasons import Code
 from chronos.errors import ChronosError, Invalid, NotFound, StoreBroken, StoreUnavailable
@@ -171,9 +172,11 @@ def test_what_was_answered_by_an_error_is_answered_when_it_is_sent_again(tmp_pat
 
     async def check(store: SqliteStore) -> None:
         world = World(store)
-        await world.save("one")
-        await world.save("two")
-        rows = [admit_row(await world.job(name), T0 + SECOND, None, claim=False) for name in ("one", "two")]
+        rows = []
+        for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
+            await world.save(name, overlap=overlap)
+            careful = overlap is Overlap.REPLACE
+            rows.append(admit_row(await world.job(name), T0 + SECOND, None, claim=False, careful=careful))
         admit = Admit(rows=tuple(rows), node=world.node, now_us=T0 + SECOND, request=b"a" * 16)
         admitted = await twice(store, admit)
         assert {one.id for one in admitted} == {row.id for row in rows}

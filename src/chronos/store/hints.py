@@ -31,6 +31,7 @@ from chronos.store.commands import (
 from chronos.store.contract import Hint
 
 NOTHING = Hint(0)
+_SETTLED_AT_ONCE = {Status.RUNNING, Status.SKIPPED}  # admitted so, there is nothing to look for
 
 
 def hint_of(command: Command[Any], answer: Any) -> Hint:
@@ -41,9 +42,13 @@ def hint_of(command: Command[Any], answer: Any) -> Hint:
         case Claim():
             return NOTHING
         case Settle() | SettleWith():
+            if not (answer.woken or answer.told):
+                return NOTHING
             return _if(answer.woken, Hint.READY) | _if(answer.told, Hint.OUTBOX)
         case Admit() | Recover():
             statuses = {row.status for row in answer}
+            if statuses <= _SETTLED_AT_ONCE:
+                return NOTHING
             careful = isinstance(command, Recover) or any(row.careful for row in command.rows)
             return _started(statuses, replaces=careful)
         case Trigger():

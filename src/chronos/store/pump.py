@@ -11,8 +11,9 @@ that whatever comes meanwhile can wait, going by how fast the last ones were.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from chronos.errors import ChronosError, StoreUnavailable
@@ -34,8 +35,10 @@ class Pending:
     rows: int
 
 
-#: Applies a batch in one transaction; gives each command's answer, or the error that is its own alone.
-Run = Callable[[Sequence[Command[Any]]], Awaitable[list[Any]]]
+#: What became of a batch: each command's answer, or the error that is its own alone; or what is wrong with all of it.
+Outcome = list[Any] | BaseException
+#: Begins to apply a batch in one transaction, and calls back, on the loop, with its outcome.
+Begin = Callable[[Sequence[Command[Any]], Callable[[Outcome], None]], None]
 #: Told of each transaction that was committed: how many rows it was about, and how long it took, in seconds.
 Watch = Callable[[int, float], None]
 
@@ -45,14 +48,14 @@ class Pump:
 
     def __init__(
         self,
-        run: Run,
+        begin: Begin,
         *,
         max_rows: int = MAX_ROWS,
         max_waiting: int = MAX_WAITING,
         bulk_s: float = 0,  # that a batch of large commands may take
         watch: Watch | None = None,
     ) -> None:
-        self._run = run
+        self._begin = begin
         self._watch = watch
         self._max_rows = max_rows
         self._max_waiting = max_waiting
@@ -60,7 +63,11 @@ class Pump:
         self._bulk_rows = 0  # of large commands that are written in that time
         self._urgent: deque[Pending] = deque()
         self._patient: deque[Pending] = deque()
-        self._worker: asyncio.Task[None] | None = None
+        self._apart: deque[Pending] = deque()  # of a batch that broke: they are sent one by one
+        self._sent: list[Pending] = []
+        self._began_s = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None  # while there is work
+        self._draining: list[asyncio.Future[None]] = []
 
     async def apply(self, command: Command[R]) -> R:
         """Send a command with the next batch and wait for its answer."""
@@ -69,7 +76,8 @@ class Pump:
 
     def submit(self, command: Command[R]) -> asyncio.Future[R]:
         """Put a command in line; gives what its answer will be."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
         pending = Pending(command, answer, size(command))
         if isinstance(command, _PATIENT):
             if len(self._patient) >= self._max_waiting:
@@ -77,40 +85,55 @@ class Pump:
             self._patient.append(pending)
         else:
             self._urgent.append(pending)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
+        if self._loop is None or self._loop.is_closed():
+            self._loop = loop
+            loop.call_soon(self._next)  # what else is sent in this turn of the loop goes with it
         return answer
 
     async def drain(self) -> None:
         """Wait until everything that was sent has been answered."""
-        while self._worker is not None and not self._worker.done():
-            await asyncio.shield(self._worker)
-
-    async def _work(self) -> None:
-        while batch := self._next_batch():
-            await self._send(batch)
-
-    async def _send(self, batch: list[Pending]) -> None:
         loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        try:
-            answers = await self._run([pending.command for pending in batch])
-            self._note(sum(pending.rows for pending in batch), loop.time() - began_s)
-        except ChronosError as error:  # the store's own trouble, the same for all
-            answers = [error] * len(batch)
-        except Exception as error:  # noqa: BLE001 - it goes to whoever waits
-            # Something that should not happen, in one of them: alone, each gets what it deserves.
-            if len(batch) > 1:
-                for pending in batch:
-                    await self._send([pending])
-                return
-            answers = [error]
-        except BaseException:
+        while self._loop is loop:
+            done = loop.create_future()
+            self._draining.append(done)
+            await done
+
+    def _next(self) -> None:
+        """Send the next batch, if there is one."""
+        self._sent = batch = self._next_batch()
+        if not batch:
+            self._rest()
+            return
+        assert self._loop is not None
+        self._began_s = self._loop.time()
+        self._begin([pending.command for pending in batch], self._done)
+
+    def _rest(self) -> None:
+        self._loop = None
+        for done in self._draining:
+            if not done.done():
+                done.set_result(None)
+        self._draining.clear()
+
+    def _done(self, outcome: Outcome) -> None:
+        """Give everybody their answer, and go on."""
+        batch, self._sent = self._sent, []
+        assert self._loop is not None
+        if isinstance(outcome, list):
+            self._note(sum(pending.rows for pending in batch), self._loop.time() - self._began_s)
+            for pending, answer in zip(batch, outcome, strict=True):
+                _answer(pending, answer)
+        elif not isinstance(outcome, Exception):  # all is coming to an end
             for pending in batch:
                 _answer(pending, StoreUnavailable("the store is being closed; whether this was written is unknown"))
-            raise
-        for pending, answer in zip(batch, answers, strict=True):
-            _answer(pending, answer)
+            self._rest()
+            return
+        elif isinstance(outcome, ChronosError) or len(batch) == 1:
+            for pending in batch:  # the store's own trouble, the same for all
+                _answer(pending, outcome)
+        else:  # something that should not happen, in one of them: alone, each gets what it deserves
+            self._apart.extend(batch)
+        self._next()
 
     def _note(self, rows: int, took_s: float) -> None:
         if rows > self._max_rows and took_s > 0:
@@ -119,6 +142,8 @@ class Pump:
             self._watch(rows, took_s)
 
     def _next_batch(self) -> list[Pending]:
+        if self._apart:
+            return [self._apart.popleft()]
         batch: list[Pending] = []
         rows, room = 0, self._max_rows
         if not self._urgent and self._patient and self._patient[0].rows > room:
@@ -128,6 +153,22 @@ class Pump:
                 batch.append(waiting.popleft())
                 rows += batch[-1].rows
         return batch
+
+
+def in_a_task(run: Callable[[Sequence[Command[Any]]], Coroutine[Any, Any, list[Any]]]) -> Begin:
+    """For a store that applies a batch by waiting for it."""
+    running: set[asyncio.Task[list[Any]]] = set()
+
+    def begin(commands: Sequence[Command[Any]], done: Callable[[Outcome], None]) -> None:
+        task = asyncio.create_task(run(commands))
+        running.add(task)
+        task.add_done_callback(partial(ended, done))
+
+    def ended(done: Callable[[Outcome], None], task: asyncio.Task[list[Any]]) -> None:
+        running.discard(task)
+        done(asyncio.CancelledError() if task.cancelled() else task.exception() or task.result())
+
+    return begin
 
 
 def _answer(pending: Pending, answer: Any) -> None:

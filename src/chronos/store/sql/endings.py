@@ -113,8 +113,7 @@ class Endings:
         """
         alone: list[bytes] = []
         rows = command.rows
-        plain = len(rows) <= _FEW and not any(row.attempts or row.follow or row.dead_letter for row in rows)
-        if plain and (query := self._hot.settle_alone(rows)) is not None:
+        if len(rows) <= _FEW and (query := self._hot.settle_alone(rows)) is not None and not _more_than_ends(rows):
             alone = [row[0] for row in (yield query)]
             rows = tuple(row for row in rows if row.id not in alone)
             if not rows:
@@ -147,10 +146,11 @@ class Endings:
     def _end(self, rows: Sequence[SettleRow], command: Settle) -> Steps[Settled]:
         """End what runs under its token; all that follows from it."""
         freed = yield from self._hot.settle(rows)
-        done = set(freed.settled)
-        ended = [row for row in rows if row.id in done] if len(done) < len(rows) else rows
-        more = any(row.attempts or row.follow or row.dead_letter for row in ended)
-        told = (yield from self._write_beside(ended, command.now_us)) if more else 0
+        ended = rows
+        if len(freed.settled) < len(rows):
+            done = set(freed.settled)
+            ended = [row for row in rows if row.id in done]
+        told = (yield from self._write_beside(ended, command.now_us)) if _more_than_ends(ended) else 0
         if freed.followed:
             ends = [(row.id, row.job, row.status) for row in ended if row.job in freed.followed]
             yield from self._records.ended(ends, command.now_us)
@@ -300,3 +300,11 @@ class Endings:
             yield from self._records.ended([(command.id, command.job, Status.SKIPPED)], command.now_us)
         yield from self._gates.save([gate])
         return True
+
+
+def _more_than_ends(rows: Sequence[SettleRow]) -> bool:
+    """Whether something is to be written beside what these rows end."""
+    for row in rows:  # noqa: SIM110 - mostly it is one row, for which a generator costs more than it does
+        if row.attempts or row.follow or row.dead_letter:
+            return True
+    return False

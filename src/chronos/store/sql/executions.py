@@ -11,6 +11,7 @@ from chronos.core.job import JobState
 from chronos.errors import NotFound, QueueFull
 from chronos.store.commands import (
     Admit,
+    AdmitRow,
     Admitted,
     Advance,
     AdvanceWith,
@@ -79,13 +80,14 @@ class Executions:
 
     def admit(self, command: Admit, *, resent: bool) -> Steps[list[Admitted]]:
         """Plain rows by the hot statement; those marked so with care. Answers lost before are given again."""
-        before = (
-            (yield from self._admitting.admitted_before(command.request, command.node, command.rows)) if resent else []
-        )
-        known = {answer.id for answer in before}
-        rows = [row for row in command.rows if row.id not in known]
-        plain = [row for row in rows if not row.careful]
+        rows: Sequence[AdmitRow] = command.rows
+        before: list[Admitted] = []
+        if resent:
+            before = yield from self._admitting.admitted_before(command.request, command.node, rows)
+            known = {answer.id for answer in before}
+            rows = [row for row in rows if row.id not in known]
         careful = [row for row in rows if row.careful]
+        plain = [row for row in rows if not row.careful] if careful else rows
         answers: list[Admitted] = []
         if careful:  # these wait for their gates, so they come first: nobody waits while holding some
             answers += yield from self._admitting.admit_carefully(

@@ -1,5 +1,7 @@
-"""Gates as rows: locked, read, written back. Order of locks, everywhere: job gates in key order, then key gates in key
-order, then executions.
+"""Gates as rows: locked, read, written back.
+
+Order of locks: job gates in key order, then key gates in key order, then executions. Where only executions tell which
+keys they hold, these come last, again in order; what deadlocks over that is begun again (see ``postgres_lane``).
 """
 
 from collections.abc import Iterable

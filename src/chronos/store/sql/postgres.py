@@ -15,7 +15,7 @@ import asyncpg
 from chronos.errors import ChronosError, Invalid, StoreUnavailable
 from chronos.store.commands import Command, SaveJobs
 from chronos.store.contract import Hint
-from chronos.store.pump import Pump
+from chronos.store.pump import Pump, in_a_task
 from chronos.store.sql import partitions
 from chronos.store.sql.dialect import Postgres, Steps
 from chronos.store.sql.doubts import Doubts
@@ -112,7 +112,7 @@ class PostgresStore(SqlStore):
             connects = partial(connect, self._url, WRITING)
             lane = Lane(connects, writes, self._place, self._patience, self._doubts, self._tell)
             self._lanes.append(lane)
-            self._pumps.append(Pump(lane.run, watch=self._committed))
+            self._pumps.append(Pump(in_a_task(lane.run), watch=self._committed))
 
     async def close(self) -> None:
         """See ``Store.close``."""

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
 from chronos.store.commands import HOT, Command
 from chronos.store.hints import NOTHING, hint_of
 from chronos.store.merge import merge, split
-from chronos.store.pump import Pump
+from chronos.store.pump import Outcome, Pump
 from chronos.store.sql.dialect import Query, Row, Sqlite, Steps, json_rows
 from chronos.store.sql.doubts import Doubts
 from chronos.store.sql.hot_sqlite import HotSqlite
@@ -59,7 +60,7 @@ class SqliteStore(SqlStore):
         self._writes = Writes(_DIALECT, HotSqlite(_DIALECT))
         self._sql: dict[str, str] = {}
         self._doubts = Doubts()
-        self._pump = Pump(self._run, bulk_s=_BULK_S, watch=self._committed)
+        self._pump = Pump(self._begin, bulk_s=_BULK_S, watch=self._committed)
         self._writer: apsw.Connection | None = None
         self._write_thread: Writer | None = None
         self._read_threads: ThreadPoolExecutor | None = None
@@ -114,27 +115,41 @@ class SqliteStore(SqlStore):
 
     # --- writing
 
-    async def _run(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        answers = await self._in_writer(lambda: self._transaction(commands))
-        hint = NOTHING
-        for command, answer in zip(commands, answers, strict=True):
-            if left := hint_of(command, answer):
-                hint |= left
-        if hint:
-            self._hint(hint)
-        return answers
+    def _begin(self, commands: Sequence[Command[Any]], done: Callable[[Outcome], None]) -> None:
+        if self._write_thread is not None:
+            self._write_thread.begin(lambda: self._transaction(commands), partial(self._ended, commands, done))
+            return
+        answers: list[Any] = []
+        error: BaseException | None = None
+        try:
+            answers = self._transaction(commands)
+        except Exception as raised:  # noqa: BLE001 - it goes to whoever waits
+            error = raised
+        asyncio.get_running_loop().call_soon(self._ended, commands, done, answers, error)
+
+    def _ended(
+        self,
+        commands: Sequence[Command[Any]],
+        done: Callable[[Outcome], None],
+        answers: list[Any],
+        error: BaseException | None,
+    ) -> None:
+        if error is None:
+            hint = NOTHING
+            for command, answer in zip(commands, answers, strict=True):
+                if left := hint_of(command, answer):
+                    hint |= left
+            if hint:
+                self._hint(hint)
+        done(answers if error is None else error)
 
     def _transaction(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply a batch; an error of one command undoes that command only."""
         writer = self._open_writer()
-        answers: list[Any] = [None] * len(commands)
         applied: list[Command[Any]] = []
         try:
             writer.execute("begin immediate")
-            for command, positions in merge(commands):
-                parts = self._answers(writer, command, [commands[i] for i in positions], applied)
-                for position, part in zip(positions, parts, strict=True):
-                    answers[position] = part
+            answers = self._answers(writer, commands, applied)
             writer.execute("commit")
         except _Swept as swept:
             if len(commands) > 1:
@@ -159,16 +174,34 @@ class SqliteStore(SqlStore):
         return answers
 
     def _answers(
+        self, writer: apsw.Connection, commands: Sequence[Command[Any]], applied: list[Command[Any]]
+    ) -> list[Any]:
+        """The answer of each command; those that can be are applied as one."""
+        if len(commands) == 1:
+            return [self._apart(writer, commands[0], applied)]
+        answers: list[Any] = [None] * len(commands)
+        for command, positions in merge(commands):
+            parts = [commands[i] for i in positions]
+            for position, part in zip(positions, self._together(writer, command, parts, applied), strict=True):
+                answers[position] = part
+        return answers
+
+    def _together(
         self, writer: apsw.Connection, command: Command[Any], parts: list[Command[Any]], applied: list[Command[Any]]
     ) -> list[Any]:
         """The answers of commands that were merged into one; should that be refused, of each by itself."""
-        answer = self._one(writer, command, first=not applied)
+        answer = self._apart(writer, command, applied)
         if not isinstance(answer, ChronosError):
-            applied.append(command)
             return split(command, parts, answer)
         if len(parts) == 1:
             return [answer]
-        return [one for part in parts for one in self._answers(writer, part, [part], applied)]
+        return [self._apart(writer, part, applied) for part in parts]
+
+    def _apart(self, writer: apsw.Connection, command: Command[Any], applied: list[Command[Any]]) -> Any:
+        answer = self._one(writer, command, first=not applied)
+        if not isinstance(answer, ChronosError):
+            applied.append(command)
+        return answer
 
     def _one(self, writer: apsw.Connection, command: Command[Any], *, first: bool) -> Any:
         """The command's answer, or the error that is its own alone.
@@ -219,14 +252,15 @@ class SqliteStore(SqlStore):
     def _step_through(self, connection: apsw.Connection, steps: Steps[T], *, begin: bool = False) -> T:
         """Run the steps; if asked to, begin a transaction, unless the first statement stands alone."""
         rows: list[Row] | None = None
+        send, execute = steps.send, self._execute
         try:
             while True:
-                query = steps.send(rows)  # type: ignore[arg-type]
+                query = send(rows)  # type: ignore[arg-type]
                 if begin:
                     begin = False
                     if not query.alone:
                         connection.execute("begin")
-                rows = self._execute(connection, query)
+                rows = execute(connection, query)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 

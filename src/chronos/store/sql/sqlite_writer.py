@@ -2,20 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+#: Called with what a call gave, or else with what it raised.
+Done = Callable[[Any, BaseException | None], None]
 
 
 class _Waiting(NamedTuple):
-    """A call, and who waits for what it gives."""
+    """A call, and who is told what became of it."""
 
     call: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
-    answer: asyncio.Future[Any]
+    done: Done
 
 
 class Writer:
@@ -27,13 +29,27 @@ class Writer:
         self._thread = Thread(target=self._work, name="chronos-sqlite-writer", daemon=True)
         self._thread.start()
 
+    def begin(self, call: Callable[[], Any], done: Done) -> None:
+        """Make a call, and call back on the loop when it is over."""
+        loop = asyncio.get_running_loop()
+        if (outside := getattr(loop, "outside", None)) is not None:
+            done = _while_in(outside(), done)  # a loop whose time is not the world's stands still meanwhile
+        self._line.put(_Waiting(call, loop, done))
+
     async def run(self, call: Callable[[], T]) -> T:
         """What the call gives or raises. Cancelling the waiter does not cancel the call."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        self._line.put(_Waiting(call, loop, answer))
-        with getattr(loop, "outside", nullcontext)():  # a loop whose time is not the world's stands still meanwhile
-            return await answer
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def tell(given: Any, error: BaseException | None) -> None:
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(given)
+            else:
+                answer.set_exception(error)
+
+        self.begin(call, tell)
+        return await answer
 
     def close(self) -> None:
         """Finish what is in line, and end."""
@@ -47,14 +63,16 @@ class Writer:
             except BaseException as raised:  # noqa: BLE001 - it goes to whoever waits
                 given, error = None, raised
             with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                waiting.loop.call_soon_threadsafe(_tell, waiting.answer, given, error)
+                waiting.loop.call_soon_threadsafe(waiting.done, given, error)
             del waiting, given, error  # nothing is kept while the thread waits
 
 
-def _tell(answer: asyncio.Future[Any], given: Any, error: BaseException | None) -> None:
-    if answer.done():
-        return
-    if error is None:
-        answer.set_result(given)
-    else:
-        answer.set_exception(error)
+def _while_in(context: Any, done: Done) -> Done:
+    held = ExitStack()
+    held.enter_context(context)
+
+    def leave(given: Any, error: BaseException | None) -> None:
+        held.close()
+        done(given, error)
+
+    return leave
