@@ -109,6 +109,18 @@ def test_events_are_for_those_who_see_them() -> None:
     in_world(case, users=USERS)
 
 
+def test_totals_are_for_those_who_see_everything() -> None:
+    async def case(world: World) -> None:
+        world.facts |= {"jobs_held": 1, "jobs_recovered": 0, "executions_here": 1, "slots": 3}
+        await world.post("/jobs?namespace=here", shape("job"), status=201, user="ada")
+        known = {"now", "node", "slots"}
+        totals = {"jobs_persisted", "jobs", "executions", "jobs_held", "jobs_recovered", "executions_here"}
+        for who, told in (("vera", known | totals), ("ada-here", known), ("ada-there", known)):
+            assert set(await world.get("/status", user=who)) == told, who
+
+    in_world(case, users=USERS)
+
+
 def test_another_namespaces_things_are_not_there() -> None:
     async def case(world: World) -> None:
         job = await world.post("/jobs?namespace=here", shape("secret-job"), status=201, user="ada")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from chronos.api import ApiOptions
 from tests.api.world import V1, World, in_world, shape
 
 
@@ -84,3 +85,72 @@ def test_the_guides_list_has_its_names() -> None:
         assert (await world.call("GET", "/api/jobs/digest")).json["last_execution"]["completed_at"] is not None
 
     in_world(case, runs=True)
+
+
+@pytest.mark.parametrize("base", ["", "/chronos"])
+def test_where_a_run_that_was_asked_for_is(base: str) -> None:
+    async def case(world: World) -> None:
+        root = world.base.removesuffix(base)
+        await world.create("digest", schedule="manual", command={"argv": ["false"]}, max_retries=0)
+        asked = await world.call("POST", f"{V1}/jobs/digest/trigger")
+        first = asked.json["execution_id"]
+        await world.ended(first)
+        again = await world.call("POST", f"{V1}/executions/{first}/replay")
+        dead = await world.call("POST", f"{V1}/dead-letters/{first}/replay")
+        for reply in (asked, again, dead):
+            async with world.client.get(root + reply.headers["Location"]) as response:
+                assert (await response.json())["id"] == reply.json["execution_id"]
+
+    in_world(case, runs=True, options=ApiOptions(base_path=base))
+
+
+def test_streams_carry_what_every_answer_carries() -> None:
+    async def case(world: World) -> None:
+        async with world.client.get(f"{world.base}{V1}/events") as response:
+            assert response.headers["Server"] == "chronos"
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert response.headers["Content-Type"] == "text/event-stream"
+
+    in_world(case)
+
+
+def test_the_log_of_a_task_that_there_is_not() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", schedule="manual", command={"argv": ["echo", "hi"]})
+        asked = await world.post("/jobs/digest/trigger", status=202)
+        await world.ended(asked["execution_id"])
+        log = f"{V1}/executions/{asked['execution_id']}/log"
+        assert (await world.call("GET", f"{log}?task=main")).body == b"hi\n"
+        for query in ("task=mian", "task=mian&follow=true"):
+            none = await world.call("GET", f"{log}?{query}")
+            assert (none.status, none.code) == (404, "not_found")
+            assert none.json["detail"] == 'the execution has no task "mian"; it has main'
+
+    in_world(case, runs=True)
+
+
+def test_a_preview_of_what_has_no_instants() -> None:
+    async def case(world: World) -> None:
+        now = await world.post("/schedule/preview", {"schedule": "now"})
+        assert (now["words"], len(now["next"])) == ("as soon as there is room", 1)
+        manual = await world.post("/schedule/preview", {"schedule": "manual"})
+        assert (manual["words"], manual["next"]) == ("only when it is triggered", [])
+
+    in_world(case)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/jobs", shape(retry={"max_attempts": 0}), "is 0, allowed 1 to 1000000"),
+        ("/jobs", shape(timeout_secs=0), "is 0, allowed 0.000001 to 3155760000"),
+        ("/jobs/job/resume", {"reason": "x"}, "is no known field; there is nothing to say here"),
+    ],
+)
+def test_bounds_are_written_as_people_write_them(path: str, body: dict[str, Any], message: str) -> None:
+    async def case(world: World) -> None:
+        await world.create("job")
+        reply = await world.call("POST", f"{V1}{path}", body)
+        assert (reply.status, reply.json["errors"][0]["message"]) == (422, message)
+
+    in_world(case)

@@ -130,6 +130,21 @@ def test_merge_patch() -> None:
     in_world(case)
 
 
+def test_a_patch_passes_nothing_over_in_silence() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest", description="one")
+        unknown = await world.call("PATCH", f"{V1}/jobs/digest", {"descripton": None})
+        assert (unknown.status, unknown.json["errors"][0]["pointer"]) == (422, "/descripton")
+        state = await world.call("PATCH", f"{V1}/jobs/digest", {"state": "paused"})
+        assert (state.status, state.json["errors"][0]["pointer"]) == (422, "/state")
+        assert "pause" in state.json["detail"]
+        whole = await world.get("/jobs/digest")  # what is answered may be sent back
+        same = await world.call("PATCH", f"{V1}/jobs/digest", {**whole, "description": None, "retry": None})
+        assert (same.status, same.json["version"], "description" in same.json) == (200, 2, False)
+
+    in_world(case)
+
+
 def test_every_bad_field_is_named() -> None:
     async def case(world: World) -> None:
         bad = {"name": "no spaces", "schedule": "0 25 * * *", "http": {"urll": "x"}, "colour": "red"}
@@ -243,6 +258,11 @@ def test_apply_is_a_plan_and_all_or_nothing() -> None:
         assert [one["name"] for one in (await world.post("/apply", switched))["unchanged"]] == ["a"]
         nobody = await world.call("POST", f"{V1}/apply", {"jobs": []})
         assert (nobody.status, nobody.json["errors"][0]["pointer"]) == (422, "/owner")
+        same, other = shape("f", owner="team"), shape("g", owner="zz")
+        refused = await world.call("POST", f"{V1}/apply", {"owner": "team", "jobs": [same, other]})
+        assert (refused.status, refused.json["errors"][0]["pointer"]) == (422, "/jobs/1/owner")
+        plan = await world.post("/apply", {"owner": "team", "jobs": [same]})
+        assert [one["name"] for one in plan["created"]] == ["f"]
 
     in_world(case)
 

@@ -20,6 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rest.md"
 ROW = re.compile(r"^\| `([A-Z]+) (/[^` ]*)` \| (\w+(?: everywhere)?) \| (.+) \|$", re.MULTILINE)
 CONTRACT = """
     POST /jobs · GET /jobs · POST /jobs/bulk · POST /apply · GET /jobs/{ref} · PUT /jobs/{ref} · PATCH /jobs/{ref}
+    POST /jobs/actions
     DELETE /jobs/{ref} · POST /jobs/{ref}/enable · POST /jobs/{ref}/disable · GET /jobs/{ref}/versions
     GET /jobs/{ref}/versions/{version} · GET /jobs/{ref}/diff · POST /jobs/{ref}/rollback · POST /jobs/{ref}/trigger
     POST /jobs/{ref}/pause · POST /jobs/{ref}/resume · POST /jobs/{ref}/backfill · GET /jobs/{ref}/next

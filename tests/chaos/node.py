@@ -53,7 +53,7 @@ class Log:
 
     def event(self, event: Event) -> None:
         if isinstance(event, TOLD):
-            more = {name: getattr(event, name) for name in type(event).__slots__}
+            more = {name: getattr(event, name) for name in type(event).__struct_fields__}
             self.say(type(event).__name__, **more)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as changed
 
 from chronos.core.execution import Attempt, AttemptStatus, Cause, Execution, Span, Status
 from chronos.core.reasons import Code, Reason
@@ -28,7 +29,7 @@ def record(id_: bytes, at_s: int, status: Status = Status.SUCCEEDED, **more: obj
         token=1,
         admitted_us=at_us,
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return changed(made, **more)
 
 
 def run(id_: bytes, at_s: int, *, start_s: float | None = None, lasts_s: float | None = 1.0, **more: object) -> Run:
@@ -83,7 +84,7 @@ def wrong_span(evidence: Evidence) -> None:
     missed = Reason.of(Code.MISSED)
     evidence.records.pop()
     span = Span(id=THIRD, job=JOB, status=Status.MISSED, from_us=T0, to_us=T0, count=2, reason=missed, recorded_us=T0)
-    evidence.spans.append(replace(span, from_us=T0 + 20 * SECOND, to_us=T0 + 20 * SECOND))
+    evidence.spans.append(changed(span, from_us=T0 + 20 * SECOND, to_us=T0 + 20 * SECOND))
 
 
 def no_lost_try(evidence: Evidence) -> None:

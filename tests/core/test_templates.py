@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chronos.core.templates import names, render
+from chronos.core.templates import ABSENT, names, render, step
 from chronos.errors import Invalid
 
 
@@ -15,6 +15,11 @@ def test_names_are_replaced_by_what_stands_under_them() -> None:
 
 def test_what_is_not_there_is_nothing() -> None:
     assert render("<{{ x.z }}{{ x.7 }}{{ y }}>", {"x": ["a"]}) == "<>"
+
+
+@pytest.mark.parametrize("key", ["9" * 5_000, "0" * 5_000, "²", "٣", "-1", "1_0", ""])
+def test_a_key_that_is_no_place_of_a_list_is_not_there(key: str) -> None:
+    assert step(key, ["a", "b", "c", "d"]) is ABSENT
 
 
 def test_the_names_of_a_template() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,20 @@ def test_a_watcher_is_no_coroutine() -> None:
 
     with pytest.raises(Invalid, match="plain function"):
         Scheduler("sqlite://", on_event=watch)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"store": None}, "the store is None"),
+        ({"clock": 5}, "clock is 5"),
+        ({"timezone": 5}, "timezone is 5"),
+        ({"on_event": 5}, "on_event is 5"),
+    ],
+)
+def test_wrong_arguments_are_told_at_once(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        Scheduler(**{"store": "sqlite://", **options})
 
 
 @pytest.mark.parametrize("method", ["stop", "initialize"])

@@ -1,10 +1,10 @@
 """What outlives a scheduler: restarts with persisted state, overrides, orphans, and what the records say."""
 
 import asyncio
-import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import pytest
 
 from chronos.declarative import SchedulerInitializationCompleted, TaskRunFailed, TaskState, node, read_states
@@ -369,8 +369,8 @@ def test_an_instance_on_another_machine_is_missed_by_its_heartbeats(
         assert timedelta(seconds=30) <= at - (FRIDAY + HOUR) <= timedelta(seconds=40)
 
     abandon(url)
-    with sqlite3.connect(tmp_path / "tasks.db") as database:
-        database.execute("update node set labels = json_set(labels, '$.\"chronos/world\"', 'another')")
+    database = apsw.Connection(str(tmp_path / "tasks.db"))  # the copy of SQLite that has the store open
+    database.execute("update node set labels = json_set(labels, '$.\"chronos/world\"', 'another')")
     database.close()
     monkeypatch.setattr(node, "OPTIONS", Options(grace_s=1e9))
     simulate(scenario, url, start=FRIDAY + HOUR)

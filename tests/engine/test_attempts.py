@@ -1,5 +1,7 @@
 """Tries of one task on the virtual clock: retries and their pauses, timeouts, being stopped, delivery."""
 
+import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -178,6 +180,37 @@ async def test_an_execution_timeout_shorter_than_the_tasks(world: World) -> None
     assert (end.status, work.cut) == (Status.FAILED, [3])
     assert end.reason is not None
     assert end.reason.code is Code.EXECUTION_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("settings", "task", "code"),
+    [
+        ({"task_timeout": "3s"}, "timed_out", Code.TASK_FAILED),
+        ({"execution_timeout": "3s"}, "canceled", Code.EXECUTION_TIMEOUT),
+    ],
+)
+@pytest.mark.parametrize("result", [None, "late"])
+def test_what_comes_to_its_end_after_its_time_has_not_succeeded(
+    settings: dict[str, str], task: str, code: Code, result: str | None
+) -> None:
+    """Neither on the quick way of functions that give nothing, nor on the long one."""
+
+    @in_world
+    async def check(world: World) -> None:
+        async def work() -> str | None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(100)
+            await asyncio.sleep(2)
+            return result
+
+        world.functions.register("work", work)
+        await world.node()
+        await world.job("work", schedule="now", retry={"max_attempts": 1}, **settings)
+        end = await finished(world, "work")
+        assert (end.status, end.reason and end.reason.code) == (Status.FAILED, code)
+        assert await world.tasks(end) == {"main": task}
+
+    check()
 
 
 @in_world

@@ -158,6 +158,20 @@ async def test_no_follower_is_lost_with_a_crash(world: World) -> None:
 
 
 @in_world
+async def test_nobody_waits_for_a_slow_hook(world: World) -> None:
+    world.work("up")
+    hook, down = world.work("hook", takes=100), world.work("down")
+    await world.node()
+    await world.job("up", schedule="@every 10s", on_complete={"python": {"name": "hook"}})
+    await world.job("down", after=["up"])
+    await world.reach(35)
+    assert len(hook.starts) == 3, "none of them is over"
+    assert [round(at) for at in down.starts] == [10, 20, 30]
+    await world.reach(136)
+    assert [round(at) for at in hook.ends] == [110, 120, 130]
+
+
+@in_world
 async def test_a_paused_follower_is_held(world: World) -> None:
     world.work("up")
     down = world.work("down")

@@ -39,6 +39,21 @@ async def test_what_does_not_finish_is_given_back_and_spends_no_attempt(world: W
 
 
 @in_world
+async def test_hooks_of_what_finishes_are_called_yet_but_not_waited_for_without_end(world: World) -> None:
+    work, quick, slow = world.work("work", takes=10), world.work("quick", takes=2), world.work("slow", 1000, 3)
+    node = await world.node()
+    for hook in ("quick", "slow"):
+        name = f"then-{hook}"
+        await world.job(name, schedule="now", does="work", on_complete={"python": {"name": hook}})
+    await world.advance(5)
+    await node.stop(grace_s=30)
+    assert (work.ends, quick.ends, slow.cut) == ([10, 10], [12], [15])
+    await world.node()
+    await world.advance(30)
+    assert (len(quick.starts), len(slow.starts), len(slow.ends)) == (1, 2, 1), "what was cut short is called again"
+
+
+@in_world
 async def test_another_node_goes_on_at_once(world: World) -> None:
     work = world.work("work", 1000, 5)
     first = await world.node()

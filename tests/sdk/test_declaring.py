@@ -179,7 +179,7 @@ def test_disabled_from_the_start() -> None:
         ({"cron": "0 25 * * *"}, ["plain: cron:", 'field "hour" is 25', "0 25 * * *\n"]),
         ({"cron": "@daily", "every": "1s"}, ["cron and every are both given"]),
         ({"every": "1ms"}, ["plain: every:", "100 milliseconds"]),
-        ({"timezone": "Europe/Paris"}, ["timezone need a schedule"]),
+        ({"timezone": "Europe/Paris"}, ["timezone needs a schedule"]),
         ({"cron": "@daily", "timezone": "Europe/Pariss"}, ["timezone:", "Europe/Pariss"]),
         ({"at": datetime(2027, 1, 1)}, ["at is 2027-01-01", "tzinfo=UTC"]),
         ({"timeout": "soon"}, ["plain: timeout:", "soon"]),
@@ -195,6 +195,15 @@ def test_disabled_from_the_start() -> None:
         ({"after": 3}, ["3 is neither"]),
         ({"name": "no spaces please"}, ["name:", "no spaces please"]),
         ({"payload": object()}, ["payload:", "JSON"]),
+        ({"every": -1}, ["every is -1", "not negative"]),
+        ({"every": float("nan")}, ["every is nan"]),
+        ({"timeout": float("inf")}, ["timeout is inf"]),
+        ({"cron": "@daily", "exclude": "2027-12-25"}, ["exclude is '2027-12-25'", "give a list"]),
+        ({"cron": "@daily", "exclude": [5]}, ["exclude has 5"]),
+        ({"retry": 5}, ["retry is 5", "max_attempts"]),
+        ({"retry": {"initial_interval": -1}}, ["retry['initial_interval'] is -1"]),
+        ({"concurrency": "x"}, ["concurrency:", "allowed"]),
+        ({"isolation": 5}, ["isolation is 5", "process"]),
     ],
 )
 def test_a_mistake_is_told_where_it_is_written(options: dict[str, Any], parts: list[str]) -> None:
@@ -272,3 +281,29 @@ def test_mistakes_of_the_app_itself(arguments: dict[str, Any], part: str) -> Non
     with pytest.raises(Invalid) as caught:
         Chronos(**arguments)
     assert part in str(caught.value)
+
+
+def test_what_python_says_better_than_text() -> None:
+    class Trouble(Exception):
+        """Of this program."""
+
+    app = Chronos("sqlite://")
+    first = app.job(name="first")(plain)
+    app.job(name="then", after=[{"job": first, "on": "completion"}])(plain)
+    retry = {"initial_interval": 2, "max_interval": timedelta(minutes=1), "retry_on": (ValueError, Trouble, "exit_3")}
+    app.command("work", ["true"], retry=retry)
+    jobs = app._runtime.declared.jobs
+    assert [(follow.job, follow.on) for follow in jobs["then"].spec.after] == [("first", On.COMPLETION)]
+    settings = jobs["work"].spec.settings.retry
+    assert settings is not None
+    assert (settings.initial_us, settings.max_us) == (2_000_000, 60_000_000)
+    assert settings.retry_on == ("ValueError", f"{__name__}.{Trouble.__qualname__}", "exit_3")
+
+
+def test_one_need_needs_no_list() -> None:
+    app = Chronos("sqlite://")
+    group = app.group("etl")
+    extract = group.task(name="extract")(plain)
+    group.task(name="load", needs=extract)(plain)
+    group.task(name="tidy", needs="load")(plain)
+    assert [task.needs for task in app._runtime.declared.jobs["etl"].spec.tasks] == [(), ("extract",), ("load",)]

@@ -1,5 +1,6 @@
 """``chronos config``, ``doctor``, ``backup`` and ``restore`` as a shell sees them."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
+from chronos.assembly import make_store
+from chronos.clock import SystemClock
+from chronos.store.commands import RegisterNode
 from tests.server.bed import CHRONOS, Process, run
 
 Start = Callable[..., Process]
@@ -96,6 +100,7 @@ def test_doctor_where_all_is_well(tmp_path: Path, start: Start) -> None:
         "✓ permissions",
         "✓ disk space",
         "✓ store",
+        "✓ clock",
         "✓ port",
     ]
     assert not (tmp_path / "chronos-data").exists()
@@ -105,6 +110,7 @@ def test_doctor_where_all_is_well(tmp_path: Path, start: Start) -> None:
     assert result.returncode == 0
     assert "✓ store: chronos-data/chronos.db, 1 jobs" in result.stdout
     assert "✓ store's books: what it counts is what it holds" in result.stdout
+    assert "✓ clock: it is 20" in result.stdout
     assert "is used by a server that runs already" in result.stdout
 
 
@@ -129,3 +135,18 @@ def test_doctor_of_a_database(tmp_path: Path, postgres_url: str) -> None:
     result = run(tmp_path, "doctor", "--store", "postgresql://nobody@127.0.0.1:1/x")
     assert result.returncode == 1
     assert "✗ store: PostgreSQL at 127.0.0.1:1" in result.stdout
+
+
+def test_doctor_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    async def leave_a_node() -> None:
+        store = make_store(f"sqlite:///{tmp_path}/jobs.db")
+        await store.open()
+        later_us = SystemClock().now_us() + 3_600_000_000
+        await store.apply(RegisterNode(name="a", incarnation=bytes(16), now_us=later_us, slots=1))
+        await store.close()
+
+    asyncio.run(leave_a_node())
+    result = run(tmp_path, "doctor", "--store", "sqlite:///jobs.db", CHRONOS_SERVER__LISTEN=free_port())
+    assert result.returncode == 1
+    assert "✗ clock: it is 20" in result.stdout
+    assert "set this machine's clock" in result.stdout

@@ -47,6 +47,8 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("dispatcher.http.timeout", "5s", "5s", 5.0),
     ("dispatcher.http.allow_private", "on", "1", True),
     ("dispatcher.http.allow_hosts", ["intranet"], "intranet", ("intranet",)),
+    ("dispatcher.http.allow_hosts", ["a", "[::1]"], '["a", "[::1]"]', ("a", "[::1]")),
+    ("dispatcher.http.allow_hosts", ["[::1]"], "[::1]", ("[::1]",)),
     ("defaults.retry.max_attempts", None, "null", 0),
     ("defaults.retry.max_attempts", 5, "5", 5),
     ("defaults.retry.initial_interval", "2s", "2s", 2.0),

@@ -163,7 +163,8 @@ def test_roles(start: Start) -> None:
     scheduler = start("--no-worker", "--node-id", "brain").ready()
     job = {"name": "once", "schedule": "now", "command": {"argv": ["true"]}}
     scheduler.post("/api/v1/jobs", job)
-    scheduler.until("/api/v1/status", lambda answer: answer["executions"].get("ready") == 1)
+    status = scheduler.until("/api/v1/status", lambda answer: answer["executions"].get("ready") == 1)
+    assert status["slots"] == 0
     worker = start("--no-scheduler", "--node-id", "hands").ready()
     done = worker.until("/api/v1/executions", lambda answer: answer["items"][0]["status"] == "succeeded")
     assert done["items"][0]["node"] == "hands"

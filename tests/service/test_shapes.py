@@ -283,6 +283,8 @@ def test_tasks_hooks_and_the_rest() -> None:
             "/schedule_type",
             "again and again",
         ),
+        ({"schedule": None, "schedule_type": "ONE_TIME", "cron_expression": "@daily"}, "/cron_expression", "says once"),
+        ({"schedule": "@every 5m", "schedule_type": "ONE_TIME"}, "/schedule", "says once"),
         ({"schedule_type": "IMMEDIATE"}, "/schedule_type", "leave out"),
         ({"schedule_type": "SOMETIMES"}, "/schedule_type", "allowed"),
         ({"cron_expression": "@daily"}, "/cron_expression", "says the same"),

@@ -8,7 +8,7 @@ from chronos.core.node import Actor
 from chronos.core.planner import Gap, plan
 from chronos.service.explaining import Step, Verdict
 from chronos.service.shapes import id_text
-from chronos.store.commands import Recover, RunRow
+from chronos.store.commands import Recover, RegisterNode, RunRow, StopNode
 from tests.service.world import HOUR_US, START_US, World, in_world
 
 ANA = Actor(name="ana")
@@ -172,6 +172,44 @@ def test_somebody_asked_for_it() -> None:
         [run] = await world.claim()
         await world.runs.cancel(run.id)
         assert "It was asked to stop." in said(await world.why.why_execution(run.id))
+
+    in_world(case)
+
+
+def test_an_instant_that_a_backfill_ran_later() -> None:
+    async def case(world: World) -> None:
+        world.clock.us = START_US + 10 * HOUR_US
+        await world.save()
+        asked = await world.runs.backfill("job", START_US + HOUR_US, START_US + HOUR_US, actor=ANA)
+        at = await world.runs.trigger("job", at_us=START_US + 2 * HOUR_US, actor=ANA)
+        steps = await world.why.why("job", START_US + HOUR_US)
+        assert "The job did not exist then" in steps[0].sentence
+        assert f"A backfill asked for it at 2027-01-01T10:00:00Z: {id_text(asked.ids[0])} is ready." in said(steps)
+        [run] = await world.claim()
+        await world.settle(run)
+        steps = await world.why.why("job", START_US + HOUR_US)
+        assert verdicts(steps) == ["off", "ended", "coming"]
+        assert f"{id_text(run.id)} succeeded." in said(steps)
+        steps = await world.why.why("job", START_US + 2 * HOUR_US)
+        assert f"A trigger asked for it at 2027-01-01T10:00:00Z: {id_text(at.id)}" in said(steps)
+
+    in_world(case)
+
+
+def test_that_no_node_was_alive() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        first = await world.store.apply(
+            RegisterNode(name="a", incarnation=world.request(), now_us=world.clock.us, slots=8)
+        )
+        world.tick(HOUR_US // 2)
+        await world.store.apply(StopNode(node=first, now_us=world.clock.us))
+        world.clock.us = START_US + 5 * HOUR_US + 60 * SECOND_US
+        await world.store.apply(RegisterNode(name="b", incarnation=world.request(), now_us=world.clock.us, slots=8))
+        await recover(world)
+        absent = "No node was alive from 2027-01-01T00:30:00Z to 2027-01-01T05:01:00Z."
+        assert absent in said(await world.why.why("job", START_US + 3 * HOUR_US))
+        assert absent in said(await world.why.why("job", START_US + 5 * HOUR_US))
 
     in_world(case)
 

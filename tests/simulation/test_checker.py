@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as changed
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
@@ -133,7 +134,7 @@ def stuck(evidence: Evidence) -> Evidence:
     oldest = min(evidence.records, key=lambda record: record.admitted_us)
     evidence.history.acked.pop(oldest.id)
     rest = [record for record in evidence.records if record is not oldest]
-    return replace(evidence, records=[*rest, replace(oldest, status=Status.RUNNING, attempt_us=oldest.admitted_us)])
+    return replace(evidence, records=[*rest, changed(oldest, status=Status.RUNNING, attempt_us=oldest.admitted_us)])
 
 
 def stuck_cursor(evidence: Evidence) -> Evidence:
@@ -146,7 +147,7 @@ def stuck_queue(evidence: Evidence) -> Evidence:
     evidence.history.runs = [run for run in evidence.history.runs if run.job != job or run.start_s < 20_000]
     last = max((record for record in evidence.records if record.job == job), key=lambda record: record.admitted_us)
     rest = [record for record in evidence.records if record is not last]
-    waits = replace(last, status=Status.QUEUED, attempt_us=None, admitted_us=evidence.begin_us + 20_000_000_000)
+    waits = changed(last, status=Status.QUEUED, attempt_us=None, admitted_us=evidence.begin_us + 20_000_000_000)
     return replace(evidence, records=[*rest, waits])
 
 
@@ -204,7 +205,7 @@ def _backfilled(evidence: Evidence, begin: int, end: int | None) -> Evidence:
     """A job is run once more as it ran: the range, or what is on record for it, is cut off."""
     job = next(run.job for run in evidence.history.runs if run.name == "allow")
     records = sorted((r for r in evidence.records if r.job == job), key=lambda record: record.scheduled_us)
-    again = [replace(r, id=r.id[::-1], cause=Cause.BACKFILL) for r in records]
+    again = [changed(r, id=r.id[::-1], cause=Cause.BACKFILL) for r in records]
     whole = [*again[begin:]]
     range_us = [record.scheduled_us for record in again][:end]
     ids = tuple(record.id for record in whole)
@@ -247,7 +248,7 @@ def not_followed(evidence: Evidence) -> Evidence:
 
 def followed_twice(evidence: Evidence) -> Evidence:
     one = next(record for record in evidence.records if record.cause is DEPENDENT)
-    return replace(evidence, records=[*evidence.records, replace(one, id=one.id[::-1])])
+    return replace(evidence, records=[*evidence.records, changed(one, id=one.id[::-1])])
 
 
 def followed_nothing(evidence: Evidence) -> Evidence:
@@ -269,7 +270,7 @@ def followed_by_nobody_though_done(evidence: Evidence) -> Evidence:
 
 
 def _changed(evidence: Evidence, place: int, **changes: Any) -> Evidence:
-    records = [replace(r, **changes) if n == place else r for n, r in enumerate(evidence.records)]
+    records = [changed(r, **changes) if n == place else r for n, r in enumerate(evidence.records)]
     return replace(evidence, records=records)
 
 

@@ -67,13 +67,30 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert path.read_text().startswith("buy milk")
 
 
-def test_somebody_elses_database(tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["job (name text)", "meta (x)", "meta (name, value)"])
+def test_somebody_elses_database_is_left_as_it_is_where_a_table_is_in_the_way(tmp_path: Path, table: str) -> None:
     path = tmp_path / "other.db"
     connection = apsw.Connection(str(path))
-    connection.execute("create table customers (name text)")
-    connection.close()
+    connection.execute(f"create table {table}")
+    if table == "meta (name, value)":
+        connection.execute("insert into meta values ('title', 'My music')")
+    before = connection.execute("select sql from sqlite_schema").fetchall()
     error = refused(path)
+    assert isinstance(error, StoreBroken)
     assert "something else than a Chronos store" in str(error)
+    assert table.split(maxsplit=1)[0] in str(error)
+    assert connection.execute("select sql from sqlite_schema").fetchall() == before
+    connection.close()
+
+
+def test_a_database_with_other_tables_becomes_a_store_too(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("create table customers (name text); insert into customers values ('ana')")
+    run(path, save_one)
+    run(path, save_one)
+    assert connection.execute("select name from customers").fetchall() == [("ana",)]
+    connection.close()
 
 
 def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from aiohttp import web
+from multidict import istr
 
 from chronos.api.body import write_json
 from chronos.api.call import Call
@@ -12,6 +13,14 @@ from chronos.api.routes import JSON
 from chronos.core.job import Job
 from chronos.service.shapes import write_job
 
+#: What every answer carries, unless it says something else.
+HEADERS = (
+    (istr("Cache-Control"), "no-store"),
+    (istr("Content-Security-Policy"), "default-src 'none'; frame-ancestors 'none'"),
+    (istr("Referrer-Policy"), "no-referrer"),
+    (istr("Server"), "chronos"),
+    (istr("X-Content-Type-Options"), "nosniff"),
+)
 _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e]*)"|([0-9]+(?:-[0-9]+)?)', re.ASCII)
 
 

@@ -9,7 +9,7 @@ from chronos.api import examples
 from chronos.api.access import Permission
 from chronos.api.answers import answer
 from chronos.api.call import Call
-from chronos.api.executions import EXECUTIONS_ANSWER, STATUS, filter_of, listed, write_step
+from chronos.api.executions import EXECUTIONS_ANSWER, STATUS, accepted, filter_of, listed, write_step
 from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, NAMESPACE, V1, Answer, Body, Param, Route, Scope, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.inforce import instants_of
@@ -19,7 +19,6 @@ from chronos.errors import Invalid
 from chronos.service.asking import checked_payload
 from chronos.service.runs import MAX_BACKFILL
 from chronos.service.shapes import id_text
-from chronos.store.commands import Triggered
 
 
 async def trigger(call: Call) -> web.StreamResponse:
@@ -40,7 +39,7 @@ async def trigger(call: Call) -> web.StreamResponse:
         idempotency=call.key_for("trigger", call.job.id),
         actor=call.actor,
     )
-    return accepted(asked)
+    return accepted(call, asked)
 
 
 async def backfill(call: Call) -> web.StreamResponse:
@@ -90,12 +89,6 @@ async def why(call: Call) -> web.StreamResponse:
 
 
 # --- helpers
-
-
-def accepted(asked: Triggered) -> web.Response:
-    """An execution that was asked for, now or, with the same key, before."""
-    said = {"execution_id": id_text(asked.id), "status": asked.status.name.lower(), "created": asked.created}
-    return answer(said, status=202, headers={"Location": f"executions/{said['execution_id']}"})
 
 
 def _would_backfill(call: Call, from_us: int, to_us: int) -> dict[str, Any]:

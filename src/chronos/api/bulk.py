@@ -49,6 +49,8 @@ async def apply(call: Call) -> web.StreamResponse:
     for place, draft in enumerate(await _drafts(call, given)):
         if isinstance(draft, Draft):
             drafts.append(draft)
+            if draft.spec.owner not in (None, owner):
+                problems.append(Problem(f"/jobs/{place}/owner", f'is "{draft.spec.owner}", and all are "{owner}"\'s'))
         elif isinstance(draft, InvalidJob):
             problems += [Problem(f"/jobs/{place}{one.pointer}", one.message) for one in draft.problems]
         else:

@@ -98,12 +98,13 @@ class Call:
             raise Malformed(f'the namespace "{name[:64]}" {fault}')
         return name
 
-    def require(self, namespace: str) -> None:
-        """Raise unless the caller has the route's permission there. What it may not see is not there."""
+    def require(self, namespace: str, permission: Permission | None = None) -> None:
+        """Raise unless the caller has a permission there (the route's own). What it may not see is not there."""
+        permission = self.route.permission if permission is None else permission
         if not self.principal.sees(namespace):
             raise NotFound(f'there is no namespace "{namespace[:200]}"')
-        if not self.principal.may(self.route.permission, namespace):
-            raise refusal(self.principal, self.route.permission, f'in the namespace "{namespace}"')
+        if not self.principal.may(permission, namespace):
+            raise refusal(self.principal, permission, f'in the namespace "{namespace}"')
 
     def shows(self, namespace: str | None) -> bool:
         """Whether a thing of a namespace belongs in a list; None: it is not known, its job being gone."""
@@ -159,23 +160,28 @@ class Call:
         """Refuse parameters that nobody reads, and those that stand there twice."""
         if not self.request.query_string:
             return
-        known = [param.name for param in self.route.query]
+        known = {param.name: param.many for param in self.route.query}
         for name in self.request.query:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
                 hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(known) or 'none'}"
                 raise Malformed(f'there is no parameter "{name[:64]}" here{hint}')
-            if len(self.request.query.getall(name)) > 1:
+            if not known[name] and len(self.request.query.getall(name)) > 1:
                 raise Malformed(f'the parameter "{name}" stands there twice')
 
     def text(self, name: str) -> str | None:
         """A parameter."""
         if not self.request.query_string:
             return None
-        value = self.request.query.get(name)
-        if value is not None and (len(value) > _MOST_BEHIND_A_PARAMETER or "\0" in value or not _is_unicode(value)):
-            raise Malformed(f'the parameter "{name}" is too long, or no text')
-        return value
+        return next(iter(self.texts(name)), None)
+
+    def texts(self, name: str) -> list[str]:
+        """A parameter that may stand there many times."""
+        values = self.request.query.getall(name, [])
+        for value in values:
+            if len(value) > _MOST_BEHIND_A_PARAMETER or "\0" in value or not _is_unicode(value):
+                raise Malformed(f'the parameter "{name}" is too long, or no text')
+        return values
 
     def whole(self, name: str, default: int, *, low: int, high: int) -> int:
         """A whole number."""

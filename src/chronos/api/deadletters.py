@@ -9,7 +9,7 @@ from chronos.api.access import Permission
 from chronos.api.answers import answer
 from chronos.api.call import Call
 from chronos.api.cursors import read_id_cursor, write_cursor
-from chronos.api.executions import REPLAY_BODY, REPLAYED, replay_wishes, replayed, seen_only, would_replay
+from chronos.api.executions import REPLAY_BODY, REPLAYED, accepted, replay_wishes, seen_only, would_replay
 from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, SPACES, V1, Answer, Route, Scope, page_of, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.execution import DeadLetter
@@ -44,7 +44,7 @@ async def replay(call: Call) -> web.StreamResponse:
     asked = await call.parts.service.runs.replay_dead_letter(
         first.id, reason=reason, from_failed=from_failed, payload=payload, actor=call.actor
     )
-    return replayed(asked, first)
+    return accepted(call, asked, again=first)
 
 
 async def discard(call: Call) -> web.StreamResponse:

@@ -16,12 +16,13 @@ import msgspec
 from aiohttp import web
 
 from chronos.api.access import Permission
+from chronos.api.answers import HEADERS
 from chronos.api.call import Call
 from chronos.api.errors import Malformed
 from chronos.api.routes import SPACES, V1, Answer, Param, Route, Scope
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Execution, Span
-from chronos.errors import Unavailable
+from chronos.errors import NotFound, Unavailable
 from chronos.store.commands import PROGRESS, OutputRow
 from chronos.store.contract import Hint, Store
 
@@ -166,12 +167,22 @@ async def log(call: Call) -> web.StreamResponse:
     """What the tries of an execution wrote; with ``follow``, until it has ended."""
     task = call.text("task")
     attempt = call.whole("attempt", 0, low=0, high=1_000_000)
+    if task is not None:
+        await _known_task(call, task)
     if not call.flag("follow"):
         rows = await call.parts.store.output(call.view.execution.id)
         text = "".join(Log(task, attempt).more(rows))
         return web.Response(text=text, content_type="text/plain", charset="utf-8")
     with call.parts.streams.listen() as woken:
         return await _send(call, "text/plain; charset=utf-8", _log_chunks(call, Log(task, attempt), woken))
+
+
+async def _known_task(call: Call, task: str) -> None:
+    """Nothing was written by a task that does not exist, either: whoever asks for one is told. Hooks write, too."""
+    execution = call.view.execution.id
+    names = {one["name"] for one in (await call.parts.service.runs.shown(execution))["tasks"]}
+    if task not in names and all(row.task != task for row in await call.parts.store.output(execution)):
+        raise NotFound(f'the execution has no task "{task[:200]}"; it has {", ".join(sorted(names)) or "none"}')
 
 
 class Log:
@@ -233,8 +244,8 @@ async def _send(call: Call, content_type: str, chunks: AsyncIterator[bytes]) -> 
 
     A client that hears of the end of a stream comes back, and goes on from there.
     """
-    headers = {"Content-Type": content_type, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    response = web.StreamResponse(headers=headers | call.headers)
+    headers = {**dict(HEADERS), "Content-Type": content_type, "X-Accel-Buffering": "no", **call.headers}
+    response = web.StreamResponse(headers=headers)
     await response.prepare(call.request)
     with suppress(ConnectionError, TimeoutError, Unavailable):
         async for chunk in chunks:

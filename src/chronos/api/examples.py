@@ -67,6 +67,26 @@ BULK: dict[str, Any] = {
     "dry_run": False,
     "results": [SAVED],
 }
+ACTED: dict[str, Any] = {
+    "action": "pause",
+    "dry_run": False,
+    "matched": 2,
+    "done": 1,
+    "unchanged": 0,
+    "failed": 1,
+    "results": [
+        {"id": JOB_ID, "namespace": "default", "name": "nightly-etl", "result": "done"},
+        {
+            "id": "0b7c1f3e-6a52-5d0f-9d0e-0c5e5a4f1a12",
+            "namespace": "default",
+            "name": "nightly-report",
+            "result": "failed",
+            "code": "conflict",
+            "status": 409,
+            "message": 'cannot pause "nightly-report", which is disabled; enable it first',
+        },
+    ],
+}
 PLAN: dict[str, Any] = {"dry_run": False, "created": [SAVED], "changed": [], "unchanged": [], "pruned": []}
 _RUNS: dict[str, Any] = {
     "added": {"first": ["2027-01-05T09:00:00Z"], "count": 1},

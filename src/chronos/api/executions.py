@@ -95,7 +95,7 @@ async def replay(call: Call) -> web.StreamResponse:
         idempotency=call.key_for("replay", first.id),
         actor=call.actor,
     )
-    return replayed(asked, first)
+    return accepted(call, asked, again=first)
 
 
 # --- shared with other nouns
@@ -118,15 +118,14 @@ def would_replay(first: Execution) -> web.Response:
     return answer({"dry_run": True, "replay_of": id_text(first.id)})
 
 
-def replayed(asked: Triggered, first: Execution) -> web.Response:
-    """The answer to a replay."""
-    said = {
-        "execution_id": id_text(asked.id),
-        "status": asked.status.name.lower(),
-        "created": asked.created,
-        "replay_of": id_text(first.id),
-    }
-    return answer(said, status=202)
+def accepted(call: Call, asked: Triggered, *, again: Execution | None = None) -> web.Response:
+    """An execution that was asked for, now or, with the same key, before; ``again``: which one it repeats."""
+    id_ = id_text(asked.id)
+    said: dict[str, Any] = {"execution_id": id_, "status": asked.status.name.lower(), "created": asked.created}
+    if again is not None:
+        said["replay_of"] = id_text(again.id)
+    where = f"{call.parts.options.base_path}{V1}/executions/{id_}"
+    return answer(said, status=202, headers={"Location": where})
 
 
 def filter_of(call: Call, job: bytes | None) -> ExecutionFilter:

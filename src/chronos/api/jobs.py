@@ -9,7 +9,8 @@ from aiohttp import web
 from chronos.api import examples
 from chronos.api.access import Permission
 from chronos.api.answers import answer, expected, job_answer, matches, stale, tag_of
-from chronos.api.call import Call, refusal
+from chronos.api.call import Call
+from chronos.api.choosing import CHOICE, read_choice
 from chronos.api.cursors import read_name_cursor, write_cursor
 from chronos.api.errors import Malformed, Stale
 from chronos.api.merge import merge
@@ -23,21 +24,18 @@ from chronos.api.routes import (
     V1,
     Answer,
     Body,
-    Param,
     Route,
     Scope,
     page_of,
     ref,
 )
-from chronos.core.job import Job, JobState
+from chronos.core.job import Job
 from chronos.errors import Conflict, NotFound
 from chronos.service.jobs import SavedJob
 from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, write_job
 from chronos.service.shapes.names import read_id
-from chronos.store.contract import JobFilter
 
 MERGE_PATCH = "application/merge-patch+json"
-ALL_NAMESPACES = "*"
 _RACES = 50  # times that somebody else may be faster than a patch that names no version
 
 
@@ -59,16 +57,8 @@ async def create(call: Call) -> web.StreamResponse:
 
 async def list_jobs(call: Call) -> web.StreamResponse:
     """By namespace and name."""
-    where = JobFilter(
-        namespace=_listed_namespace(call),
-        prefix=call.text("prefix") or "",
-        contains=call.text("q") or "",
-        tag=_tag(call.text("tag")),
-        state=_state(call.text("state")),
-        owner=call.text("owner"),
-    )
-    cursor = read_name_cursor(call.text("cursor"))
-    page = await call.parts.service.jobs.list(where, limit=call.limit, cursor=cursor)
+    choice = read_choice(call, Permission.LOOK)
+    page = await choice.page(call, call.limit, read_name_cursor(call.text("cursor")))
     last = await call.parts.service.runs.latest(page.items)
     items = [write_job(job, last_execution=last.get(job.id)) for job in page.items]
     return answer({"items": items, "next_cursor": write_cursor(page.cursor)})
@@ -106,6 +96,7 @@ async def patch(call: Call) -> web.StreamResponse:
     jobs = call.parts.service.jobs
     for race in range(_RACES):
         job = call.job
+        _same_state(changes, job)
         draft = jobs.read(merge(write_job(job), changes), namespace=job.namespace)
         _same_job(draft, job.name, job.namespace)
         try:
@@ -200,38 +191,14 @@ def _same_job(draft: Draft, name: str, namespace: str) -> None:
         raise InvalidJob(problems, name=name)
 
 
-def _listed_namespace(call: Call) -> str | None:
-    """Which namespace to list; a star stands for all of them."""
-    if call.text("namespace") != ALL_NAMESPACES:
-        call.require(call.namespace)
-        return call.namespace
-    if not call.principal.may(Permission.LOOK):
-        raise refusal(call.principal, Permission.LOOK, "in all namespaces; name one of yours")
-    return None
+def _same_state(changes: dict[str, Any], job: Job) -> None:
+    """What is answered may be sent back, but a state that is wished for is not passed over in silence."""
+    state = job.state.name.lower()
+    if changes.get("state", state) != state:
+        message = f'is "{state}", and no field to change: pause, resume, enable and disable switch a job'
+        raise InvalidJob([Problem("/state", message)], name=job.name)
 
 
-def _tag(text: str | None) -> tuple[str, str | None] | None:
-    """``key`` or ``key=value`` (also with a colon)."""
-    if not text:
-        return None
-    for sign in "=:":
-        key, found, value = text.partition(sign)
-        if found:
-            return key, value
-    return text, None
-
-
-def _state(text: str | None) -> JobState | None:
-    if text is None:
-        return None
-    try:
-        return JobState[text.upper()]
-    except KeyError:
-        allowed = ", ".join(state.name.lower() for state in JobState)
-        raise Malformed(f'the state "{text[:64]}" is none of {allowed}') from None
-
-
-_STATES = {"type": "string", "enum": [state.name.lower() for state in JobState]}
 _PLANNED = Answer(about="of a dry run: what would become of it", schema=ref("JobOrSaved"), example=examples.JOB)
 
 ROUTES = (
@@ -257,16 +224,7 @@ ROUTES = (
         scope=Scope.BODY,
         tag="Jobs",
         summary="List jobs, by name",
-        query=(
-            LIMIT,
-            CURSOR,
-            Param(name="q", about="text that is part of the name"),
-            Param(name="prefix", about="text that the name begins with"),
-            Param(name="tag", about="`key` or `key=value`"),
-            Param(name="state", about="only those in this state", schema=_STATES),
-            Param(name="owner", about="only those that this owner applied"),
-            Param(name="namespace", about='"default" without it; `*` is all of them'),
-        ),
+        query=(LIMIT, CURSOR, *CHOICE),
         answers={
             200: Answer(
                 about="a page",

@@ -31,7 +31,8 @@ def merge(said: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     if isinstance(schedule, dict) and "in" in schedule:
         base.pop("start", None)  # it is counted from now
     merged: dict[str, Any] = _merged(base, changes)
-    return merged
+    gone = {name: None for name, value in changes.items() if value is None}
+    return gone | merged  # a name that is no field is refused, though nothing is to stand under it
 
 
 def _merged(target: Any, changes: Any) -> Any:

@@ -19,6 +19,7 @@ from multidict import istr
 from structlog.contextvars import bind_contextvars
 
 from chronos.api.access import ANYBODY, NOBODY, Permission, Principal
+from chronos.api.answers import HEADERS
 from chronos.api.call import Call, Parts, refusal
 from chronos.api.errors import (
     Forbidden,
@@ -46,13 +47,6 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _LOOKS_NOTHING_UP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
 _X_REQUEST_ID, _HOST = istr("X-Request-Id"), istr("Host")
 _SITE, _ORIGIN = istr("Sec-Fetch-Site"), istr("Origin")
-_HEADERS = (
-    (istr("Cache-Control"), "no-store"),
-    (istr("Content-Security-Policy"), "default-src 'none'; frame-ancestors 'none'"),
-    (istr("Referrer-Policy"), "no-referrer"),
-    (istr("Server"), "chronos"),
-    (istr("X-Content-Type-Options"), "nosniff"),
-)
 
 
 # --- around every request
@@ -76,7 +70,7 @@ async def answered(request: web.Request, handler: Handle) -> web.StreamResponse:
     if not response.prepared:
         headers = response.headers
         headers[_X_REQUEST_ID] = request_id
-        for name, value in _HEADERS:
+        for name, value in HEADERS:
             headers.setdefault(name, value)
     return response
 

@@ -38,6 +38,11 @@ class Param:
     about: str
     schema: Schema = field(default_factory=lambda: {"type": "string"})
 
+    @property
+    def many(self) -> bool:
+        """Whether it may be given more than once."""
+        return self.schema.get("type") == "array"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:

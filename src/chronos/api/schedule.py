@@ -19,6 +19,11 @@ async def preview(call: Call) -> web.StreamResponse:
     count = body.whole("count", low=1, high=MAX_PREVIEW) or 10
     key = body.text("key", "name", longest=200) or ""
     when = read_when(body, key)
+    if when.now or when.manual:
+        body.done()
+        now = [rfc3339(call.parts.clock.now_us())] if when.now else []
+        words = "as soon as there is room" if when.now else "only when it is triggered"
+        return answer({"words": words, "timezone": "UTC", "next": now, "warnings": []})
     if when.spec is None and not body.problems:
         body.fault("schedule", 'is missing: text of any dialect, or an object such as {"cron": "0 9 * * *"}')
     body.done()

@@ -206,6 +206,27 @@ SCHEMAS: dict[str, Any] = {
             ),
         }
     ),
+    "Acted": _object(
+        {
+            "action": _TEXT,
+            "dry_run": _TRUTH,
+            "matched": _WHOLE,
+            "done": _WHOLE,
+            "unchanged": _WHOLE,
+            "failed": _WHOLE,
+            "results": _list(
+                _object(
+                    {
+                        "id": _ID,
+                        "namespace": ref("Name"),
+                        "name": ref("Name"),
+                        "result": {"type": "string", "enum": ["done", "unchanged", "failed"]},
+                    },
+                    {"execution_id": _ID, "code": _TEXT, "status": _WHOLE, "message": _TEXT},
+                )
+            ),
+        }
+    ),
     "Plan": _object(
         {
             "dry_run": _TRUTH,
@@ -253,7 +274,9 @@ SCHEMAS: dict[str, Any] = {
             "warnings": _list(_object({"kind": _TEXT, "at": _AT, "wall": _TEXT, "count": _WHOLE, "message": _TEXT})),
         }
     ),
-    "Status": _object({"jobs_persisted": _WHOLE, "jobs": {"type": "object"}, "executions": {"type": "object"}}),
+    "Status": _object(
+        {"now": _AT}, {"jobs_persisted": _WHOLE, "jobs": {"type": "object"}, "executions": {"type": "object"}}
+    ),
     "Node": _object(
         {
             "number": _WHOLE,

@@ -11,17 +11,8 @@ from chronos.api.call import Call
 from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Handler, Route, Scope, ref
 from chronos.core.job import Job
 from chronos.errors import Conflict
-from chronos.service.switching import Switch
-from chronos.store.commands import Command
+from chronos.service.switching import Switch, Unwritten
 from chronos.store.contract import Store
-
-
-class _Unwritten:
-    """Where the changes of a dry run go."""
-
-    async def apply(self, command: Command[bool]) -> bool:
-        """Nowhere; it is answered as if it had been done."""
-        return True
 
 
 async def enable(call: Call) -> web.StreamResponse:
@@ -49,7 +40,7 @@ async def _switch(call: Call, verb: str, *, takes_reason: bool) -> web.StreamRes
     reason = (body.text("reason", longest=4_000) or "") if takes_reason else ""
     body.done()
     known = await expected(call, call.job)
-    store = cast(Store, _Unwritten()) if call.dry_run else call.parts.store
+    store = cast(Store, Unwritten()) if call.dry_run else call.parts.store
     try:
         job = await _switched(Switch(store, call.parts.clock), call, verb, reason)
     except Conflict:

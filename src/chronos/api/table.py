@@ -1,6 +1,7 @@
 """The one table of routes."""
 
 from chronos.api import (
+    actions,
     asking,
     bulk,
     deadletters,
@@ -19,6 +20,7 @@ from chronos.api.routes import Route
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *bulk.ROUTES,
+    *actions.ROUTES,
     *switches.ROUTES,
     *versions.ROUTES,
     *asking.ROUTES,

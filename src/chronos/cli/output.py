@@ -30,11 +30,13 @@ def emit_json(value: object, *, lines: bool) -> None:
         emit(json.dumps(item))
 
 
-def emit_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns of text under a header, two blanks apart."""
+def emit_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, headed: bool = True) -> None:
+    """Columns of text under a header, two blanks apart; without it where it was printed before."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for number, line in enumerate(lines):
+        if not number and not headed:
+            continue
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         emit("  ".join(cells).rstrip(), dim=number == 0)
 

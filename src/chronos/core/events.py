@@ -3,21 +3,19 @@
 The durable log is the records themselves; an event only says that one was written. Nobody watching costs nothing.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.reasons import Code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """Something that happened at ``at_us``."""
 
     at_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionAdmitted(Event):
+class ExecutionAdmitted(Event, frozen=True, kw_only=True):
     """An execution was created: ready, queued, running or, at once, skipped, which has a reason."""
 
     execution: bytes
@@ -27,8 +25,7 @@ class ExecutionAdmitted(Event):
     code: Code | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionStarted(Event):
+class ExecutionStarted(Event, frozen=True, kw_only=True):
     """This node began to work on an execution. ``late_us``: after its instant."""
 
     execution: bytes
@@ -37,8 +34,7 @@ class ExecutionStarted(Event):
     late_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnded(Event):
+class AttemptEnded(Event, frozen=True, kw_only=True):
     """One try of one task is over."""
 
     execution: bytes
@@ -50,8 +46,7 @@ class AttemptEnded(Event):
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionWaits(Event):
+class ExecutionWaits(Event, frozen=True, kw_only=True):
     """An execution went to sleep: a retry's backoff or a durable wait."""
 
     execution: bytes
@@ -59,8 +54,7 @@ class ExecutionWaits(Event):
     wake_us: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionEnded(Event):
+class ExecutionEnded(Event, frozen=True, kw_only=True):
     """An execution came to its final status."""
 
     execution: bytes
@@ -71,8 +65,7 @@ class ExecutionEnded(Event):
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GapFound(Event):
+class GapFound(Event, frozen=True, kw_only=True):
     """A job was behind: so many instants are recovered, so many left out."""
 
     job: bytes
@@ -81,39 +74,34 @@ class GapFound(Event):
     left_out: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobBroken(Event):
+class JobBroken(Event, frozen=True, kw_only=True):
     """A job cannot be scheduled by this node, which goes on without it."""
 
     job: bytes
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobChanged(Event):
+class JobChanged(Event, frozen=True, kw_only=True):
     """A job was saved, deleted, paused, resumed."""
 
     job: bytes
     action: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLost(Event):
+class NodeLost(Event, frozen=True, kw_only=True):
     """A node died; its work was taken over."""
 
     node: int
     reaped: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockJumped(Event):
+class ClockJumped(Event, frozen=True, kw_only=True):
     """Wall time moved against monotonic time by so much."""
 
     by_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble(Event):
+class Trouble(Event, frozen=True, kw_only=True):
     """Something that a person should know: a store that cannot be reached, skew, a thread that ignores cancelling."""
 
     where: str

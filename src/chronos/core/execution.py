@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from msgspec import Struct
+
 from chronos.core.reasons import Reason
 
 
@@ -72,6 +74,11 @@ class Cause(IntEnum):
         return self is not Cause.SCHEDULE
 
 
+def due_us(cause: Cause, scheduled_us: int, admitted_us: int) -> int:
+    """When an execution should have begun: at its instant, or, if it was asked for, at once."""
+    return scheduled_us if cause in (Cause.SCHEDULE, Cause.RECOVERY) else admitted_us
+
+
 class Cancel(IntEnum):
     """What has been asked of a running execution."""
 
@@ -131,8 +138,7 @@ class TaskRun:
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """One try of one task: when, where, how it ended."""
 
     execution: bytes
@@ -146,8 +152,7 @@ class Attempt:
     detail: dict[str, Any] | None = None  # exit code, response, whatever its target reports
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
+class Execution(Struct, frozen=True, kw_only=True):
     """One firing of a job at one scheduled instant: the group of its task runs, and the lock."""
 
     id: bytes
@@ -175,8 +180,7 @@ class Execution:
         return self.cause is Cause.RECOVERY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(Struct, frozen=True, kw_only=True):
     """A run of instants that did not run, as one record."""
 
     id: bytes

@@ -14,6 +14,7 @@ from chronos.core.execution import Cause
 
 _NAMESPACE = bytes.fromhex("6d1f1f386a0e5c8e9c0b0f6b6c5f2a11")
 _MS_MAX = (1 << 48) - 1
+_SHA1_BYTES = 20
 _VERSION_5 = bytes(byte & 0x0F | 0x50 for byte in range(256))  # what becomes of a hash's bytes in an RFC 9562 UUID
 _VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
@@ -28,17 +29,16 @@ def job_id(namespace: str, name: str, incarnation: int) -> bytes:
 
 def job_ids(jobs: Iterable[tuple[str, str, int]]) -> list[bytes]:
     """Those of many jobs, given what ``job_id`` takes: the same ones, three times faster."""
+    start = _NAMESPACE + b"job\0"
     digests = [
-        sha1(
-            b"%bjob\0%b" % (_NAMESPACE, f"{namespace}\0{name}\0{incarnation}".encode()), usedforsecurity=False
-        ).digest()[:16]
+        sha1(start + f"{namespace}\0{name}\0{incarnation}".encode(), usedforsecurity=False).digest()
         for namespace, name, incarnation in jobs
     ]
     together = bytearray(b"".join(digests))
-    together[6::16] = together[6::16].translate(_VERSION_5)
-    together[8::16] = together[8::16].translate(_VARIANT)
+    together[6::_SHA1_BYTES] = together[6::_SHA1_BYTES].translate(_VERSION_5)
+    together[8::_SHA1_BYTES] = together[8::_SHA1_BYTES].translate(_VARIANT)
     ids = bytes(together)
-    return [ids[at : at + 16] for at in range(0, len(ids), 16)]
+    return [ids[at : at + 16] for at in range(0, len(ids), _SHA1_BYTES)]
 
 
 def task_id(job: bytes, name: str) -> bytes:

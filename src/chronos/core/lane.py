@@ -31,17 +31,17 @@ class Lane(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.queue
         return msgspec.json.encode(self).decode()
 
-    def suits_late(self, *, queues: Collection[str] | None, functions: Collection[str]) -> bool:
+    def suits_late(self, *, queues: Collection[str] | None, functions: frozenset[str]) -> bool:
         """Whether such a worker can take it once it has waited for its ``fallback_us``, whatever the labels."""
         return self.fallback_us is not None and self.suits(queues=queues, labels=dict(self.labels), functions=functions)
 
-    def suits(self, *, queues: Collection[str] | None, labels: Mapping[str, str], functions: Collection[str]) -> bool:
+    def suits(self, *, queues: Collection[str] | None, labels: Mapping[str, str], functions: frozenset[str]) -> bool:
         """Whether a worker of these queues (None: any) with these labels and functions can take it."""
-        return (
-            (queues is None or self.queue in queues)
-            and all(labels.get(key) == value for key, value in self.labels)
-            and all(name in functions for name in self.functions)
-        )
+        if queues is not None and self.queue not in queues:
+            return False
+        if self.labels and not all(labels.get(key) == value for key, value in self.labels):
+            return False
+        return functions.issuperset(self.functions)
 
 
 @lru_cache(maxsize=10_000)

@@ -18,7 +18,7 @@ All work is bounded (``Bounds``). What does not fit one plan is left for the nex
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chronos.core.amounts import in_words
 from chronos.core.calendar import from_us as instant
@@ -57,8 +57,7 @@ class Covered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     exact: bool = True  # False: at least so many
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Firing:
+class Firing(Struct, frozen=True, kw_only=True):
     """One instant to admit, and where the cursor goes with it."""
 
     id: bytes
@@ -224,7 +223,7 @@ def _judge(job: bytes, instants: Instants, effective: Effective, first_us: int, 
     if from_us is not None:
         firings = _firings(job, instants, from_us, end_us, bounds.runs)
         if covers is not None:
-            firings = (replace(firings[0], covers=covers),)
+            firings = (structs.replace(firings[0], covers=covers),)
         cursor_us = firings[-1].next_us
     return Gap(
         expect_us=first_us,

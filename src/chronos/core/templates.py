@@ -18,6 +18,7 @@ Part = str | Name  # literal text, or a name
 ABSENT: Any = object()  # what a name stands for that names nothing
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
+_PLACE = re.compile(r"[0-9]{1,9}", re.ASCII)  # no list is longer, and Python reads no number of thousands of digits
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -50,7 +51,7 @@ def step(key: str, value: Any) -> Any:
     """One key of a mapping or one place of a list; ``ABSENT`` when it is not there."""
     if isinstance(value, Mapping) and key in value:
         return value[key]
-    if isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
+    if isinstance(value, list | tuple) and _PLACE.fullmatch(key) and int(key) < len(value):
         return value[int(key)]
     return ABSENT
 

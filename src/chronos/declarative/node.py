@@ -35,7 +35,7 @@ async def start_engine(store: Store, clock: Clock, callbacks: Callbacks, identif
         runners={PYTHON: callbacks},
         functions=functions,
     )
-    engine.on_event(_tell_trouble)
+    engine.on_event(_tell_trouble, Trouble, ClockJumped, JobBroken)
     try:
         await engine.start()
     except BaseException:

@@ -94,8 +94,14 @@ class Scheduler:
         timezone: str | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
+        if not isinstance(store, str):
+            raise Invalid(f"the store is {store!r}; give its address, such as sqlite:///tasks.db")
+        if clock is not None and not callable(getattr(clock, "now_us", None)):
+            raise Invalid(f"clock is {clock!r}; give one that tells the time in now_us(), or leave it out")
         self._url, self._clock = store, clock or SystemClock()
         self._zone = None if timezone is None else _known_zone(timezone)
+        if on_event is not None and not callable(on_event):
+            raise Invalid(f"on_event is {on_event!r}; give a function that takes an event, or leave it out")
         if inspect.iscoroutinefunction(on_event):
             raise Invalid("on_event is called and not awaited; give a plain function, which may start a task")
         self._teller = Teller(on_event)
@@ -243,6 +249,8 @@ class Scheduler:
 
 
 def _known_zone(name: str) -> str:
+    if not isinstance(name, str):
+        raise Invalid(f"timezone is {name!r}; give an IANA name such as 'Europe/Paris', or leave it out")
     try:
         return get_zone(name).name
     except LookupError as error:

@@ -19,6 +19,7 @@ from chronos.core.events import ExecutionAdmitted
 from chronos.core.execution import Cause, Status
 from chronos.core.planner import firing
 from chronos.core.reasons import Code
+from chronos.engine.bell import Bell
 from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.catching_up import CatchingUp
 from chronos.engine.crew import Crew
@@ -26,7 +27,7 @@ from chronos.engine.dispatcher import Dispatcher
 from chronos.engine.prepared import Prepared
 from chronos.engine.sending import insist
 from chronos.errors import ChronosError
-from chronos.store.commands import Admit, Admitted, Claimed
+from chronos.store.commands import Admit, AdmitRow, Admitted, Claimed
 from chronos.store.contract import Due
 
 _PAGE = 100_000  # gates that one look may bring
@@ -60,14 +61,14 @@ class Admission:
         self._coming: list[tuple[int, int, bytes, Prepared]] = []
         self._order = count()
         self._broken: set[tuple[bytes, int]] = set()  # versions that cannot be scheduled, told once
-        self._soon = asyncio.Event()
+        self._bell = Bell()
         self._look_s = 0.0
         self.peers: tuple[int, ...] = ()  # living nodes that schedule, this one among them
 
     def look_soon(self) -> None:
         """A job changed: look again now."""
         self._look_s = 0.0
-        self._soon.set()
+        self._bell.ring()
 
     async def run(self) -> None:
         """Look, wait, admit, until the node shuts down."""
@@ -83,10 +84,7 @@ class Admission:
                 except ChronosError as error:  # what was prepared is found again by the next look
                     self._crew.node.trouble(error)
             if wait_s > 0:
-                timer = loop.call_later(wait_s, self._soon.set)
-                await self._soon.wait()
-                timer.cancel()
-                self._soon.clear()
+                await self._bell.wait(wait_s)
 
     def _until_next_s(self, loop_s: float) -> float:
         """Until the next instant, the next look, or, so that a clock which is set is noticed, a tick."""
@@ -199,18 +197,15 @@ class Admission:
     async def _admit(self, batch: list[Prepared], now_us: int) -> None:
         if not batch:
             return
-        reserved = {
-            prepared.firing.id: prepared
-            for prepared in batch
-            if self._dispatcher.suits(prepared.entry) and self._dispatcher.reserve(prepared.entry)
-        }
+        reserved: dict[bytes, Prepared] = {}
+        rows: list[AdmitRow] = []
+        for prepared in batch:
+            claim = self._dispatcher.suits(prepared.entry) and self._dispatcher.reserve(prepared.entry)
+            if claim:
+                reserved[prepared.firing.id] = prepared
+            rows.append(prepared.row(claim=claim))
         number = self._crew.node.number
-        command = Admit(
-            rows=tuple(prepared.row(claim=prepared.firing.id in reserved) for prepared in batch),
-            node=number,
-            now_us=now_us,
-            request=self._new_request(),
-        )
+        command = Admit(rows=tuple(rows), node=number, now_us=now_us, request=self._new_request())
         answers: dict[bytes, Admitted] = {}
         try:
             for answer in await insist(self._crew.store, command, self._crew.node.trouble):
@@ -253,7 +248,7 @@ class Admission:
             self._prepare(entry, fired.next_us, prepared.careful)
 
     def _tell(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
-        if not self._crew.bus.watched:
+        if not self._crew.bus.wants(ExecutionAdmitted):
             return
         code = None
         if admitted.status is Status.SKIPPED:  # the gate does not tell why, and there is only one why for each policy

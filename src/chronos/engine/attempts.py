@@ -1,7 +1,8 @@
 """One attempt of one task: run it under its timeout, stop it when asked, say how it ended.
 
 Stopping has two steps: the work is asked, and after the grace period its coroutine is cancelled, which ends it by
-force. What comes of an attempt that was stopped is told by the reason, unless it made it after all.
+force. What comes of an attempt that was stopped is told by the reason, unless it made it after all: in time, and
+without having heard that it was to stop.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ async def make_attempt(runner: Runner | None, call: Call, kind: str, timeout_s: 
         if deadline is not None:
             deadlines.drop(id(forcing), deadline)
         forcing.end()
-    return judged(outcome, call.stop.reason)
+    return judged(outcome, call.stop.reason, late=call.stop.late)
 
 
 class _Forcing:
@@ -68,9 +69,9 @@ class _Forcing:
         self.task.cancel()
 
 
-def judged(outcome: Outcome, reason: StopReason | None) -> Outcome:
-    """How an attempt ended that was asked to stop, or, without a reason, was not."""
-    if reason is None or isinstance(outcome, Succeeded | Waits):
+def judged(outcome: Outcome, reason: StopReason | None, *, late: bool = False) -> Outcome:
+    """How an attempt ended that was asked to stop, or, without a reason, was not. ``late``: as a ``Stop`` says it."""
+    if reason is None or isinstance(outcome, Waits) or (isinstance(outcome, Succeeded) and not late):
         return outcome
     error = getattr(outcome, "error", None)
     match reason:

@@ -8,20 +8,35 @@ Watcher = Callable[[Event], None]
 
 
 class Bus:
-    """Calls each watcher with each event. ``watched`` lets the hot path make no events that nobody wants."""
+    """Calls each watcher with each event of its kinds. ``wants`` lets the hot path make none that nobody asked for."""
 
     def __init__(self) -> None:
-        self._watchers: list[Watcher] = []
+        self._watchers: list[tuple[Watcher, tuple[type[Event], ...]]] = []
+        self._of_kind: dict[type[Event], tuple[Watcher, ...]] = {}
 
-    @property
-    def watched(self) -> bool:
-        return bool(self._watchers)
+    def wants(self, kind: type[Event]) -> bool:
+        """Whether anybody watches for events of a kind."""
+        return bool(self._watching(kind))
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Call back with every event from now on; what is given back ends it."""
-        self._watchers.append(watcher)
-        return lambda: self._watchers.remove(watcher)
+    def watch(self, watcher: Watcher, *kinds: type[Event]) -> Callable[[], None]:
+        """Call back with every event from now on, or with those of some kinds; what is given back ends it."""
+        watches = (watcher, kinds or (Event,))
+        self._watchers.append(watches)
+        self._of_kind.clear()
+
+        def end() -> None:
+            self._watchers.remove(watches)
+            self._of_kind.clear()
+
+        return end
 
     def emit(self, event: Event) -> None:
-        for watcher in tuple(self._watchers):
+        for watcher in self._watching(type(event)):
             watcher(event)
+
+    def _watching(self, kind: type[Event]) -> tuple[Watcher, ...]:
+        found = self._of_kind.get(kind)
+        if found is None:
+            found = tuple(watcher for watcher, kinds in self._watchers if issubclass(kind, kinds))
+            self._of_kind[kind] = found
+        return found

@@ -12,7 +12,7 @@ is the safety net.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from secrets import token_bytes
+from os import urandom
 
 from chronos.clock import Clock
 from chronos.core.config import NOTHING_SET, Settings, cascade
@@ -39,12 +39,13 @@ from chronos.store.contract import Hint, Store
 
 _REQUEST_BYTES = 16
 _LAST_CLAIM_S = 5.0  # how long stopping waits for what the store was asked
+_LAST_HOOKS_S = 5.0  # and, within the grace period, for what follows the last outcomes
 _GOODBYE_S = 5.0  # and for what it is told last
 
 
 def random_request() -> bytes:
     """An id for a request that may have to be sent again."""
-    return token_bytes(_REQUEST_BYTES)
+    return urandom(_REQUEST_BYTES)
 
 
 class Engine:
@@ -106,12 +107,15 @@ class Engine:
         """
         if self._crew.closing:
             self._executor.hurry()
+            self._outbox.hurry()
         if self._loops is None or self._crew.closing:
             return
         grace_s = self.options.grace_s if grace_s is None else grace_s
         self._crew.closing = True
         await self._end_starting()
+        ends_s = asyncio.get_running_loop().time() + grace_s
         await self._executor.shut_down(grace_s)
+        await self._outbox.finish(min(ends_s - asyncio.get_running_loop().time(), _LAST_HOOKS_S))
         await self.crash()
         try:
             async with asyncio.timeout(_GOODBYE_S):
@@ -153,9 +157,9 @@ class Engine:
         if self._loops is not None:
             await asyncio.shield(self._loops)
 
-    def on_event(self, watcher: Callable[[Event], None]) -> Callable[[], None]:
-        """Call back with everything that happens here; what is given back ends it."""
-        return self._bus.watch(watcher)
+    def on_event(self, watcher: Callable[[Event], None], *kinds: type[Event]) -> Callable[[], None]:
+        """Call back with everything that happens here, or only what is of some kinds; what is given back ends it."""
+        return self._bus.watch(watcher, *kinds)
 
     def job_name(self, job: bytes) -> tuple[str, str] | None:
         """Namespace and name of a job that this node has had to do with lately, so that events can be told in words."""

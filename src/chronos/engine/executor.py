@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from chronos.core.events import ExecutionStarted, Trouble
-from chronos.core.execution import Cancel, Status
+from chronos.core.execution import Cancel, Status, due_us
 from chronos.core.lane import PYTHON
 from chronos.core.outcome import Outcome
 from chronos.core.reasons import Code
@@ -82,7 +82,7 @@ class Executor:
             return
         if older is not None:  # it was taken from this node, and given to it again
             older.kill()
-        if self._crew.bus.watched:
+        if self._crew.bus.wants(ExecutionStarted):
             self._tell_start(claimed)
         if not entry.plain or claimed.attempt > 1 or claimed.worked_us:
             work = Work(self._crew, claimed, entry)
@@ -172,7 +172,7 @@ class Executor:
                 execution=claimed.id,
                 job=claimed.job,
                 attempt=claimed.attempt,
-                late_us=max(0, now_us - claimed.scheduled_us),
+                late_us=max(0, now_us - due_us(claimed.cause, claimed.scheduled_us, claimed.admitted_us)),
             )
         )
 

@@ -118,11 +118,13 @@ class Line:
         instant.started_us = self._crew.clock.now_us()
         if instant.stopped is None:
             copy_context().run(_step, instant)
-        if instant.stopped is not None or instant.error is not None or instant.result is not None:
+        ended_well = instant.stopped is None and instant.error is None
+        if ended_well and succeed_at_once(
+            self._crew, instant.claimed, instant.entry, instant.started_us, instant.result
+        ):
+            self.passed.over(instant)
+        else:
             self.passed.go_on(instant)
-            return
-        succeed_at_once(self._crew, instant.claimed, instant.entry, instant.started_us)
-        self.passed.over(instant)
 
 
 def _step(instant: Instant) -> None:

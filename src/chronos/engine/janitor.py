@@ -7,6 +7,7 @@ of others. What waits for a concurrency key is woken when this node has freed on
 import asyncio
 from collections.abc import Callable
 
+from chronos.engine.bell import Bell
 from chronos.engine.crew import Crew
 from chronos.errors import ChronosError
 from chronos.store.commands import Trim, Wake
@@ -25,7 +26,7 @@ class Janitor:
         self._crew, self._ready, self._keep_deleted_us = crew, ready, keep_deleted_us
         self._next_wake_us: int | None = None
         self._sweep = False  # a key came free
-        self._soon = asyncio.Event()
+        self._bell = Bell()
         crew.wakes_at = self.wakes_at
         crew.settler.keys_freed = self.sweep_soon
 
@@ -33,12 +34,12 @@ class Janitor:
         """Something sleeps until then."""
         if self._next_wake_us is None or wake_us < self._next_wake_us:
             self._next_wake_us = wake_us
-            self._soon.set()
+            self._bell.ring()
 
     def sweep_soon(self) -> None:
         """Something may be woken now."""
         self._sweep = True
-        self._soon.set()
+        self._bell.ring()
 
     async def run(self) -> None:
         """Look after it all until cancelled."""
@@ -64,10 +65,7 @@ class Janitor:
         if self._next_wake_us is not None:
             wait_s = min(wait_s, (self._next_wake_us - self._crew.clock.now_us()) / 1e6)
         if wait_s > 0 and not self._sweep:
-            timer = loop.call_later(wait_s, self._soon.set)
-            await self._soon.wait()
-            timer.cancel()
-            self._soon.clear()
+            await self._bell.wait(wait_s)
 
     def _woken(self) -> bool:
         return self._next_wake_us is not None and self._next_wake_us <= self._crew.clock.now_us()

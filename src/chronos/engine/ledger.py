@@ -17,6 +17,7 @@ from chronos.core.report import report
 from chronos.core.settle import End, Step
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
+from chronos.engine.runners.calling import result_json
 from chronos.engine.runners.contract import Call
 from chronos.engine.sending import insist
 from chronos.errors import Invalid
@@ -37,6 +38,7 @@ from chronos.store.commands import (
 )
 
 HOOK = "hook"  # the outbox kind of ``on_complete``
+_NULL = b"null"
 SUCCESS = End(status=Status.SUCCEEDED, reason=Reason.of(Code.SUCCEEDED))
 
 
@@ -171,7 +173,7 @@ class Ledger:
     def tell_attempt(self, call: Call, outcome: Outcome) -> None:
         """Tell whoever watches how an attempt ended."""
         status = attempt_status(outcome)
-        if status is None or not self._crew.bus.watched:
+        if status is None or not self._crew.bus.wants(AttemptEnded):
             return
         now_us = self._crew.clock.now_us()
         self._crew.bus.emit(
@@ -188,15 +190,25 @@ class Ledger:
         )
 
     def _tell_end(self, end: End) -> None:
-        _tell_end(self._crew, self._claimed, end)
+        _tell_end(self._crew, self._claimed, end, self._crew.clock.now_us())
 
 
-def succeed_at_once(crew: Crew, claimed: Claimed, entry: Entry, started_us: int) -> None:
-    """The end of an execution that needs no ledger: its first attempt succeeded and has nothing to say."""
+def succeed_at_once(crew: Crew, claimed: Claimed, entry: Entry, started_us: int, result: Any) -> bool:
+    """The end of an execution that needs no ledger: its first attempt succeeded, and a result is all it has to say.
+
+    False: it is none that can be kept, which the long way has words for.
+    """
+    detail: str | None = None
+    if result is not None:
+        encoded = result_json(result)
+        if encoded is None:
+            return False
+        if encoded != _NULL:
+            detail = write_detail(Detail(result=msgspec.Raw(encoded)))
     now_us = max(claimed.started_us, crew.clock.now_us())
-    row = SettleRow(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, Code.SUCCEEDED, None, now_us)
+    row = SettleRow(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, Code.SUCCEEDED, None, now_us, detail)
     crew.settler.add(row, entry)
-    if crew.bus.watched:
+    if crew.bus.wants(AttemptEnded):
         crew.bus.emit(
             AttemptEnded(
                 at_us=now_us,
@@ -208,13 +220,13 @@ def succeed_at_once(crew: Crew, claimed: Claimed, entry: Entry, started_us: int)
                 duration_us=max(0, now_us - started_us),
             )
         )
-        _tell_end(crew, claimed, SUCCESS)
+    _tell_end(crew, claimed, SUCCESS, now_us)
+    return True
 
 
-def _tell_end(crew: Crew, claimed: Claimed, end: End) -> None:
-    if not crew.bus.watched:
+def _tell_end(crew: Crew, claimed: Claimed, end: End, now_us: int) -> None:
+    if not crew.bus.wants(ExecutionEnded):
         return
-    now_us = crew.clock.now_us()
     crew.bus.emit(
         ExecutionEnded(
             at_us=now_us,

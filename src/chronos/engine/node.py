@@ -15,6 +15,7 @@ from typing import Protocol
 
 from chronos.clock import Clock
 from chronos.core.events import ClockJumped, Trouble
+from chronos.engine.bell import Bell
 from chronos.engine.bus import Bus
 from chronos.engine.options import Options
 from chronos.engine.sending import insist
@@ -47,7 +48,7 @@ class NodeClock:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self._wall_us = clock.now_us
         self.offset_us = 0
         self.on_jump: Callable[[], None] = lambda: None
         self._set_forward: deque[tuple[int, int]] = deque(maxlen=_JUMPS_KEPT)  # from when, by how much
@@ -56,7 +57,7 @@ class NodeClock:
         self._jumped = False
 
     def now_us(self) -> int:
-        wall_us = self._clock.now_us()
+        wall_us = self._wall_us()
         if self._loop_s is not None and not -JUMP_US <= wall_us - self._loop_s() * 1e6 - self._ahead_us <= JUMP_US:
             self._loop_s, self._jumped = None, True
             self.on_jump()
@@ -85,9 +86,9 @@ class NodeClock:
 
     async def measure(self, store: Store) -> None:
         """Ask the store for its time; half of the way there and back is taken off."""
-        asked_us = self._clock.now_us()
+        asked_us = self._wall_us()
         told_us = await store.clock_us()
-        answered_us = self._clock.now_us()
+        answered_us = self._wall_us()
         if told_us is not None:
             self.offset_us = told_us - (asked_us + answered_us) // 2
         self._loop_s = asyncio.get_running_loop().time
@@ -119,14 +120,15 @@ class NodeLife:
         self._beat = 0
         self._beaten_s = 0.0
         self._skew_told = False
-        self._soon = asyncio.Event()
+        self._silence_s = options.heartbeat_timeout_s * 2 / 3  # after which it starts nothing
+        self._bell = Bell()
         clock.on_jump = self.beat_soon
 
     @property
     def may_start(self) -> bool:
         """Whether it may admit and claim: it is heard, and its clock is right."""
         quiet_s = asyncio.get_running_loop().time() - self._beaten_s
-        return self.number > 0 and quiet_s < self._options.heartbeat_timeout_s * 2 / 3 and not self._clock.skewed
+        return self.number > 0 and quiet_s < self._silence_s and not self._clock.skewed
 
     async def register(self) -> None:
         """Become a node of the store."""
@@ -137,7 +139,7 @@ class NodeLife:
             name=self._options.node_name,
             incarnation=self._new_incarnation(),
             now_us=self._clock.now_us(),
-            slots=self._options.slots,
+            slots=self._options.slots if self._options.works else 0,
             labels={**self._options.labels, **({} if self._options.schedules else {ONLY_WORKS: "yes"})},
         )
         while True:
@@ -150,17 +152,14 @@ class NodeLife:
 
     def beat_soon(self) -> None:
         """Something about the work that is held has changed in the store."""
-        self._soon.set()
+        self._bell.ring()
 
     async def run(self, works: Works) -> None:
         """Beat until cancelled."""
         loop = asyncio.get_running_loop()
         drift = Drift(self._clock.now_us(), loop.time())
         while True:
-            timer = loop.call_later(self._until_next_s(), self._soon.set)
-            await self._soon.wait()
-            timer.cancel()
-            self._soon.clear()
+            await self._bell.wait(self._until_next_s())
             before_us = drift.wall_us
             by_us = drift.moved_us(self._clock.now_us(), loop.time())
             if abs(by_us) > JUMP_US:

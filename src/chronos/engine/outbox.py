@@ -6,6 +6,7 @@ for a hook, without end for what the store itself must be told.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,15 +24,19 @@ from chronos.core.reasons import Code, Reason
 from chronos.core.report import Report, report, told
 from chronos.core.settle import End, stop
 from chronos.engine.attempts import make_attempt
+from chronos.engine.bell import Bell
 from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
 from chronos.engine.runners.contract import Call
-from chronos.errors import ChronosError, NotFound, Unavailable
+from chronos.engine.sending import insist
+from chronos.errors import ChronosError, NotFound
 from chronos.store.commands import AckOutbox, OutboxItem, RecordSkip, RunRow, TakeOutbox, Trigger
 from chronos.store.contract import ExecutionFilter
 
 ON_COMPLETE = "on_complete"
-_LIMIT = 100
+_LIMIT = 100  # that are taken at a time
+_MOST = 1_000  # that are dealt with at a time
+_LONGEST = 6  # the pause between tries is doubled so many times
 _SAFETY_TICKS = 5
 _HOOK_TRIES = 5
 _FAILURES = (Status.FAILED, Status.STALE)
@@ -51,55 +56,82 @@ class _Hook(Struct, frozen=True, kw_only=True):
 
 
 class Outbox:
-    """One node's share of what follows."""
+    """One node's share of what follows. Each item is dealt with by itself: none waits for a slow one."""
 
     def __init__(self, crew: Crew, catalog: Catalog) -> None:
         self._crew, self._catalog = crew, catalog
-        self._soon = asyncio.Event()
+        self._bell = Bell()
+        self._dealing: dict[bytes, asyncio.Task[None]] = {}
         self._tries: dict[bytes, int] = {}
+        self._closing = False
+        self._over = asyncio.Event()
 
     def soon(self) -> None:
         """Something was put in."""
-        self._soon.set()
+        self._bell.ring()
+
+    async def finish(self, within_s: float) -> None:
+        """Deal with what is there now, and no more; what takes longer is left for the next start, or another node."""
+        self._closing = True
+        self._bell.ring()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._over.wait()
+
+    def hurry(self) -> None:
+        """Do not wait for what is under way."""
+        self._over.set()
 
     async def run(self) -> None:
         """Deal with it until cancelled."""
-        while True:
-            try:
-                more = await self._round()
-            except ChronosError as error:
-                self._crew.node.trouble(error)
-                more = False
-            if more:
-                continue
-            try:
-                async with asyncio.timeout(self._crew.options.tick_s * _SAFETY_TICKS):
-                    await self._soon.wait()
-            except TimeoutError:
-                pass
-            self._soon.clear()
+        try:
+            while True:
+                closing = self._closing  # before it looks: it then sees all there is
+                more = await self._begin()
+                if closing and not more and not self._dealing:
+                    self._over.set()
+                    return
+                if not more:
+                    await self._bell.wait(self._crew.options.tick_s * _SAFETY_TICKS)
+        finally:
+            left = tuple(self._dealing.values())
+            for dealing in left:
+                dealing.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
-    async def _round(self) -> bool:
-        """One handful; True: there may be more to do at once."""
-        if not self._crew.node.may_start or self._crew.closing:
+    async def _begin(self) -> bool:
+        """Begin with a handful; True: there may be more to begin with at once."""
+        room = min(_LIMIT, _MOST - len(self._dealing))
+        if not self._crew.node.may_start or room <= 0:
             return False
         functions = self._crew.functions.names
         targets = tuple(Lane(functions=(name,)).text for name in functions) if self._crew.options.works else ()
-        take = TakeOutbox(node=self._crew.node.number, limit=_LIMIT, targets=targets)
-        items = await self._crew.store.apply(take)
-        if not items:
+        limit = len(self._dealing) + room  # what is under way is among them
+        try:
+            items = await self._crew.store.apply(TakeOutbox(node=self._crew.node.number, limit=limit, targets=targets))
+        except ChronosError as error:
+            self._crew.node.trouble(error)
             return False
-        done = await asyncio.gather(*(self._deal(item) for item in items))
-        over = tuple(item.id for item, is_done in zip(items, done, strict=True) if is_done)
-        if over:
-            await self._crew.store.apply(AckOutbox(ids=over))
-            for id_ in over:
-                self._tries.pop(id_, None)
-        if len(over) < len(items):
-            asyncio.get_running_loop().call_later(self._crew.options.tick_s, self._soon.set)
-        return len(over) == _LIMIT
+        new = [item for item in items if item.id not in self._dealing]
+        for item in new:
+            self._dealing[item.id] = asyncio.create_task(self._deal(item))
+        return len(new) >= room
 
-    async def _deal(self, item: OutboxItem) -> bool:
+    async def _deal(self, item: OutboxItem) -> None:
+        """Until it is done, or has failed once more and was left alone for a while."""
+        try:
+            if await self._is_done(item):
+                await insist(self._crew.store, AckOutbox(ids=(item.id,)), self._crew.node.trouble)
+                self._tries.pop(item.id, None)
+            elif not self._closing:
+                await asyncio.sleep(self._crew.options.tick_s * 2 ** min(self._tries.get(item.id, 0), _LONGEST))
+        except ChronosError as error:
+            self._crew.node.trouble(error)
+        finally:
+            del self._dealing[item.id]
+            self._bell.ring()
+
+    async def _is_done(self, item: OutboxItem) -> bool:
         """Whether it is done, or not worth another try."""
         try:
             match item.kind:
@@ -109,7 +141,7 @@ class Outbox:
                     return await self._hook(item, msgspec.json.decode(item.body, type=_Hook))
                 case _:
                     return True  # of a later version, for consumers that this one does not know
-        except Unavailable as error:
+        except ChronosError as error:
             self._trouble(str(error))
             return False
 

@@ -1,6 +1,6 @@
 """One instant of one job, prepared by look-ahead: whether it was missed, and how the store is asked for it."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from chronos.core.config import Overlap
 from chronos.core.detail import Detail, write_detail
@@ -13,8 +13,7 @@ from chronos.store.commands import AdmitRow, RunRow
 _LATE_FLOOR_US = 1_000_000  # a gap of less is never a missed instant, only a busy moment
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """Ready to be admitted."""
 
     entry: Entry

@@ -115,15 +115,16 @@ class Quick:
         if self.reason is not None:
             call.stop.ask(self.reason)
         outcome = failed(error, call) if error is not None else succeeded(self._function, result, call)
-        return judged(outcome, self.reason)
+        return judged(outcome, self.reason, late=self.reason is StopReason.TIMEOUT)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._drop_timers()
-        if task.cancelled() or task.exception() is not None or task.result() is not None:
+        late = self.reason is StopReason.TIMEOUT
+        ended_well = not late and not task.cancelled() and task.exception() is None
+        if ended_well and succeed_at_once(self._crew, self.claimed, self.entry, self.started_us, task.result()):
+            self._passed.over(self)
+        else:
             self._passed.go_on(self)
-            return
-        succeed_at_once(self._crew, self.claimed, self.entry, self.started_us)
-        self._passed.over(self)
 
     def _timed_out(self) -> None:
         self._ask(StopReason.TIMEOUT, self._crew.options.grace_s)

@@ -18,7 +18,14 @@ LONGEST_PAUSE_S = 2.0
 
 async def insist(store: Store, command: Command[R], on_trouble: Callable[[StoreUnavailable], None]) -> R:
     """Apply a command, sending it again after each time the store could not be reached."""
-    return await until_answered(lambda: store.apply(command), on_trouble)
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            return await store.apply(command)
+        except StoreUnavailable as error:
+            on_trouble(error)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 async def until_answered(ask: Callable[[], Awaitable[R]], on_trouble: Callable[[StoreUnavailable], None]) -> R:

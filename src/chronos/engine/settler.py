@@ -66,7 +66,7 @@ class Settler:
             self._worker.cancel()
 
     async def _work(self) -> None:
-        await asyncio.sleep(0)  # what ends in the same turn of the loop goes together
+        """From the next turn of the loop on, so that what ends in the same turn goes together."""
         while self._rows:
             rows = [self._rows.pop(execution) for execution in list(islice(self._rows, MAX_ROWS))]
             try:
@@ -78,9 +78,14 @@ class Settler:
                         await self._send([one])
 
     async def _send(self, leaving: list[tuple[SettleRow, Entry]]) -> None:
-        rows = tuple(row for row, _ in leaving)
-        self._sending = {row.id: row for row in rows}
-        takes = self.reserve(sum(entry.may_queue for _, entry in leaving))
+        sending: dict[bytes, SettleRow] = {}
+        successors, keyed = 0, False
+        for row, entry in leaving:
+            sending[row.id] = row
+            successors += entry.may_queue
+            keyed = keyed or entry.effective.key is not None
+        self._sending, rows = sending, tuple(sending.values())
+        takes = self.reserve(successors)
         command = Settle(
             rows=rows,
             node=self._node.number,
@@ -94,7 +99,7 @@ class Settler:
         finally:
             self._sending = {}
             self.taken(takes, answer)
-        if any(entry.effective.key is not None for _, entry in leaving):
+        if keyed:
             self.keys_freed()
         if len(answer.settled) < len(rows):
             settled = set(answer.settled)

@@ -160,7 +160,9 @@ class Work:
             await self._ledger.sleep(self._detail, step)
             return None
         for name in step.cancel:
-            self._calls[name].stop.ask(StopReason.CANCELED)
+            stopped = self._calls[name].stop
+            stopped.late = stopped.late or step.group.stop is Code.EXECUTION_TIMEOUT
+            stopped.ask(StopReason.CANCELED)
         if (
             self._begun
             and (step.start or self._ledger.owes)

@@ -2,14 +2,15 @@
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from chronos.assembly import Reach, without_password
 from chronos.clock import SystemClock
+from chronos.core.zones import get_zone
 from chronos.engine.options import Options
-from chronos.errors import ChronosError
+from chronos.errors import ChronosError, Invalid
 from chronos.sdk.declared import Call, call_of, calling, described, follows, function_name, hooks, naming
 from chronos.sdk.group import Group
 from chronos.sdk.home import Housed, at_home, blocking
@@ -26,6 +27,7 @@ from chronos.sdk.options import (
     command_target,
     http_target,
     job_shape,
+    other_target,
     refuse_unknown,
     seconds,
 )
@@ -56,6 +58,8 @@ class Chronos(Housed):
 
     def __new__(cls, url: str, **options: Any) -> Self:
         """The address of a server makes a client of it."""
+        if not isinstance(url, str):
+            raise Invalid(f"the store is {url!r}; give its address, such as sqlite:///app.db")
         if cls is Chronos and url.startswith(("http://", "https://")):
             from chronos.sdk.remote.app import RemoteChronos  # noqa: PLC0415 - it is a Chronos itself
 
@@ -78,11 +82,12 @@ class Chronos(Housed):
         allow_private: bool = False,
         allow_hosts: Sequence[str] = (),
     ) -> None:
+        check_program(namespace=namespace, owner=owner, timezone=timezone, node_name=node_name)
         options = Options(
             node_name=node_name or f"{socket.gethostname()}-{os.getpid()}",
-            slots=slots,
-            queues=None if queues is None else frozenset(queues),
-            labels=dict(labels or {}),
+            slots=_whole(slots, "slots"),
+            queues=None if queues is None else frozenset(_texts(queues, "queues")),
+            labels=_labels(labels),
             grace_s=seconds(grace, "grace"),
         )
         self._runtime = Runtime(
@@ -91,8 +96,8 @@ class Chronos(Housed):
             clock=SystemClock(),
             namespace=namespace,
             owner=owner,
-            defaults=defaults or {},
-            http=Reach(allow_private=allow_private, allow_hosts=tuple(allow_hosts)),
+            defaults={} if defaults is None else defaults,
+            http=Reach(allow_private=allow_private, allow_hosts=_texts(allow_hosts, "allow_hosts")),
         )
         self._home = self._runtime.home
         self._timezone = timezone
@@ -140,6 +145,12 @@ class Chronos(Housed):
     def python(self, name: str, function: str, **options: Unpack[JobOptions]) -> JobHandle:
         """A job that calls a function of another program, by the name that it goes by there."""
         return self._other(name, lambda: calling(function, {}), options, JobOptions)
+
+    def target(
+        self, name: str, kind: str, does: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]
+    ) -> JobHandle:
+        """A job of another kind, such as one that a package brings: ``does`` is what that kind is told."""
+        return self._other(name, lambda: {"tasks": [{"name": "main", **other_target(kind, does)}]}, options, JobOptions)
 
     # --- running
 
@@ -256,3 +267,34 @@ Handle = TypeVar("Handle", bound=JobHandle)
 def grace_s(grace: Duration | None) -> float | None:
     """A grace period in seconds; None: the usual one."""
     return None if grace is None else seconds(grace, "grace")
+
+
+def check_program(*, timezone: str | None, **texts: str | None) -> None:
+    """What a program says about itself. Raises ``Invalid``."""
+    for what, said in (*texts.items(), ("timezone", timezone)):
+        if said is not None and (not isinstance(said, str) or not said):
+            raise Invalid(f"{what} is {said!r}; give a text, or leave it out")
+    if timezone is not None:
+        try:
+            get_zone(timezone)
+        except LookupError as error:
+            raise Invalid(f"timezone: {error.args[0]}") from None
+
+
+def _whole(value: int, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Invalid(f"{what} is {value!r}; give a whole number")
+    return value
+
+
+def _texts(values: Sequence[str], what: str) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable) or not all(isinstance(each, str) for each in values):
+        raise Invalid(f"{what} is {values!r}; give a list of texts")
+    return tuple(values)
+
+
+def _labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    found = {} if labels is None else labels
+    if not isinstance(found, Mapping) or not all(isinstance(each, str) for pair in found.items() for each in pair):
+        raise Invalid(f'labels is {labels!r}; give an object of texts, like {{"region": "eu"}}')
+    return dict(found)

@@ -71,7 +71,10 @@ def call_of(function: Callable[..., Any], options: Mapping[str, Any]) -> Call:
     """A function with how it is to be run."""
     if options.get("limits") and options.get("isolation") != Isolation.PROCESS.value:
         raise Invalid('limits hold for a process; add isolation="process"')
-    return Call(bare(function), options.get("isolation", Isolation.THREAD.value))
+    isolation = options.get("isolation", Isolation.THREAD.value)
+    if not isinstance(isolation, str):
+        raise Invalid(f"isolation is {isolation!r}; give one of {', '.join(each.value for each in Isolation)}")
+    return Call(bare(function), isolation)
 
 
 def hooks(job: str, options: Mapping[str, Any]) -> tuple[Shape, dict[str, Call]]:
@@ -97,8 +100,18 @@ def follows(after: Any) -> Shape:
     """What a job comes after: jobs, their names, or ``{"job", "on"}``."""
     if after is None:
         return {}
-    several = after if isinstance(after, Sequence) and not isinstance(after, str) else [after]
-    return {"after": [dict(one) if isinstance(one, Mapping) else {"job": named(one)} for one in several]}
+    return {"after": [_followed(one) for one in several(after)]}
+
+
+def _followed(one: Any) -> Shape:
+    if not isinstance(one, Mapping):
+        return {"job": named(one)}
+    return {**one, "job": named(one["job"])} if "job" in one else dict(one)
+
+
+def several(given: Any) -> Sequence[Any]:
+    """One thing, or a list of them, as a list."""
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
 def named(thing: Any) -> str:

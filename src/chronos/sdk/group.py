@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from chronos.errors import Conflict
-from chronos.sdk.declared import Call, call_of, calling, described, function_name, named, naming
+from chronos.sdk.declared import Call, call_of, calling, described, function_name, named, naming, several
 from chronos.sdk.decorated import Decorated
 from chronos.sdk.job import JobHandle
 from chronos.sdk.options import (
@@ -18,6 +18,7 @@ from chronos.sdk.options import (
     command_target,
     http_target,
     instant,
+    other_target,
     plain_duration,
     refuse_unknown,
     task_shape,
@@ -91,6 +92,12 @@ class Group(JobHandle):
         """A task that runs a command."""
         return self._other(name, lambda: command_target(argv, options), options, CommandTaskOptions)
 
+    def target(
+        self, name: str, kind: str, does: Mapping[str, Any] | None = None, **options: Unpack[GroupTaskOptions]
+    ) -> Task:
+        """A task of another kind, such as one that a package brings: ``does`` is what that kind is told."""
+        return self._other(name, lambda: other_target(kind, does), options, GroupTaskOptions)
+
     def wait(
         self,
         name: str,
@@ -101,7 +108,7 @@ class Group(JobHandle):
         timezone: str | None = None,
         signal: str | None = None,
         timeout: Duration | None = None,
-        needs: Sequence[Any] = (),
+        needs: Any = (),
     ) -> Task:
         """A task that waits: ``for_`` a time, ``until`` an instant, a ``schedule``'s next, or a ``signal``.
 
@@ -131,7 +138,7 @@ class Group(JobHandle):
     def _add(self, name: str, does: Shape, options: Mapping[str, Any], calls: Mapping[str, Call]) -> None:
         if name in self._tasks:
             raise Conflict(f'the group "{self.name}" has a task "{name}" already; give this one another with name=…')
-        needs = [named(need) for need in options.get("needs", ())]
+        needs = [named(need) for need in several(options.get("needs", ()))]
         task = {"name": name, **does, **({"needs": needs} if needs else {}), **task_shape(options)}
         tasks = {**self._tasks, name: task}
         self._runtime.declared.put(self.name, self._whole(tasks), {**self._calls, **calls})

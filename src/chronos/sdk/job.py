@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from chronos.core.execution import Span, Status
 from chronos.core.job import Job as StoredJob
 from chronos.core.job import JobState
+from chronos.errors import Invalid
 from chronos.sdk.decorated import Decorated
 from chronos.sdk.home import Answer, Housed, at_home, blocking
 from chronos.sdk.options import Instant, instant_us
@@ -45,7 +46,7 @@ class JobHandle(Housed):
             self.name,
             payload,
             at_us=None if at is None else instant_us(at, "at"),
-            idempotency=key,
+            idempotency=key_text(key),
             namespace=self._runtime.namespace,
         )
         return Run(self._runtime, triggered.id, self.name)
@@ -68,7 +69,7 @@ class JobHandle(Housed):
         """Its latest executions, newest first; many instants that did not run are one item."""
         session = await self._runtime.session()
         where = ExecutionFilter(job=(await self._stored()).id)
-        page = await session.store.list_executions(where, limit=limit)
+        page = await session.store.list_executions(where, limit=at_least_one(limit))
         return [span_info(item) if isinstance(item, Span) else run_info(item) for item in page.items]
 
     # --- holding it up
@@ -183,3 +184,17 @@ class Job(Decorated[P, R_co], JobHandle):
     def __init__(self, runtime: "Runtime", name: str, function: Callable[P, R_co]) -> None:
         Decorated.__init__(self, function)
         JobHandle.__init__(self, runtime, name)
+
+
+def at_least_one(limit: int) -> int:
+    """How many to give back at most."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise Invalid(f"limit is {limit!r}; give a whole number from 1 on")
+    return limit
+
+
+def key_text(key: str | None) -> str | None:
+    """What makes asking twice the same."""
+    if key is not None and (not isinstance(key, str) or not key):
+        raise Invalid(f"key is {key!r}; give a text of your own, the same for the same request")
+    return key

@@ -4,6 +4,7 @@ The shape (a plain dict, as REST takes it) is read by the service like any other
 whichever way it was written. Here only Python's own values are turned into text: datetimes, timedeltas, functions.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
@@ -51,8 +52,8 @@ class TaskOptions(TypedDict, total=False):
     delivery: Literal["at_least_once", "at_most_once"]
 
 
-class JobOptions(ScheduleOptions, TaskOptions, total=False):
-    """What holds for a job."""
+class SettingOptions(TaskOptions, total=False):
+    """How the executions of a job are run."""
 
     execution_timeout: Duration
     overlap: Literal["skip", "allow", "queue", "replace"]
@@ -63,6 +64,17 @@ class JobOptions(ScheduleOptions, TaskOptions, total=False):
     retention: Mapping[str, Any]
     queue: str
     placement: Mapping[str, Any]
+
+
+class DefaultOptions(SettingOptions, total=False):
+    """What may be said for all jobs that say nothing else."""
+
+    mode: Literal["sequential", "parallel", "graph"]
+
+
+class JobOptions(ScheduleOptions, SettingOptions, total=False):
+    """What holds for a job."""
+
     after: Any  # a job, its name, {"job", "on"}, or several of these
     on_start: Any  # a function, or a target such as {"http": {"url": …}}
     on_complete: Any
@@ -94,7 +106,7 @@ class GroupOptions(JobOptions, total=False):
 class GroupTaskOptions(TaskOptions, total=False):
     """What may be said of a task of a group."""
 
-    needs: Sequence[Any]  # tasks, or their names
+    needs: Any  # a task or its name, or several of these
 
 
 class FunctionTaskOptions(GroupTaskOptions, FunctionOptions, total=False):
@@ -171,8 +183,16 @@ def job_shape(options: Mapping[str, Any], *, timezone: str | None) -> Shape:
     shape.update({key: duration(options[key], key) for key in _DURATIONS if options.get(key) is not None})
     concurrency = options.get("concurrency")
     if concurrency is not None:
-        shape["concurrency"] = {"limit": concurrency} if isinstance(concurrency, int) else dict(concurrency)
+        shape["concurrency"] = {"limit": concurrency} if isinstance(concurrency, int) else concurrency
     return {**shape, **_schedule(options, timezone)}
+
+
+def default_shape(defaults: Any) -> Shape:
+    """The settings of jobs that say nothing else."""
+    if not isinstance(defaults, Mapping):
+        raise Invalid(f'{defaults!r} says nothing; give settings by their names, like {{"retries": 5}}')
+    refuse_unknown(defaults, DefaultOptions)
+    return job_shape(defaults, timezone=None)
 
 
 def task_shape(options: Mapping[str, Any]) -> Shape:
@@ -181,7 +201,7 @@ def task_shape(options: Mapping[str, Any]) -> Shape:
     shape.update({key: options[key] for key in ("on_failure", "delivery") if options.get(key) is not None})
     if options.get("timeout") is not None:
         shape["task_timeout"] = duration(options["timeout"], "timeout")
-    retry = dict(options.get("retry") or {})
+    retry = _retry(options.get("retry"))
     if "retries" in options:
         retries = options["retries"]
         if "max_attempts" in retry or "max_retries" in retry:
@@ -190,11 +210,30 @@ def task_shape(options: Mapping[str, Any]) -> Shape:
             raise Invalid(f"retries is {retries!r}; give 0 or more, or None to try without end")
         retry["max_attempts"] = None if retries is None else retries + 1
     if retry:
-        shape["retry"] = {
-            key: duration(value, f"retry[{key!r}]") if isinstance(value, timedelta) else value
-            for key, value in retry.items()
-        }
+        shape["retry"] = retry
     return shape
+
+
+def _retry(given: Any) -> Shape:
+    """What is said of retries, in words that JSON has."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise Invalid(f'retry is {given!r}; give an object like {{"max_attempts": 5, "initial_interval": "10s"}}')
+    retry = dict(given)
+    for key in ("initial_interval", "max_interval"):
+        if retry.get(key) is not None:
+            retry[key] = duration(retry[key], f"retry[{key!r}]")
+    if isinstance(retry.get("retry_on"), list | tuple | set | frozenset):
+        retry["retry_on"] = [_failure(each) for each in retry["retry_on"]]
+    return retry
+
+
+def _failure(said: Any) -> Any:
+    """A kind of failure by its name; an exception's class has one."""
+    if isinstance(said, type) and issubclass(said, BaseException):
+        return said.__name__ if said.__module__ == "builtins" else f"{said.__module__}.{said.__qualname__}"
+    return said
 
 
 def http_target(url: str, options: Mapping[str, Any]) -> Shape:
@@ -206,7 +245,16 @@ def command_target(argv: Sequence[str], options: Mapping[str, Any]) -> Shape:
     """The target that runs a command."""
     if isinstance(argv, str):
         raise Invalid(f"the command is {argv!r}; give a list of arguments, like {argv.split()!r}")
+    if not isinstance(argv, Sequence):
+        raise Invalid(f'the command is {argv!r}; give a list of arguments, like ["ls", "-l"]')
     return {"command": {"argv": list(argv), **_of(CommandOptions, options)}}
+
+
+def other_target(kind: str, does: Mapping[str, Any] | None) -> Shape:
+    """A target of a kind that has no words of its own here."""
+    if does is not None and not isinstance(does, Mapping):
+        raise Invalid(f'what {kind} is told is {does!r}; give its options by their names, like {{"url": "…"}}')
+    return {kind: dict(does or {})}
 
 
 def refuse_unknown(options: Mapping[str, Any], allowed: type) -> None:
@@ -229,6 +277,9 @@ def duration(value: Duration, what: str) -> str:
         return value
     if isinstance(value, bool) or not isinstance(value, timedelta | int | float):
         raise Invalid(f'{what} is {value!r}; give text like "90s", a timedelta or a number of seconds')
+    amount_s = value.total_seconds() if isinstance(value, timedelta) else value
+    if not 0 <= amount_s < math.inf:
+        raise Invalid(f"{what} is {value!r}; a duration is a finite number of seconds, and not negative")
     if isinstance(value, timedelta):
         return go_duration(value // timedelta(microseconds=1))
     return go_duration(round(value * 1_000_000))
@@ -281,7 +332,8 @@ def _schedule(options: Mapping[str, Any], timezone: str | None) -> Shape:
         raise Invalid(f"{' and '.join(given)} are both given; a job has one schedule")
     if not given:
         if around:
-            raise Invalid(f"{' and '.join(around)} need a schedule to bear on: cron, every, at, in_, iso8601 or words")
+            needs = "needs" if len(around) == 1 else "need"
+            raise Invalid(f"{' and '.join(around)} {needs} a schedule: cron, every, at, in_, iso8601 or words")
         return {}
     kind, value = given[0], options[given[0]]
     match kind:
@@ -299,7 +351,17 @@ def _schedule(options: Mapping[str, Any], timezone: str | None) -> Shape:
     if "jitter" in around:
         around["jitter"] = duration(around["jitter"], "jitter")
     if "exclude" in around:
-        around["exclude"] = [day if isinstance(day, str) else day.isoformat() for day in around["exclude"]]
+        around["exclude"] = _excluded(around["exclude"])
     if timezone is not None and "timezone" not in {*around, *(schedule if isinstance(schedule, dict) else ())}:
         around["timezone"] = timezone
     return {"schedule": schedule, **around}
+
+
+def _excluded(given: Any) -> list[str]:
+    """Dates, ranges of dates and cron expressions as text."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise Invalid(f'exclude is {given!r}; give a list of dates, ranges or cron expressions, like ["2027-12-25"]')
+    for each in given:
+        if not isinstance(each, str | date):
+            raise Invalid(f'exclude has {each!r}; give dates, or text like "2027-12-25" or "2027-12-24/2027-12-26"')
+    return [each if isinstance(each, str) else each.isoformat() for each in given]

@@ -5,8 +5,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from chronos.errors import NotFound
+from chronos.errors import Invalid, NotFound
 from chronos.sdk.home import Answer, Housed, at_home, blocking
+from chronos.sdk.options import Duration, seconds
 from chronos.sdk.values import RunFailed, RunInfo, run_info
 from chronos.service.shapes import id_text, read_id
 from chronos.store.commands import PROGRESS
@@ -40,10 +41,10 @@ class Run(Housed):
         return (await self.ainfo()).status
 
     @at_home
-    async def await_(self, timeout: float | timedelta | None = None) -> RunInfo:  # noqa: ASYNC109
+    async def await_(self, timeout: Duration | None = None) -> RunInfo:  # noqa: ASYNC109
         """Wait until it is over, however it ends. Raises ``TimeoutError``; the execution then goes on."""
         session = await self._runtime.session()
-        limit_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        limit_s = None if timeout is None else wait_s(timeout)
         async with asyncio.timeout(limit_s):
             with session.ending(self._execution) as ended:
                 pause_s = _SOONEST_S
@@ -56,7 +57,7 @@ class Run(Housed):
                     pause_s = min(max(pause_s * 1.5, _SOONEST_S), _RAREST_S)
                 return info
 
-    async def aresult(self, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109
+    async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109
         """Wait for it and give its result. Raises ``RunFailed`` when it did not succeed, or ``TimeoutError``."""
         info = await self.await_(timeout)
         if not info.succeeded:
@@ -114,3 +115,14 @@ def execution_bytes(text: str) -> bytes:
     if found is None:
         raise NotFound(f"{text!r} is no id of an execution; those look like {id_text(bytes(16))}")
     return found
+
+
+def wait_s(timeout: Duration) -> float:
+    """How long to wait, in seconds; what is over already is not waited for."""
+    if isinstance(timeout, timedelta):
+        return timeout.total_seconds()
+    if isinstance(timeout, str):
+        return seconds(timeout, "timeout")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise Invalid(f'timeout is {timeout!r}; give a number of seconds, a timedelta or text like "90s"')
+    return timeout

@@ -33,7 +33,7 @@ from chronos.engine.runners.functions import Functions
 from chronos.errors import ChronosError, Invalid, NotFound
 from chronos.sdk.declared import Declared, naming
 from chronos.sdk.home import Home
-from chronos.sdk.options import job_shape
+from chronos.sdk.options import default_shape
 from chronos.service.shapes import Check, read_job
 from chronos.service.shapes.names import fault_of_name
 from chronos.store.contract import JobFilter, Store
@@ -67,7 +67,7 @@ class Session:
         ended = asyncio.Event()
         self._waiters.setdefault(execution, []).append(ended)
         if self._unwatch is None and self.engine is not None:
-            self._unwatch = self.engine.on_event(self._watch)
+            self._unwatch = self.engine.on_event(self._watch, ExecutionEnded)
         try:
             yield ended
         finally:
@@ -79,9 +79,9 @@ class Session:
                 self._unwatch = None
 
     def _watch(self, event: Event) -> None:
-        if isinstance(event, ExecutionEnded):
-            for ended in self._waiters.get(event.execution, ()):
-                ended.set()
+        assert isinstance(event, ExecutionEnded)
+        for ended in self._waiters.get(event.execution, ()):
+            ended.set()
 
     async def every_job(self, where: JobFilter) -> AsyncIterator[Job]:
         """All jobs that a filter lets through, by name."""
@@ -261,5 +261,5 @@ class Runtime:
 def _settings(defaults: Mapping[str, Any], checks: Mapping[str, Check]) -> Settings:
     """Settings as a job would say them."""
     with naming("defaults"):
-        shape = {"name": "defaults", "schedule": "manual", "wait": {"for": "1s"}, **job_shape(defaults, timezone=None)}
+        shape = {"name": "defaults", "schedule": "manual", "wait": {"for": "1s"}, **default_shape(defaults)}
         return read_job(shape, checks=checks).spec.settings

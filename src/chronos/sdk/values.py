@@ -11,6 +11,7 @@ from chronos.core.execution import Execution, Span, Status
 from chronos.core.group import TaskState
 from chronos.core.job import Job, JobState
 from chronos.core.report import Report, TaskReport, word
+from chronos.engine.runners.context import MissedSpan, missed_span
 from chronos.errors import ChronosError
 from chronos.service.shapes import id_text
 from chronos.service.shapes.executions import detail_of
@@ -60,6 +61,10 @@ class RunInfo:
     result: Any
     payload: Any
     tasks: tuple[TaskInfo, ...] = ()
+    job_version: int = 1  # under which it ran, or will
+    recovered: bool = False  # its instant had been missed
+    replay_of: str | None = None  # the id of the execution that it repeats
+    span: MissedSpan | None = None  # that a compressed recovery stands for
 
     @property
     def is_over(self) -> bool:
@@ -120,22 +125,31 @@ def job_info(job: Job) -> JobInfo:
 
 def run_info(execution: Execution, report: Report | None = None) -> RunInfo:
     """A stored execution as users see it. ``report`` is that of one which left none."""
+    return RunInfo(**run_fields(execution, report))
+
+
+def run_fields(execution: Execution, report: Report | None = None) -> dict[str, Any]:
+    """What a ``RunInfo`` of it, or one that says more, is made of."""
     detail = detail_of(execution)
     reason = execution.reason
-    return RunInfo(
-        id=id_text(execution.id),
-        status=word(execution.status),
-        trigger=execution.cause.name.lower(),
-        scheduled_at=from_us(execution.scheduled_us),
-        started_at=_instant(execution.started_us),
-        finished_at=_instant(execution.finished_us),
-        attempts=execution.attempt,
-        reason=None if reason is None else reason.code.value,
-        message=None if reason is None else reason.message,
-        result=detail.result,
-        payload=detail.payload,
-        tasks=_tasks(detail, report),
-    )
+    return {
+        "id": id_text(execution.id),
+        "status": word(execution.status),
+        "trigger": execution.cause.name.lower(),
+        "scheduled_at": from_us(execution.scheduled_us),
+        "started_at": _instant(execution.started_us),
+        "finished_at": _instant(execution.finished_us),
+        "attempts": 0 if execution.started_us is None else execution.attempt,
+        "reason": None if reason is None else reason.code.value,
+        "message": None if reason is None else reason.message,
+        "result": detail.result,
+        "payload": detail.payload,
+        "tasks": _tasks(detail, report),
+        "job_version": execution.job_version,
+        "recovered": execution.recovered,
+        "replay_of": None if detail.replay_of is None else id_text(bytes.fromhex(detail.replay_of)),
+        "span": missed_span(detail.span),
+    }
 
 
 def span_info(span: Span) -> SpanInfo:

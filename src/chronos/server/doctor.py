@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chronos.assembly import make_store, sqlite_file
 from chronos.clock import Clock
+from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.errors import ChronosError
 from chronos.server.config import Config, load
 from chronos.server.listening import bind, close, show
@@ -45,6 +46,7 @@ async def examine(
         findings += _folder(path)
     if path is not None and not path.exists():
         findings.append(Finding(what="store", well=True, text=f"{path} is not there yet; the first start creates it"))
+        findings.append(Finding(what="clock", well=True, text=f"it is {_second(clock.now_us())}"))
     elif all(finding.well for finding in findings):
         findings += await _store(config, clock)
     return [*findings, _port(config)]
@@ -93,14 +95,27 @@ async def _opened(store: Store, config: Config, clock: Clock) -> list[Finding]:
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
     text = f"{faults[0]}{more}; restore a backup, and report this" if faults else "what it counts is what it holds"
     findings.append(Finding(what="store's books", well=not faults, text=text))
+    return [*findings, await _clock(store, clock)]
+
+
+async def _clock(store: Store, clock: Clock) -> Finding:
+    """This machine's clock beside the store's own; a store without one remembers when its nodes were last heard of."""
     asked_us = clock.now_us()
     told_us = await store.clock_us()
     if told_us is not None:
         skew_s = (told_us - (asked_us + clock.now_us()) // 2) / 1e6
         well = abs(skew_s) <= MAX_SKEW_S
         help_ = "" if well else "; set this machine's clock (chrony, systemd-timesyncd): no work is started until then"
-        findings.append(Finding(what="clock", well=well, text=f"{skew_s:+.3f} s from the store's{help_}"))
-    return findings
+        return Finding(what="clock", well=well, text=f"{skew_s:+.3f} s from the store's{help_}")
+    heard_us = max((max(node.beat_us, node.stopped_us or 0) for node in await store.nodes()), default=0)
+    if heard_us - clock.now_us() <= MAX_SKEW_S * SECOND_US:
+        return Finding(what="clock", well=True, text=f"it is {_second(asked_us)}")
+    text = f"it is {_second(asked_us)}, and a node was alive at {_second(heard_us)}; set this machine's clock"
+    return Finding(what="clock", well=False, text=text)
+
+
+def _second(us: int) -> str:
+    return rfc3339(us - us % SECOND_US)
 
 
 def _port(config: Config) -> Finding:

@@ -199,7 +199,7 @@ class Server:
             "reason": reason,
             "schedules": self._roles.schedules,
             "works": self._roles.works,
-            "slots": self._options.slots,
+            "slots": self._options.slots if self._roles.works else 0,
             "executions_here": 0 if engine is None else engine.busy,
             "jobs_held": held,
             "jobs_recovered": self.recovered,

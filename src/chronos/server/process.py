@@ -5,6 +5,7 @@ The first SIGTERM or SIGINT lets running work finish within the grace period; th
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
@@ -32,7 +33,8 @@ def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOT
     """Run a server until it is told to end; gives the status to exit with. Raises what kept it from starting."""
     warnings = check(config)
     options = engine_options(config, roles)
-    logs = Logs(level=config["logging.level"], form=config["logging.format"], node=options.node_name)
+    form = config["logging.format"] or ("console" if _is_watched() else "json")
+    logs = Logs(level=config["logging.level"], form=form, node=options.node_name)
     share_quickly()
     try:
         for warning in warnings:
@@ -41,6 +43,11 @@ def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOT
             return runner.run(_live(Server(config, clock or SystemClock(), roles), announce))
     finally:
         logs.close()
+
+
+def _is_watched() -> bool:
+    """Whether a person reads what is logged."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 async def _live(server: Server, announce: Callable[[str], None]) -> int:

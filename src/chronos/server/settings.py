@@ -134,9 +134,13 @@ def one_of(*allowed: str) -> Reader:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A list of texts; in a variable, with commas between them."""
+    """A list of texts; in a variable, with commas between them, or as JSON."""
     if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = None
+        value = found if isinstance(found, list) else [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise Invalid("expected a list of texts")
     return tuple(value)
@@ -224,7 +228,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="auth.users", read=mapping, default={}, about="name: {password_hash, role}", secret=True),
     Setting(name="auth.tokens", read=mapping, default={}, about="name: {token_hash, role}", secret=True),
     Setting(name="logging.level", read=one_of("debug", "info", "warning", "error"), default="info", about="how much"),
-    Setting(name="logging.format", read=one_of("json", "console"), default="console", about="for machines or people"),
+    Setting(
+        name="logging.format",
+        read=one_of("json", "console"),
+        default=None,
+        about="for machines or people; json, and console on a terminal, unless it is said",
+    ),
     Setting(name="metrics.per_job", read=flag, default=True, about="a label for each job"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from chronos.core.amounts import in_words
 from chronos.core.calendar import SECOND_US, rfc3339
-from chronos.core.execution import Attempt, Cancel, Cause, Execution, Span, Status
+from chronos.core.execution import Attempt, AttemptStatus, Cancel, Cause, Execution, Span, Status
 from chronos.core.iso8601 import Period
 from chronos.service.shapes import id_text
 from chronos.service.shapes.executions import detail_of, lateness_us
@@ -60,6 +60,12 @@ _WHY_IT_EXISTS = {
     Cause.REPLAY: "It was asked for again.",
     Cause.DEPENDENCY: "A job that it follows has ended.",
 }
+_ASKS = {Cause.BACKFILL: "backfill", Cause.MANUAL: "trigger", Cause.REPLAY: "replay"}
+_HOW = {
+    AttemptStatus.RUNNING: "is running",
+    AttemptStatus.CANCELED: "was canceled",
+    AttemptStatus.LOST: "was lost",
+}
 _CANCELS = {
     Cancel.ASKED: "It was asked to stop.",
     Cancel.REPLACED: "It was asked to stop, because a newer execution takes its place.",
@@ -112,6 +118,14 @@ def span_step(span: Span) -> Step:
     return Step(at_us=span.from_us, verdict=verdict, sentence=sentence)
 
 
+def asked_step(item: Execution) -> Step:
+    """A run of an instant that somebody asked for."""
+    what = item.status.name.lower().replace("_", " ")
+    sentence = f"A {_ASKS[item.cause]} asked for it at {rfc3339(item.admitted_us)}: {id_text(item.id)} "
+    verdict = _ENDS.get(item.status, Verdict.STARTED if item.started_us is not None else Verdict.WAITS)
+    return Step(at_us=item.admitted_us, verdict=verdict, sentence=f"{sentence}{_is(item.status)}{what}.")
+
+
 def duration(us: int) -> str:
     """``2 hours 5 minutes``; milliseconds only of what is short."""
     if us < 10 * SECOND_US:
@@ -145,7 +159,7 @@ def _admitted(one: Execution) -> str:
 def _attempt(attempt: Attempt, nodes: Mapping[int, str]) -> Step:
     took = "" if attempt.finished_us is None else f" after {duration(attempt.finished_us - attempt.started_us)}"
     error = f": {attempt.error}" if attempt.error else "."
-    how = attempt.status.name.lower().replace("_", " ")
+    how = _HOW.get(attempt.status, attempt.status.name.lower().replace("_", " "))
     sentence = f'Attempt {attempt.number} of "{attempt.task}" on {_node(attempt.node, nodes)} {how}{took}{error}'
     return Step(at_us=attempt.started_us, verdict=Verdict.ATTEMPT, sentence=sentence)
 

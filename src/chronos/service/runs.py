@@ -81,7 +81,7 @@ class Runs:
 
     async def trigger(
         self,
-        ref: str,
+        ref: str | Job,
         payload: Any = None,
         *,
         at_us: int | None = None,
@@ -90,12 +90,13 @@ class Runs:
         namespace: str = DEFAULT_NAMESPACE,
         actor: Actor = SYSTEM,
     ) -> Triggered:
-        """Run a job now, paused or not. The same ``idempotency`` key answers the same execution.
+        """Run a job now, paused or not, by its name, its id, or as it was read. The same ``idempotency`` key answers
+        the same execution.
 
         ``at_us`` is the instant that the run stands for (``scheduled_at``), not after now. Raises ``NotFound``,
         ``Invalid``, ``QueueFull``.
         """
-        job = await self._jobs.get(ref, namespace)
+        job = ref if isinstance(ref, Job) else await self._jobs.get(ref, namespace)
         now_us = self._clock.now_us()
         if at_us is not None and at_us > now_us:
             raise Invalid(
@@ -323,7 +324,7 @@ class Runs:
         request: bytes | None = None,
     ) -> Triggered:
         now_us = self._clock.now_us()
-        await self._room(now_us)
+        await self._room()
         if request is None:
             request = idempotency.encode() if idempotency is not None else self._new_request()
         run = asked_run(
@@ -339,16 +340,26 @@ class Runs:
             detail=detail,
         )
         command = Trigger(job=job.id, run=run, now_us=now_us, idempotency=idempotency, actor=actor)
-        asked = await self._store.apply(command)
-        self._pending += asked.created
+        self._pending += 1  # at once: many that are asked for together must not all find the same room
+        created = False
+        try:
+            asked = await self._store.apply(command)
+            created = asked.created
+        finally:
+            self._pending -= not created
         return asked
 
-    async def _room(self, now_us: int) -> None:
-        """Raise ``QueueFull`` when too much waits in the whole store."""
+    async def count(self) -> None:
+        """Learn how much waits, unless that is known: once, before many are asked for together."""
+        now_us = self._clock.now_us()
         if self._counted_us is None or not 0 <= now_us - self._counted_us < _COUNTED_FOR_US:
             counted = (await self._store.counts()).open
             self._pending = counted.get(Status.READY, 0) + counted.get(Status.QUEUED, 0)
             self._counted_us = now_us
+
+    async def _room(self) -> None:
+        """Raise ``QueueFull`` when too much waits in the whole store."""
+        await self.count()
         if self._pending >= self._max_pending:
             raise QueueFull(f"{self._pending} executions wait already, allowed {self._max_pending}; try again later")
 

@@ -3,6 +3,7 @@ and the state that the job was in. Who does what somebody else has just done cha
 """
 
 from dataclasses import replace
+from typing import Any
 
 from chronos.clock import Clock
 from chronos.core.inforce import instants_of
@@ -11,10 +12,18 @@ from chronos.core.node import Actor
 from chronos.core.planner import resume
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.service.saving import restart_us
-from chronos.store.commands import SetJobState
+from chronos.store.commands import Command, SetJobState
 from chronos.store.contract import Store
 
 MAX_NOTE = 1_000
+
+
+class Unwritten:
+    """Where the changes of a dry run go, instead of to the store."""
+
+    async def apply(self, command: Command[Any]) -> Any:
+        """Nowhere; it is answered as if it had been done."""
+        return True
 
 
 class Switch:

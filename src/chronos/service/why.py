@@ -16,7 +16,8 @@ from chronos.core.inforce import instants_of
 from chronos.core.job import Job, JobSpec, JobState
 from chronos.core.node import AuditEntry
 from chronos.core.reasons import Code
-from chronos.service.explaining import Step, Verdict, duration, ordered, span_step, steps_of, summary
+from chronos.service.absence import absence
+from chronos.service.explaining import Step, Verdict, asked_step, duration, ordered, span_step, steps_of, summary
 from chronos.service.jobs import Jobs
 from chronos.service.runs import Runs
 from chronos.service.shapes import id_text
@@ -27,6 +28,7 @@ __all__ = ["Step", "Verdict", "Why"]
 
 _PAGE = 200
 _PAGES = 10  # of history or of the audit log that one question may read
+_ASKED = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL)
 _SWITCHED = ("pause", "resume", "disable", "enable")
 
 
@@ -42,6 +44,8 @@ class Why:
         one = view.execution
         nodes = {node.number: node.name for node in await self._store.nodes()}
         steps = steps_of(view, nodes, await self._asked_by(one))
+        if one.cause is Cause.RECOVERY:
+            steps += await self._absent(one.scheduled_us)
         if one.status is Status.SKIPPED and one.reason is not None and one.reason.code is Code.OVERLAP:
             steps += await self._in_the_way(one.job, one.scheduled_us)
         return ordered(steps)
@@ -52,7 +56,7 @@ class Why:
         """Why a job ran or did not run at an instant; without one, its last instants and the next."""
         job = await self._jobs.get(ref, namespace)
         if at_us is not None:
-            return [*await self._at(job, at_us), self._coming(job)]
+            return [*await self._at(job, at_us), *await self._asked_for(job, at_us), self._coming(job)]
         page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=last)
         steps = ordered([summary(item) for item in page.items])
         switched = await self._switched(job, self._clock.now_us())
@@ -68,7 +72,8 @@ class Why:
             return await self.why_execution(view.execution.id)
         span = await self._span(job, at_us)
         if span is not None:
-            steps = [span_step(span), *await self._recovered(job, span)]
+            absent = await self._absent(at_us) if span.status is Status.MISSED else []
+            steps = [*absent, span_step(span), *await self._recovered(job, span)]
             switched = await self._switched(job, span.from_us) if span.reason.code is Code.PAUSED else None
             return steps if switched is None else [switched, *steps]
         if at_us < job.created_us:
@@ -129,6 +134,27 @@ class Why:
             )
             for item in reversed(found[:5])
         ]
+
+    async def _absent(self, at_us: int) -> list[Step]:
+        """That no node was there to run an instant, where that is known."""
+        found = absence(await self._store.nodes(), at_us, self._clock.now_us())
+        if found is None:
+            return []
+        sentence = f"No node was alive from {rfc3339(found[0])} to {rfc3339(found[1])}."
+        return [Step(at_us=found[0], verdict=Verdict.MISSED, sentence=sentence)]
+
+    async def _asked_for(self, job: Job, at_us: int) -> list[Step]:
+        """The runs of an instant that somebody asked for later: backfills, triggers, replays."""
+        found: list[Step] = []
+        cursor: bytes | None = None
+        for _ in range(_PAGES):
+            page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=_PAGE, cursor=cursor)
+            asked = (item for item in page.items if isinstance(item, Execution) and item.scheduled_us == at_us)
+            found += [asked_step(item) for item in asked if item.cause in _ASKED]
+            cursor = page.cursor
+            if cursor is None or cursor < id_floor(at_us):  # none was asked for before it came
+                break
+        return ordered(found)
 
     async def _in_the_way(self, job: bytes, at_us: int) -> list[Step]:
         """What was under way when an instant was skipped."""
@@ -192,7 +218,7 @@ class Why:
 
     async def _asked_by(self, one: Execution) -> str | None:
         """Who triggered an execution: the audit log has its id."""
-        if one.cause not in (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL):
+        if one.cause not in _ASKED:
             return None
         page = await self._store.audit(namespace=None, limit=_PAGE, cursor=id_floor(one.admitted_us + 1_000))
         for entry in page.items:

@@ -1,6 +1,7 @@
 """Merging commands of one kind into one statement's worth, and giving each its own part of the answer back.
 
-Of saved jobs only new ones without a key merge, a few a command; of recovered gaps those that were judged at one time.
+Of saved jobs only new ones without a key merge, a few a command; of recovered gaps those that were judged at one time;
+of jobs that are switched all.
 Should one of them be refused, each of them is applied by itself.
 """
 
@@ -9,7 +10,20 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from chronos.store.commands import NEW, Admitted, Advance, Command, Recover, Release, SaveJobs, Settle, Settled, Suspend
+from chronos.store.commands import (
+    NEW,
+    AckOutbox,
+    Admitted,
+    Advance,
+    Command,
+    Recover,
+    Release,
+    SaveJobs,
+    SetJobState,
+    Settle,
+    Settled,
+    Suspend,
+)
 
 _FEW = 20  # jobs of a command; more of them are worth statements of their own
 _MERGED = (Settle, Advance, Suspend, Release)
@@ -41,6 +55,10 @@ def split(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> 
     if isinstance(command, SaveJobs):
         rows = iter(answer)
         return [list(islice(rows, len(part.rows))) for part in parts if isinstance(part, SaveJobs)]
+    if isinstance(command, SetJobState):
+        return list(answer)
+    if isinstance(command, AckOutbox):
+        return [None] * len(parts)
     if isinstance(command, Recover):
         of: dict[bytes, list[Admitted]] = {}
         for row in answer:
@@ -70,7 +88,9 @@ def _touched(command: Command[Any]) -> list[Any] | None:
     """What a command that merges with others is about; None: it does not."""
     if isinstance(command, _MERGED):
         return [row.id for row in command.rows]
-    if isinstance(command, Recover):
+    if isinstance(command, AckOutbox):
+        return list(command.ids)
+    if isinstance(command, Recover | SetJobState):
         return [part.job for part in command.parts]
     if not isinstance(command, SaveJobs) or len(command.rows) > _FEW or command.delete:
         return None
@@ -93,6 +113,8 @@ def _joined(commands: Sequence[Any]) -> Command[Any]:
     if len(commands) == 1:
         return first
     joined: Callable[..., Command[Any]] = replace
-    if isinstance(first, SaveJobs | Recover):
+    if isinstance(first, SaveJobs | Recover | SetJobState):
         return joined(first, others=(*first.others, *commands[1:]))
+    if isinstance(first, AckOutbox):
+        return joined(first, ids=tuple(id_ for command in commands for id_ in command.ids))
     return joined(first, rows=tuple(row for command in commands for row in command.rows))

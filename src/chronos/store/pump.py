@@ -147,7 +147,7 @@ class Pump:
         batch: list[Pending] = []
         rows, room = 0, self._max_rows
         if not self._urgent and self._patient and self._patient[0].rows > room:
-            room = max(room, self._bulk_rows)
+            room = max(room, self._bulk_rows + self._patient[0].rows // 2)  # to the nearest command
         for waiting in (self._urgent, self._patient):
             while waiting and (not batch or rows + waiting[0].rows <= room):
                 batch.append(waiting.popleft())

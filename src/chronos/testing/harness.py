@@ -13,7 +13,7 @@ What would leave the process (webhooks, commands) is not done: it succeeds at on
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from chronos.engine.runners.contract import Call, Runner
 from chronos.engine.runners.python import PythonRunner
 from chronos.errors import Invalid
 from chronos.sdk.app import Chronos
-from chronos.sdk.values import RunInfo, run_info
+from chronos.sdk.values import RunInfo, run_fields
 from chronos.store.contract import ExecutionFilter, Hint, Store
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import VirtualLoop
@@ -161,12 +161,12 @@ class Harness:
         early: set[bytes] = set()
 
         def watch(event: Event) -> None:
-            if isinstance(event, ExecutionEnded):
-                early.add(event.execution)
-                if event.execution in asked and not ended.done():
-                    ended.set_result(None)
+            assert isinstance(event, ExecutionEnded)
+            early.add(event.execution)
+            if event.execution in asked and not ended.done():
+                ended.set_result(None)
 
-        unwatch = engine.on_event(watch)
+        unwatch = engine.on_event(watch, ExecutionEnded)
         try:
             answer = await service.runs.trigger(job, payload, namespace=app._runtime.namespace)
             asked.append(answer.id)
@@ -255,14 +255,14 @@ class Harness:
             runners=self._runners,
             defaults=defaults,
         )
-        self._engine.on_event(self._watch)
+        self._engine.on_event(self._watch, ExecutionStarted)
         await self._engine.start()
         self._set = False
         return self._engine
 
     def _watch(self, event: Event) -> None:
-        if isinstance(event, ExecutionStarted):
-            self._started[event.execution] = None
+        assert isinstance(event, ExecutionStarted)
+        self._started[event.execution] = None
 
     def _clock_was_set(self) -> None:
         self._set = True
@@ -339,9 +339,7 @@ def _in_a_loop() -> bool:
 
 _REAL = (PYTHON, "wait")  # targets that a harness really runs
 _DONE = Succeeded()
-_FIELDS = tuple(field.name for field in fields(RunInfo))
 
 
 def _ran(execution: Execution) -> Ran:
-    info = run_info(execution)
-    return Ran(**{name: getattr(info, name) for name in _FIELDS})
+    return Ran(**run_fields(execution))

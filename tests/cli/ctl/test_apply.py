@@ -54,6 +54,16 @@ def test_prune_removes_what_the_same_owner_applied(served: Served) -> None:
     assert served.ctl("jobs", "list", "--owner", "a", "-o", "name").stdout == "a1\n"
 
 
+def test_a_file_may_be_the_body_of_a_request_or_what_a_list_printed(served: Served) -> None:
+    body = "{owner: a, jobs: [{name: a1, schedule: manual, command: {argv: ['true']}}]}"
+    served.ctl("jobs", "apply", "-f", "-", input=body)
+    assert served.rest("/jobs/a1")["owner"] == "a"
+    listed = served.ctl("jobs", "list", "-o", "yaml").stdout
+    again = served.ctl("jobs", "apply", "-f", "-", input=listed)
+    assert again.stdout.startswith("= a1 unchanged")
+    served.ctl("jobs", "apply", "-f", "-", "--owner", "b", input=body, code=1)  # two owners
+
+
 def test_what_another_owner_applied_is_not_taken(served: Served) -> None:
     served.ctl("jobs", "apply", "-f", "-", "--owner", "a", input=TWO)
     served.ctl("jobs", "apply", "-f", "-", "--owner", "b", input=TWO, code=4)

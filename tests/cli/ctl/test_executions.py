@@ -122,6 +122,7 @@ def test_dead_letters(served: Served) -> None:
     assert served.json("dlq", "show", first) == served.rest(f"/executions/{first}")
     assert served.ctl("dlq", "discard", first).stdout == f"{first}\n"
     served.ctl("dlq", "discard", first, code=3)
+    assert served.ctl("audit").stdout.splitlines()[1].split()[-4:] == ["discard", "dead", "letters", first]
     served.ctl("dlq", "replay", second, "--wait", code=6)
     assert second not in served.ctl("dlq", "list", "-o", "name").stdout
 
@@ -142,6 +143,23 @@ def test_watching_in_a_pipe_prints_what_is_new(served: Served, command: list[str
         process.stdout.read()
     assert first != second
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [("name", ["hello"]), ("table", ["NAME   STATE ", "hello  active", "hello  paused"]), ("yaml", ["---", "id: "])],
+)
+def test_watching_in_a_pipe_in_a_format_that_was_asked_for(served: Served, form: str, lines: list[str]) -> None:
+    served.create()
+    command = [str(PROGRAM), "--server", served.url, "jobs", "list", "--watch", "--interval", "20ms", "-o", form]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for number, line in enumerate(lines):
+            if number == 2:
+                served.ctl("jobs", "pause", "hello")
+            assert process.stdout.readline().startswith(line)
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
 
 
 def test_watching_on_a_terminal_redraws(served: Served) -> None:

@@ -47,6 +47,15 @@ def test_when(served: Served, options: list[str], schedule: str) -> None:
     assert job.get("timezone") == ("Europe/Paris" if "--timezone" in options else None)
 
 
+def test_what_changes_of_the_clocks_do_to_it_is_said(served: Served) -> None:
+    night = ["--cron", "30 2 * * *", "--timezone", "Europe/Paris"]
+    for options in ([*night, "--dry-run"], night):
+        created = served.ctl("jobs", "create", "night", *options, "--", "true")
+        assert created.stdout == "night\n"
+        assert "! 02:30 Europe/Paris does not exist on " in created.stderr
+    assert served.ctl("jobs", "create", "day", "--cron", "0 9 * * *", "--", "true").stderr.startswith("created")
+
+
 def test_what(served: Served) -> None:
     served.ctl(
         "jobs", "create", "hook", "--every", "1h", "--url", "http://example.com/", "--method", "PUT", "--json", "[1]"

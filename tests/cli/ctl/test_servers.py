@@ -82,7 +82,7 @@ def test_a_broken_file_of_contexts(served: Served) -> None:
 def test_users_and_tokens() -> None:
     with serving(users=USERS) as served:
         refused = served.ctl("jobs", "list", code=1)
-        assert "set CHRONOS_TOKEN" in refused.stderr
+        assert "sign in with: chronosctl login URL\n  or set CHRONOS_TOKEN" in refused.stderr
         ana = {"CHRONOS_SERVER": served.url.replace("//", "//ana:secret@")}
         assert served.ctl("users", "-o", "name", env=ana).stdout == "ana\neve\n"
         assert "would be created" in served.ctl("tokens", "create", "ci", "--dry-run", env=ana).stderr

@@ -131,6 +131,16 @@ def test_the_directory_is_the_one_given(tmp_path: Path) -> None:
     assert run({"argv": ["pwd", "-P"], "cwd": str(tmp_path)})[2] == f"{tmp_path.resolve()}\n"
 
 
+def test_unless_given_the_directory_is_that_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run({"argv": ["pwd", "-P"]})[2] == f"{tmp_path.resolve()}\n"
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run({"argv": ["pwd", "-P"]})[2] == "/\n"
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

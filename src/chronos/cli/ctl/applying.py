@@ -42,9 +42,9 @@ def apply(
 ) -> None:
     """Make the jobs of an owner what FILEs say: all of them in one change, or none.
 
-    A FILE is YAML with one job in each document, a list of jobs, or "jobs:" with a list; a folder stands for all YAML
-    files in it. What would change is shown before, on a terminal, when something is to be deleted. Give sets of files
-    that are pruned by themselves owners of their own.
+    A FILE is YAML with one job in each document, a list of jobs, or "jobs:" with a list, and perhaps their "owner:"; a
+    folder stands for all YAML files in it. What would change is shown before, on a terminal, when something is to be
+    deleted. Give sets of files that are pruned by themselves owners of their own.
 
     \b
     Examples:
@@ -144,15 +144,24 @@ def _documents(text: str, where: str) -> list[dict[str, Any]]:
         raise Failure(f"{where}: {error}") from None
     found: list[Any] = []
     for document in documents:
-        if isinstance(document, dict) and set(document) == {"jobs"}:
-            document = document["jobs"]  # noqa: PLW2901 - a wrapper that is taken off
-        found += document if isinstance(document, list) else [document]
+        found += _unwrapped(document)
     if not found:
         raise Failure(f"{where} has no jobs")
     for job in found:
         if not isinstance(job, dict):
             raise Failure(f"{where}: {job!r} is no job; a job is a mapping with a name, a schedule and what it does")
     return found
+
+
+def _unwrapped(document: Any) -> list[Any]:
+    """The jobs of one document: a job, a list of them, the body of ``POST /apply``, or what ``jobs list`` printed."""
+    owner = None
+    if isinstance(document, dict) and "jobs" in document and document.keys() <= {"jobs", "owner"}:
+        document, owner = document["jobs"], document.get("owner")
+    elif isinstance(document, dict) and document.keys() == {"items", "next_cursor"}:
+        document = document["items"]
+    found = document if isinstance(document, list) else [document]
+    return found if owner is None else [{"owner": owner, **job} if isinstance(job, dict) else job for job in found]
 
 
 def _owner(said: str | None, named: Sequence[dict[str, Any]]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chronos.cli.ctl.choosing import DONE, Chosen, act, chosen_jobs
 from chronos.cli.ctl.jobs import jobs, print_job, print_saved
 from chronos.cli.ctl.options import Json, asking, dry_run_option, job_argument, output_option, wait_options
 from chronos.cli.ctl.printing import print_value
@@ -15,11 +16,8 @@ from chronos.cli.output import emit, note
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import Client
 
-_DONE = {"pause": "paused", "resume": "resumed", "enable": "enabled", "disable": "disabled"}
 
-
-@jobs.command(short_help="Run a job now.")
-@job_argument
+@jobs.command(short_help="Run jobs now.")
 @click.option("--payload", type=Json(), metavar="JSON", help="Instead of the job's own; @FILE reads a file.")
 @click.option("--at", metavar="T", help="The past instant that the run stands for.")
 @click.option("--reason", metavar="TEXT", help="Why, for those who look later.")
@@ -28,11 +26,12 @@ _DONE = {"pause": "paused", "resume": "resumed", "enable": "enabled", "disable":
 @dry_run_option
 @output_option
 @asking
+@chosen_jobs
 def run(
     client: "Client",
     *,
     output: str,
-    name: str,
+    chosen: Chosen,
     payload: Any,
     at: str | None,
     reason: str | None,
@@ -41,104 +40,122 @@ def run(
     timeout: float | None,
     dry_run: bool,
 ) -> None:
-    """Run the job NAME once, now, whether or not it is paused; prints the execution's id.
+    """Run the job NAME once, now, whether or not it is paused; prints the execution's id. Or run many jobs.
 
     \b
     Examples:
       chronosctl jobs run hello
       chronosctl jobs run hello --payload '{"day": "2027-01-01"}' --wait --timeout 5m
+      chronosctl jobs run --selector team=billing
     """
-    body = given(payload=payload, at=at, reason=reason)
-    print_asked(client, ("jobs", name, "trigger"), body, output, key=key, wait=wait, timeout=timeout, dry_run=dry_run)
+    if chosen.name is not None:
+        path, body = ("jobs", chosen.name, "trigger"), given(payload=payload, at=at, reason=reason)
+        print_asked(client, path, body, output, key=key, wait=wait, timeout=timeout, dry_run=dry_run)
+    elif wait or timeout is not None or at is not None:
+        raise click.UsageError("--wait, --timeout and --at go with the NAME of one job")
+    else:
+        act(client, "trigger", chosen, output, dry_run=dry_run, key=key, payload=payload, reason=reason)
 
 
-def _switch(client: "Client", verb: str, name: str, output: str, *, dry_run: bool, reason: str | None = None) -> None:
-    job = client.change("POST", name, verb, body=given(reason=reason), dry_run=dry_run)
+def _switch(
+    client: "Client", verb: str, chosen: Chosen, output: str, *, dry_run: bool, reason: str | None = None
+) -> None:
+    if chosen.name is None:
+        act(client, verb, chosen, output, dry_run=dry_run, reason=reason)
+        return
+    job = client.change("POST", chosen.name, verb, body=given(reason=reason), dry_run=dry_run)
     if output == "table":
         emit(job["name"])
-        note(f"would be {_DONE[verb]}" if dry_run else _DONE[verb])
+        note(f"would be {DONE[verb]}" if dry_run else DONE[verb])
     else:
         print_job(job, output)
 
 
-@jobs.command(short_help="Hold a job until it is resumed.")
-@job_argument
+@jobs.command(short_help="Hold jobs until they are resumed.")
 @click.option("--reason", metavar="TEXT", help="Why, for those who wonder.")
 @dry_run_option
 @output_option
 @asking
-def pause(client: "Client", output: str, name: str, reason: str | None, dry_run: bool) -> None:
-    """Hold the job NAME: what runs finishes, what waits is held, its instants are recorded as skipped.
+@chosen_jobs
+def pause(client: "Client", output: str, chosen: Chosen, reason: str | None, dry_run: bool) -> None:
+    """Hold the job NAME, or many: what runs finishes, what waits is held, their instants are recorded as skipped.
 
     \b
-    Example:
+    Examples:
       chronosctl jobs pause hello --reason "the target is being moved"
+      chronosctl jobs pause -l team=billing -l stage=test --dry-run
     """
-    _switch(client, "pause", name, output, dry_run=dry_run, reason=reason)
+    _switch(client, "pause", chosen, output, dry_run=dry_run, reason=reason)
 
 
-@jobs.command(short_help="Let a paused job go on.")
-@job_argument
+@jobs.command(short_help="Let paused jobs go on.")
 @dry_run_option
 @output_option
 @asking
-def resume(client: "Client", output: str, name: str, dry_run: bool) -> None:
-    """Let the paused job NAME go on.
+@chosen_jobs
+def resume(client: "Client", output: str, chosen: Chosen, dry_run: bool) -> None:
+    """Let the paused job NAME go on, or many.
 
     \b
-    Example:
+    Examples:
       chronosctl jobs resume hello
+      chronosctl jobs resume --all
     """
-    _switch(client, "resume", name, output, dry_run=dry_run)
+    _switch(client, "resume", chosen, output, dry_run=dry_run)
 
 
-@jobs.command(short_help="Switch a job on.")
-@job_argument
+@jobs.command(short_help="Switch jobs on.")
 @dry_run_option
 @output_option
 @asking
-def enable(client: "Client", output: str, name: str, dry_run: bool) -> None:
-    """Switch the job NAME on; its schedule counts from now.
+@chosen_jobs
+def enable(client: "Client", output: str, chosen: Chosen, dry_run: bool) -> None:
+    """Switch the job NAME on, or many; their schedules count from now.
 
     \b
     Example:
       chronosctl jobs enable hello
     """
-    _switch(client, "enable", name, output, dry_run=dry_run)
+    _switch(client, "enable", chosen, output, dry_run=dry_run)
 
 
-@jobs.command(short_help="Switch a job off.")
-@job_argument
+@jobs.command(short_help="Switch jobs off.")
 @click.option("--reason", metavar="TEXT", help="Why, for those who wonder.")
 @dry_run_option
 @output_option
 @asking
-def disable(client: "Client", output: str, name: str, reason: str | None, dry_run: bool) -> None:
-    """Switch the job NAME off: it has no instants at all until it is enabled.
+@chosen_jobs
+def disable(client: "Client", output: str, chosen: Chosen, reason: str | None, dry_run: bool) -> None:
+    """Switch the job NAME off, or many: no instants at all until they are enabled.
 
     \b
     Example:
       chronosctl jobs disable hello --reason "not needed in winter"
     """
-    _switch(client, "disable", name, output, dry_run=dry_run, reason=reason)
+    _switch(client, "disable", chosen, output, dry_run=dry_run, reason=reason)
 
 
-@jobs.command(short_help="Delete a job; its history remains.")
-@job_argument
+@jobs.command(short_help="Delete jobs; their history remains.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @dry_run_option
 @output_option
 @asking
-def delete(client: "Client", output: str, name: str, yes: bool, dry_run: bool) -> None:
-    """Delete the job NAME. On a terminal it asks first. What it ran stays in the history.
+@chosen_jobs
+def delete(client: "Client", output: str, chosen: Chosen, yes: bool, dry_run: bool) -> None:
+    """Delete the job NAME, or many. On a terminal it asks first. What they ran stays in the history.
 
     \b
-    Example:
+    Examples:
       chronosctl jobs delete hello --yes
+      chronosctl jobs delete --prefix tmp- --dry-run
     """
+    if chosen.name is None:
+        asks = None if yes else lambda many: sure(f"Delete {many}?")
+        act(client, "delete", chosen, output, dry_run=dry_run, asks=asks)
+        return
     if not yes and not dry_run:
-        sure(f"Delete {name}?")
-    job = client.change("DELETE", name, dry_run=dry_run)
+        sure(f"Delete {chosen.name}?")
+    job = client.change("DELETE", chosen.name, dry_run=dry_run)
     if output == "table":
         emit(job["name"])
         note("would be deleted" if dry_run else "deleted")

@@ -154,8 +154,14 @@ class Client:
 
 
 def _question(query: Query | None) -> str:
-    said = {name.rstrip("_"): _text(value) for name, value in (query or {}).items() if value is not None}
-    return f"?{urlencode(said)}" if said else ""
+    """Of a list, each of its values."""
+    said = {
+        name.rstrip("_"): [_text(one) for one in value] if isinstance(value, list | tuple) else [_text(value)]
+        for name, value in (query or {}).items()
+        if value is not None
+    }
+    question = urlencode(said, doseq=True)
+    return f"?{question}" if question else ""
 
 
 def _text(value: object) -> str:

@@ -61,13 +61,16 @@ def create(
     """
     if wait and not said["now"]:
         raise click.UsageError("--wait needs --now; another job is waited for with: chronosctl jobs run NAME --wait")
+    wanted = _job(name, said)
     job = client.call(
         "POST",
         "jobs",
         query={"namespace": client.server.namespace, "dry_run": dry_run or None},
-        body=_job(name, said),
+        body=wanted,
         headers={"Idempotency-Key": new_key()},
     ).value
+    if output == "table" and (said["cron"] or said["schedule"]):
+        _warn(client, wanted)
     if dry_run:
         print_saved(job, output)
     elif wait:
@@ -79,6 +82,17 @@ def create(
         note("created" + (f", runs next at {instant(job['next_run_at'])}" if job["next_run_at"] else ""))
     else:
         print_job(job, output)
+
+
+def _warn(client: "Client", job: dict[str, Any]) -> None:
+    """What changes of the clocks will do to it, as far as the server can tell."""
+    asked = {"schedule": job["schedule"], "key": job["name"], "count": 1, **given(timezone=job.get("timezone"))}
+    try:
+        found = client.call("POST", "schedule", "preview", body=asked).value
+    except click.ClickException:  # the job is there all the same
+        return
+    for warning in found["warnings"]:
+        note(f"! {warning['message']}")
 
 
 def _job(name: str, said: dict[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def message_of(status: int, problem: dict[str, Any]) -> str:
     if status == 412 and (versions := _CHANGED.match(detail)):
         return f"{detail}\n  chronosctl jobs diff {' '.join(versions.groups())}"
     if status == 401:
-        return f"{detail}\n  set CHRONOS_TOKEN, or write the address as http://name:password@host:port"
+        return f"{detail}\n  sign in with: chronosctl login URL\n  or set CHRONOS_TOKEN"
     if status >= 500 and problem.get("request_id"):
         return f"{detail} (request {problem['request_id']})"
     return detail

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chronos.cli.ctl.choosing import choice_options, query_of
 from chronos.cli.ctl.options import asking, job_argument, output_option, watch_options
 from chronos.cli.ctl.printing import Columns, instant, print_fields, print_page, print_value, status, text
 from chronos.cli.output import emit, note
@@ -12,7 +13,6 @@ from chronos.cli.output import emit, note
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import Client
 
-STATES = ("active", "paused", "disabled", "done")
 #: Fields that the server adds to what was said of a job.
 ANSWERED = ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at")
 
@@ -30,11 +30,7 @@ def jobs() -> None:
 
 
 @jobs.command("list", short_help="List jobs.")
-@click.option("-q", "--search", metavar="TEXT", help="Only those with this in their name.")
-@click.option("--tag", metavar="KEY[=VALUE]", help="Only those with this tag.")
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
-@click.option("--owner", metavar="NAME", help="Only those that this owner applied.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
+@choice_options
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="How many at most.")
 @click.option("--all", "everything", is_flag=True, help="However many there are.")
 @watch_options
@@ -44,31 +40,21 @@ def list_(
     client: "Client",
     *,
     output: str,
-    search: str | None,
-    tag: str | None,
-    state: str | None,
-    owner: str | None,
-    all_namespaces: bool,
     limit: int,
     everything: bool,
     watch: bool,
     interval: float,
+    **choice: Any,
 ) -> None:
     """List jobs by name: their state, schedule, last and next run.
 
     \b
     Examples:
-      chronosctl jobs list --tag team=billing --state paused
+      chronosctl jobs list -l team=billing --state paused
       chronosctl jobs list --all -o name
       chronosctl jobs list --watch
     """
-    query = {
-        "q": search,
-        "tag": tag,
-        "state": state,
-        "owner": owner,
-        "namespace": "*" if all_namespaces else client.server.namespace,
-    }
+    query = query_of(client, choice)
 
     def look() -> dict[str, Any]:
         return client.pages("jobs", limit=None if everything else limit, query=query)

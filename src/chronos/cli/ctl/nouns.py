@@ -7,6 +7,7 @@ from chronos.cli.ctl.contexts import context
 from chronos.cli.ctl.deadletters import dlq
 from chronos.cli.ctl.executions import executions
 from chronos.cli.ctl.jobs import jobs
+from chronos.cli.ctl.login import login, logout
 from chronos.cli.ctl.system import audit, namespaces, nodes, queues, status
 from chronos.cli.ctl.tokens import tokens, users
 
@@ -24,5 +25,7 @@ NOUNS: tuple[click.Command, ...] = (
     tokens,
     users,
     context,
+    login,
+    logout,
 )
 ALIASES = {"runs": "executions"}

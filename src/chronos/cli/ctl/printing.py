@@ -33,7 +33,7 @@ def print_page(page: dict[str, Any], output: str, columns: Columns, *, part: str
             note(f"… and more; the first {len(items)} are shown (--limit N, or --all)")
 
 
-def print_items(items: Sequence[Item], output: str, columns: Columns) -> None:
+def print_items(items: Sequence[Item], output: str, columns: Columns, *, headed: bool = True) -> None:
     """The rows of a list, or their names alone."""
     if output == "name":
         for item in items:
@@ -43,7 +43,7 @@ def print_items(items: Sequence[Item], output: str, columns: Columns) -> None:
         note(columns.none)
         return
     shown = {**columns.usual, **columns.wide} if output == "wide" else columns.usual
-    emit_table(list(shown), [[text(cell(item)) for cell in shown.values()] for item in items])
+    emit_table(list(shown), [[text(cell(item)) for cell in shown.values()] for item in items], headed=headed)
 
 
 def print_value(value: Any, output: str) -> None:

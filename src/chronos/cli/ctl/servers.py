@@ -32,6 +32,7 @@ class Server:
     url: str
     token: str | None = None
     namespace: str | None = None
+    login: str | None = None  # the name of the token, where `login` made it
 
 
 @dataclass(slots=True, kw_only=True)

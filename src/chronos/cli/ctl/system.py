@@ -1,5 +1,6 @@
 """``chronosctl status``, ``nodes``, ``queues``, ``ns`` and ``audit``: the server itself."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -105,6 +106,15 @@ def _flat(found: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def _object_of(entry: Mapping[str, Any]) -> str:
+    """What was changed; of dead letters, of which the log counts and names those that went together, the first."""
+    if entry["action"] != "discard dead letters":
+        return str(entry["subject"])
+    first = str(entry["detail"])[:32]
+    text = "-".join((first[:8], first[8:12], first[12:16], first[16:20], first[20:]))
+    return text if entry["subject"] == "1" else f"{text} and {int(entry['subject']) - 1} more"
+
+
 NODES = Columns(
     usual={
         "NAME": lambda node: node["name"],
@@ -144,7 +154,7 @@ AUDIT = Columns(
         "AT": lambda entry: instant(entry["at"]),
         "WHO": lambda entry: entry["actor"],
         "DID": lambda entry: entry["action"],
-        "TO": lambda entry: entry["subject"],
+        "TO": _object_of,
     },
     wide={
         "NAMESPACE": lambda entry: entry["namespace"],

@@ -5,8 +5,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import click
+from click.core import ParameterSource
+
 from chronos.cli.ctl.failing import Failure, RunFailed, Unreachable
-from chronos.cli.ctl.printing import Columns, print_page
+from chronos.cli.ctl.printing import Columns, as_yaml, print_items, print_page
 from chronos.cli.output import emit, emit_json, note
 
 if TYPE_CHECKING:
@@ -20,10 +23,16 @@ _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
 def watch(look: Callable[[], dict[str, Any]], output: str, columns: Columns, interval_s: float) -> None:
-    """Show a list over and over: as a whole on a terminal, else as JSON lines of what is new or has changed."""
+    """Show a list over and over: as a whole on a terminal, else what is new or has changed, as JSON lines.
+
+    Into a pipe another format is printed only where it was asked for.
+    """
     look = _patient(look)
     drawn = sys.stdout is not None and sys.stdout.isatty() and output in ("table", "wide")
+    source = click.get_current_context().get_parameter_source("output")
+    form = "jsonl" if output == "json" or source is ParameterSource.DEFAULT else output
     seen: dict[str, Any] = {}
+    headed = True
     while True:
         page = look()
         if drawn:
@@ -31,10 +40,23 @@ def watch(look: Callable[[], dict[str, Any]], output: str, columns: Columns, int
             print_page(page, output, columns)
         else:
             named = {str(columns.name(item)): item for item in reversed(page["items"])}
-            emit_json([item for name, item in named.items() if seen.get(name) != item], lines=True)
+            news = [item for name, item in named.items() if seen.get(name) != item]
+            if news:
+                _print_news(news, form, columns, headed=headed)
+                headed = False
             seen = named
         sys.stdout.flush()
         time.sleep(interval_s)
+
+
+def _print_news(items: list[dict[str, Any]], form: str, columns: Columns, *, headed: bool) -> None:
+    if form == "jsonl":
+        emit_json(items, lines=True)
+    elif form == "yaml":
+        for item in items:
+            emit("---\n" + as_yaml(item).rstrip("\n"))
+    else:
+        print_items(items, form, columns, headed=headed)
 
 
 def wait_for(client: "Client", execution: str, *, timeout_s: float | None = None) -> dict[str, Any]:

@@ -80,6 +80,15 @@ def succeeded(function: Function, result: Any, call: Call) -> Succeeded | Failed
     return Succeeded(result=result if type(result) in _SIMPLE else msgspec.json.decode(encoded))
 
 
+def result_json(result: Any) -> bytes | None:
+    """What a function returned, as it is stored; None: it cannot be, and ``succeeded`` says why."""
+    try:
+        encoded = msgspec.json.encode(result)
+    except Exception:  # noqa: BLE001 - whatever it is, it is told there
+        return None
+    return encoded if len(encoded) <= MAX_RESULT_BYTES else None
+
+
 def failed(error: BaseException, call: Call) -> Outcome:
     """The outcome of what a function raised; its traceback goes to the output."""
     call.statements.clear()

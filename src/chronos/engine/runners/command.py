@@ -86,6 +86,7 @@ async def _follow(call: Call, request: dict[str, Any], kept: Kept, outputs: list
         return _not_started(request, begun)
     call.stop.on_ask(kept.terminate)
     ended = await kept.ended()
+    call.stop.late = call.stop.asked  # it has had its SIGTERM: an exit code of success only says that it ended well
     for output in outputs:
         await output.finish(_DRAIN_S)
     if "exit" not in ended:

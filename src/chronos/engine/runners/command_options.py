@@ -1,5 +1,6 @@
 """What a ``command`` target may say, and what it amounts to: arguments, environment, limits."""
 
+import contextlib
 import os
 import pwd
 from collections.abc import Mapping
@@ -64,11 +65,18 @@ def request(call: Call, renderer: Renderer) -> dict[str, Any]:
     return {
         "argv": argv,
         "env": _environment(call, renderer, _user(options)),
-        "cwd": options.get("cwd"),
+        "cwd": options.get("cwd") or _here(options),
         "user": options.get("user"),
         "limits": limits,
         "processes": limits.get("processes", _MAX_PROCESSES),
     }
+
+
+def _here(options: Mapping[str, Any]) -> str | None:
+    """Where this node runs, for whom it runs as; another user may not be allowed there. None: the root."""
+    with contextlib.suppress(OSError):  # the directory is gone
+        return None if options.get("user") else os.getcwd()
+    return None
 
 
 def given(call: Call, renderer: Renderer) -> bytes | None:

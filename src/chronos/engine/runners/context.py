@@ -29,6 +29,7 @@ from chronos.core.calendar import LAST_US, SECOND_US, from_us, rfc3339
 from chronos.core.detail import Remembered
 from chronos.core.every import parse_go_duration
 from chronos.core.outcome import Waits
+from chronos.core.planner import Covered
 from chronos.engine.runners.contract import Call
 from chronos.errors import Conflict, Invalid
 
@@ -72,6 +73,15 @@ class MissedSpan:
     to: datetime
     count: int
     exact: bool  # False: at least so many
+
+
+def missed_span(covered: Covered | None) -> MissedSpan | None:
+    """The span of a run, as users see it."""
+    if covered is None:
+        return None
+    return MissedSpan(
+        from_=from_us(covered.from_us), to=from_us(covered.to_us), count=covered.count, exact=covered.exact
+    )
 
 
 class Log:
@@ -205,10 +215,7 @@ class Context:
     @property
     def span(self) -> MissedSpan | None:
         """What a compressed recovery covers."""
-        span = self._call.span
-        if span is None:
-            return None
-        return MissedSpan(from_=from_us(span.from_us), to=from_us(span.to_us), count=span.count, exact=span.exact)
+        return missed_span(self._call.span)
 
     # --- beside the work
 
@@ -223,7 +230,10 @@ class Context:
     @property
     def canceled(self) -> bool:
         """Whether to end now: canceled, out of time, or its node is going down and the grace period is over."""
-        return self._left or self._call.stop.asked
+        if self._call.stop.asked:
+            self._call.stop.late = True  # who knows and returns gave up, and did not succeed
+            return True
+        return self._left
 
     @property
     def stopping(self) -> bool:

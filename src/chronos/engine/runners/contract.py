@@ -7,7 +7,8 @@ A runner knows nothing of retries, timeouts or the store. It is given a ``Call``
        call.stop is asked: end the work in good order, soon (SIGTERM, a flag, closing the connection)
        the coroutine is cancelled: end it now, by force; return only when nothing of it is left
 
-Whoever calls it turns an attempt that was stopped into timed out, canceled or released, as the reason was.
+Whoever calls it turns an attempt that was stopped into timed out, canceled or released, as the reason was. Work that
+comes to its end all the same has succeeded, unless it knew (``Stop.late``): then it ended because it was asked to.
 """
 
 import asyncio
@@ -32,10 +33,11 @@ class StopReason(Enum):
 class Stop:
     """Asks an attempt to stop. Safe to look at from any thread; asked and awaited on the loop's own."""
 
-    __slots__ = ("_calls", "reason")
+    __slots__ = ("_calls", "late", "reason")
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
+        self.late = False  # success counts no more: the work was told to stop and knows it, or its time is over
         self._calls: list[Callable[[], None]] = []
 
     @property
@@ -47,6 +49,7 @@ class Stop:
         if self.reason is not None:
             return
         self.reason = reason
+        self.late = self.late or reason is StopReason.TIMEOUT
         for call in self._calls:
             call()
         self._calls.clear()

@@ -78,6 +78,7 @@ class Ended(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     until_us: int | None = None
     signal: str | None = None
     statements: list[tuple[str, list[Any]]] = []
+    late: bool = False  # it knew that it was to stop
     worn: bool = False  # the process should not be used again
 
 
@@ -122,12 +123,12 @@ def run_message(name: str, home: Home, limits: Limits, call: Call, now_us: int) 
     )
 
 
-def ended(outcome: Outcome, statements: list[tuple[str, tuple[Any, ...]]], *, worn: bool) -> Ended:
+def ended(outcome: Outcome, call: Call, *, worn: bool) -> Ended:
     """The message of an outcome."""
-    sent = [(sql, [_sent(value) for value in values]) for sql, values in statements]
+    sent = [(sql, [_sent(value) for value in values]) for sql, values in call.statements]
     match outcome:
         case Succeeded():
-            return Ended(result=outcome.result, statements=sent, worn=worn)
+            return Ended(result=outcome.result, statements=sent, late=call.stop.late, worn=worn)
         case Failed():
             again = outcome.worth_retrying
             return Ended(error=outcome.error, kinds=outcome.kinds, worth_retrying=again, worn=worn)
@@ -143,6 +144,7 @@ def outcome_of(message: Ended, call: Call) -> Outcome:
         return Waits(until_us=message.until_us, signal=message.signal, resumes=True)
     if message.error is not None:
         return Failed(error=message.error, kinds=message.kinds, worth_retrying=message.worth_retrying)
+    call.stop.late = call.stop.late or message.late
     call.statements.extend((sql, tuple(_received(value) for value in values)) for sql, values in message.statements)
     return Succeeded(result=message.result)
 

@@ -93,7 +93,7 @@ class Worker:
                 with contextlib.suppress(OSError, ValueError, AttributeError):  # the function may have closed it
                     stream.flush()
             worn = isinstance(outcome, Failed) and "MemoryError" in outcome.kinds
-            self.send(ended(outcome, call.statements, worn=worn))
+            self.send(ended(outcome, call, worn=worn))
 
     def send(self, message: ToNode) -> None:
         """Say something to the node. From any thread."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from chronos.assembly import without_password
 from chronos.errors import Invalid
-from chronos.sdk.app import Chronos
+from chronos.sdk.app import Chronos, check_program
 from chronos.sdk.home import at_home
 from chronos.sdk.job import JobHandle
 from chronos.sdk.options import Instant
@@ -40,6 +40,7 @@ class RemoteChronos(Chronos):
     ) -> None:
         if others:
             raise Invalid(f"{', '.join(others)}: the server runs the jobs, so it is told there")
+        check_program(namespace=namespace, owner=owner, timezone=timezone)
         self._remote = Remote(url, namespace=namespace, owner=owner, defaults=defaults)
         self._runtime = cast("Runtime", self._remote)  # for declaring, starting and stopping, which are the same
         self._home = self._remote.home

@@ -9,7 +9,7 @@ from chronos.core.job import JobState
 from chronos.sdk.declared import Call
 from chronos.sdk.group import Group
 from chronos.sdk.home import at_home
-from chronos.sdk.job import Job, JobHandle
+from chronos.sdk.job import Job, JobHandle, at_least_one, key_text
 from chronos.sdk.options import Instant, Shape, instant_us
 from chronos.sdk.remote.run import RemoteRun
 from chronos.sdk.remote.values import instant, job_info, past_info
@@ -45,7 +45,7 @@ class RemoteHandle(JobHandle):
         body = {"payload": checked_payload(payload), "at": None if at is None else _moment(at, "at")}
         wire = await self._remote.session()
         query = {"namespace": self._remote.namespace}
-        asked = await wire.post("jobs", self.name, "trigger", query=query, body=body, key=key or "")
+        asked = await wire.post("jobs", self.name, "trigger", query=query, body=body, key=key_text(key) or "")
         return RemoteRun(self._remote, asked["execution_id"], self.name)
 
     @at_home
@@ -61,7 +61,9 @@ class RemoteHandle(JobHandle):
     async def aexecutions(self, limit: int = 20) -> list[RunInfo | SpanInfo]:
         """Its latest executions, newest first; many instants that did not run are one item."""
         wire = await self._remote.session()
-        page = await wire.get("jobs", self.name, "executions", limit=limit, namespace=self._remote.namespace)
+        page = await wire.get(
+            "jobs", self.name, "executions", limit=at_least_one(limit), namespace=self._remote.namespace
+        )
         return [past_info(item) for item in page["items"]]
 
     # --- holding it up

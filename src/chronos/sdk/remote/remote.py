@@ -15,7 +15,7 @@ from chronos.engine.runners.functions import Functions
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound
 from chronos.sdk.declared import Call, Declared, naming
 from chronos.sdk.home import Home
-from chronos.sdk.options import Shape, job_shape
+from chronos.sdk.options import Shape, default_shape
 from chronos.sdk.remote.wire import Address, Wire
 from chronos.service.shapes.names import fault_of_name
 
@@ -57,7 +57,7 @@ class Remote:
         checks = checks_of(make_runners(functions, clock=self.clock, http=Reach(allow_private=True)))
         self.declared = Shapes(namespace=namespace, owner=owner, functions=functions, checks=checks)
         with naming("defaults"):
-            self.declared.defaults = job_shape(defaults or {}, timezone=None)
+            self.declared.defaults = default_shape({} if defaults is None else defaults)
             self.declared.read("defaults", {**self.declared.defaults, "wait": {"for": "1s"}})
         self.home = Home(self.stop)
         self._wire: Wire | None = None

@@ -1,13 +1,13 @@
 """One execution on a server, as something to wait for."""
 
 import asyncio
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from chronos.errors import Conflict, NotFound
 from chronos.sdk.home import at_home
+from chronos.sdk.options import Duration
 from chronos.sdk.remote.values import run_info
-from chronos.sdk.run import Run, execution_bytes
+from chronos.sdk.run import Run, execution_bytes, wait_s
 from chronos.sdk.values import RunInfo
 from chronos.service.asking import checked_payload
 from chronos.service.shapes import id_text
@@ -38,9 +38,9 @@ class RemoteRun(Run):
         return run_info(found)
 
     @at_home
-    async def await_(self, timeout: float | timedelta | None = None) -> RunInfo:  # noqa: ASYNC109
+    async def await_(self, timeout: Duration | None = None) -> RunInfo:  # noqa: ASYNC109
         """Wait until it is over, however it ends. Raises ``TimeoutError``; the execution then goes on."""
-        limit_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        limit_s = None if timeout is None else wait_s(timeout)
         pause_s = _SOONEST_S
         async with asyncio.timeout(limit_s):
             while not (info := await self.ainfo()).is_over:

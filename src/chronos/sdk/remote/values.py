@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from chronos.engine.runners.context import MissedSpan
 from chronos.sdk.values import JobInfo, RunInfo, SpanInfo, TaskInfo
 
 MANUAL = "manual"
@@ -43,6 +44,18 @@ def run_info(execution: Answer) -> RunInfo:
         result=execution.get("result"),
         payload=execution.get("payload"),
         tasks=tuple(_task(task) for task in execution.get("tasks", ())),
+        job_version=execution["job_version"],
+        recovered=execution["recovered"],
+        replay_of=execution.get("replay_of"),
+        span=_span(execution.get("span")),
+    )
+
+
+def _span(span: Answer | None) -> MissedSpan | None:
+    if span is None:
+        return None
+    return MissedSpan(
+        from_=_needed(span["from"]), to=_needed(span["to"]), count=span["count"], exact=span.get("exact", True)
     )
 
 

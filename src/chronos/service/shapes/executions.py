@@ -11,7 +11,7 @@ import msgspec
 
 from chronos.core.calendar import rfc3339
 from chronos.core.detail import NO_DETAIL, Detail
-from chronos.core.execution import Attempt, AttemptStatus, Cause, Execution, Span, Status, TaskStatus
+from chronos.core.execution import Attempt, AttemptStatus, Execution, Span, Status, TaskStatus, due_us
 from chronos.core.group import TaskState
 from chronos.core.reasons import Reason
 from chronos.core.report import Report, told
@@ -98,8 +98,7 @@ def lateness_us(execution: Execution) -> int | None:
     """How long after it was due, or asked for, an execution began."""
     if execution.started_us is None:
         return None
-    of_schedule = execution.cause in (Cause.SCHEDULE, Cause.RECOVERY)
-    return max(0, execution.started_us - (execution.scheduled_us if of_schedule else execution.admitted_us))
+    return max(0, execution.started_us - due_us(execution.cause, execution.scheduled_us, execution.admitted_us))
 
 
 def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: Mapping[int, str]) -> dict[str, Any]:

@@ -91,7 +91,8 @@ class Form:
         for name in self.data:
             if name not in known:
                 near = get_close_matches(name, sorted(known), n=1)
-                hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(sorted(known))}"
+                others = f"; known are {', '.join(sorted(known))}" if known else "; there is nothing to say here"
+                hint = f'; did you mean "{near[0]}"?' if near else others
                 self.fault(name, f"is no known field{hint}")
 
     # --- values of one type
@@ -239,11 +240,16 @@ class Form:
     def _within(self, name: str, value: float, low: float, high: float) -> bool:
         if low <= value <= high:
             return True
-        self.fault(name, f"is {value}, allowed {low:g} to {high:g}")
+        self.fault(name, f"is {value}, allowed {_figure(low)} to {_figure(high)}")
         return False
 
     def _not(self, name: Where, wanted: str, value: Any) -> None:
         self.fault(name, f"has to be {wanted}, got {_kind(value)}")
+
+
+def _figure(number: float) -> str:
+    """A bound as people write it: 1000000 and 0.000001, not 1e+06 and 1e-06."""
+    return str(int(number)) if number == int(number) else f"{number:f}".rstrip("0")
 
 
 @lru_cache(maxsize=1024)

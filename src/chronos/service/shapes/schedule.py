@@ -69,6 +69,7 @@ class _Said:
     dialect: str = "auto"
     kept_dialect: str = "auto"
     expected: str | None = None  # the key of the object it was given under
+    kind: str | None = None  # what schedule_type says of it
 
 
 def read_when(form: Form, key: str) -> When:
@@ -96,6 +97,8 @@ def read_when(form: Form, key: str) -> When:
         inner.finish()
     if kind is not None:
         _check_kind(form, kind, said)
+        if said is not None:
+            said.kind = kind
     return When() if said is None else _when(form, said, around, key)
 
 
@@ -273,6 +276,8 @@ def _fault(said: _Said, schedule: Schedule) -> str | None:
         return f'"{said.text}" is no cron expression; write schedule: "{said.text}"'
     if said.expected == "at" and not is_instant(said.text):
         return f'is "{said.text}", which is no date and time; write it like 2027-01-01T09:00:00Z'
+    if said.kind in _ONCE and isinstance(rule, CronRule | EveryRule):
+        return f'is "{said.text}", again and again, and schedule_type says once; say when in execute_at'
     return None
 
 

@@ -113,3 +113,9 @@ class SetJobState(Command[bool]):
     expect: int | None = None
     was: JobState | None = None
     actor: Actor = SYSTEM
+    others: tuple["SetJobState", ...] = ()  # of other jobs that were merged into this one: see ``store.merge``
+
+    @property
+    def parts(self) -> tuple["SetJobState", ...]:
+        """Itself, and what was merged into it."""
+        return (self, *self.others)

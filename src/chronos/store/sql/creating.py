@@ -5,7 +5,8 @@ written out once.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,6 +31,7 @@ _MANY = 20  # jobs saved by one command, after which they share a line of the au
 _FEW = 100  # jobs, for which a statement costs more than what is in it
 _PUT = "insert into temp.chronos_creating (jobs, gates, tags, lines, counts) values ($1, $2, $3, $4, $5)"
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_saved: Callable[[tuple[Any, ...]], Saved] = partial(tuple.__new__, Saved)  # thrice as fast as calling it
 
 
 Written = tuple[JobRow, str, Saved]  # with its spec as JSON
@@ -70,13 +72,13 @@ class Creating:
         if not new.rows:
             return
         saved = list(zip(new.rows, new.saved, strict=True))
-        states = Counter([int(row.state) for row in new.rows])
-        first = new.rows[0].gate
-        alike = len(states) == 1 and all(row.gate is first for row in new.rows)
-        common = (1, *states, *_settings(first, lanes)) if alike else ()
+        gate, state = new.rows[0].gate, new.rows[0].state
+        alike = all(row.gate is gate and row.state is state for row in new.rows)
+        states = Counter({int(state): len(saved)} if alike else [int(row.state) for row in new.rows])
+        common = (1, int(state), *_settings(gate, lanes)) if alike else ()
         jobs, gates = self._jobs(new, number, command), self._gates(saved, common, number, lanes)
         if self._serial and len(saved) <= _FEW:
-            others = (_tags(saved), audit_rows(_lines("create", saved, command)), tally_rows(states))
+            others = (_tags(saved).rows(), audit_rows(_lines("create", saved, command)), tally_rows(states))
             yield Query(_PUT, tuple(json_rows(rows) for rows in (jobs.rows(), gates.rows(), *others)))
             return
         yield Query(self._create, columns=jobs)
@@ -121,8 +123,8 @@ class Creating:
     def tag_and_audit(self, verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
         """Tags of jobs that have none, and who saved them."""
         tags = _tags(saved)
-        if tags.values:
-            yield Query(self._add_tags, rows=tags)
+        if tags.values[0]:
+            yield Query(self._add_tags, columns=tags)
         yield from self._records.audit_all(_lines(verb, saved, command))
 
     def few(self) -> str:
@@ -142,14 +144,12 @@ class Creating:
 
 def encoded(rows: Sequence[JobRow]) -> list[str]:
     """The specs as JSON."""
-    done: dict[int, str] = {}
-    specs: list[str] = []
-    for row in rows:
-        spec = done.get(id(row.spec))
-        if spec is None:
-            spec = done[id(row.spec)] = _encode(row.spec).decode()
-        specs.append(spec)
-    return specs
+    specs = [row.spec for row in rows]
+    apart = {id(spec): spec for spec in specs}
+    if len(apart) == len(specs):
+        return [_encode(spec).decode() for spec in specs]
+    done = {key: _encode(spec).decode() for key, spec in apart.items()}
+    return [done[id(spec)] for spec in specs]
 
 
 def sorted_out(
@@ -188,8 +188,9 @@ def sorted_out(
 def _made(names: Sequence[Name], buried: Mapping[Name, int]) -> list[Saved]:
     """The answers for new jobs of these names."""
     incarnations = [buried.get(name, 0) + 1 for name in names] if buried else [1] * len(names)
-    ids = job_ids((*name, incarnation) for name, incarnation in zip(names, incarnations, strict=True))
-    return [Saved(job, 1, True, True, incarnation) for job, incarnation in zip(ids, incarnations, strict=True)]
+    ids = job_ids([(namespace, name, n) for (namespace, name), n in zip(names, incarnations, strict=True)])
+    yes = [True] * len(names)
+    return list(map(_saved, zip(ids, [1] * len(names), yes, yes, incarnations, strict=True)))
 
 
 def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -> list[Row]:
@@ -205,12 +206,17 @@ def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -
     return rows
 
 
-def told(verb: str, jobs: Sequence[tuple[str, str, str]], *, many: bool | None = None) -> list[Line]:
+def told(verb: str, jobs: Sequence[tuple[str, str, str]]) -> list[Line]:
     """Lines of the audit log about jobs, by (namespace, name, detail): one each, or one a namespace for many."""
-    if not (len(jobs) > _MANY if many is None else many):
+    if len(jobs) <= _MANY:
         return [(verb, *job) for job in jobs]
+    return _told_together(verb, [(namespace, name) for namespace, name, _ in jobs])
+
+
+def _told_together(verb: str, jobs: Sequence[Name]) -> list[Line]:
+    """Lines about many jobs: one a namespace."""
     names: dict[str, list[str]] = {}
-    for namespace, name, _ in jobs:
+    for namespace, name in jobs:
         names.setdefault(namespace, []).append(name)
     return [
         (verb, namespace, own[0] if len(own) == 1 else f"{own[0]} and {len(own) - 1} more", ", ".join(own))
@@ -224,17 +230,28 @@ def _lines(verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) 
     at = 0
     for part in command.parts:
         own = saved[at : at + len(part.rows)] if command.others else saved
-        many = len(own) > _MANY  # which are told without their versions
-        jobs = [(r.namespace, r.name, "" if many else f"version {s.version}") for r, s in own]
-        lines += [(part.actor, part.now_us, line) for line in told(verb, jobs, many=many)]
+        if len(own) > _MANY:  # which are told without their versions
+            said = _told_together(verb, [(r.namespace, r.name) for r, _ in own])
+        else:
+            said = told(verb, [(r.namespace, r.name, f"version {s.version}") for r, s in own])
+        lines += [(part.actor, part.now_us, line) for line in said]
         at += len(own)
     return lines
 
 
-def _tags(saved: Iterable[tuple[JobRow, Saved]]) -> Rows:
+def _tags(saved: Iterable[tuple[JobRow, Saved]]) -> Columns:
     """Rows of ``job_tag``."""
-    tags = [(s.id, k, v, r.namespace, r.name) for r, s in saved if r.spec.tags for k, v in r.spec.tags.items()]
-    return Rows("itttt", tags)
+    tagged = [(r, s.id, r.spec.tags) for r, s in saved if r.spec.tags]
+    if all(len(tags) == 1 for _, _, tags in tagged):
+        columns: list[list[Any]] = [
+            *([job for _, job, _ in tagged], [key for _, _, tags in tagged for key in tags]),
+            [value for _, _, tags in tagged for value in tags.values()],
+            *([r.namespace for r, _, _ in tagged], [r.name for r, _, _ in tagged]),
+        ]
+    else:
+        rows = [(job, key, value, r.namespace, r.name) for r, job, tags in tagged for key, value in tags.items()]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+    return Columns("job_tag", ("job", "key", "value", "namespace", "name"), "itttt", columns)
 
 
 def _settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:

@@ -143,7 +143,9 @@ class Executions:
             return (yield from self._again(command.run.id))
         yield from self._records.remember(namespace, command.idempotency, command.run.id, command.now_us)
         yield from self._gates.save(gates.values())
-        yield from self._records.audit(command.actor, "trigger", namespace, name, command.now_us, command.run.id.hex())
+        if command.run.cause is not Cause.DEPENDENCY:  # which nobody asked for
+            told = command.run.id.hex()
+            yield from self._records.audit(command.actor, "trigger", namespace, name, command.now_us, told)
         return Triggered(command.run.id, admitted[0].status, created=True)
 
     def _again(self, execution: bytes) -> Steps[Triggered]:

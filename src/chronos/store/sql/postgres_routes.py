@@ -64,7 +64,7 @@ def join(command: Command[Any], answers: Sequence[Any]) -> Any:
 
 def gates_of(command: Command[Any]) -> list[bytes]:
     """The jobs whose gates a command waits for, as far as it says."""
-    if isinstance(command, Recover):
+    if isinstance(command, Recover | SetJobState):
         return [part.job for part in command.parts]
     if isinstance(command, _OF_ONE_JOB):
         return [command.job]

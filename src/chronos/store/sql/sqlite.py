@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
-from chronos.store.commands import HOT, Command
+from chronos.store.commands import HOT, Command, SaveJobs
 from chronos.store.hints import NOTHING, hint_of
 from chronos.store.merge import merge, split
 from chronos.store.pump import Outcome, Pump
@@ -25,6 +25,7 @@ from chronos.store.sql.dialect import Query, Row, Sqlite, Steps, json_rows
 from chronos.store.sql.doubts import Doubts
 from chronos.store.sql.hot_sqlite import HotSqlite
 from chronos.store.sql.packed import inserting
+from chronos.store.sql.sqlite_alone import Guard
 from chronos.store.sql.sqlite_errors import execute_theirs, explained
 from chronos.store.sql.sqlite_file import connect_reader, connect_writer, copy_to
 from chronos.store.sql.sqlite_log import Log
@@ -37,6 +38,7 @@ T = TypeVar("T")
 READERS = 3
 _BULK_S = 0.25
 _FEW = 20  # rows; more of them are worth a statement made for them
+_MANY = 500  # jobs of a command; for more of them a savepoint would keep a copy of nearly each page that is written
 _DIALECT = Sqlite()
 
 #: Called with every command in the order of application; the determinism tests listen here.
@@ -44,7 +46,7 @@ Journal = Callable[[Command[Any]], None]
 
 
 class _Swept(Exception):
-    """A user's statement failed in a way (``or rollback``) that undid the whole transaction."""
+    """The whole transaction was undone: by a user's statement (``or rollback``), or for want of a savepoint."""
 
     def __init__(self, error: ChronosError) -> None:
         self.error = error
@@ -65,6 +67,7 @@ class SqliteStore(SqlStore):
         self._write_thread: Writer | None = None
         self._read_threads: ThreadPoolExecutor | None = None
         self._log: Log | None = None
+        self._guard: Guard | None = None
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
 
@@ -80,6 +83,7 @@ class SqliteStore(SqlStore):
         self._log = Log(self.path)
         try:
             self._writer = await self._in_writer(self._connect_writer)
+            self._guard = await self._in_writer(partial(Guard, self.path))
         except BaseException:
             await self.close()
             raise
@@ -93,10 +97,12 @@ class SqliteStore(SqlStore):
             self._log.close()
         if self._write_thread is not None:
             self._write_thread.close()
+        if self._guard is not None:
+            self._guard.close()
         for connection in (*self._readers, *([self._writer] if self._writer else [])):
             connection.close()
         self._readers.clear()
-        self._writer = self._write_thread = self._read_threads = self._log = None
+        self._writer = self._write_thread = self._read_threads = self._log = self._guard = None
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
@@ -207,12 +213,13 @@ class SqliteStore(SqlStore):
         """The command's answer, or the error that is its own alone.
 
         A savepoint is for what came before it: the first of a transaction, and hot commands, which are never refused,
-        do without.
+        do without. So do many jobs: should they be refused, each command of the transaction is sent again by itself.
         """
         if isinstance(command, HOT):
             steps = self._writes.steps(command, resent=self._doubts.about(command))
             return self._step_through(writer, steps)
-        if not first:
+        saves = not first and not (isinstance(command, SaveJobs) and len(command.rows) > _MANY)
+        if saves:
             writer.execute("savepoint one")
         answer: Any
         try:
@@ -224,9 +231,12 @@ class SqliteStore(SqlStore):
                 writer.execute("rollback")
                 writer.execute("begin immediate")
                 return error
+            if not saves:
+                writer.execute("rollback")
+                raise _Swept(error) from error
             writer.execute("rollback to one")
             answer = error
-        if not first:
+        if saves:
             writer.execute("release one")
         return answer
 

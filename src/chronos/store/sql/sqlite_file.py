@@ -9,12 +9,14 @@ from chronos.store.sql import migrations
 from chronos.store.sql.creating import Creating
 from chronos.store.sql.dialect import Row, Sqlite
 from chronos.store.sql.hot_sqlite import temporary
+from chronos.store.sql.packed import SORTING
 from chronos.store.sql.records import Records
 from chronos.store.sql.sqlite_errors import explained
 
 _BUSY_MS = 10_000
 _CHECK_STEPS = 2_000_000  # of the virtual machine: a look at a small file whole, at a large one in part
 _STATEMENTS = 500  # that a connection keeps prepared: more than there are
+_WRITER_CACHE_KB = 131_072  # thousands of new jobs touch pages all over the file, in one transaction
 _DIALECT = Sqlite()
 
 
@@ -41,6 +43,7 @@ def connect_writer(path: Path | None) -> apsw.Connection:
     """The connection that writes: the file is sound, of this release's schema, and every commit is on disk."""
     connection = connect(path)
     check(connection, path)
+    connection.execute(f"pragma cache_size = -{_WRITER_CACHE_KB}")
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     _migrate(connection, path)
@@ -52,6 +55,7 @@ def make_views(connection: apsw.Connection) -> None:
     """What a connection that writes needs beside the tables."""
     connection.execute(temporary(_DIALECT))
     connection.execute(Creating(_DIALECT, Records(_DIALECT)).few())
+    connection.execute(SORTING)
 
 
 def check(connection: apsw.Connection, path: Path | None) -> None:
@@ -112,18 +116,19 @@ def copy_to(connection: apsw.Connection, target: Path) -> None:
 
 
 def _migrate(connection: apsw.Connection, path: Path | None) -> None:
+    """Bring the schema up to date. A user's own tables may be there, and stay as they are."""
     connection.execute("begin immediate")
     try:
         connection.execute(migrations.META)
-        rows: list[Row] = connection.execute("select name, value from meta").fetchall()
-        meta = {name: int(value) for name, value in rows}
-        found, minimum = meta.get("schema", 0), meta.get("schema_minimum", 0)
-        others = "select 1 from sqlite_schema where type = 'table' and name <> 'meta'"
-        if found == 0 and connection.execute(others).fetchall():
-            raise StoreBroken(f"{path} holds something else than a Chronos store; give another file")
+        found, minimum = _schema(connection, path)
         for migration in migrations.pending(found, minimum):
             for statement in migration.statements(_DIALECT):
-                connection.execute(statement)
+                try:
+                    connection.execute(statement)
+                except apsw.SQLError as error:
+                    if found == 0 and "already exists" in str(error):
+                        raise _taken(path, str(error)) from error
+                    raise
             oldest = max(migration.minimum, migration.sqlite_minimum)
             for name, value in (("schema", migration.version), ("schema_minimum", oldest)):
                 connection.execute("insert or replace into meta values (?, ?)", (name, str(value)))
@@ -131,3 +136,19 @@ def _migrate(connection: apsw.Connection, path: Path | None) -> None:
         connection.execute("rollback")
         raise
     connection.execute("commit")
+
+
+def _schema(connection: apsw.Connection, path: Path | None) -> tuple[int, int]:
+    """The version that the file has, and the oldest one that can work on it; 0: it is no store yet."""
+    try:
+        rows: list[Row] = connection.execute("select name, value from meta").fetchall()
+        meta = {name: int(value) for name, value in rows}
+    except (apsw.SQLError, TypeError, ValueError) as error:
+        raise _taken(path, "table meta already exists") from error
+    return meta.get("schema", 0), meta.get("schema_minimum", 0)
+
+
+def _taken(path: Path | None, what: str) -> StoreBroken:
+    return StoreBroken(
+        f"{path} holds something else than a Chronos store, which would be in its way ({what}); give another file"
+    )

@@ -28,28 +28,40 @@ class Switching:
             where {d.within("j.id", 1)} and {d.is_job("j", "i.id")}"""
         asked = int(Cause.MANUAL)
         unstarted = f"status in ({int(Status.READY)}, {int(Status.QUEUED)}) and started_us is null and cause <> {asked}"
-        self._hold = f"update active set held = 1 where job = $1 and {unstarted}"
-        self._let_go = "update active set held = 0, ready_since_us = $2 where job = $1 and held = 1"
+        self._hold = f"update active set held = 1 where {d.one_of('job', 1)} and {unstarted}"
+        self._let_go = f"""
+            update active as a set held = 0, ready_since_us = i.now_us from {d.rows(1, "job:i now_us:n")} as i
+            where {d.within("a.job", 1)} and a.job = i.job and a.held = 1"""
 
-    def set_state(self, command: SetJobState) -> Steps[bool]:
-        """See ``SetJobState``."""
-        gates = yield from self._gates.lock([command.job])
-        [(_, namespace, name, _, _)] = yield from self.expected({command.job: command.expect})
-        gate = gates[command.job]
-        if command.was is not None and gate.state != command.was and gate.state == command.state:
-            return False
-        check_state(name, gate, command.was)
-        if command.was is not None and command.spans and command.spans[0].from_us != gate.next_us:
-            raise Conflict(f'"{name}" was switched back and forth since you read it; look at it again')
-        verb = _verb(gate, command.state)
-        yield from self.enter(gate, command.state, command.now_us)
-        if not command.keep_cursor:
-            gate.next_us = command.next_us
-        yield from self._records.spans(int(Cause.SCHEDULE), ((gate.version, span) for span in command.spans))
-        gate.done_us = max([gate.done_us, *(span.to_us for span in command.spans)])
-        yield from self._leave([(gate, command.note)], command.now_us)
-        yield from self._records.audit(command.actor, verb, namespace, name, command.now_us, command.note)
-        return True
+    def set_state(self, command: SetJobState) -> Steps[bool | list[bool]]:
+        """See ``SetJobState``; of what was merged, the answer of each."""
+        parts = command.parts
+        gates = yield from self._gates.lock(sorted(part.job for part in parts))
+        found = yield from self.expected({part.job: part.expect for part in parts})
+        names = {job: (namespace, name) for job, namespace, name, _, _ in found}
+        turned = [(part, gates[part.job]) for part in parts if not _was_done(part, gates[part.job])]
+        for part, gate in turned:
+            _check(part, gate, names[part.job][1])
+        if turned:
+            yield from self._turn_each(turned, names)
+        done = {part.job for part, _ in turned}
+        return [part.job in done for part in parts] if command.others else bool(done)
+
+    def _turn_each(
+        self, turned: Sequence[tuple[SetJobState, Gate]], names: Mapping[bytes, tuple[str, str]]
+    ) -> Steps[None]:
+        lines = [
+            (part.actor, part.now_us, (_verb(gate, part.state), *names[part.job], part.note)) for part, gate in turned
+        ]
+        yield from self._enter([(gate, part.state, part.now_us) for part, gate in turned])
+        for part, gate in turned:
+            if not part.keep_cursor:
+                gate.next_us = part.next_us
+            gate.done_us = max([gate.done_us, *(span.to_us for span in part.spans)])
+        spans = ((gate.version, span) for part, gate in turned for span in part.spans)
+        yield from self._records.spans(int(Cause.SCHEDULE), spans)
+        yield from self._leave([(gate, part.note, part.now_us) for part, gate in turned])
+        yield from self._records.audit_all(lines)
 
     def turn(self, turned: Sequence[Written], gates: Mapping[bytes, Gate], command: SaveJobs) -> Steps[None]:
         """Jobs that say what they said, and are to be in another state; their gates are locked, and as expected."""
@@ -59,18 +71,31 @@ class Switching:
             verbs.setdefault(_verb(gate, row.state), []).append((row.namespace, row.name, ""))
             yield from self.enter(gate, row.state, command.now_us)
             gate.next_us = row.next_us
-        yield from self._leave([(gates[saved.id], "") for _, _, saved in turned], command.now_us)
+        yield from self._leave([(gates[saved.id], "", command.now_us) for _, _, saved in turned])
         lines: list[Line] = [line for verb, jobs in verbs.items() for line in told(verb, jobs)]
         yield from self._records.audits(command.actor, command.now_us, lines)
 
     def enter(self, gate: Gate, state: JobState, now_us: int) -> Steps[None]:
         """A locked gate changes its state; what is held follows."""
-        if state is JobState.PAUSED and gate.state != JobState.PAUSED:
-            yield Query(self._hold, (gate.job,))
-        elif state is not JobState.PAUSED and gate.state == JobState.PAUSED:
-            yield Query(self._let_go, (gate.job, now_us))
-        yield from self._records.tally(Counter({gate.state: -1, int(state): 1}) if gate.state != state else Counter())
-        gate.state = int(state)
+        yield from self._enter([(gate, state, now_us)])
+
+    def _enter(self, entering: Sequence[tuple[Gate, JobState, int]]) -> Steps[None]:
+        changes: Counter[int] = Counter()
+        held: list[bytes] = []
+        let_go: list[tuple[bytes, int]] = []
+        for gate, state, now_us in entering:
+            if state is JobState.PAUSED and gate.state != JobState.PAUSED:
+                held.append(gate.job)
+            elif state is not JobState.PAUSED and gate.state == JobState.PAUSED:
+                let_go.append((gate.job, now_us))
+            changes.update({gate.state: -1})
+            changes.update({int(state): 1})
+            gate.state = int(state)
+        if held:
+            yield Query(self._hold, rows=ids(held))
+        if let_go:
+            yield Query(self._let_go, rows=Rows("in", let_go))
+        yield from self._records.tally(changes)
 
     def expected(self, wanted: Mapping[bytes, int | None]) -> Steps[list[Row]]:
         """Id, namespace, name, incarnation and version of jobs that are there, at the version that is expected."""
@@ -85,13 +110,27 @@ class Switching:
                 )
         return rows
 
-    def _leave(self, switched: Sequence[tuple[Gate, str]], now_us: int) -> Steps[None]:
-        """Gates that changed their state are written back, each with the note of its job."""
-        gates = [gate for gate, _ in switched]
-        yield from self._gates.wake(gates, now_us=now_us)
+    def _leave(self, switched: Sequence[tuple[Gate, str, int]]) -> Steps[None]:
+        """Gates that changed their state are written back, each with the note of its job, and since when."""
+        gates = [gate for gate, _, _ in switched]
+        yield from self._gates.wake(gates, now_us=max(now_us for _, _, now_us in switched))
         yield from self._gates.save(gates)
-        notes = [(gate.job, note, now_us, now_us if gate.state == JobState.PAUSED else None) for gate, note in switched]
+        notes = [
+            (gate.job, note, now_us, now_us if gate.state == JobState.PAUSED else None)
+            for gate, note, now_us in switched
+        ]
         yield Query(self._note, rows=Rows("itnn", notes))
+
+
+def _was_done(command: SetJobState, gate: Gate) -> bool:
+    """Whether somebody else did the same meanwhile."""
+    return command.was is not None and gate.state != command.was and gate.state == command.state
+
+
+def _check(command: SetJobState, gate: Gate, name: str) -> None:
+    check_state(name, gate, command.was)
+    if command.was is not None and command.spans and command.spans[0].from_us != gate.next_us:
+        raise Conflict(f'"{name}" was switched back and forth since you read it; look at it again')
 
 
 def check_state(name: str, gate: Gate, was: JobState | None) -> None:

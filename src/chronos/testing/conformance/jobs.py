@@ -1,7 +1,7 @@
 """Jobs: saving, versions, deletion, pause and resume."""
 
 from chronos.core.config import Overlap
-from chronos.core.execution import Cancel, Span, Status
+from chronos.core.execution import Cancel, Cause, Span, Status
 from chronos.core.ids import job_id, span_id
 from chronos.core.job import JobState
 from chronos.core.node import Actor
@@ -223,3 +223,13 @@ async def case_every_change_is_audited(w: World) -> None:
     assert [(e.action, e.detail) for e in rest.items] == [("create", "version 1")]
     assert rest.cursor is None
     assert (await w.store.audit(namespace="other", limit=5)).items == []
+
+
+async def case_of_runs_only_those_that_were_asked_for_are_audited(w: World) -> None:
+    saved = await w.save(overlap=Overlap.ALLOW)
+    w.tick()
+    for cause in (Cause.DEPENDENCY, Cause.MANUAL):
+        await w.trigger(saved.id, cause=cause)
+        w.tick()
+    page = await w.store.audit(namespace="default", limit=9)
+    assert [entry.action for entry in page.items] == ["trigger", "create"]

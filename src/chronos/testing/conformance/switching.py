@@ -62,6 +62,48 @@ async def case_of_many_who_switch_at_once_one_does(w: World) -> None:
     assert (await w.job()).next_us == commands[answers.index(True)].next_us
 
 
+async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: World) -> None:
+    names = [f"job-{n}" for n in range(6)]
+    for name in names:
+        await w.save(name, overlap=Overlap.QUEUE)
+    ready = [await w.one(name, claim=False) for name in names]
+    jobs = [await w.job(name) for name in names]
+    await w.set_state(jobs[4].id, JobState.PAUSED, note="earlier")
+    await w.set_state(jobs[5].id, JobState.DISABLED)
+
+    def switch(job: Job, n: int, state: JobState, was: JobState) -> SetJobState:
+        next_us = None if state is JobState.PAUSED else T0 + 90 * SECOND
+        keeps = state is JobState.PAUSED
+        return SetJobState(
+            job=job.id, state=state, now_us=w.tick(), next_us=next_us, keep_cursor=keeps, note=f"no {n}", was=was
+        )
+
+    def pauses() -> list[SetJobState]:
+        return [switch(job, n, JobState.PAUSED, JobState.ACTIVE) for n, job in enumerate(jobs)]
+
+    sent = pauses()
+    answers = await asyncio.gather(*map(w.store.apply, sent[:5]))
+    assert answers == [True, True, True, True, False]
+    paused = [await w.job(name) for name in names]
+    notes = [(job.state, job.note, job.paused_us) for job in paused[:4]]
+    assert notes == [(JobState.PAUSED, f"no {n}", sent[n].now_us) for n in range(4)]
+    assert (paused[4].note, paused[5].state) == ("earlier", JobState.DISABLED)
+    assert [job.next_us for job in paused[:4]] == [job.next_us for job in jobs[:4]]
+    lines = (await w.store.audit(namespace="default", limit=4)).items
+    assert {(line.action, line.subject, line.detail) for line in lines} == {
+        ("pause", f"job-{n}", f"no {n}") for n in range(4)
+    }
+    assert [run.id for run in await w.claim()] == [ready[5].id]
+    commands = [switch(job, n, JobState.ACTIVE, JobState.PAUSED) for n, job in enumerate(jobs)]
+    found = await asyncio.gather(*map(w.store.apply, commands), return_exceptions=True)
+    assert found[:5] == [True] * 5
+    assert isinstance(found[5], Conflict)
+    resumed = [await w.job(name) for name in names]
+    assert [(job.state, job.next_us) for job in resumed[:5]] == [(JobState.ACTIVE, T0 + 90 * SECOND)] * 5
+    assert {run.id for run in await w.claim()} == {run.id for run in ready[:5]}
+    assert await w.store.verify() == []
+
+
 async def case_a_state_that_nobody_expected_is_a_conflict(w: World) -> None:
     saved = await w.save()
     seen = await w.job()

@@ -1,0 +1,114 @@
+"""Which jobs are meant: the same parameters list jobs and choose those that something is done to."""
+
+from dataclasses import dataclass
+
+from chronos.api.access import Permission
+from chronos.api.call import Call, refusal
+from chronos.api.errors import Malformed
+from chronos.api.routes import Param
+from chronos.core.job import Job, JobState
+from chronos.store.contract import JobFilter, Page
+
+ALL_NAMESPACES = "*"
+MAX_TAGS = 20
+_PAGE = 1_000
+
+Tag = tuple[str, str | None]  # key, and its value where that matters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What the store looks for, and the further tags that a job has to have as well."""
+
+    where: JobFilter
+    more: tuple[Tag, ...] = ()
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves anything out of the namespace."""
+        return self.where != JobFilter(namespace=self.where.namespace)
+
+    async def page(self, call: Call, limit: int, cursor: bytes | None) -> Page[Job]:
+        """Jobs by namespace and name; fewer than there is room for where some lack a further tag."""
+        page = await call.parts.service.jobs.list(self.where, limit=limit, cursor=cursor)
+        return Page(items=[job for job in page.items if self._fits(job)], cursor=page.cursor) if self.more else page
+
+    async def all(self, call: Call, most: int) -> list[Job] | None:
+        """Every job; None: they are more than this."""
+        found: list[Job] = []
+        cursor: bytes | None = None
+        while True:
+            page = await self.page(call, min(_PAGE, most + 1), cursor)
+            found += page.items
+            if len(found) > most:
+                return None
+            if page.cursor is None:
+                return found
+            cursor = page.cursor
+
+    def _fits(self, job: Job) -> bool:
+        tags = job.spec.tags
+        return all(key in tags and value in (None, tags[key]) for key, value in self.more)
+
+
+def read_choice(call: Call, permission: Permission) -> Choice:
+    """What the parameters say; the caller has to have the permission wherever they look."""
+    tags = [_tag(text) for text in call.texts("tag") if text]
+    if len(tags) > MAX_TAGS:
+        raise Malformed(f'the parameter "tag" stands there {len(tags)} times, allowed {MAX_TAGS}')
+    where = JobFilter(
+        namespace=_namespace(call, permission),
+        prefix=call.text("prefix") or "",
+        contains=call.text("q") or "",
+        tag=tags[0] if tags else None,
+        state=_state(call.text("state")),
+        owner=call.text("owner"),
+    )
+    return Choice(where=where, more=tuple(tags[1:]))
+
+
+def _namespace(call: Call, permission: Permission) -> str | None:
+    """Which namespace; a star stands for all of them."""
+    if call.text("namespace") != ALL_NAMESPACES:
+        call.require(call.namespace, permission)
+        return call.namespace
+    if not call.principal.may(permission):
+        raise refusal(call.principal, permission, "in all namespaces; name one of yours")
+    return None
+
+
+def _tag(text: str) -> Tag:
+    """``key`` or ``key=value`` (also with a colon)."""
+    for sign in "=:":
+        key, found, value = text.partition(sign)
+        if found:
+            return key, value
+    return text, None
+
+
+def _state(text: str | None) -> JobState | None:
+    if text is None:
+        return None
+    try:
+        return JobState[text.upper()]
+    except KeyError:
+        allowed = ", ".join(state.name.lower() for state in JobState)
+        raise Malformed(f'the state "{text[:64]}" is none of {allowed}') from None
+
+
+CHOICE = (
+    Param(name="q", about="text that is part of the name"),
+    Param(name="prefix", about="text that the name begins with"),
+    Param(
+        name="tag",
+        about="`key` or `key=value`; given many times, a job has to have all of them",
+        schema={"type": "array", "items": {"type": "string"}, "maxItems": MAX_TAGS},
+    ),
+    Param(
+        name="state",
+        about="only those in this state",
+        schema={"type": "string", "enum": [state.name.lower() for state in JobState]},
+    ),
+    Param(name="owner", about="only those that this owner applied"),
+    Param(name="namespace", about='"default" without it; `*` is all of them'),
+)

@@ -1,0 +1,177 @@
+"""``chronosctl login`` and ``logout``: a server that is asked from now on, and how one shows oneself there.
+
+A password is not kept where that can be helped: who may make tokens gets one instead, which ends by itself and which
+``logout`` takes out of force. Everybody else's is kept as curl keeps one in ``.netrc``: in a file for its owner alone.
+"""
+
+import os
+import re
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, urlsplit
+
+import click
+
+from chronos.cli.ctl.failing import Failure, Refused
+from chronos.cli.ctl.servers import Server, read_contexts, shown, write_contexts
+from chronos.cli.output import emit, note
+
+if TYPE_CHECKING:
+    from chronos.cli.ctl.client import Client
+
+_KEPT_DAYS = 30
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]")
+_BEFORE_CONTEXTS = ("CHRONOS_SERVER", "CHRONOS_CONTEXT", "CHRONOS_TOKEN")
+
+
+@click.command(short_help="Sign in to a server, and use it.")
+@click.argument("url", metavar="URL")
+@click.option("--user", metavar="NAME", help="Who you are; the password is asked for, or read from a pipe.")
+@click.option("--token", metavar="TOKEN", help="What to show instead; - reads it from stdin.")
+@click.option("--name", metavar="CONTEXT", help="What to call the server.  [default: its host and port]")
+@click.option("-n", "--namespace", metavar="NAME", help="The namespace of jobs.  [default: default]")
+def login(url: str, user: str | None, token: str | None, name: str | None, namespace: str | None) -> None:
+    """Check the address and who you are, keep both as a context, and use it from now on.
+
+    Who may make tokens is given one for 30 days, instead of the password being kept.
+
+    \b
+    Examples:
+      chronosctl login http://127.0.0.1:8080
+      chronosctl login http://127.0.0.1:8080 --user ana --name local
+    """
+    if user is not None and token is not None:
+        raise click.UsageError("--user and --token are both given; leave one of them out")
+    namespace = namespace or click.get_current_context().find_root().params.get("namespace")
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    server = Server(url=parts._replace(netloc=place).geturl().rstrip("/"), namespace=namespace)
+    if token is not None:
+        server = replace(server, token=_line("Token") if token == "-" else token)
+        _check(server)
+    elif _is_open(server):
+        note("nobody is asked who they are there, so that there is nothing to keep but the address")
+    else:
+        user = user or unquote(parts.username or "") or _ask("User")
+        given = parts.password if user == unquote(parts.username or "") else None
+        server = _signed_in(server, user, _line("Password") if given is None else unquote(given))
+    contexts = read_contexts()
+    contexts.current = name or place
+    _take_back(contexts.servers.get(contexts.current), server)
+    contexts.servers[contexts.current] = server
+    write_contexts(contexts)
+    emit(contexts.current)
+    note(f"{shown(server.url)} is asked from now on")
+    for variable in _BEFORE_CONTEXTS:
+        if os.environ.get(variable):
+            note(f"! {variable} is set, and comes before it")
+
+
+@click.command(short_help="Sign out of a server.")
+@click.argument("name", metavar="[CONTEXT]", required=False)
+def logout(name: str | None) -> None:
+    """Forget how you show yourself to the server in use, or to CONTEXT; the token that login made is revoked.
+
+    \b
+    Example:
+      chronosctl logout
+    """
+    contexts = read_contexts()
+    name = name or contexts.current
+    if name is None:
+        raise Failure("no context is in use; name one: chronosctl context list")
+    server = contexts.named(name)
+    if server.login is not None:
+        try:
+            _client(server).call("DELETE", "tokens", server.login)
+        except Refused as error:
+            if error.status not in (401, 404):  # it is of no use any more
+                raise
+    del contexts.servers[name]
+    contexts.current = None if contexts.current == name else contexts.current
+    write_contexts(contexts)
+    emit(name)
+    note("forgotten" if server.login is None else "forgotten, and its token is out of force")
+
+
+def _take_back(old: Server | None, new: Server) -> None:
+    """Of two tokens for the same context, the one before is of no use any more."""
+    if old is not None and old.login is not None and old.url == new.url and new.login is not None:
+        with suppress(Failure):
+            _client(new).call("DELETE", "tokens", old.login)
+
+
+def _client(server: Server) -> "Client":
+    from chronos.cli.ctl.client import Client
+
+    return Client(server)
+
+
+def _is_open(server: Server) -> bool:
+    """Whether the server lets anybody in; raises when it is not there, or is no Chronos."""
+    try:
+        _check(server)
+    except _Unknown:
+        return False
+    return True
+
+
+class _Unknown(Failure):
+    """Nobody that the server knows."""
+
+
+def _check(server: Server) -> None:
+    try:
+        found = _client(server).get("status")
+    except Refused as error:
+        if error.status == 401:
+            raise _Unknown(str(error.problem.get("detail") or "the server does not know you")) from None
+        if error.status == 404:
+            raise _no_chronos(server) from None
+        raise
+    if not isinstance(found, dict) or "now" not in found:
+        raise _no_chronos(server)
+
+
+def _no_chronos(server: Server) -> Failure:
+    return Failure(f"{shown(server.url)} answers, and not as Chronos does; is there a path missing?")
+
+
+def _signed_in(server: Server, user: str, password: str) -> Server:
+    """The server as it is to be kept for a user: with a token, or else with the password."""
+    from datetime import UTC, datetime, timedelta
+
+    parts = urlsplit(server.url)
+    netloc = f"{quote(user, safe='')}:{quote(password, safe='')}@{parts.netloc}"
+    by_password = replace(server, url=parts._replace(netloc=netloc).geturl())
+    _check(by_password)
+    name = f"login-{_NOT_A_NAME.sub('-', user)[:100]}-{os.urandom(4).hex()}"
+    until = (datetime.now(UTC) + timedelta(days=_KEPT_DAYS)).isoformat(timespec="seconds")
+    try:
+        made = _client(by_password).call("POST", "tokens", body={"name": name, "role": "admin", "expires_at": until})
+    except Refused as error:
+        if error.status != 403:
+            raise
+        note(f"! {user} may not make tokens, so the password is kept, in a file that only you can read")
+        return by_password
+    note(f"the password is not kept: the token {name} is, until {until[:10]}")
+    return replace(server, token=made.value["token"], login=name)
+
+
+def _ask(what: str) -> str:
+    """Something that only a person can say."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise Failure("the server asks who you are: say --user NAME or --token TOKEN")
+    return str(click.prompt(what, err=True))
+
+
+def _line(what: str) -> str:
+    """A secret: asked for on a terminal, without showing it, or else the next line of a pipe."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        return str(click.prompt(what, hide_input=True, err=True))
+    line = "" if sys.stdin is None else sys.stdin.readline().rstrip("\r\n")
+    if not line:
+        raise Failure(f"there is no {what.lower()}: type it on a terminal, or send it through a pipe")
+    return line

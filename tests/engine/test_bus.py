@@ -1,0 +1,58 @@
+"""Who is called with which events, and what a bell does."""
+
+import asyncio
+
+from chronos.core.events import ClockJumped, Event, Trouble
+from chronos.engine.bell import Bell
+from chronos.engine.bus import Bus
+from chronos.testing.loop import run
+
+JUMP = ClockJumped(at_us=1, by_us=2)
+TROUBLE = Trouble(at_us=1, where="store", error="gone")
+
+
+def test_who_watches_for_a_kind_is_called_with_no_other() -> None:
+    bus, all_of_them, jumps = Bus(), list[Event](), list[Event]()
+    assert not bus.wants(Trouble)
+    bus.watch(jumps.append, ClockJumped)
+    assert bus.wants(ClockJumped)
+    assert not bus.wants(Trouble)
+    end = bus.watch(all_of_them.append)
+    bus.emit(JUMP)
+    bus.emit(TROUBLE)
+    end()
+    bus.emit(JUMP)
+    assert not bus.wants(Trouble)
+    assert all_of_them == [JUMP, TROUBLE]
+    assert jumps == [JUMP, JUMP]
+
+
+def test_a_watcher_may_go_while_it_is_called() -> None:
+    bus, calls = Bus(), list[str]()
+
+    def once(event: Event) -> None:
+        calls.append("once")
+        end()
+
+    end = bus.watch(once)
+    bus.watch(lambda event: calls.append("always"))
+    bus.emit(JUMP)
+    bus.emit(JUMP)
+    assert calls == ["once", "always", "always"]
+
+
+def test_a_bell_wakes_when_it_is_rung_or_when_the_time_is_over() -> None:
+    async def scenario() -> list[float]:
+        loop, bell, woken_s = asyncio.get_running_loop(), Bell(), list[float]()
+        loop.call_later(3, bell.ring)
+        for _ in range(2):  # rung after 3 s; then not at all
+            await bell.wait(10)
+            woken_s.append(loop.time())
+        bell.ring()
+        bell.ring()
+        await bell.wait(10)  # it was rung before
+        woken_s.append(loop.time())
+        await bell.wait(10)  # which counts once
+        return [*woken_s, loop.time()]
+
+    assert run(scenario()) == [3, 13, 13, 23]

@@ -1,0 +1,100 @@
+"""Work that is told to stop and gives up in good order: it was stopped, and did not succeed."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chronos import Chronos, Context
+
+SOON_S = 20
+
+
+def heeds(ctx: Context) -> str:
+    """Ends as soon as it is told to, as it should."""
+    ctx.log.info("up")
+    while not ctx.canceled:
+        time.sleep(0.005)
+    ctx.transaction.execute("this would fail")
+    return "gave up"
+
+
+def beats(ctx: Context) -> str:
+    """The same, by another name."""
+    ctx.log.info("up")
+    while ctx.heartbeat():
+        time.sleep(0.005)
+    return "gave up"
+
+
+def unaware() -> str:
+    """Cannot know, and makes it."""
+    time.sleep(0.3)
+    return "done"
+
+
+@pytest.fixture
+def app() -> Iterator[Chronos]:
+    app = Chronos("sqlite://", grace=5, defaults={"retries": 0})
+    app.start()
+    yield app
+    app.stop()
+
+
+def begun(app: Chronos, name: str) -> Any:
+    run = app.trigger(name)
+    until_s = time.monotonic() + SOON_S
+    while "up" not in run.log and time.monotonic() < until_s:
+        time.sleep(0.01)
+    return run
+
+
+@pytest.mark.parametrize("function", [heeds, beats])
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_function_that_heeds_a_cancel_was_canceled(app: Chronos, function: Any, isolation: Any) -> None:
+    app.job(name="work", isolation=isolation)(function)
+    run = begun(app, "work")
+    run.cancel("enough")
+    info = run.wait(SOON_S)
+    assert (info.status, info.reason, info.message, info.result) == ("canceled", "canceled", "enough", None)
+    assert [task.status for task in info.tasks] == ["canceled"]
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_function_that_heeds_its_timeout_has_timed_out(app: Chronos, isolation: Any) -> None:
+    app.job(name="work", isolation=isolation, timeout="100ms")(heeds)
+    info = app.trigger("work").wait(SOON_S)
+    assert (info.status, [task.status for task in info.tasks]) == ("failed", ["timed_out"])
+
+
+def test_a_function_that_does_not_know_and_makes_it_has_succeeded_unless_its_time_is_over(app: Chronos) -> None:
+    app.job(name="free")(unaware)
+    app.job(name="bound", timeout="100ms")(unaware)
+    run = app.trigger("free")
+    while run.status != "running":
+        time.sleep(0.005)
+    run.cancel()
+    assert run.wait(SOON_S).result == "done"
+    info = app.trigger("bound").wait(SOON_S)
+    assert (info.status, [task.status for task in info.tasks]) == ("failed", ["timed_out"])
+
+
+def test_a_command_that_ends_well_on_sigterm_was_stopped(app: Chronos) -> None:
+    script = ["sh", "-c", "trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done"]
+    app.command("work", script)
+    app.command("bound", script, timeout="100ms")
+    run = begun(app, "work")
+    run.cancel()
+    assert run.wait(SOON_S).status == "canceled"
+    info = app.trigger("bound").wait(SOON_S)
+    assert (info.status, [task.status for task in info.tasks]) == ("failed", ["timed_out"])
+
+
+def test_what_gives_up_at_a_shutdown_runs_again() -> None:
+    app = Chronos("sqlite://", grace=0.1, defaults={"retries": 0})
+    app.job(name="work")(heeds)
+    with app:
+        run = begun(app, "work")
+    assert run.status == "ready"
+    app.stop()

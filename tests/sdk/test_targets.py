@@ -1,0 +1,61 @@
+"""Kinds of targets that a package brings, in jobs and in groups of a program."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos import Chronos, Invalid
+
+PACKAGE = """
+from chronos.core.outcome import Succeeded
+from chronos.errors import Invalid
+
+class Pigeon:
+    def check(self, options):
+        if "loft" not in options:
+            raise Invalid("pigeon.loft is missing")
+
+    async def run(self, call):
+        call.sink.write("coo\\n")
+        return Succeeded(result=f"{call.options['loft']}, try {call.number}")
+
+    async def close(self):
+        pass
+"""
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chronos:
+    (tmp_path / "loft_of_pigeons.py").write_text(PACKAGE)
+    info = tmp_path / "loft_of_pigeons-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: loft-of-pigeons\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[chronos.runners]\npigeon = loft_of_pigeons:Pigeon\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return Chronos("sqlite://")
+
+
+def test_a_job_and_a_task_of_a_kind_that_a_package_brings(app: Chronos) -> None:
+    news = app.target("news", "pigeon", {"loft": "attic"}, cron="@daily")
+    post = app.group("post")
+    post.target("fly", "pigeon", {"loft": "roof"})
+    with app:
+        run = news.trigger()
+        assert run.result(20) == "attic, try 1"
+        assert run.log == "coo\n"
+        assert post.trigger().wait(20).tasks[0].result == "roof, try 1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "does", "told"),
+    [
+        ("pigeon", {}, r"pigeon\.loft is missing"),
+        ("pigeon", None, r"pigeon\.loft is missing"),
+        ("pigeon", 5, "what pigeon is told is 5"),
+        ("falcon", {}, "falcon"),
+    ],
+)
+def test_a_mistake_is_told_when_it_is_declared(app: Chronos, kind: str, does: Any, told: str) -> None:
+    with pytest.raises(Invalid, match=f"(?s)job news: .*{told}"):
+        app.target("news", kind, does)

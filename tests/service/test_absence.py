@@ -1,0 +1,44 @@
+"""From when to when nobody was there."""
+
+import pytest
+
+from chronos.core.calendar import SECOND_US
+from chronos.core.node import Node
+from chronos.service.absence import absence
+
+NOW_S = 1_000
+
+
+def node(started_s: int, beat_s: int, stopped_s: int | None = None) -> Node:
+    return Node(
+        number=1,
+        name="a",
+        incarnation=bytes(16),
+        beat=1,
+        started_us=started_s * SECOND_US,
+        beat_us=beat_s * SECOND_US,
+        stopped_us=None if stopped_s is None else stopped_s * SECOND_US,
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([node(0, 100, 110), node(900, 995)], (110, 900)),  # it was stopped
+        ([node(0, 100), node(900, 995)], (100, 900)),  # it died
+        ([node(0, 300, 310), node(50, 120), node(900, 995), node(950, 995)], (310, 900)),
+        ([node(0, 995), node(900, 995)], None),  # it lives
+        ([node(0, 600, 610), node(900, 995)], None),  # it was there
+        ([node(900, 995)], None),  # who was there before is forgotten
+        ([node(0, 100)], None),  # nobody came since
+        ([], None),
+    ],
+)
+def test_absence(nodes: list[Node], expected: tuple[int, int] | None) -> None:
+    found = absence(nodes, 500 * SECOND_US, NOW_S * SECOND_US)
+    assert (None if found is None else tuple(us // SECOND_US for us in found)) == expected
+
+
+def test_a_node_whose_next_beat_is_due_lives() -> None:
+    nodes = [node(0, NOW_S - 9), node(NOW_S - 2, NOW_S - 2)]
+    assert absence(nodes, (NOW_S - 5) * SECOND_US, NOW_S * SECOND_US) is None

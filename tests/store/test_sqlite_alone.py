@@ -1,0 +1,121 @@
+"""Another copy of SQLite in the same process: it may look at a store's file, and nothing is lost by that."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from chronos.core.node import Node
+from chronos.errors import StoreUnavailable
+from chronos.store.commands import RegisterNode
+from chronos.store.sql.sqlite import SqliteStore
+
+LOOK = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('select count(*) from node').fetchall())"
+WRITE = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript('create table mine (x)')"
+NODES = 50
+
+
+async def register(store: SqliteStore, name: str) -> None:
+    await store.apply(RegisterNode(name=name, incarnation=os.urandom(16), now_us=1))
+
+
+def count(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as other:
+        return int(other.execute("select count(*) from node").fetchone()[0])
+
+
+async def look_then_write(path: Path) -> None:
+    """Let the other copy look at a store, in several ways, between acknowledged commands."""
+    before = sqlite3.connect(path)  # which was there before
+    store = SqliteStore(path)
+    await store.open()
+    for n in range(NODES):
+        await register(store, f"node-{n}")
+        assert count(path) == n + 1
+    before.close()
+    for n in range(NODES):
+        await register(store, f"later-{n}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_look_costs_nothing_of_what_was_acknowledged(tmp_path: Path) -> None:
+    """In a process of its own, which is killed: what is only in its log must be there."""
+    path = tmp_path / "jobs.db"
+    ended = subprocess.run([sys.executable, __file__, str(path)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert count(path) == 2 * NODES
+
+
+def test_the_other_copy_cannot_write_and_other_processes_can(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+
+    async def main() -> list[Node]:
+        store = SqliteStore(path)
+        await store.open()
+        with (
+            closing(sqlite3.connect(path, timeout=0)) as other,
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            other.execute("create table mine (x)")
+        assert await asyncio.to_thread(subprocess.check_output, [sys.executable, "-c", LOOK, str(path)]) == b"[(0,)]\n"
+        await asyncio.to_thread(subprocess.check_call, [sys.executable, "-c", WRITE, str(path)])
+        await register(store, "after")
+        nodes = list(await store.nodes())
+        await store.close()
+        return nodes
+
+    assert [node.name for node in asyncio.run(main())] == ["after"]
+    with closing(sqlite3.connect(path, timeout=0)) as other:
+        other.execute("insert into mine values (1)")  # nobody holds it any more
+        assert other.execute("pragma integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_connection_that_outlives_a_store_does_not_harm_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+
+    async def main() -> None:
+        first, second = SqliteStore(path), SqliteStore(path)
+        await first.open()
+        other = sqlite3.connect(path)
+        assert other.execute("select count(*) from node").fetchone() == (0,)
+        await first.close()
+        await second.open()
+        await register(second, "one")
+        other.close()
+        await register(second, "two")
+        assert await asyncio.to_thread(subprocess.check_output, [sys.executable, "-c", LOOK, str(path)]) == b"[(2,)]\n"
+        await second.close()
+
+    asyncio.run(main())
+    assert count(path) == 2
+
+
+def test_who_is_writing_there_already_is_told_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "jobs.db"
+    monkeypatch.setattr("chronos.store.sql.sqlite_alone._BUSY_S", 0.05)
+
+    async def main() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        await store.close()
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("pragma journal_mode = wal")
+            other.execute("begin immediate")
+            with pytest.raises(StoreUnavailable, match="being written to"):
+                await store.open()
+        await store.open()
+        await register(store, "one")
+        await store.close()
+
+    asyncio.run(main())
+    assert count(path) == 1
+
+
+if __name__ == "__main__":
+    asyncio.run(look_then_write(Path(sys.argv[1])))

@@ -1,0 +1,138 @@
+"""Jobs by the thousand on SQLite: commands that share a transaction, and what becomes of one that is refused there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos.core.ids import job_id, job_ids
+from chronos.core.job import JobSpec
+from chronos.core.policy import GateSpec
+from chronos.errors import Conflict, StoreBroken
+from chronos.store.commands import NEW, JobRow, SaveJobs
+from chronos.store.contract import JobFilter
+from chronos.store.sql.creating import GATE_NAMES, GATE_TYPES
+from chronos.store.sql.dialect import Columns
+from chronos.store.sql.packed import inserting
+from chronos.store.sql.sqlite import _MANY, SqliteStore
+
+MANY = _MANY + 1
+_SPEC, _GATE = JobSpec(tags={"team": "a"}), GateSpec()
+
+
+def saving(*names: str, expect: int | None = NEW) -> SaveJobs:
+    rows = tuple(
+        JobRow(namespace="default", name=name, spec=_SPEC, gate=_GATE, next_us=n, expect=expect)
+        for n, name in enumerate(names)
+    )
+    return SaveJobs(rows=rows, now_us=1)
+
+
+def many(prefix: str) -> list[str]:
+    return [f"{prefix}-{n:04}" for n in range(MANY)]
+
+
+def run(path: Path, what: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
+    async def opened() -> Any:
+        store = SqliteStore(path)
+        await store.open()
+        try:
+            return await what(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(opened())
+
+
+async def count(store: SqliteStore) -> int:
+    [(jobs, gates, tags, tallied)] = (
+        store._open_writer()
+        .execute(
+            "select (select count(*) from job), (select count(*) from gate), (select count(*) from job_tag), "
+            "(select sum(jobs) from tally)"
+        )
+        .fetchall()
+    )
+    assert jobs == gates == tags == tallied
+    assert await store.verify() == []
+    assert isinstance(jobs, int)
+    return jobs
+
+
+def test_one_that_is_refused_spoils_nothing_for_the_others(tmp_path: Path) -> None:
+    """They are applied without savepoints, so all are undone, and each is applied by itself."""
+    transactions: list[int] = []
+
+    class Counted(SqliteStore):
+        def _transaction(self, commands: Any) -> list[Any]:
+            transactions.append(len(commands))
+            return super()._transaction(commands)
+
+    async def main() -> list[Any]:
+        store = Counted(tmp_path / "chronos.db")
+        await store.open()
+        await store.apply(saving("taken"))
+        await store.apply(saving(*many("zero")))  # how fast they are is known from here on
+        store._pump._bulk_rows = 10 * MANY
+        commands = [saving(*many("one")), saving(*many("two")[1:], "taken"), saving(*many("three"))]
+        answers = await asyncio.gather(*map(store.apply, commands), return_exceptions=True)
+        assert await count(store) == 1 + 3 * MANY
+        await store.close()
+        return answers
+
+    one, two, three = asyncio.run(main())
+    assert transactions == [1, 1, 3, 1, 1, 1]
+    assert [saved.created for saved in one + three] == [True] * (2 * MANY)
+    assert isinstance(two, Conflict)
+    assert "taken" in str(two)
+
+
+def test_rows_that_fail_half_way_leave_nothing(tmp_path: Path) -> None:
+    """A gate is there that should not be: what was inserted before it goes with the transaction."""
+
+    async def main(store: SqliteStore) -> None:
+        await store.apply(saving("orphan", *many("first")))
+        writer = store._open_writer()
+        writer.execute("update gate set number = 0 where job = ?", (job_id("default", "orphan", 1),))
+        writer.execute("delete from job_tag where name = 'orphan'")
+        writer.execute("delete from job where name = 'orphan'")
+        with pytest.raises(StoreBroken):
+            await store.apply(saving(*many("second"), "orphan"))
+        assert (await store.list_jobs(JobFilter(prefix="second"), limit=1)).items == []
+        assert writer.execute("select count(*) from temp.chronos_sorting").fetchall() == [(0,)]
+        saved = await store.apply(saving(*many("third")))
+        assert len(saved) == MANY
+
+    run(tmp_path / "chronos.db", main)
+
+
+def test_pages_are_not_kept_for_a_statement_that_cannot_fail_half_way(tmp_path: Path) -> None:
+    """SQLite keeps a copy of each page for a statement that calls functions; that costs more than the rows."""
+    many_gates = 30
+    values: list[Any] = [
+        [bytes([n]) * 16 for n in range(many_gates)],
+        *([n] * many_gates for n in range(len(GATE_NAMES) - 1)),
+    ]
+    values[1] = list(range(many_gates))
+    sql, args = inserting(Columns("gate", GATE_NAMES, GATE_TYPES, values, ordered=True))
+    [taking, placing, _] = sql.split(";")
+
+    async def main(store: SqliteStore) -> None:
+        writer = store._open_writer()
+
+        def calls(statement: str, given: tuple[Any, ...]) -> bool:
+            return any("Func" in row[1] for row in writer.execute(f"explain {statement}", given))
+
+        assert "insert or fail into gate" in placing
+        assert calls(taking, args[:2])
+        assert not calls(placing, args[2:])
+
+    run(tmp_path / "chronos.db", main)
+
+
+def test_ids_of_many_jobs_are_those_of_each() -> None:
+    jobs = [("default", "a", 1), ("other", "ä", 2), ("default", "b" * 200, 10**9)]
+    assert job_ids(jobs) == [job_id(*job) for job in jobs]
+    assert job_ids([]) == []
