@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
+from chronos.api import choosing
 from chronos.clock import SystemClock
 from chronos.core.node import Actor
 from chronos.service.acting import Acting, Action
@@ -81,6 +82,20 @@ def test_several_tags_have_to_be_there_all() -> None:
         assert (await world.post(f"/jobs/actions?{both}", {"action": "pause"}))["matched"] == 1
         assert (await world.call("GET", f"{V1}/jobs?" + "&".join(["tag=a"] * 21))).status == 400
         assert (await world.call("GET", f"{V1}/jobs?q=a&q=b")).status == 400
+
+    in_world(case)
+
+
+def test_a_choice_that_would_read_everything_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "_PAGES", 1)
+    monkeypatch.setattr(choosing, "_PAGE", 2)
+
+    async def case(world: World) -> None:
+        await some_jobs(world)
+        pause = {"action": "pause"}
+        refused = await world.post("/jobs/actions?tag=stage&tag=team=data", pause, status=400)
+        assert "rarest tag first" in refused["detail"]
+        assert (await world.post("/jobs/actions?tag=team=data&tag=stage", pause))["done"] == 1
 
     in_world(case)
 

@@ -202,3 +202,9 @@ def test_how_often_to_try() -> None:
     assert [may_try_again(cascade(), n) for n in (1, 2, 3)] == [True, True, False]
     assert may_try_again(cascade(Settings(retry=Retry(max_attempts=UNLIMITED))), 10**6)
     assert not may_try_again(cascade(Settings(retry=Retry(max_attempts=1))), 1)
+
+
+def test_ids_of_many_jobs_are_those_of_each() -> None:
+    jobs = [("default", "a", 1), ("other", "ä", 2), ("default", "b" * 200, 10**9)]
+    assert ids.job_ids(jobs) == [ids.job_id(*job) for job in jobs]
+    assert ids.job_ids([]) == []

@@ -258,14 +258,15 @@ async def test_canceling_forces_what_does_not_listen(world: World) -> None:
 
 
 @in_world
-async def test_work_that_makes_it_after_all_has_succeeded(world: World) -> None:
+async def test_work_that_heard_of_it_was_stopped_whatever_it_made_of_that(world: World) -> None:
+    """Whether it came to its own end or gave up half-way only the function knows."""
     work = world.work("work", takes=5, stubborn=True)
     await world.node()
     await world.job("work", schedule="now")
     await world.advance(3)
     await world.asked.cancel((await world.last("work")).id)
     end = await finished(world, "work")
-    assert (end.status, work.ends) == (Status.SUCCEEDED, [5])
+    assert (end.status, work.ends) == (Status.CANCELED, [5])
 
 
 @in_world

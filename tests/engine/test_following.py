@@ -1,10 +1,13 @@
 """Jobs that follow others: on success, failure or completion, one upstream or several, through crashes."""
 
+from typing import Any
+
 import pytest
 
+from chronos.core.events import Trouble
 from chronos.core.execution import Cause, Execution, Status
 from chronos.core.reasons import Code
-from chronos.store.commands import TakeOutbox
+from chronos.store.commands import Command, TakeOutbox
 from tests.engine.world import World, in_world, statuses
 
 ONE_TRY = {"max_attempts": 1}
@@ -169,6 +172,62 @@ async def test_nobody_waits_for_a_slow_hook(world: World) -> None:
     assert [round(at) for at in down.starts] == [10, 20, 30]
     await world.reach(136)
     assert [round(at) for at in hook.ends] == [110, 120, 130]
+
+
+@in_world
+async def test_an_item_that_cannot_be_read_is_told_of_and_holds_up_nobody(world: World) -> None:
+    """As another release may have written it."""
+    world.work("up")
+    hook, down = world.work("hook"), world.work("down")
+    node = await world.node()
+    await world.job("up", schedule="@every 10s", on_complete={"python": {"name": "hook"}})
+    await world.job("down", after=["up"])
+    apply, taken = node.link.apply, list[float]()
+
+    async def spoil(command: Command[Any]) -> Any:
+        answer = await apply(command)
+        if not isinstance(command, TakeOutbox):
+            return answer
+        taken.append(world.now_s)
+        assert len(taken) < 1000, "it must not be taken again and again"
+        return [item._replace(body="{}") if item.kind == "hook" else item for item in answer]
+
+    node.link.apply = spoil  # type: ignore[method-assign]
+    await world.reach(35)
+    assert hook.starts == []
+    assert [round(at) for at in down.starts] == [10, 20, 30]
+    told = [event.error for event in node.events if isinstance(event, Trouble) and event.where == "outbox"]
+    assert 3 <= len(told) < 20
+    assert all("hook" in error and "ValidationError" in error for error in told)
+    node.link.apply = apply  # type: ignore[method-assign]
+    await world.advance(70)
+    assert len(hook.starts) >= 3
+
+
+@in_world
+async def test_what_is_under_way_is_taken_once(world: World) -> None:
+    """However often others come and go meanwhile, and however often it fails."""
+    world.work("up")
+    hook = world.work("hook", *[RuntimeError("not yet")] * 3, takes=30)
+    node = await world.node()
+    await world.job("up", schedule="@every 1s", on_complete={"python": {"name": "hook"}})
+    apply, taken = node.link.apply, list[bytes]()
+
+    async def count(command: Command[Any]) -> Any:
+        answer = await apply(command)
+        if isinstance(command, TakeOutbox):
+            taken.extend(item.id for item in answer if item.kind == "hook")
+        return answer
+
+    node.link.apply = count  # type: ignore[method-assign]
+    await world.reach(60)
+    assert len(hook.ends) > 20
+    assert len(taken) == len(set(taken)) == 60
+    node.link.loses = lambda command: isinstance(command, TakeOutbox)
+    await world.reach(63)
+    node.link.loses = lambda _: False
+    await world.reach(100)
+    assert len(hook.starts) == 100 + 3, "what was taken while the answer was lost is found again"
 
 
 @in_world

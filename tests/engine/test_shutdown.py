@@ -54,6 +54,24 @@ async def test_hooks_of_what_finishes_are_called_yet_but_not_waited_for_without_
 
 
 @in_world
+async def test_a_hook_that_fails_is_left_for_whoever_comes_after(world: World) -> None:
+    """Its tries are not used up in the last moments, and nobody waits for the pauses between them."""
+    world.work("work", takes=10)
+    world.work("quick")
+    failing, paused = world.work("failing", fails=True), world.work("paused", fails=True)
+    node = await world.node()
+    await world.job("then-paused", schedule="now", does="quick", on_complete={"python": {"name": "paused"}})
+    await world.job("then-failing", schedule="now", does="work", on_complete={"python": {"name": "failing"}})
+    await world.advance(9)
+    before = len(paused.starts)
+    await node.stop(grace_s=30)
+    assert (failing.starts, len(paused.starts), world.passed_s) == ([10], before, 10)
+    await world.node()
+    await world.advance(60)
+    assert len(failing.starts) == 1 + 5
+
+
+@in_world
 async def test_another_node_goes_on_at_once(world: World) -> None:
     work = world.work("work", 1000, 5)
     first = await world.node()

@@ -42,6 +42,17 @@ def test_what_an_app_is_told(options: dict[str, Any], told: str) -> None:
         Chronos("sqlite://", **options)
 
 
+def test_names_that_can_be_gone_through_only_once_are_all_taken() -> None:
+    app = Chronos("sqlite://", queues=(name for name in ("mail", "reports")))  # type: ignore[arg-type]
+
+    @app.job(queue="mail")
+    async def work() -> int:
+        return 5
+
+    with app:
+        assert work.trigger().result("10s") == 5
+
+
 @pytest.mark.parametrize(
     "options", [{"owner": ""}, {"timezone": "Mars/Olympus"}, {"defaults": {"retrys": 1}}, {"namespace": 5}]
 )

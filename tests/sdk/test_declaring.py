@@ -300,6 +300,15 @@ def test_what_python_says_better_than_text() -> None:
     assert settings.retry_on == ("ValueError", f"{__name__}.{Trouble.__qualname__}", "exit_3")
 
 
+def test_a_set_means_the_same_job_at_every_start() -> None:
+    app = Chronos("sqlite://")
+    codes = [f"exit_{code}" for code in range(10, 60)]
+    app.command("work", ["true"], retry={"retry_on": {ValueError, *codes}})
+    settings = app._runtime.declared.jobs["work"].spec.settings.retry
+    assert settings is not None
+    assert settings.retry_on == ("ValueError", *codes)
+
+
 def test_one_need_needs_no_list() -> None:
     app = Chronos("sqlite://")
     group = app.group("etl")

@@ -1,7 +1,9 @@
 """Work that is told to stop and gives up in good order: it was stopped, and did not succeed."""
 
+import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -26,6 +28,20 @@ def beats(ctx: Context) -> str:
     while ctx.heartbeat():
         time.sleep(0.005)
     return "gave up"
+
+
+async def swallows() -> str:
+    """Hears of it as an async function does, and makes nothing of it."""
+    print("up")
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(SOON_S)
+    return "half done"
+
+
+async def swallows_with_context(ctx: Context) -> str:
+    """The same, which is called in another way."""
+    ctx.log.info("up")
+    return await swallows()
 
 
 def unaware() -> str:
@@ -59,6 +75,15 @@ def test_a_function_that_heeds_a_cancel_was_canceled(app: Chronos, function: Any
     info = run.wait(SOON_S)
     assert (info.status, info.reason, info.message, info.result) == ("canceled", "canceled", "enough", None)
     assert [task.status for task in info.tasks] == ["canceled"]
+
+
+@pytest.mark.parametrize("function", [swallows, swallows_with_context])
+def test_an_async_function_that_goes_on_after_its_cancellation_was_stopped(app: Chronos, function: Any) -> None:
+    app.job(name="work")(function)
+    run = begun(app, "work")
+    run.cancel()
+    info = run.wait(SOON_S)
+    assert (info.status, info.result) == ("canceled", None)
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])

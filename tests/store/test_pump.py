@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from chronos.core.execution import Cause, Status
+from chronos.core.job import JobState
 from chronos.core.reasons import Code
 from chronos.errors import Conflict, StoreUnavailable
 from chronos.store.commands import (
     NEW,
+    AckOutbox,
     Admitted,
     Beat,
     Command,
@@ -19,6 +21,7 @@ from chronos.store.commands import (
     RunRow,
     Saved,
     SaveJobs,
+    SetJobState,
     Settle,
     Settled,
     SettleRow,
@@ -50,6 +53,10 @@ class Recorder:
 
 def trim(n: int) -> Trim:
     return Trim(now_us=n, limit=1)
+
+
+def switch(job: int) -> SetJobState:
+    return SetJobState(job=bytes([job]), state=JobState.PAUSED, now_us=1, keep_cursor=True)
 
 
 @pytest.mark.parametrize(("bulk_s", "sizes"), [(3600.0, [1, 4, 1, 3]), (1e-9, [1] * 9), (0.0, [1] * 9)])
@@ -156,6 +163,46 @@ def test_cancelling_the_waiter_does_not_cancel_the_command() -> None:
     asyncio.run(main())
 
 
+def test_whoever_waits_is_told_when_all_comes_to_an_end() -> None:
+    """As what is under way is cancelled with the loop; the next loop begins anew."""
+
+    async def cut_off() -> list[Any]:
+        run.gate = asyncio.Event()
+        first = asyncio.create_task(pump.apply(trim(1)))
+        await asyncio.sleep(0.01)
+        waiting = [
+            first,
+            asyncio.create_task(pump.apply(trim(2))),
+            asyncio.create_task(pump.apply(Wake(now_us=1, limit=1))),
+        ]
+        await asyncio.sleep(0)
+        [under_way] = asyncio.all_tasks() - {*waiting, asyncio.current_task()}
+        under_way.cancel()
+        async with asyncio.timeout(5):
+            answers = await asyncio.gather(*waiting, return_exceptions=True)
+            await pump.drain()
+        return answers
+
+    async def left() -> None:
+        run.gate = asyncio.Event()
+        pump.submit(trim(3))
+        await asyncio.sleep(0.01)
+
+    async def again() -> Any:
+        run.gate.set()
+        async with asyncio.timeout(5):
+            return await pump.apply(trim(4))
+
+    async def made() -> tuple[Recorder, Pump]:
+        run = Recorder()
+        return run, Pump(in_a_task(run))
+
+    run, pump = asyncio.run(made())
+    assert [type(answer) for answer in asyncio.run(cut_off())] == [StoreUnavailable] * 3
+    asyncio.run(left())
+    assert asyncio.run(again()) == repr(trim(4))
+
+
 def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
     async def main() -> None:
         run = Recorder()
@@ -237,3 +284,28 @@ def test_gaps_that_were_judged_together_merge() -> None:
     answer = [Admitted(run.id, bytes([2]) * 16, Status.READY, 1) for run in gap(2, runs=2).runs]
     assert split(whole, [commands[i] for i in positions], answer) == [[], answer]
     assert [where for _, where in merge([whole, gap(5), whole])] == [[0, 1], [2]], "what was merged is not nested"
+
+
+def test_jobs_that_are_switched_merge_and_each_gets_its_own_answer() -> None:
+    commands = [switch(1), switch(2), switch(1), switch(3)]
+    merged = merge(commands)
+    assert [where for _, where in merged] == [[0, 1], [2, 3]], "a job is touched once a command"
+    whole, where = merged[0]
+    assert isinstance(whole, SetJobState)
+    assert [part.job[0] for part in whole.parts] == [1, 2]
+    assert split(whole, [commands[i] for i in where], [True, False]) == [True, False]
+    assert [where for _, where in merge([whole, switch(5), whole])] == [[0, 1], [2]]
+    assert [where for _, where in merge([switch(5), whole])] == [[0], [1]], "what was merged is not nested"
+
+
+def test_what_left_the_outbox_merges() -> None:
+    commands: list[Command[Any]] = [
+        AckOutbox(ids=(b"a", b"b")),
+        AckOutbox(ids=(b"c",)),
+        switch(1),
+        AckOutbox(ids=(b"d",)),
+    ]
+    merged = merge(commands)
+    assert [where for _, where in merged] == [[0, 1], [2], [3]], "only neighbours do"
+    assert merged[0][0] == AckOutbox(ids=(b"a", b"b", b"c"))
+    assert split(merged[0][0], commands[:2], None) == [None, None]

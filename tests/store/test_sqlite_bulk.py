@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from chronos.core.ids import job_id, job_ids
+from chronos.core.ids import job_id
 from chronos.core.job import JobSpec
 from chronos.core.policy import GateSpec
 from chronos.errors import Conflict, StoreBroken
 from chronos.store.commands import NEW, JobRow, SaveJobs
 from chronos.store.contract import JobFilter
-from chronos.store.sql.creating import GATE_NAMES, GATE_TYPES
-from chronos.store.sql.dialect import Columns
-from chronos.store.sql.packed import inserting
-from chronos.store.sql.sqlite import _MANY, SqliteStore
+from chronos.store.pump import MAX_ROWS
+from chronos.store.sql.sqlite import SqliteStore
 
-MANY = _MANY + 1
+MANY = MAX_ROWS + 1
 _SPEC, _GATE = JobSpec(tags={"team": "a"}), GateSpec()
 
 
@@ -62,7 +60,6 @@ async def count(store: SqliteStore) -> int:
 
 
 def test_one_that_is_refused_spoils_nothing_for_the_others(tmp_path: Path) -> None:
-    """They are applied without savepoints, so all are undone, and each is applied by itself."""
     transactions: list[int] = []
 
     class Counted(SqliteStore):
@@ -83,7 +80,7 @@ def test_one_that_is_refused_spoils_nothing_for_the_others(tmp_path: Path) -> No
         return answers
 
     one, two, three = asyncio.run(main())
-    assert transactions == [1, 1, 3, 1, 1, 1]
+    assert transactions == [1, 1, 3]
     assert [saved.created for saved in one + three] == [True] * (2 * MANY)
     assert isinstance(two, Conflict)
     assert "taken" in str(two)
@@ -101,38 +98,7 @@ def test_rows_that_fail_half_way_leave_nothing(tmp_path: Path) -> None:
         with pytest.raises(StoreBroken):
             await store.apply(saving(*many("second"), "orphan"))
         assert (await store.list_jobs(JobFilter(prefix="second"), limit=1)).items == []
-        assert writer.execute("select count(*) from temp.chronos_sorting").fetchall() == [(0,)]
         saved = await store.apply(saving(*many("third")))
         assert len(saved) == MANY
 
     run(tmp_path / "chronos.db", main)
-
-
-def test_pages_are_not_kept_for_a_statement_that_cannot_fail_half_way(tmp_path: Path) -> None:
-    """SQLite keeps a copy of each page for a statement that calls functions; that costs more than the rows."""
-    many_gates = 30
-    values: list[Any] = [
-        [bytes([n]) * 16 for n in range(many_gates)],
-        *([n] * many_gates for n in range(len(GATE_NAMES) - 1)),
-    ]
-    values[1] = list(range(many_gates))
-    sql, args = inserting(Columns("gate", GATE_NAMES, GATE_TYPES, values, ordered=True))
-    [taking, placing, _] = sql.split(";")
-
-    async def main(store: SqliteStore) -> None:
-        writer = store._open_writer()
-
-        def calls(statement: str, given: tuple[Any, ...]) -> bool:
-            return any("Func" in row[1] for row in writer.execute(f"explain {statement}", given))
-
-        assert "insert or fail into gate" in placing
-        assert calls(taking, args[:2])
-        assert not calls(placing, args[2:])
-
-    run(tmp_path / "chronos.db", main)
-
-
-def test_ids_of_many_jobs_are_those_of_each() -> None:
-    jobs = [("default", "a", 1), ("other", "ä", 2), ("default", "b" * 200, 10**9)]
-    assert job_ids(jobs) == [job_id(*job) for job in jobs]
-    assert job_ids([]) == []

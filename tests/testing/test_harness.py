@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from chronos import testing
 from chronos.errors import Invalid, NotFound
 from chronos.sdk.app import Chronos
 from chronos.testing.harness import Harness
@@ -210,3 +211,9 @@ def test_short_steps_are_cheap_and_see_the_same(chronos: Harness) -> None:
     chronos.load(app)
     steps = [len(chronos.advance(minutes=1)["poll"]) for _ in range(60)]
     assert steps == ([0] * 9 + [1]) * 6
+
+
+def test_what_tests_need_is_found_where_they_look_for_it() -> None:
+    assert [getattr(testing, name).__name__ for name in testing.__all__] == testing.__all__
+    with pytest.raises(AttributeError, match="nothing"):
+        testing.nothing  # noqa: B018

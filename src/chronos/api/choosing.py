@@ -12,6 +12,7 @@ from chronos.store.contract import JobFilter, Page
 ALL_NAMESPACES = "*"
 MAX_TAGS = 20
 _PAGE = 1_000
+_PAGES = 100  # that are looked through for jobs with further tags
 
 Tag = tuple[str, str | None]  # key, and its value where that matters
 
@@ -37,7 +38,7 @@ class Choice:
         """Every job; None: they are more than this."""
         found: list[Job] = []
         cursor: bytes | None = None
-        while True:
+        for _ in range(_PAGES):
             page = await self.page(call, min(_PAGE, most + 1), cursor)
             found += page.items
             if len(found) > most:
@@ -45,6 +46,7 @@ class Choice:
             if page.cursor is None:
                 return found
             cursor = page.cursor
+        raise Malformed(f"more than {_PAGES * _PAGE:,} jobs would have to be looked through; name the rarest tag first")
 
     def _fits(self, job: Job) -> bool:
         tags = job.spec.tags

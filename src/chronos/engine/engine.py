@@ -3,8 +3,9 @@
 ::
 
     admission ──start──► executor ◄──start── dispatcher          node: beats, reconciles
-        ▲                    │  freed ──────────▲                reaper: takes over from dead nodes
-        │ hints         settler ──► store ──────┘ woken          janitor: wakes, trims · outbox: what follows
+     │  ▲                    │  freed ──────────▲                reaper: takes over from dead nodes
+     │  │ hints         settler ──► store ──────┘ woken          janitor: wakes, trims · outbox: what follows
+     └─ behind ─► catching up: nothing that is due waits for it
 
 Each loop is small and decides nothing itself: the core decides, the store records. The store's hints wake them; a tick
 is the safety net.
@@ -31,6 +32,7 @@ from chronos.engine.output import OutputBook
 from chronos.engine.reaper import Reaper
 from chronos.engine.runners.contract import Runner
 from chronos.engine.runners.functions import Functions
+from chronos.engine.runners.printing import listening
 from chronos.engine.settler import Settler
 from chronos.engine.slots import Slots
 from chronos.errors import ChronosError
@@ -174,6 +176,10 @@ class Engine:
     # --- loops
 
     async def _run(self) -> None:
+        with listening():
+            await self._run_loops()
+
+    async def _run_loops(self) -> None:
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self.node.run(self._executor), name="chronos-node")
             loops.create_task(self._reaper.run(), name="chronos-reaper")

@@ -92,7 +92,9 @@ class Executor:
         elif function.suspends:
             self._works[claimed.id] = Quick(self._crew, claimed, entry, function, self)
         else:
-            instant = self._works[claimed.id] = Instant(claimed, entry, function, self._line)
+            instant = self._works[claimed.id] = Instant(
+                claimed, entry, function, self._line, self._crew.book.sink(claimed.id, entry.spec.tasks[0].name, 1)
+            )
             self._line.add(instant)
 
     def _quick_function(self, claimed: Claimed, entry: Entry) -> Function | None:
@@ -144,7 +146,10 @@ class Executor:
 
     async def _driven_on(self, work: Work, quick: Quick | Instant) -> None:
         call = await work.first_call(quick.started_us)
-        await work.drive_on(call, quick.outcome(call), quick.stopped)
+        call.sink = quick.sink
+        outcome = quick.outcome(call)
+        await self._crew.book.close(call.sink)
+        await work.drive_on(call, outcome, quick.stopped)
 
     def _drive(self, work: Work, driving: Coroutine[None, None, None]) -> None:
         self._works[work.claimed.id] = work

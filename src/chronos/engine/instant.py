@@ -21,9 +21,11 @@ from chronos.engine.attempts import judged
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
 from chronos.engine.ledger import succeed_at_once
+from chronos.engine.output import LazySink
 from chronos.engine.runners.calling import STOPPED, failed, succeeded
 from chronos.engine.runners.contract import Call, StopReason
 from chronos.engine.runners.functions import Function
+from chronos.engine.runners.printing import prints_to
 from chronos.store.commands import Claimed
 
 _TURN_S = 0.005  # of calls in a row, after which the loop looks after others
@@ -42,10 +44,10 @@ class Passed(Protocol):
 class Instant:
     """An execution that is about to be called, or was."""
 
-    __slots__ = ("claimed", "entry", "error", "function", "killed", "line", "result", "started_us", "stopped")
+    __slots__ = ("claimed", "entry", "error", "function", "killed", "line", "result", "sink", "started_us", "stopped")
 
-    def __init__(self, claimed: Claimed, entry: Entry, function: Function, line: "Line") -> None:
-        self.claimed, self.entry, self.function, self.line = claimed, entry, function, line
+    def __init__(self, claimed: Claimed, entry: Entry, function: Function, line: "Line", sink: LazySink) -> None:
+        self.claimed, self.entry, self.function, self.line, self.sink = claimed, entry, function, line, sink
         self.stopped: tuple[Code, str | None] | None = None
         self.killed = False
         self.started_us = 0
@@ -118,10 +120,11 @@ class Line:
         instant.started_us = self._crew.clock.now_us()
         if instant.stopped is None:
             copy_context().run(_step, instant)
-        ended_well = instant.stopped is None and instant.error is None
+        ended_well = instant.stopped is None and instant.error is None and instant.sink.output is None
         if ended_well and succeed_at_once(
             self._crew, instant.claimed, instant.entry, instant.started_us, instant.result
         ):
+            instant.sink.end()
             self.passed.over(instant)
         else:
             self.passed.go_on(instant)
@@ -129,6 +132,7 @@ class Line:
 
 def _step(instant: Instant) -> None:
     """The first step of the function, which is its last."""
+    prints_to(instant.sink)
     try:
         instant.function.call().send(None)
     except StopIteration as done:

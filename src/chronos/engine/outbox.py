@@ -29,7 +29,7 @@ from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
 from chronos.engine.runners.contract import Call
 from chronos.engine.sending import insist
-from chronos.errors import ChronosError, NotFound
+from chronos.errors import ChronosError, NotFound, Unavailable
 from chronos.store.commands import AckOutbox, OutboxItem, RecordSkip, RunRow, TakeOutbox, Trigger
 from chronos.store.contract import ExecutionFilter
 
@@ -62,8 +62,11 @@ class Outbox:
         self._crew, self._catalog = crew, catalog
         self._bell = Bell()
         self._dealing: dict[bytes, asyncio.Task[None]] = {}
-        self._tries: dict[bytes, int] = {}
-        self._closing = False
+        self._tries: dict[bytes, int] = {}  # of hooks
+        self._faults: dict[bytes, int] = {}  # of items that nobody can do anything with
+        self._left: set[bytes] = set()  # that failed, for whoever comes after this node
+        self._again = True  # what the store says is this node's may not be known here
+        self._closing = asyncio.Event()
         self._over = asyncio.Event()
 
     def soon(self) -> None:
@@ -71,8 +74,10 @@ class Outbox:
         self._bell.ring()
 
     async def finish(self, within_s: float) -> None:
-        """Deal with what is there now, and no more; what takes longer is left for the next start, or another node."""
-        self._closing = True
+        """Deal with what is there now, and no more; what fails or takes longer is left for the next start, or another
+        node.
+        """
+        self._closing.set()
         self._bell.ring()
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
@@ -86,7 +91,7 @@ class Outbox:
         """Deal with it until cancelled."""
         try:
             while True:
-                closing = self._closing  # before it looks: it then sees all there is
+                closing = self._closing.is_set()  # before it looks: it then sees all there is
                 more = await self._begin()
                 if closing and not more and not self._dealing:
                     self._over.set()
@@ -97,7 +102,8 @@ class Outbox:
             left = tuple(self._dealing.values())
             for dealing in left:
                 dealing.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            if left:  # else there may be no loop any more: a node that was abandoned is collected anywhere
+                await asyncio.gather(*left, return_exceptions=True)
 
     async def _begin(self) -> bool:
         """Begin with a handful; True: there may be more to begin with at once."""
@@ -106,44 +112,68 @@ class Outbox:
             return False
         functions = self._crew.functions.names
         targets = tuple(Lane(functions=(name,)).text for name in functions) if self._crew.options.works else ()
-        limit = len(self._dealing) + room  # what is under way is among them
+        again, self._again = self._again, False
+        limit = room + (len(self._dealing) + len(self._left) if again else 0)  # these are among what it holds
+        take = TakeOutbox(node=self._crew.node.number, limit=limit, targets=targets, again=again)
         try:
-            items = await self._crew.store.apply(TakeOutbox(node=self._crew.node.number, limit=limit, targets=targets))
+            items = await self._crew.store.apply(take)
         except ChronosError as error:
+            self._again = True
             self._crew.node.trouble(error)
             return False
-        new = [item for item in items if item.id not in self._dealing]
+        new = [item for item in items if item.id not in self._dealing and item.id not in self._left]
         for item in new:
             self._dealing[item.id] = asyncio.create_task(self._deal(item))
         return len(new) >= room
 
     async def _deal(self, item: OutboxItem) -> None:
-        """Until it is done, or has failed once more and was left alone for a while."""
+        """Until it is done, or better left to whoever comes after this node."""
+        node = self._crew.node.number
         try:
-            if await self._is_done(item):
-                await insist(self._crew.store, AckOutbox(ids=(item.id,)), self._crew.node.trouble)
-                self._tries.pop(item.id, None)
-            elif not self._closing:
-                await asyncio.sleep(self._crew.options.tick_s * 2 ** min(self._tries.get(item.id, 0), _LONGEST))
-        except ChronosError as error:
-            self._crew.node.trouble(error)
+            while not await self._is_done(item):
+                await self._pause(item.id)
+                if self._closing.is_set():
+                    self._left.add(item.id)
+                    return
+                if self._crew.node.number != node or not self._crew.node.may_start:
+                    self._again = True  # it may be another's by now
+                    return
         finally:
             del self._dealing[item.id]
             self._bell.ring()
 
+    async def _pause(self, item: bytes) -> None:
+        failures = self._tries.get(item, 0) + self._faults.get(item, 0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._crew.options.tick_s * 2 ** min(failures, _LONGEST)):
+                await self._closing.wait()
+
     async def _is_done(self, item: OutboxItem) -> bool:
-        """Whether it is done, or not worth another try."""
+        """Whether it is done, or not worth another try, and will not come again."""
         try:
-            match item.kind:
-                case "ended":
-                    return await self._ended(item, msgspec.json.decode(item.body, type=_Ended))
-                case "hook":
-                    return await self._hook(item, msgspec.json.decode(item.body, type=_Hook))
-                case _:
-                    return True  # of a later version, for consumers that this one does not know
-        except ChronosError as error:
+            if not await self._tell(item):
+                return False
+            await insist(self._crew.store, AckOutbox(ids=(item.id,)), self._crew.node.trouble)
+        except Unavailable as error:
             self._trouble(str(error))
             return False
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is this one's own trouble
+            self._faults[item.id] = self._faults.get(item.id, 0) + 1
+            self._trouble(f"{item.kind} of {item.execution.hex()}: {type(error).__name__}: {error}")
+            return False
+        self._tries.pop(item.id, None)
+        self._faults.pop(item.id, None)
+        return True
+
+    async def _tell(self, item: OutboxItem) -> bool:
+        """Whoever it is for; False: to be tried again."""
+        match item.kind:
+            case "ended":
+                return await self._ended(item, msgspec.json.decode(item.body, type=_Ended))
+            case "hook":
+                return await self._hook(item, msgspec.json.decode(item.body, type=_Hook))
+            case _:
+                return True  # of a later version, for consumers that this one does not know
 
     # --- followers
 

@@ -38,12 +38,13 @@ Place = tuple[bytes, str, int, int]  # of a row: the attempt and the part
 
 
 class Output:
-    """The output of one attempt. Safe from any thread."""
+    """The output of one attempt. Safe from any thread, and from whatever interrupts one; that is not kept."""
 
     __slots__ = (
         "_book",
         "_head",
         "_head_room",
+        "_inside",
         "_left_out",
         "_lock",
         "_part",
@@ -60,7 +61,8 @@ class Output:
         self.closed = False  # what is written afterwards is nobody's any more
         self.pending = False  # the book knows that there is something to write
         self._book = book
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._inside = False  # somebody writes: only a finalizer or a signal's handler on top of it can see that
         self._head: list[bytes] = []  # of the part that is not written yet
         self._head_room = HEAD_BYTES
         self._part = 0
@@ -75,23 +77,30 @@ class Output:
         if not data:
             return
         with self._lock:
-            if self.closed:
+            if self.closed or self._inside:
                 return
-            if self._head_room:
-                head = _cut(data, self._head_room)
-                if head:
-                    self._head.append(head)
-                self._head_room = self._head_room - len(head) if len(head) == len(data) else 0
-                data = data[len(head) :]
-            if data:
-                self._tail_changed = True
-                self._tail += data
-                if (over := len(self._tail) - TAIL_BYTES) > TAIL_BYTES:
-                    del self._tail[:over]
-                    self._left_out += over
+            self._inside = True
+            try:
+                self._add(data)
+            finally:
+                self._inside = False
             tell, self.pending = not self.pending, True
         if tell:
             self._book.changed(self)
+
+    def _add(self, data: bytes) -> None:
+        if self._head_room:
+            head = _cut(data, self._head_room)
+            if head:
+                self._head.append(head)
+            self._head_room = self._head_room - len(head) if len(head) == len(data) else 0
+            data = data[len(head) :]
+        if data:
+            self._tail_changed = True
+            self._tail += data
+            if (over := len(self._tail) - TAIL_BYTES) > TAIL_BYTES:
+                del self._tail[:over]
+                self._left_out += over
 
     def progress(self, done: float, total: float | None) -> None:
         """Remember how far the work is; only the latest counts."""
@@ -133,18 +142,25 @@ class Output:
 class LazySink:
     """Stands for an output that does not exist until something is written."""
 
-    __slots__ = ("_book", "_key", "output")
+    __slots__ = ("_book", "_ended", "_key", "output")
 
     def __init__(self, book: "OutputBook", key: Key) -> None:
         self._book = book
         self._key = key
+        self._ended = False
         self.output: Output | None = None
 
     def write(self, text: str) -> None:
-        (self.output or self._book.open_output(self, self._key)).write(text)
+        if not self._ended:
+            (self.output or self._book.open_output(self, self._key)).write(text)
 
     def progress(self, done: float, total: float | None) -> None:
-        (self.output or self._book.open_output(self, self._key)).progress(done, total)
+        if not self._ended:
+            (self.output or self._book.open_output(self, self._key)).progress(done, total)
+
+    def end(self) -> None:
+        """The attempt is over: what something that it left behind still writes is nobody's."""
+        self._ended = True
 
 
 class OutputBook:
@@ -153,7 +169,7 @@ class OutputBook:
     def __init__(self, store: Store, *, interval_s: float = INTERVAL_S) -> None:
         self._store = store
         self._interval_s = interval_s
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # what runs on top of a write, as finalizers do, may print as well
         self._changed: dict[Output, None] = {}
         self._due: dict[Place, OutputRow] = {}  # to be written, oldest first
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -167,8 +183,10 @@ class OutputBook:
 
     async def close(self, sink: Sink) -> None:
         """The attempt is over: bring the rest of what it wrote to the store."""
-        if isinstance(sink, LazySink) and sink.output is not None:
-            await self.close_output(sink.output)
+        if isinstance(sink, LazySink):
+            sink.end()
+            if sink.output is not None:
+                await self.close_output(sink.output)
 
     async def close_output(self, output: Output) -> None:
         """Bring the rest of one output to the store; later writes to it are lost."""
@@ -205,8 +223,9 @@ class OutputBook:
     def open_output(self, sink: LazySink, key: Key) -> Output:
         """The output of a sink, made when it is first needed."""
         with self._lock:
+            made = Output(key, self)
             if sink.output is None:
-                sink.output = Output(key, self)
+                sink.output = made
             return sink.output
 
     def changed(self, output: Output) -> None:

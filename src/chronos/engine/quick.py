@@ -16,8 +16,9 @@ from chronos.engine.crew import Crew
 from chronos.engine.deadlines import Key
 from chronos.engine.ledger import succeed_at_once
 from chronos.engine.runners.calling import failed, succeeded
-from chronos.engine.runners.contract import Call, StopReason
+from chronos.engine.runners.contract import Call, Sink, StopReason
 from chronos.engine.runners.functions import Function
+from chronos.engine.runners.printing import prints_to
 from chronos.engine.work import FORCE_AT_SHUTDOWN_S
 from chronos.store.commands import Claimed
 
@@ -41,7 +42,8 @@ class _Exit:
         self.error = error
 
 
-async def _guarded(call: Callable[[], Any]) -> Any:
+async def _guarded(call: Callable[[], Any], sink: Sink) -> Any:
+    prints_to(sink)
     try:
         return await call()
     except (SystemExit, KeyboardInterrupt) as error:
@@ -57,11 +59,13 @@ class Quick:
         "_force",
         "_forced",
         "_function",
+        "_knows",
         "_passed",
         "_task",
         "claimed",
         "entry",
         "reason",
+        "sink",
         "started_us",
         "stopped",
     )
@@ -73,8 +77,10 @@ class Quick:
         self.reason: StopReason | None = None
         self._force: asyncio.TimerHandle | None = None
         self._forced = False
+        self._knows = False  # that it is to stop, or that its time is over
+        self.sink = crew.book.sink(claimed.id, entry.spec.tasks[0].name, 1)
         self.started_us = crew.clock.now_us()
-        self._task = asyncio.get_running_loop().create_task(_guarded(function.call))
+        self._task = asyncio.get_running_loop().create_task(_guarded(function.call, self.sink))
         self._task.add_done_callback(self._ended)
         self._deadline: Key | None = None
         if entry.timeout_us:
@@ -100,6 +106,7 @@ class Quick:
         self._task.remove_done_callback(self._ended)
         self._task.cancel()
         self._drop_timers()
+        self.sink.end()
         self._passed.over(self)
 
     # --- its end
@@ -115,13 +122,13 @@ class Quick:
         if self.reason is not None:
             call.stop.ask(self.reason)
         outcome = failed(error, call) if error is not None else succeeded(self._function, result, call)
-        return judged(outcome, self.reason, late=self.reason is StopReason.TIMEOUT)
+        return judged(outcome, self.reason, late=self._knows)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._drop_timers()
-        late = self.reason is StopReason.TIMEOUT
-        ended_well = not late and not task.cancelled() and task.exception() is None
+        ended_well = not self._knows and not task.cancelled() and task.exception() is None and self.sink.output is None
         if ended_well and succeed_at_once(self._crew, self.claimed, self.entry, self.started_us, task.result()):
+            self.sink.end()
             self._passed.over(self)
         else:
             self._passed.go_on(self)
@@ -132,7 +139,7 @@ class Quick:
     def _ask(self, reason: StopReason, grace_s: float) -> None:
         if self.reason is None:
             self.reason = reason
-            self._task.cancel()
+            self._knows = self._task.cancel() or reason is StopReason.TIMEOUT
         if self._force is not None:
             self._force.cancel()
         self._force = asyncio.get_running_loop().call_later(grace_s, self._leave)

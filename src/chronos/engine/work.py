@@ -161,7 +161,8 @@ class Work:
             return None
         for name in step.cancel:
             stopped = self._calls[name].stop
-            stopped.late = stopped.late or step.group.stop is Code.EXECUTION_TIMEOUT
+            if step.group.stop is Code.EXECUTION_TIMEOUT:
+                stopped.late = True
             stopped.ask(StopReason.CANCELED)
         if (
             self._begun

@@ -288,9 +288,10 @@ def _whole(value: int, what: str) -> int:
 
 
 def _texts(values: Sequence[str], what: str) -> tuple[str, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable) or not all(isinstance(each, str) for each in values):
+    found = None if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
+    if found is None or not all(isinstance(each, str) for each in found):
         raise Invalid(f"{what} is {values!r}; give a list of texts")
-    return tuple(values)
+    return found
 
 
 def _labels(labels: Mapping[str, str] | None) -> dict[str, str]:

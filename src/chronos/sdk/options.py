@@ -224,8 +224,11 @@ def _retry(given: Any) -> Shape:
     for key in ("initial_interval", "max_interval"):
         if retry.get(key) is not None:
             retry[key] = duration(retry[key], f"retry[{key!r}]")
-    if isinstance(retry.get("retry_on"), list | tuple | set | frozenset):
-        retry["retry_on"] = [_failure(each) for each in retry["retry_on"]]
+    kinds = retry.get("retry_on")
+    if isinstance(kinds, list | tuple | set | frozenset):
+        retry["retry_on"] = [_failure(each) for each in kinds]
+    if isinstance(kinds, set | frozenset):
+        retry["retry_on"].sort(key=str)  # whose order differs from start to start, each of which would change the job
     return retry
 
 

@@ -1,8 +1,8 @@
 """Merging commands of one kind into one statement's worth, and giving each its own part of the answer back.
 
 Of saved jobs only new ones without a key merge, a few a command; of recovered gaps those that were judged at one time;
-of jobs that are switched all.
-Should one of them be refused, each of them is applied by itself.
+of jobs that are switched, and of what left the outbox, all. Should one of them be refused, each of them is applied by
+itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -105,7 +105,9 @@ def _fits(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, Settle):
         return (a.node, a.take, a.take_lanes) == (b.node, b.take, b.take_lanes)
-    return not isinstance(a, Recover) or bool(a.now_us == b.now_us and not b.others)
+    if isinstance(a, Recover | SetJobState) and b.others:
+        return False
+    return not isinstance(a, Recover) or bool(a.now_us == b.now_us)
 
 
 def _joined(commands: Sequence[Any]) -> Command[Any]:

@@ -126,6 +126,9 @@ class Pump:
         elif not isinstance(outcome, Exception):  # all is coming to an end
             for pending in batch:
                 _answer(pending, StoreUnavailable("the store is being closed; whether this was written is unknown"))
+            for waiting in (self._apart, self._urgent, self._patient):
+                while waiting:
+                    _answer(waiting.popleft(), StoreUnavailable("the store is being closed; this was not written"))
             self._rest()
             return
         elif isinstance(outcome, ChronosError) or len(batch) == 1:

@@ -1,1 +1,27 @@
-"""What Chronos gives to tests: the store's conformance suite, for every engine and for yours."""
+"""What Chronos gives to tests: an app's jobs in virtual time, and the store's conformance suite for other engines.
+
+Names are loaded when they are used: the pytest plugin is part of every test run, also of those that have no use for it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from chronos.testing.clock import VirtualClock
+    from chronos.testing.harness import Harness, Ran
+    from chronos.testing.loop import VirtualLoop
+
+_HOMES = {
+    "Harness": "chronos.testing.harness",
+    "Ran": "chronos.testing.harness",
+    "VirtualClock": "chronos.testing.clock",
+    "VirtualLoop": "chronos.testing.loop",
+}
+
+__all__ = ["Harness", "Ran", "VirtualClock", "VirtualLoop"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -13,6 +13,7 @@ from chronos.core.outcome import Failed, Outcome, Succeeded
 from chronos.engine.runners.context import Diverged, Suspended
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.functions import Function
+from chronos.engine.runners.printing import prints_to
 
 MAX_RESULT_BYTES = 1 << 20
 MAX_ERROR = 2_000  # characters of an exception's text
@@ -26,7 +27,8 @@ _SIMPLE = (str, bool)
 
 
 def call_plain(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
-    """Call a function that is not async, here and now."""
+    """Call a function that is not async, here and now, in a context of its own."""
+    prints_to(call.sink)
     try:
         return succeeded(function, function.call(**arguments), call)
     except BaseException as error:  # noqa: BLE001 - a job that says sys.exit() must not end the engine
@@ -34,7 +36,8 @@ def call_plain(function: Function, arguments: dict[str, Any], call: Call) -> Out
 
 
 def call_through(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
-    """Call an async function that awaits nothing: its first step is its last."""
+    """Call an async function that awaits nothing, in a context of its own: its first step is its last."""
+    prints_to(call.sink)
     try:
         coroutine = function.call(**arguments)
         try:
@@ -47,7 +50,8 @@ def call_through(function: Function, arguments: dict[str, Any], call: Call) -> O
 
 
 async def call_async(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
-    """Call an async function and wait for it."""
+    """Call an async function and wait for it, in a task of its own."""
+    prints_to(call.sink)
     try:
         return succeeded(function, await function.call(**arguments), call)
     except GeneratorExit:  # the event loop is gone

@@ -132,7 +132,9 @@ class Transaction:
         self._context = context
 
     def execute(self, sql: str, *values: Any) -> None:
-        """Add a statement with its values: text, numbers, true and false, bytes, None."""
+        """Add a statement with its values, one by one or in a tuple: text, numbers, true and false, bytes, None."""
+        if len(values) == 1 and isinstance(values[0], tuple | list):
+            values = tuple(values[0])
         for place, value in enumerate(values, 1):
             if not isinstance(value, _SCALARS):
                 kind = type(value).__name__

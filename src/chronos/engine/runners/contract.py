@@ -49,7 +49,8 @@ class Stop:
         if self.reason is not None:
             return
         self.reason = reason
-        self.late = self.late or reason is StopReason.TIMEOUT
+        if reason is StopReason.TIMEOUT:
+            self.late = True
         for call in self._calls:
             call()
         self._calls.clear()

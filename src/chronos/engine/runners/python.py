@@ -23,17 +23,19 @@ LAST_CHANCE_S = 1.0  # of an async function that is forced to end
 class _OnLoop:
     """An async function in a task of its own, so that one that will not end can be left to itself."""
 
-    __slots__ = ("begun", "ended", "task")
+    __slots__ = ("_call", "begun", "ended", "task")
 
     def __init__(self, function: Function, arguments: dict[str, Any], call: Call) -> None:
         loop = asyncio.get_running_loop()
+        self._call = call
         self.begun = False
         self.ended: asyncio.Future[Outcome] = loop.create_future()
         self.task = loop.create_task(self._drive(function, arguments, call))
 
     def stop(self) -> None:
         """Cancel it; one that has not begun never will."""
-        self.task.cancel()
+        if self.task.cancel():
+            self._call.stop.late = True  # it hears of it, whatever it makes of that
         if not self.begun and not self.ended.done():
             self.ended.set_result(STOPPED)
 

@@ -22,31 +22,21 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from contextvars import copy_context
 from importlib import import_module
 from queue import SimpleQueue
 from typing import Any, NoReturn, assert_never
 
 from chronos.clock import SystemClock
-from chronos.core.detail import Remembered
 from chronos.core.outcome import Failed, Outcome
+from chronos.engine.runners import printing
 from chronos.engine.runners.calling import BAD_PAYLOAD, call_plain, failed
 from chronos.engine.runners.context import Context
 from chronos.engine.runners.contract import Call, StopReason
 from chronos.engine.runners.functions import Home, look_at
 from chronos.engine.runners.limits import Limits
-from chronos.engine.runners.wire import (
-    LENGTH_BYTES,
-    TO_WORKER,
-    Progressed,
-    Remembers,
-    Run,
-    Stop,
-    Stopping,
-    ToNode,
-    Wrote,
-    ended,
-    frame,
-)
+from chronos.engine.runners.voice import Voice
+from chronos.engine.runners.wire import LENGTH_BYTES, TO_WORKER, Run, Stop, Stopping, ToNode, ended, frame
 from chronos.errors import Invalid
 
 MAIN = "__mp_main__"  # the name under which ``multiprocessing`` loads a program again, too
@@ -78,8 +68,7 @@ class Worker:
     def __init__(self, sock: socket.socket, main: tuple[str, str] | None) -> None:
         self._sock = sock
         self._main = main
-        self._sending = threading.Lock()
-        self._runs: SimpleQueue[tuple[Run, Call]] = SimpleQueue()
+        self._runs: SimpleQueue[tuple[Run, Call, Voice]] = SimpleQueue()
         self._current: Call | None = None
         self._found: dict[Home, Callable[..., Any]] = {}
 
@@ -87,33 +76,21 @@ class Worker:
         """Until the node goes away or kills this process."""
         threading.Thread(target=self._listen, name="chronos-worker", daemon=True).start()
         while True:
-            run, call = self._runs.get()
-            outcome = self._run(run, call)
+            run, call, voice = self._runs.get()
+            outcome = self._run(run, call, voice)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError, AttributeError):  # the function may have closed it
                     stream.flush()
             worn = isinstance(outcome, Failed) and "MemoryError" in outcome.kinds
-            self.send(ended(outcome, call, worn=worn))
+            voice.end(ended(outcome, call, worn=worn))
 
     def send(self, message: ToNode) -> None:
-        """Say something to the node. From any thread."""
-        with self._sending:
-            self._sock.sendall(frame(message))
-
-    # --- as a sink
-
-    def write(self, text: str) -> None:
-        self.send(Wrote(text=text.encode("utf-8", "replace").decode()))
-
-    def progress(self, done: float, total: float | None) -> None:
-        self.send(Progressed(done=done, total=total))
-
-    def _remembered(self, place: int, entry: Remembered) -> None:
-        self.send(Remembers(place=place, entry=entry))
+        """Say something to the node. The voices see to it that one does at a time."""
+        self._sock.sendall(frame(message))
 
     # --- one attempt
 
-    def _run(self, run: Run, call: Call) -> Outcome:
+    def _run(self, run: Run, call: Call, voice: Voice) -> Outcome:
         try:
             found = self._find(run.home)
             function = look_at(run.name, found)
@@ -124,11 +101,11 @@ class Worker:
         except Invalid as error:
             return Failed(error=str(error), kinds=(BAD_PAYLOAD,), worth_retrying=False)
         if function.ctx_parameter is not None:
-            context = Context(call, _NodeClock(run.now_us), awaited=False, remembered=self._remembered)
+            context = Context(call, _NodeClock(run.now_us), awaited=False, remembered=voice.remembered)
             arguments[function.ctx_parameter] = context
         _limit(run.limits)
         try:
-            return call_plain(function, arguments, call)
+            return copy_context().run(call_plain, function, arguments, call)
         finally:
             _limit(Limits())
 
@@ -151,8 +128,9 @@ class Worker:
             message = TO_WORKER.decode(body)
             match message:
                 case Run():
-                    self._current = self._call(message)
-                    self._runs.put((message, self._current))
+                    voice = Voice(self.send)
+                    self._current = _call(message, voice)
+                    self._runs.put((message, self._current, voice))
                 case Stop(reason=reason):
                     if self._current is not None:
                         self._current.stop.ask(reason)
@@ -171,30 +149,31 @@ class Worker:
             return b""
         return body if len(body) == size else b""
 
-    def _call(self, run: Run) -> Call:
-        call = Call(
-            execution=run.execution,
-            job=run.job,
-            job_name=run.job_name,
-            namespace=run.namespace,
-            task=run.task,
-            number=run.number,
-            token=run.token,
-            scheduled_us=run.scheduled_us,
-            started_us=run.started_us,
-            deadline_us=run.deadline_us,
-            last_run_us=run.last_run_us,
-            options={},
-            payload=run.payload,
-            span=run.span,
-            sink=self,
-            grace_s=run.grace_s,
-            signals=run.signals,
-            memory=run.memory,
-        )
-        if run.stopping:
-            call.stopping.ask(StopReason.SHUTDOWN)
-        return call
+
+def _call(run: Run, voice: Voice) -> Call:
+    call = Call(
+        execution=run.execution,
+        job=run.job,
+        job_name=run.job_name,
+        namespace=run.namespace,
+        task=run.task,
+        number=run.number,
+        token=run.token,
+        scheduled_us=run.scheduled_us,
+        started_us=run.started_us,
+        deadline_us=run.deadline_us,
+        last_run_us=run.last_run_us,
+        options={},
+        payload=run.payload,
+        span=run.span,
+        sink=voice,
+        grace_s=run.grace_s,
+        signals=run.signals,
+        memory=run.memory,
+    )
+    if run.stopping:
+        call.stopping.ask(StopReason.SHUTDOWN)
+    return call
 
 
 def find(home: Home, main: tuple[str, str] | None) -> Callable[..., Any]:
@@ -269,6 +248,7 @@ def main(fd: int, parent: int, program: tuple[str, str] | None) -> NoReturn:
     sock = socket.socket(fileno=fd)
     sock.set_inheritable(False)
     _start_guard(sock)
+    printing.start()
     worker = Worker(sock, program)
     _state.append(worker)
     worker.serve()

@@ -20,12 +20,14 @@ class OutboxItem(NamedTuple):
 class TakeOutbox(Command[list[OutboxItem]]):
     """Take the oldest outbox items that no living node holds; sent again, a node gets its own again.
 
-    Only those for anybody (without a target) or for one of ``targets``; None: all.
+    Only those for anybody (without a target) or for one of ``targets``; None: all. Without ``again`` a node gets none
+    of those that it holds already.
     """
 
     node: int
     limit: int
     targets: tuple[str, ...] | None = None
+    again: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,7 +111,7 @@ class Creating:
             values = [[s.id for _, s in saved], [r.next_us for r, _ in saved], *([one] * len(saved) for one in common)]
         else:
             values = list(zip(*gate_rows(saved, lanes), strict=True))
-        return self._numbered(Columns("gate", self._gate_names, GATE_TYPES, values, ordered=True), number)
+        return self._numbered(Columns("gate", self._gate_names, GATE_TYPES, values), number)
 
     def _numbered(self, columns: Columns, number: int) -> Columns:
         """With the numbers of the jobs where they have some."""

@@ -27,12 +27,10 @@ class Columns(NamedTuple):
     names: tuple[str, ...]
     types: str  # as those of ``Rows``
     values: Sequence[Sequence[Any]]  # numbers that follow each other are a ``range``
-    ordered: bool = False  # they lie in their table by the first column: put in order, they cost its engine less
 
     def rows(self) -> Rows:
         """The same, by the row."""
-        rows = list(zip(*self.values, strict=True))
-        return Rows(self.types, sorted(rows) if self.ordered else rows)
+        return Rows(self.types, list(zip(*self.values, strict=True)))
 
 
 class Query(NamedTuple):
@@ -105,6 +103,9 @@ class Dialect(Protocol):
 
     def is_job_of(self, job: str, number: int) -> str:
         """A condition: ``job`` is one of those with the ids of a ``Rows`` argument with one column, at this number."""
+
+    def gate_of(self, gate: str, job: str) -> str:
+        """A condition: ``gate`` (a table's alias) is that of ``job``."""
 
     def next_number(self) -> str:
         """A statement: the number that the next job is to have. Empty where jobs are found by their ids alone."""
@@ -197,6 +198,9 @@ class Sqlite:
     def is_job_of(self, job: str, number: int) -> str:
         return f"{job}.number in (select place.number from gate as place where {self.one_of('place.job', number)})"
 
+    def gate_of(self, gate: str, job: str) -> str:
+        return f"{gate}.number = {job}.number"
+
     def next_number(self) -> str:
         return "select coalesce(max(number), 0) + 1 from job"
 
@@ -275,6 +279,9 @@ class Postgres:
 
     def is_job_of(self, job: str, number: int) -> str:
         return self.one_of(f"{job}.id", number)
+
+    def gate_of(self, gate: str, job: str) -> str:
+        return f"{gate}.job = {job}.id"
 
     def next_number(self) -> str:
         return ""

@@ -40,7 +40,7 @@ class JobList:
         tests = [*self._tests(where, args), *_after(where, cursor, args)]
         condition = f"where {' and '.join(tests)}" if tests else ""
         sql = f"""
-            select {record.JOB} from {source} join gate as g on g.job = j.id {condition}
+            select {record.JOB} from {source} join gate as g on {self._d.gate_of("g", "j")} {condition}
             order by j.namespace, j.name limit {args.add(limit + 1)}"""
         found = yield Query(sql, tuple(args.values), alone=not where.contains)
         more = len(found) > limit

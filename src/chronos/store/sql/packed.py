@@ -13,10 +13,6 @@ import msgspec
 from chronos.store.sql.dialect import Columns, Row
 
 _ID_BYTES = 16
-_PLACES = tuple(f"c{n}" for n in range(16))  # more columns than are ordered in any table
-
-#: What a connection that writes needs to insert rows that are ordered, of which the first column is the key.
-SORTING = f"create temp table chronos_sorting ({_PLACES[0]} primary key, {', '.join(_PLACES[1:])}) without rowid"
 
 
 def packed(ids: Sequence[str], others: Sequence[str]) -> str:
@@ -36,23 +32,18 @@ def cut(blob: bytes | None) -> list[bytes]:
 
 
 def inserting(rows: Columns) -> tuple[str, Row]:
-    """Statements that insert the rows, and their arguments.
-
-    SQLite keeps each page as it was before a statement that may fail half-way, as any that calls a function may. Rows
-    that lie all over their table touch a page each, so they are taken apart into a table of their own first. Should
-    one of them fail then, all of its transaction is undone.
-    """
+    """A statement that inserts the rows, and its arguments."""
     args: list[Any] = []
     parts: dict[str, str] = {}
     own: list[tuple[str, Sequence[Any]]] = []
-    common: dict[str, Any] = {}
     for name, kind, column in zip(rows.names, rows.types, rows.values, strict=True):
         place = f"?{len(args) + 2}"
         if isinstance(column, range):
             parts[name] = f"{place} + i.key"
             args.append(column.start)
         elif column.count(column[0]) == len(column):
-            common[name] = column[0]
+            parts[name] = place
+            args.append(column[0])
         elif kind == "i":
             parts[name] = f"substr({place}, {_ID_BYTES} * i.key + 1, {_ID_BYTES})"
             args.append(b"".join(column))
@@ -63,15 +54,5 @@ def inserting(rows: Columns) -> tuple[str, Row]:
     if len(own) == 1:
         [(name, values)] = own
         parts[name] = "i.value"
-    args = [msgspec.json.encode(values or [0] * len(rows.values[0])).decode(), *args]
-    names, taken = ", ".join([*parts, *common]), f"select {', '.join(parts.values())}"
-    if not rows.ordered:
-        same = "".join(f", ?{len(args) + n}" for n in range(1, len(common) + 1))
-        return f"insert into {rows.table} ({names}) {taken}{same} from jsonb_each(?1) as i", (*args, *common.values())
-    places = ", ".join(_PLACES[: len(parts)])
-    sql = f"""
-        insert into temp.chronos_sorting ({places}) {taken} from jsonb_each(?1) as i;
-        insert or fail into {rows.table} ({names}) select {places}{", ?" * len(common)} from temp.chronos_sorting
-        order by {_PLACES[0]};
-        delete from temp.chronos_sorting"""
-    return sql, (*args, *common.values())
+    sql = f"insert into {rows.table} ({', '.join(parts)}) select {', '.join(parts.values())} from jsonb_each(?1) as i"
+    return sql, (msgspec.json.encode(values or [0] * len(rows.values[0])).decode(), *args)

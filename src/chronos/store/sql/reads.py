@@ -25,7 +25,7 @@ class Reads:
         self._job_list = JobList(d)
         self._due = f"""
             select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE} then 1 else 0 end from gate
-            where state = 0 and next_us is not null and next_us <= $1 order by next_us{d.then("job")} limit $2"""
+            where state = 0 and next_us is not null and next_us <= $1 order by next_us{d.then("number")} limit $2"""
         self._next_due = "select min(next_us) from gate where state = 0 and next_us is not null"
         self._next_wake = (
             f"select min(wake_us) from active where status = {int(Status.WAITING)} and wake_us is not null"
@@ -35,9 +35,10 @@ class Reads:
         self._job_counts = "select state, jobs from tally where jobs > 0"
         self._open_counts = "select status, count(*) from active group by status"
         self._by_id = f"""
-            select {record.JOB} from job as j join gate as g on g.job = j.id where {d.is_job_of("j", 1)}"""
+            select {record.JOB} from job as j join gate as g on {d.gate_of("g", "j")} where {d.is_job_of("j", 1)}"""
         self._by_name = f"""
-            select {record.JOB} from job as j join gate as g on g.job = j.id where j.namespace = $1 and j.name = $2"""
+            select {record.JOB} from job as j join gate as g on {d.gate_of("g", "j")}
+            where j.namespace = $1 and j.name = $2"""
         self._names_of = f"""
             select id, namespace, name from job where {d.is_job_of("job", 1)}
             union all select job, namespace, name from remains where {d.one_of("job", 1)} and name is not null"""

@@ -5,7 +5,7 @@
          └─ active ─► history         open executions; settling moves the row. Ended tries go to ``attempt``
                       outbox          what must follow an outcome
 
-On SQLite jobs have no index by id: the gate knows the number of its job's row.
+On SQLite jobs have no index by id: gates do, and have the numbers of their jobs.
 Times are whole microseconds UTC. Placeholders in braces are filled in by the dialect.
 """
 
@@ -362,6 +362,39 @@ drop index gate_due;
 create index gate_due on gate (next_us, job, version, lane, keyed, overlap) where state = 0 and next_us is not null;
 """
 FIFTH_SQLITE = NUMBERED_SQLITE + NAMES_KEPT_SQLITE + DUE_SQLITE
+
+# Gates lie in the order in which their jobs were made: what was made together is often due together, so that a batch
+# of admissions, or of new jobs, touches few pages. By their ids, which are hashes, each row was on a page of its own.
+SIXTH_SQLITE = """
+create table ordered_gate (
+    number integer primary key,
+    job blob not null unique,
+    next_us integer,
+    version integer not null,
+    state integer not null,
+    overlap integer not null,
+    lim integer not null,
+    queue_max integer not null,
+    priority integer not null,
+    lane integer not null,
+    keyed integer not null,
+    active integer not null default 0,
+    queued integer not null default 0,
+    seq integer not null default 0,
+    done_us integer not null default -4611686018427387904,
+    keep_count integer not null,
+    keep_age_us integer not null,
+    trimmed integer not null default 0,
+    followed integer not null default 0
+) strict;
+insert into ordered_gate select number, job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed,
+    active, queued, seq, done_us, keep_count, keep_age_us, trimmed, followed from gate order by number;
+drop table gate;
+alter table ordered_gate rename to gate;
+create index gate_due on gate (next_us, number, job, version, lane, keyed, overlap)
+    where state = 0 and next_us is not null;
+create index gate_long on gate (job) where seq - trimmed >= 64;
+"""
 
 # Weeks of history are partitions of their own (see ``partitions``). Small and busy tables are vacuumed early and often:
 # the space of what was settled is used again at once. ``sent`` tells which transactions were committed.

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
-from chronos.store.commands import HOT, Command, SaveJobs
+from chronos.store.commands import HOT, Command
 from chronos.store.hints import NOTHING, hint_of
 from chronos.store.merge import merge, split
 from chronos.store.pump import Outcome, Pump
@@ -38,7 +38,6 @@ T = TypeVar("T")
 READERS = 3
 _BULK_S = 0.25
 _FEW = 20  # rows; more of them are worth a statement made for them
-_MANY = 500  # jobs of a command; for more of them a savepoint would keep a copy of nearly each page that is written
 _DIALECT = Sqlite()
 
 #: Called with every command in the order of application; the determinism tests listen here.
@@ -46,7 +45,7 @@ Journal = Callable[[Command[Any]], None]
 
 
 class _Swept(Exception):
-    """The whole transaction was undone: by a user's statement (``or rollback``), or for want of a savepoint."""
+    """A user's statement failed in a way (``or rollback``) that undid the whole transaction."""
 
     def __init__(self, error: ChronosError) -> None:
         self.error = error
@@ -213,13 +212,12 @@ class SqliteStore(SqlStore):
         """The command's answer, or the error that is its own alone.
 
         A savepoint is for what came before it: the first of a transaction, and hot commands, which are never refused,
-        do without. So do many jobs: should they be refused, each command of the transaction is sent again by itself.
+        do without.
         """
         if isinstance(command, HOT):
             steps = self._writes.steps(command, resent=self._doubts.about(command))
             return self._step_through(writer, steps)
-        saves = not first and not (isinstance(command, SaveJobs) and len(command.rows) > _MANY)
-        if saves:
+        if not first:
             writer.execute("savepoint one")
         answer: Any
         try:
@@ -231,12 +229,9 @@ class SqliteStore(SqlStore):
                 writer.execute("rollback")
                 writer.execute("begin immediate")
                 return error
-            if not saves:
-                writer.execute("rollback")
-                raise _Swept(error) from error
             writer.execute("rollback to one")
             answer = error
-        if saves:
+        if not first:
             writer.execute("release one")
         return answer
 

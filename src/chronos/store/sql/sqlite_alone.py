@@ -51,6 +51,8 @@ class Guard:
 
 
 def _hold(path: Path) -> "list[Connection]":
+    if not apsw.using_amalgamation:
+        return []  # apsw was built with the system's SQLite, which is most likely the standard library's, too
     try:
         import sqlite3  # noqa: PLC0415 - a Python without it has nothing to be guarded against
     except ImportError:
@@ -58,19 +60,20 @@ def _hold(path: Path) -> "list[Connection]":
     connections: list[Connection] = []
     address = f"file:{quote(str(path.absolute()))}"
     try:
-        for mode, statement in (("ro", "select 1 from sqlite_schema"), ("rw", "begin immediate")):
+        # Neither looks at the tables: an older copy may not understand what ours made of them.
+        for mode, statement in (("ro", "pragma schema_version"), ("rw", "begin immediate")):
             url = f"{address}?mode={mode}"
             connections.append(
                 sqlite3.connect(url, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
             )
             connections[-1].execute(statement).fetchall()
-    except sqlite3.Error as error:
+        _free(path)
+    except (sqlite3.Error, apsw.Error) as error:
         _close(connections)
         raise StoreUnavailable(
             f"{path} is being written to by another connection of this process or of another one ({error}); "
             "commit or close it, then try again"
         ) from error
-    _free(path)
     return connections
 
 

@@ -9,14 +9,12 @@ from chronos.store.sql import migrations
 from chronos.store.sql.creating import Creating
 from chronos.store.sql.dialect import Row, Sqlite
 from chronos.store.sql.hot_sqlite import temporary
-from chronos.store.sql.packed import SORTING
 from chronos.store.sql.records import Records
 from chronos.store.sql.sqlite_errors import explained
 
 _BUSY_MS = 10_000
 _CHECK_STEPS = 2_000_000  # of the virtual machine: a look at a small file whole, at a large one in part
 _STATEMENTS = 500  # that a connection keeps prepared: more than there are
-_WRITER_CACHE_KB = 131_072  # thousands of new jobs touch pages all over the file, in one transaction
 _DIALECT = Sqlite()
 
 
@@ -43,7 +41,6 @@ def connect_writer(path: Path | None) -> apsw.Connection:
     """The connection that writes: the file is sound, of this release's schema, and every commit is on disk."""
     connection = connect(path)
     check(connection, path)
-    connection.execute(f"pragma cache_size = -{_WRITER_CACHE_KB}")
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     _migrate(connection, path)
@@ -55,7 +52,6 @@ def make_views(connection: apsw.Connection) -> None:
     """What a connection that writes needs beside the tables."""
     connection.execute(temporary(_DIALECT))
     connection.execute(Creating(_DIALECT, Records(_DIALECT)).few())
-    connection.execute(SORTING)
 
 
 def check(connection: apsw.Connection, path: Path | None) -> None:

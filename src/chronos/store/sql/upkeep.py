@@ -49,16 +49,16 @@ class Upkeep:
             where owner = $1 and status = {int(Status.RUNNING)} order by id"""
         self._stop = "update node set stopped_us = $2 where number = $1 and stopped_us is null"
         self._disown = "update outbox set owner = null where owner = $1"
-        self._take, self._take_for = (
-            f"""
+        self._take = {
+            (again, chosen): f"""
             with taken as materialized (
-                select id from outbox where (owner is null or owner = $1) and {whose}
-                order by id limit $2 {d.lock_or_skip()}
+                select id from outbox where {free} and {whose} order by id limit $2 {d.lock_or_skip()}
             )
             update outbox set owner = $1 where {d.among("id", "select id from taken")}
             returning id, kind, target, execution, body, created_us"""
-            for whose in ("true", d.one_of("target", 3, "t"))
-        )
+            for again, free in ((True, "(owner is null or owner = $1)"), (False, "owner is null"))
+            for chosen, whose in ((False, "true"), (True, d.one_of("target", 3, "t")))
+        }
         self._ack = f"delete from outbox where {d.one_of('id', 1)}"
         self._drop_dead = f"delete from dead_letter where {d.one_of('execution', 1)} returning namespace, execution"
         # Served by an index of its own: jobs that ran 64 times since their history was looked at last.
@@ -122,11 +122,11 @@ class Upkeep:
 
     def take_outbox(self, command: TakeOutbox) -> Steps[list[OutboxItem]]:
         """See ``TakeOutbox``."""
-        args = (command.node, command.limit)
-        if command.targets is None:
-            rows = yield Query(self._take, args)
-        else:
-            rows = yield Query(self._take_for, args, Rows("t", [("",), *((target,) for target in command.targets)]))
+        targets = None
+        if command.targets is not None:
+            targets = Rows("t", [("",), *((target,) for target in command.targets)])
+        sql = self._take[command.again, targets is not None]
+        rows = yield Query(sql, (command.node, command.limit), targets)
         return sorted(OutboxItem(*row) for row in rows)
 
     def ack_outbox(self, command: AckOutbox) -> Steps[None]:

@@ -120,6 +120,25 @@ async def case_a_stopped_node_gives_its_outbox_back(w: World) -> None:
     assert not (await w.store.apply(Beat(node=first, beat=9, now_us=w.tick()))).alive
 
 
+async def case_a_node_is_not_given_again_what_it_does_not_ask_for(w: World) -> None:
+    await w.save(overlap=Overlap.ALLOW)
+    for kind in ("first", "second"):
+        await w.settle(await w.one(), follow=(Follow(kind, "x", "{}"),))
+
+    async def take(*, limit: int, again: bool, targets: tuple[str, ...] | None) -> list[str]:
+        take = TakeOutbox(node=w.node, limit=limit, again=again, targets=targets)
+        return [item.kind for item in await w.store.apply(take)]
+
+    for targets in (None, ("x", "y")):
+        assert await take(limit=1, again=False, targets=targets) == ["first"]
+        assert await take(limit=1, again=True, targets=targets) == ["first"]
+        assert await take(limit=1, again=False, targets=targets) == ["second"]
+        assert await take(limit=5, again=False, targets=targets) == []
+        assert await take(limit=5, again=True, targets=targets) == ["first", "second"]
+        await w.store.apply(StopNode(node=w.node, now_us=w.tick()))
+        await w.start_node("next")
+
+
 async def case_nodes_that_are_long_gone_and_hold_nothing_are_forgotten(w: World) -> None:
     await w.save(overlap=Overlap.ALLOW)
     stopped = w.node

@@ -1,0 +1,184 @@
+"""What functions print goes into their attempt's output, too.
+
+::
+
+    print ─► sys.stdout ─► stand-in ─► the stream that was there before
+                               └─────► the sink of the attempt that runs here, if one does
+
+``sys.stdout`` and ``sys.stderr`` belong to the process, attempts do not: a context variable says whose a text is. It is
+set in a context of the attempt's own (its task, a copy for its thread), so nothing has to be put back.
+
+The stand-ins are there while an engine runs. Others use the same place (``redirect_stdout``, pytest, notebooks), at any
+time and in any order. So each attempt looks, as it begins, who stands there, and puts a stand-in before a stream that
+has none. What is put there later, as by the function itself, is not listened to on its behalf: text that it catches is
+no output.
+"""
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any
+
+from chronos.engine.runners.contract import Sink
+
+#: Where the attempt that runs here prints to, and how old the youngest stand-in was when it began.
+_ATTEMPT: ContextVar[tuple[Sink, int] | None] = ContextVar("chronos_attempt", default=None)
+_SYS: dict[str, Any] = vars(sys)  # by subscript, comparing and replacing is one step: no other thread comes in between
+_NAMES = ("stdout", "stderr")
+
+
+class _Nowhere(io.TextIOBase):
+    """Where a program without a terminal prints to."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+class StandIn:
+    """In the place of a stream: all it is asked goes to that stream, and what is written to the attempt as well."""
+
+    def __init__(self, found: Any, age: int) -> None:
+        self.found = found  # what stood in its place, perhaps nothing
+        self.stream: Any = _Nowhere() if found is None else found
+        self._age = age
+
+    def write(self, text: str) -> int:
+        """Write to the stream, and to the attempt that runs here."""
+        sink = self._sink()
+        if sink is None:
+            written: int = self.stream.write(text)
+            return written
+        heard = _ATTEMPT.set(None)  # another stand-in may be behind this one, and should not hear it again
+        try:
+            written = self.stream.write(text)
+        except (OSError, ValueError):  # closed, gone, or without this character: no reason for the work to fail
+            written = len(text)
+        finally:
+            _ATTEMPT.reset(heard)
+        sink.write(text)
+        return written
+
+    def _sink(self) -> Sink | None:
+        attempt = _ATTEMPT.get()
+        return attempt[0] if attempt is not None and self._age <= attempt[1] and _places.users else None
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        try:
+            self.stream.flush()
+        except (OSError, ValueError):
+            if self._sink() is None:
+                raise
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "stream":
+            raise AttributeError(name)
+        return getattr(self.stream, name)
+
+    def __enter__(self) -> "StandIn":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stream.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.found!r}>"
+
+
+class _Places:
+    """Who stands where, in this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.age = 0  # of the youngest stand-in
+        self.now: dict[str, StandIn | None] = dict.fromkeys(_NAMES)
+
+    def take(self, name: str) -> None:
+        """Stand before the stream that is there."""
+        if name not in _SYS:
+            return
+        found, mine = _SYS[name], self.now[name]
+        if isinstance(found, StandIn):
+            self.now[name] = found
+        else:
+            if mine is None or mine.found is not found:
+                self.age += 1
+                mine = StandIn(found, self.age)
+            if _SYS[name] is found:
+                _SYS[name] = self.now[name] = mine
+
+    def leave(self, name: str) -> None:
+        """Put the stream back. What others put there is theirs; a stand-in that they put back later hears nothing."""
+        found, self.now[name] = _SYS.get(name), None
+        if isinstance(found, StandIn):
+            stream = found.found
+            if _SYS[name] is found:
+                _SYS[name] = stream
+
+
+_places = _Places()
+
+
+def start() -> None:
+    """Listen to what is printed in this process, until ``stop`` has been called as often."""
+    with _places.lock:
+        _places.users += 1
+        for name in _NAMES:
+            _places.take(name)
+
+
+def stop() -> None:
+    """Listen no more, and leave ``sys`` as it was."""
+    with _places.lock:
+        _places.users -= 1
+        if not _places.users:
+            for name in _NAMES:
+                _places.leave(name)
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Listen for as long as this lasts."""
+    start()
+    try:
+        yield
+    finally:
+        stop()
+
+
+def prints_to(sink: Sink) -> None:
+    """What is printed from here on is an attempt's. To be called in a context that ends with the attempt."""
+    now = _places.now
+    if _SYS.get("stdout") is not now["stdout"] or _SYS.get("stderr") is not now["stderr"]:
+        _look()
+    _ATTEMPT.set((sink, _places.age))
+
+
+def _look() -> None:
+    with _places.lock:
+        if _places.users:
+            for name in _NAMES:
+                _places.take(name)
+
+
+def _in_a_fork() -> None:
+    """A fork has no engine, and shares locks and sockets that it must not touch: it prints as any program does."""
+    _ATTEMPT.set(None)
+    _places.lock = threading.Lock()
+    _places.users = 0
+    for name in _NAMES:
+        _places.leave(name)
+
+
+os.register_at_fork(after_in_child=_in_a_fork)

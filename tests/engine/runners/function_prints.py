@@ -1,0 +1,45 @@
+"""Functions that print; worker processes find them here by import."""
+
+import io
+import sys
+import threading
+import time
+from contextvars import copy_context
+
+from chronos.engine.runners.context import Context
+from chronos.engine.runners.printing import StandIn
+
+MUCH = 12_000_000  # characters: with escapes more than one message may hold
+
+
+def speaks(ctx: Context) -> None:
+    print("one", 2)
+    ctx.log.info("logged")
+    print("half a line", end="")
+    print(", and the rest", flush=True)
+    print("to stderr", file=sys.stderr)
+    sys.stdout.writelines(["a", "b\n"])
+
+
+def hello() -> None:
+    print("hello")
+
+
+def umlauts() -> None:
+    print("Füße", flush=True)
+
+
+def much() -> None:
+    stand_in = sys.stdout
+    assert isinstance(stand_in, StandIn)
+    there, stand_in.stream = stand_in.stream, io.StringIO()  # nobody wants to see it
+    print("\x01" * MUCH)
+    stand_in.stream = there
+
+
+def leaves_a_thread() -> None:
+    def stays() -> None:
+        time.sleep(0.02)
+        print("too late")
+
+    threading.Thread(target=copy_context().run, args=(stays,), daemon=True).start()

@@ -1,0 +1,443 @@
+"""What functions print: in their own attempt's output, and where it would have gone without us."""
+
+import asyncio
+import io
+import logging
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from chronos.clock import SystemClock
+from chronos.core.outcome import Outcome, Succeeded
+from chronos.engine import output
+from chronos.engine.output import OutputBook
+from chronos.engine.runners import printing
+from chronos.engine.runners.context import Context
+from chronos.engine.runners.contract import Call
+from chronos.engine.runners.functions import Functions, Isolation
+from chronos.engine.runners.processes import Processes
+from chronos.engine.runners.python import PythonRunner
+from chronos.engine.runners.voice import PIECE, Voice
+from chronos.engine.runners.wire import Ended, ToNode, Wrote
+from tests.engine.runners import function_prints as prints
+from tests.engine.runners.function_calls import Notes, a_call, notes
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    before = sys.stdout, sys.stderr
+    yield
+    assert (sys.stdout, sys.stderr) == before
+
+
+@pytest.fixture
+def listening() -> Iterator[None]:
+    printing.start()
+    yield
+    printing.stop()
+
+
+def run(*calls: tuple[Callable[..., Any], Call], inline: bool = False, isolation: str = "thread") -> list[Outcome]:
+    """Make attempts at the same time."""
+    functions = Functions()
+    for function, call in calls:
+        functions.register(call.options["name"], function, isolation)
+
+    async def main() -> list[Outcome]:
+        runner = PythonRunner(functions, threads=4, processes=2, clock=SystemClock(), inline=inline)
+        try:
+            return await asyncio.gather(*(runner.run(call) for _, call in calls))
+        finally:
+            await runner.close()
+
+    return asyncio.run(main())
+
+
+def printed(function: Callable[..., Any], **how: Any) -> str:
+    """What the output of one attempt is."""
+    call = a_call(function.__name__)
+    [outcome] = run((function, call), **how)
+    assert isinstance(outcome, Succeeded), outcome
+    return notes(call).text
+
+
+async def speaks_at_once(ctx: Context) -> None:
+    prints.speaks(ctx)
+
+
+async def speaks_later(ctx: Context) -> None:
+    await asyncio.sleep(0)
+    prints.speaks(ctx)
+    await asyncio.to_thread(print, "from a thread that was lent")
+
+
+WAYS = [("thread", False), ("inline", False), ("thread", True), ("process", False)]
+
+
+@pytest.mark.parametrize(("isolation", "inline"), WAYS)
+@pytest.mark.usefixtures("listening")
+def test_in_order_with_the_log_and_as_it_was_written(isolation: str, inline: bool) -> None:
+    _is_what_speaks_says(printed(prints.speaks, isolation=isolation, inline=inline))
+
+
+@pytest.mark.usefixtures("listening")
+def test_of_async_functions_too(capsys: pytest.CaptureFixture[str]) -> None:  # which begins to capture later
+    _is_what_speaks_says(printed(speaks_at_once))
+    text = printed(speaks_later)
+    end = "from a thread that was lent\n"
+    assert text.endswith(end)
+    _is_what_speaks_says(text.removesuffix(end))
+    assert capsys.readouterr().out.endswith(end)
+
+
+def _is_what_speaks_says(text: str) -> None:
+    before, _, rest = text.partition("one 2\n")
+    logged, _, after = rest.partition("\n")
+    assert before == ""
+    assert logged.endswith("INFO logged")
+    assert after == "half a line, and the rest\nto stderr\nab\n"
+
+
+def test_where_it_would_have_gone_it_goes_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    printing.start()
+    text = printed(prints.speaks)
+    print("not of an attempt")
+    printing.stop()
+    out, err = capsys.readouterr()
+    assert out == "one 2\nhalf a line, and the rest\nab\nnot of an attempt\n"
+    assert err == "to stderr\n"
+    assert "not of an attempt" not in text
+
+
+@pytest.mark.usefixtures("listening")
+def test_attempts_at_the_same_time_each_have_their_own() -> None:
+    async def talks(ctx: Context) -> None:
+        for number in range(20):
+            print(ctx.job, number)
+            await asyncio.sleep(0)
+        print("not", "in", "pieces")
+
+    def shouts(ctx: Context) -> None:
+        for number in range(200):
+            print(ctx.job, number)
+
+    calls: list[tuple[Callable[..., Any], Call]] = []
+    calls += [(talks, a_call("talks", job_name=f"job-{n}")) for n in range(5)]
+    calls += [(shouts, a_call("shouts", job_name=f"thread-{n}")) for n in range(4)]
+    run(*calls)
+    for function, call in calls:
+        lines = [f"{call.job_name} {n}" for n in range(20 if function is talks else 200)]
+        assert notes(call).text.splitlines() == lines + (["not in pieces"] if function is talks else [])
+
+
+@pytest.mark.usefixtures("listening")
+def test_what_logging_writes_is_printed_too() -> None:
+    def warns() -> None:
+        handler = logging.StreamHandler()
+        logger = logging.Logger("of-a-test")
+        logger.addHandler(handler)
+        logger.warning("by logging")
+
+    assert printed(warns) == "by logging\n"
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_traceback_comes_after_what_was_printed() -> None:
+    def breaks() -> None:
+        print("about to break")
+        raise ValueError("broken")
+
+    call = a_call("breaks")
+    run((breaks, call))
+    assert notes(call).text.startswith("about to break\nTraceback (most recent call last):\n")
+
+
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize("others", [False, True])
+def test_what_a_function_redirects_is_no_output_of_it_whoever_begins_meanwhile(others: bool) -> None:
+    kept = io.StringIO()
+
+    async def redirects() -> None:
+        print("before")
+        with redirect_stdout(kept):
+            print("within")
+            await asyncio.sleep(0.01)
+            print("still within")
+        print("after")
+
+    async def other() -> None:
+        print("begun meanwhile")
+        await asyncio.sleep(0.02)
+        print("ended later")
+
+    call, another = a_call("redirects"), a_call("other")
+    run((redirects, call), *([(other, another)] if others else []))
+    assert notes(call).text == "before\nafter\n"
+    assert notes(another).text == ("begun meanwhile\nended later\n" if others else "")
+    assert kept.getvalue().replace("begun meanwhile\n", "") == "within\nstill within\n"
+
+
+def test_redirected_before_it_starts_or_while_it_runs_in_any_order() -> None:
+    outer, inner = io.StringIO(), io.StringIO()
+    with redirect_stdout(outer):
+        printing.start()
+        assert printed(prints.hello) == "hello\n"
+        with redirect_stdout(inner):
+            assert printed(prints.hello) == "hello\n"
+            printing.stop()
+            assert sys.stdout is inner
+            assert printed(prints.hello) == ""
+        print("outer")
+        printing.start()  # the one that was put back is used again, not wrapped once more
+        assert isinstance(sys.stdout, printing.StandIn)
+        assert sys.stdout.found is outer
+        assert printed(prints.hello) == "hello\n"
+        printing.stop()
+        assert sys.stdout is outer
+    assert (outer.getvalue(), inner.getvalue()) == ("hello\nouter\nhello\n", "hello\nhello\n")
+
+
+def test_a_stream_that_is_put_back_is_listened_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pytest does between the setup of a test and its call."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    printing.start()
+    there = sys.stdout
+    sys.stdout = stream
+    assert printed(prints.hello) == "hello\n"
+    assert sys.stdout is there
+    printing.stop()
+    assert sys.stdout is stream
+
+
+def test_what_is_wrapped_by_others_is_heard_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tee(io.TextIOBase):
+        def __init__(self, stream: Any) -> None:
+            self.stream = stream
+
+        def write(self, text: str) -> int:
+            return int(self.stream.write(text))
+
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    printing.start()
+    tee = sys.stdout = Tee(sys.stdout)  # it has a stand-in behind it, and gets one before it
+    assert printed(prints.hello) == "hello\n"
+    printing.stop()
+    assert printed(prints.hello) == ""
+    assert sys.stdout is tee
+    assert stream.getvalue() == "hello\nhello\n"
+
+
+def test_the_last_one_to_stop_leaves_everything_as_it_was() -> None:
+    before = sys.stdout, sys.stderr
+    printing.start()
+    printing.start()
+    printing.stop()
+    assert printed(prints.hello) == "hello\n"
+    printing.stop()
+    assert (sys.stdout, sys.stderr) == before
+    assert printed(prints.hello) == ""
+
+
+class Broken(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError("nobody reads it")
+
+    def flush(self) -> None:
+        raise BrokenPipeError("nobody reads it")
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [None, closed(), Broken(), io.TextIOWrapper(io.BytesIO(), encoding="ascii")])
+def test_a_stream_that_takes_nothing_is_no_reason_to_fail(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", stream)
+    printing.start()
+    try:
+        assert printed(prints.umlauts) == "Füße\n"
+    finally:
+        printing.stop()
+    assert sys.stdout is stream
+
+
+@pytest.mark.usefixtures("listening")
+def test_outside_of_attempts_errors_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = printing.StandIn(Broken(), 0)
+    with pytest.raises(BrokenPipeError):
+        stand_in.write("x")
+    with pytest.raises(BrokenPipeError):
+        stand_in.flush()
+
+
+def test_it_can_do_what_the_stream_can() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    stand_in = printing.StandIn(stream, 0)
+    assert (stand_in.encoding, stand_in.isatty(), stand_in.buffer) == ("utf-8", False, stream.buffer)
+    with pytest.raises(AttributeError):
+        _ = stand_in.nothing_like_it
+    with pytest.raises(TypeError):
+        stand_in.write(b"bytes")  # type: ignore[arg-type]
+    with stand_in as same:
+        same.writelines(["a", "b"])
+        stand_in.flush()
+        assert stream.buffer.getvalue() == b"ab"
+    assert stream.closed
+    nowhere = printing.StandIn(None, 0)
+    assert (nowhere.write("abc"), nowhere.isatty()) == (3, False)
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_fork_prints_as_any_program_does() -> None:
+    """It shares locks and sockets that it must not touch."""
+
+    def forks() -> None:
+        print("parent")
+        child = os.fork()
+        if not child:
+            there = isinstance(sys.stdout, printing.StandIn) or isinstance(sys.stderr, printing.StandIn)
+            os._exit(int(there))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        assert printed(forks, inline=True) == "parent\n"
+
+
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize("within", ["open_output", "__init__", "_add", "_cut", "changed", "progress"])
+def test_whatever_interrupts_a_write_may_print_too(within: str) -> None:
+    """A signal's handler and a finalizer run on top of what holds the output's lock, as a profiler does."""
+    store: Any = None
+    sink = OutputBook(store).sink(bytes(16), "task", 1)
+    met: list[str] = []
+
+    def on_top(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename == output.__file__ and code.co_name == within:
+            met.append(within)
+            print("on top")
+
+    def busy(ctx: Context) -> None:
+        sys.setprofile(on_top)
+        try:
+            print("printed")
+            ctx.log.info("logged")
+            ctx.progress(1)
+        finally:
+            sys.setprofile(None)
+
+    [outcome] = run((busy, a_call("busy", sink=sink)), inline=True)
+    assert outcome == Succeeded()
+    assert met
+    assert sink.output is not None
+    text = "".join(text for _, text in sink.output.parts_to_write())
+    assert [text.count(each) for each in ("printed", "logged\n")] == [1, 1]
+
+
+@pytest.mark.usefixtures("listening")
+def test_what_an_attempt_leaves_behind_is_heard_no_more() -> None:
+    async def main() -> None:
+        written: list[Any] = []
+
+        class Store:
+            async def apply(self, command: object) -> None:
+                written.append(command)
+
+        store: Any = Store()
+        book = OutputBook(store)
+        go_on = asyncio.Event()
+        left: list[asyncio.Task[None]] = []
+
+        async def stays() -> None:
+            await go_on.wait()
+            print("too late")
+
+        async def leaves() -> None:
+            await asyncio.sleep(0)
+            left.append(asyncio.create_task(stays()))
+
+        functions = Functions()
+        functions.register("leaves", leaves)
+        runner = PythonRunner(functions, threads=1, processes=1, clock=SystemClock())
+        sink = book.sink(bytes(16), "task", 1)
+        assert await runner.run(a_call("leaves", sink=sink)) == Succeeded()
+        await book.close(sink)
+        go_on.set()
+        await asyncio.gather(*left)
+        await book.flush()
+        assert written == []
+        await runner.close()
+
+    asyncio.run(main())
+
+
+# --- processes
+
+
+def test_a_process_keeps_attempts_apart_and_says_long_texts_in_pieces(capfd: pytest.CaptureFixture[str]) -> None:
+    async def main() -> None:
+        functions = Functions()
+        for function in (prints.much, prints.leaves_a_thread, prints.hello):
+            functions.register(function.__name__, function, Isolation.PROCESS)
+        pool = Processes(1, clock=SystemClock())
+        try:
+            calls = [a_call(name) for name in ("much", "leaves_a_thread", "hello")]
+            for call in calls:
+                known = functions.get(call.options["name"])
+                assert known is not None
+                assert isinstance(await pool.run(known, call), Succeeded)
+        finally:
+            await pool.close()
+        much, leaves, hello = (notes(call).text for call in calls)
+        assert len(much) == prints.MUCH + 1
+        assert (leaves, hello) == ("", "hello\n")
+
+    asyncio.run(main())
+    out, _ = capfd.readouterr()
+    assert out.endswith("hello\n")  # as before, it goes to where the node prints, too
+
+
+def test_a_voice_ends_with_its_attempt_and_is_not_interrupted() -> None:
+    said: list[ToNode] = []
+
+    def send(message: ToNode) -> None:
+        voice.write("on top of it")
+        said.append(message)
+
+    voice = Voice(send)
+    voice.write("")
+    voice.write("x" * PIECE + "yz")
+    assert said == [Wrote(text="x" * PIECE), Wrote(text="yz")]
+    voice.end(Ended())
+    voice.write("too late")
+    voice.progress(1, None)
+    assert said[2:] == [Ended()]
+
+
+def test_only_its_own_thread_and_what_it_lends_its_context_to() -> None:
+    """Threads that a function starts by itself know nothing of it."""
+    call = a_call("starts")
+
+    def starts() -> None:
+        thread = threading.Thread(target=print, args=("elsewhere",))
+        thread.start()
+        thread.join()
+        print("here")
+
+    printing.start()
+    run((starts, call))
+    printing.stop()
+    assert isinstance(call.sink, Notes)
+    assert call.sink.text == "here\n"
