@@ -1,7 +1,6 @@
 """Jobs by the thousand on SQLite: commands that share a transaction, and what becomes of one that is refused there."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from chronos.store.commands import NEW, JobRow, SaveJobs
 from chronos.store.contract import JobFilter
 from chronos.store.pump import MAX_ROWS
 from chronos.store.sql.sqlite import SqliteStore
+from tests.store.test_sqlite import run
 
 MANY = MAX_ROWS + 1
 _SPEC, _GATE = JobSpec(tags={"team": "a"}), GateSpec()
@@ -30,18 +30,6 @@ def saving(*names: str, expect: int | None = NEW) -> SaveJobs:
 
 def many(prefix: str) -> list[str]:
     return [f"{prefix}-{n:04}" for n in range(MANY)]
-
-
-def run(path: Path, what: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
-    async def opened() -> Any:
-        store = SqliteStore(path)
-        await store.open()
-        try:
-            return await what(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(opened())
 
 
 async def count(store: SqliteStore) -> int:

@@ -18,14 +18,12 @@ LONGEST_PAUSE_S = 2.0
 
 async def insist(store: Store, command: Command[R], on_trouble: Callable[[StoreUnavailable], None]) -> R:
     """Apply a command, sending it again after each time the store could not be reached."""
-    pause_s = FIRST_PAUSE_S
-    while True:
-        try:
-            return await store.apply(command)
-        except StoreUnavailable as error:
-            on_trouble(error)
-        await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    try:
+        return await store.apply(command)  # which is how it goes: the rest is for when it does not
+    except StoreUnavailable as error:
+        on_trouble(error)
+    await asyncio.sleep(FIRST_PAUSE_S)
+    return await until_answered(lambda: store.apply(command), on_trouble)
 
 
 async def until_answered(ask: Callable[[], Awaitable[R]], on_trouble: Callable[[StoreUnavailable], None]) -> R:
