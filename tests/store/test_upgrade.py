@@ -10,14 +10,14 @@ import pytest
 from chronos.core.execution import Status
 from chronos.core.job import After, On
 from chronos.store.commands import DeleteJob, Signal
-from chronos.store.contract import JobFilter, Store
+from chronos.store.contract import ExecutionFilter, JobFilter, Store
 from chronos.store.sql import migrations
 from chronos.store.sql.dialect import Postgres, Sqlite
 from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.testing.conformance import World
 
-UP, DOWN, RUN, GONE = (bytes([0] * 15 + [i]) for i in (1, 2, 3, 4))
+UP, DOWN, RUN, GONE, LOST, *ENDED = (bytes([0] * 15 + [i]) for i in range(1, 9))
 FOLLOWS = '{"after":[{"job":"up"},{"job":"up","on":"failure"}]}'
 AT = 1_800_000_000_000_000
 
@@ -33,9 +33,11 @@ def make_old_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[C
 
 def old_rows(dialect: Sqlite | Postgres) -> list[str]:
     """Statements that fill the first schema."""
-    up, down, run, gone = (
-        f"x'{i.hex()}'" if dialect.name == "sqlite" else f"'{i.hex()}'" for i in (UP, DOWN, RUN, GONE)
+    up, down, run, gone, lost, *ended = (
+        f"x'{i.hex()}'" if dialect.name == "sqlite" else f"'{i.hex()}'" for i in (UP, DOWN, RUN, GONE, LOST, *ENDED)
     )
+    history = """insert into history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
+        finished_us)"""
     job = "insert into job (id, namespace, name, incarnation, version, spec, author, created_us, saved_us, updated_us)"
     gate = """insert into gate (job, version, state, overlap, lim, queue_max, priority, lane, keyed, active,
         keep_count, keep_age_us)"""
@@ -51,6 +53,10 @@ def old_rows(dialect: Sqlite | Postgres) -> list[str]:
         f"""insert into active (id, job, version, cause, scheduled_us, lane, rank, status, exclusive, token,
         admitted_us, started_us, attempt_us, signal)
         values ({run}, {up}, 1, 1, {AT}, 1, 1, 4, 1, 65537, {AT}, {AT}, {AT}, 'go')""",
+        *(
+            f"{history} values ({execution}, {job}, 1, 1, 0, 10, 'succeeded', 1, 1, 0, 0)"
+            for execution, job in zip(ended, (up, gone, lost), strict=True)
+        ),
     ]
 
 
@@ -77,6 +83,9 @@ def test_the_first_schema_is_upgraded_with_its_data(
             assert await store.verify() == []
             assert set(await store.followers("default", "up")) == {(DOWN, On.SUCCESS), (DOWN, On.FAILURE)}
             assert await store.names_of([UP, GONE]) == {UP: ("default", "up"), GONE: ("default", "gone")}
+            for execution, job in zip(ENDED, (UP, GONE, LOST), strict=True):
+                page = await store.list_executions(ExecutionFilter(job=job), limit=9)
+                assert [item.id for item in page.items if item.id != RUN] == [execution]
             await w.start_node()
             assert await store.apply(Signal(execution=RUN, name="go", payload="1", now_us=AT))
             [claimed] = await w.claim()

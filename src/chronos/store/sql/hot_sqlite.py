@@ -36,9 +36,9 @@ _FEW_LANES = 16
 _CAUSE = CLAIMED.split(", ").index("cause")
 _STATUS = {int(status): status for status in Status}
 _ENDED = """insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
-    admitted_us, started_us, attempt_us, finished_us, detail)
+    admitted_us, started_us, attempt_us, finished_us, detail, number)
     select a.id, a.job, a.version, a.cause, a.scheduled_us, {status}, {code}, {message}, a.owner, a.token, a.attempt,
-    a.admitted_us, a.started_us, a.attempt_us, {finished_us}, {detail}""".format
+    a.admitted_us, a.started_us, a.attempt_us, {finished_us}, {detail}, {number}""".format
 
 
 class HotSqlite:
@@ -160,16 +160,16 @@ class _Settling:
 
     def __init__(self) -> None:
         self._look_at_one = f"""
-            select a.job, a.key, g.queued, g.followed from active as a left join gate as g on g.job = a.job
+            select a.job, g.number, a.key, g.queued, g.followed from active as a left join gate as g on g.job = a.job
             where a.id = $1 and a.token = $2 and a.status = {RUNNING}"""
         self._end_one = """
-            insert into temp.chronos_ending (id, status, code, message, finished_us, detail, job)
+            insert into temp.chronos_ending (id, status, code, message, finished_us, detail, number)
             values ($1, $2, $3, $4, $5, $6, $7)"""
         self._all = "insert into temp.chronos_settling (rows) values ($1)"
         self._answer = f"""
             select {packed(["id"], [])}, count(key), (
                 select json_group_array(json_array(hex(job), queued, followed) order by job) from gate
-                where job in (select job from temp.chronos_settled) and (queued > 0 or followed > 0)
+                where number in (select number from temp.chronos_settled) and (queued > 0 or followed > 0)
             ) from temp.chronos_settled"""
         self._freed_keys = (
             "select key, count(*) from temp.chronos_settled where key is not null group by key order by key"
@@ -179,9 +179,9 @@ class _Settling:
         found = yield Query(self._look_at_one, (row.id, row.token))
         if not found:
             return Freed([], [], [], set())
-        [(job, key, queued, followed)] = found
+        [(job, number, key, queued, followed)] = found
         outcome = (int(row.status), row.code.value, row.message, row.finished_us, row.detail)
-        yield Query(self._end_one, (row.id, *outcome, job))
+        yield Query(self._end_one, (row.id, *outcome, number))
         keys = [(key, 1)] if key is not None else []
         return Freed([row.id], [job] if queued else [], keys, {job} if followed else set())
 
@@ -201,13 +201,9 @@ def temporary(d: Dialect) -> str:
     Their names are found before those of tables, so they must be none that a user's own statements would mean.
     """
     outcome = "id:i token:n status:n code:t message:t finished_us:n detail:t"
-    ended = _ENDED(
-        status="s.status", code="s.code", message="s.message", finished_us="s.finished_us", detail="s.detail"
-    )
-    one = _ENDED(
-        **{name: f"new.{name}" for name in ("status", "code", "message", "finished_us")},
-        detail="coalesce(new.detail, a.detail)",
-    )
+    said = ("status", "code", "message", "finished_us", "number")
+    ended = _ENDED(**{name: f"s.{name}" for name in said}, detail="s.detail")
+    one = _ENDED(**{name: f"new.{name}" for name in said}, detail="coalesce(new.detail, a.detail)")
     return f"""
         create temp table chronos_admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
             token int, version int, lane int, exclusive int, code text);
@@ -220,23 +216,26 @@ def temporary(d: Dialect) -> str:
             {record_skipped("chronos_admitted", now_us="new.now_us")};
         end;
         create temp table chronos_settled (id blob, job blob, status int, code text, message text, finished_us int,
-            detail text, key blob);
+            detail text, key blob, number int);
         create temp view chronos_settling as select null as rows;
         create temp trigger chronos_settle instead of insert on chronos_settling begin
             delete from chronos_settled;
             insert into chronos_settled
-                select i.id, a.job, i.status, i.code, i.message, i.finished_us, coalesce(i.detail, a.detail), a.key
+                select i.id, a.job, i.status, i.code, i.message, i.finished_us, coalesce(i.detail, a.detail), a.key,
+                    g.number
                 from {d.rows(1, outcome).replace("$1", "new.rows")} as i
-                join active as a on a.id = i.id and a.token = i.token and a.status = {RUNNING};
+                join active as a on a.id = i.id and a.token = i.token and a.status = {RUNNING}
+                left join gate as g on g.job = a.job;
             {ended} from chronos_settled as s join active as a on a.id = s.id;
             delete from active where id in (select id from chronos_settled);
             update gate set active = gate.active - n.k
-                from (select job, count(*) as k from chronos_settled group by job) as n where gate.job = n.job;
+                from (select number, count(*) as k from chronos_settled group by number) as n
+                where gate.number = n.number;
         end;
         create temp view chronos_ending as select null as id, null as status, null as code, null as message,
-            null as finished_us, null as detail, null as job;
+            null as finished_us, null as detail, null as number;
         create temp trigger chronos_end instead of insert on chronos_ending begin
             {one} from active as a where a.id = new.id;
             delete from active where id = new.id;
-            update gate set active = active - 1 where job = new.job;
+            update gate set active = active - 1 where number = new.number;
         end;"""

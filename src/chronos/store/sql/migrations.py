@@ -38,6 +38,7 @@ MIGRATIONS: Sequence[Migration] = (
     # A release before this one looks for jobs by an index that is gone, and makes gates that do not know their jobs.
     Migration(version=5, minimum=2, sqlite=schema.FIFTH_SQLITE, sqlite_minimum=5),
     Migration(version=6, minimum=2, sqlite=schema.SIXTH_SQLITE, sqlite_minimum=5),
+    Migration(version=7, minimum=2, sqlite=schema.SEVENTH_SQLITE, sqlite_minimum=5),
 )
 VERSION = MIGRATIONS[-1].version
 META = "create table if not exists meta (name text primary key, value text not null)"

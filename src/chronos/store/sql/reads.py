@@ -22,7 +22,7 @@ class Reads:
     """Statements and steps."""
 
     def __init__(self, d: Dialect) -> None:
-        self._job_list = JobList(d)
+        self._d, self._job_list = d, JobList(d)
         self._due = f"""
             select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE} then 1 else 0 end from gate
             where state = 0 and next_us is not null and next_us <= $1 order by next_us{d.then("number")} limit $2"""
@@ -82,8 +82,9 @@ class Reads:
             select {record.ENDED} from history where (finished_us, id) > ($1, $2) order by finished_us, id limit $3"""
         did_not_run = ", ".join(str(int(status)) for status in (Status.SKIPPED, Status.MISSED))
         self._last_run = f"""
-            select scheduled_us from history where job = $1 and status not in ({did_not_run}) and started_us is not null
-            order by id desc limit 1"""
+            select h.scheduled_us from history as h
+            where {d.ran("h", "$1")} and h.status not in ({did_not_run}) and h.started_us is not null
+            order by h.id desc limit 1"""
         self._latest = _latest(d, open_ones="true", ended="e.until_us is null")
         self._latest_started = _latest(d, open_ones="e.started_us is not null", ended="e.started_us is not null")
         self._nodes = f"select {record.NODE} from node order by number"
@@ -166,24 +167,26 @@ class Reads:
     def list_executions(
         self, where: ExecutionFilter, limit: int, cursor: bytes | None
     ) -> Steps[Page[Execution | Span]]:
-        args: list[Any] = []
-        tests: list[str] = []
-        for column, value in (("job", where.job), ("status", where.status)):
-            if value is not None:
-                args.append(int(value) if isinstance(value, Status) else value)
-                tests.append(f"{column} = ${len(args)}")
+        args: list[Any] = [limit + 1]
+        tests = ["true"]
+        if where.status is not None:
+            args.append(int(where.status))
+            tests.append(f"status = ${len(args)}")
         if cursor is not None:
             args.append(cursor)
             tests.append(f"id < ${len(args)}")
         if where.troubled:
             tests.append(f"status >= {_TROUBLED}")
-        condition = f"where {' and '.join(tests)}" if tests else ""
-        args.append(limit + 1)
-        part = f"{condition} order by id desc limit ${len(args)}"
+        opened, ended = tests, tests
+        if where.job is not None:
+            args.append(where.job)
+            opened, ended = [*tests, f"job = ${len(args)}"], [*tests, self._d.ran("history", f"${len(args)}")]
+        newest = "order by id desc limit $1"
         sql = f"""
-            select * from (select * from (select {record.OPEN} from active {part}) as o
-                union all select * from (select {record.ENDED} from history {part}) as h) as both_tables
-            order by id desc limit ${len(args)}"""
+            select * from (
+                select * from (select {record.OPEN} from active where {" and ".join(opened)} {newest}) as o
+                union all select * from (select {record.ENDED} from history where {" and ".join(ended)} {newest}) as h
+            ) as both_tables {newest}"""
         found = yield Query(sql, tuple(args), alone=True)
         items = [record.execution(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
@@ -251,10 +254,10 @@ def _latest(d: Dialect, *, open_ones: str, ended: str) -> str:
     newest_open, newest_ended = (
         d.among(
             "id",
-            f"select (select e.id from {table} as e where e.job = i.job and {fits} order by e.id desc limit 1) "
+            f"select (select e.id from {table} as e where {of_job} and {fits} order by e.id desc limit 1) "
             f"from {d.rows(1, 'job:i')} as i",
         )
-        for table, fits in (("active", open_ones), ("history", ended))
+        for table, of_job, fits in (("active", "e.job = i.job", open_ones), ("history", d.ran("e", "i.job"), ended))
     )
     return f"""
         select {record.OPEN} from active where {newest_open}

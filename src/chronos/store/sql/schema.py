@@ -396,6 +396,40 @@ create index gate_due on gate (next_us, number, job, version, lane, keyed, overl
 create index gate_long on gate (job) where seq - trimmed >= 64;
 """
 
+# What a job came to is found by its number: that of jobs which were made together, and so often run together, lies on
+# few pages, while ids, which are hashes, cost each end a page of its own. A deleted job keeps its number for as long as
+# something of it is on record. Whoever does not know the number when they write leaves it to the trigger.
+# Names are searched for, not ranked, so nobody needs their lengths, which cost each new job a row.
+SEVENTH_SQLITE = """
+create table gone (
+    job blob not null primary key,
+    number integer not null
+) strict, without rowid;
+create index gone_number on gone (number);
+insert into gone select job, (select coalesce(max(number), 0) from job) + row_number() over (order by job)
+    from (select job from history union select job from active union select job from remains)
+    where job not in (select job from gate);
+alter table history add column number integer;
+update history set number = coalesce((select g.number from gate as g where g.job = history.job),
+    (select o.number from gone as o where o.job = history.job));
+drop index history_job;
+create index history_job on history (number, id);
+create trigger history_numbered after insert on history when new.number is null begin
+    update history set number = coalesce((select g.number from gate as g where g.job = new.job),
+        (select o.number from gone as o where o.job = new.job)) where id = new.id;
+end;
+create trigger job_gone after delete on gate begin
+    insert or replace into gone (job, number) values (old.job, old.number);
+end;
+create trigger job_forgotten after delete on remains begin
+    delete from gone where job = old.job;
+end;
+drop table job_fts;
+create virtual table job_fts using fts5
+    (name, content = 'job', tokenize = 'trigram', detail = 'none', columnsize = 0);
+insert into job_fts (job_fts) values ('rebuild');
+"""
+
 # Weeks of history are partitions of their own (see ``partitions``). Small and busy tables are vacuumed early and often:
 # the space of what was settled is used again at once. ``sent`` tells which transactions were committed.
 POSTGRES_ONLY = """

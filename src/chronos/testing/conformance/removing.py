@@ -126,6 +126,21 @@ async def case_what_deleted_jobs_left_behind_goes_by_age(w: World) -> None:
     assert len((await w.store.list_executions(ExecutionFilter(job=other.id), limit=9)).items) == 1
 
 
+async def case_each_incarnation_of_a_name_keeps_its_own_executions(w: World) -> None:
+    old = await w.save("again", overlap=Overlap.ALLOW)
+    before, still_running = await w.one("again"), await w.one("again")
+    await w.settle(before)
+    await w.store.apply(DeleteJob(job=old.id, now_us=w.tick()))
+    new = await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
+    run = await w.one("again")
+    await w.settle(run)
+    await w.settle(still_running)
+    for job, own in ((old.id, [still_running.id, before.id]), (new.id, [run.id])):
+        found = (await w.store.list_executions(ExecutionFilter(job=job), limit=9)).items
+        assert [execution.id for execution in found] == own
+        assert (await w.store.latest([job]))[job].id == own[0]
+
+
 async def case_every_incarnation_of_a_name_is_trimmed(w: World) -> None:
     for _ in range(3):
         saved = await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
