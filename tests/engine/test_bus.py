@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from chronos.core.events import ClockJumped, Event, Trouble
 from chronos.engine.bell import Bell
 from chronos.engine.bus import Bus
@@ -56,3 +58,16 @@ def test_a_bell_wakes_when_it_is_rung_or_when_the_time_is_over() -> None:
         return [*woken_s, loop.time()]
 
     assert run(scenario()) == [3, 13, 13, 23]
+
+
+def test_a_watcher_that_fails_takes_nothing_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    bus, jumps = Bus(), list[Event]()
+
+    def fails(event: Event) -> None:
+        raise ValueError("no")
+
+    bus.watch(fails)
+    bus.watch(jumps.append)
+    bus.emit(JUMP)
+    assert jumps == [JUMP]
+    assert "ClockJumped failed" in caplog.text

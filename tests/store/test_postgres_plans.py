@@ -18,6 +18,7 @@ from chronos.store.sql.hot_postgres import HotPostgres
 from chronos.store.sql.jobs import Jobs
 from chronos.store.sql.looking import Looking
 from chronos.store.sql.postgres_link import WRITING, Connection, connect
+from chronos.store.sql.reads import Reads
 from chronos.store.sql.records import Records
 from chronos.store.sql.switching import Switching
 from chronos.store.sql.upkeep import Upkeep
@@ -69,7 +70,7 @@ TABLES = """
 
 
 def statements() -> Iterator[str]:
-    """Every statement that a command may run."""
+    """Every statement that a command may run, and what looks for runs of a job."""
     d = Postgres()
     hot, records = HotPostgres(d), Records(d)
     gates = Gates(d, records)
@@ -94,6 +95,8 @@ def statements() -> Iterator[str]:
         for text in vars(home).values():
             if isinstance(text, str) and text:
                 yield text
+    reads = Reads(d)
+    yield from (reads._last_run, reads._latest, reads._latest_started)  # of a job, by its number
 
 
 async def plan(connection: Connection, sql: str) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Events on their way to whoever watches in this process."""
 
+import logging
 from collections.abc import Callable
 
 from chronos.core.events import Event
 
 Watcher = Callable[[Event], None]
+log = logging.getLogger("chronos.engine")
 
 
 class Bus:
@@ -31,8 +33,12 @@ class Bus:
         return end
 
     def emit(self, event: Event) -> None:
+        """Tell all who watch; one that fails is told of in the log, and takes nothing with it."""
         for watcher in self._watching(type(event)):
-            watcher(event)
+            try:
+                watcher(event)
+            except Exception:
+                log.exception("whoever watches for %s failed", type(event).__name__)
 
     def _watching(self, kind: type[Event]) -> tuple[Watcher, ...]:
         found = self._of_kind.get(kind)

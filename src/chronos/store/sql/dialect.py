@@ -107,14 +107,8 @@ class Dialect(Protocol):
     def gate_of(self, gate: str, job: str) -> str:
         """A condition: ``gate`` (a table's alias) is that of ``job``."""
 
-    def ran(self, history: str, job: str) -> str:
-        """A condition: the row of ``history`` (a table's alias) is of the job with this id, an expression."""
-
-    def astray(self, history: str) -> str:
-        """A condition: the row of ``history`` is not found by its job."""
-
     def next_number(self) -> str:
-        """A statement: the number that the next job is to have. Empty where jobs are found by their ids alone."""
+        """A statement: the number that the next job is to have. Empty where the engine gives it out."""
 
     def plan_anew(self) -> str:
         """A statement that has the next ones planned for their arguments; empty where no plan is kept.
@@ -207,13 +201,6 @@ class Sqlite:
     def gate_of(self, gate: str, job: str) -> str:
         return f"{gate}.number = {job}.number"
 
-    def ran(self, history: str, job: str) -> str:
-        number = f"select number from {{}} where job = {job}".format
-        return f"{history}.number = ({number('gate')} union all {number('gone')}) and {history}.job = {job}"
-
-    def astray(self, history: str) -> str:
-        return f"{history}.number is null"
-
     def next_number(self) -> str:
         return "select max(coalesce((select max(number) from job), 0), coalesce((select max(number) from gone), 0)) + 1"
 
@@ -295,12 +282,6 @@ class Postgres:
 
     def gate_of(self, gate: str, job: str) -> str:
         return f"{gate}.job = {job}.id"
-
-    def ran(self, history: str, job: str) -> str:
-        return f"{history}.job = {job}"
-
-    def astray(self, history: str) -> str:
-        return "false"
 
     def next_number(self) -> str:
         return ""

@@ -121,7 +121,7 @@ def _settle(d: Dialect, condition: str) -> str:
     outcome = "id:i job:i token:n status:n code:t message:t finished_us:n detail:t"
     return f"""
         with locked as materialized (
-            select g.job, g.queued, g.followed from gate as g where g.job = any($2) order by g.job for update
+            select g.job, g.number, g.queued, g.followed from gate as g where g.job = any($2) order by g.job for update
         ), ended as (
             delete from active as a using {d.rows(1, outcome)} as i
             where {condition} and a.id = any($1) and a.id = i.id and a.token = i.token and a.status = {RUNNING}
@@ -129,7 +129,8 @@ def _settle(d: Dialect, condition: str) -> str:
                 a.token, a.attempt, a.admitted_us, a.started_us, a.attempt_us, i.finished_us,
                 coalesce(i.detail, a.detail) as detail, a.key
         ), kept as (
-            insert into history ({_ENDED}) select {_ENDED} from ended
+            insert into history ({_ENDED}, number)
+            select {_ENDED}, number from ended left join (select job, number from locked) as l using (job)
         ), freed as (
             update gate as g set active = g.active - n.ended
             from (select job, count(*) as ended from ended group by job) as n

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from chronos.errors import StoreBroken
 from chronos.store.sql import schema
+from chronos.store.sql import schema_changes as changes
 from chronos.store.sql.dialect import Dialect
 
 
@@ -32,13 +33,22 @@ class Migration:
 MIGRATIONS: Sequence[Migration] = (
     Migration(version=1, minimum=1, common=schema.FIRST, sqlite=schema.FIRST_SQLITE, postgres=schema.POSTGRES_ONLY),
     # A release before this one does not tell the followers of a job, and knows one signal only.
-    Migration(version=2, minimum=2, common=schema.SECOND, sqlite=schema.SECOND_SQLITE, postgres=schema.SECOND_POSTGRES),
-    Migration(version=3, minimum=2, common=schema.THIRD, postgres=schema.THIRD_POSTGRES),
-    Migration(version=4, minimum=2, common=schema.FOURTH, sqlite=schema.FOURTH_SQLITE),
+    Migration(
+        version=2, minimum=2, common=changes.SECOND, sqlite=changes.SECOND_SQLITE, postgres=changes.SECOND_POSTGRES
+    ),
+    Migration(version=3, minimum=2, common=changes.THIRD, postgres=changes.THIRD_POSTGRES),
+    Migration(version=4, minimum=2, common=changes.FOURTH, sqlite=changes.FOURTH_SQLITE),
     # A release before this one looks for jobs by an index that is gone, and makes gates that do not know their jobs.
-    Migration(version=5, minimum=2, sqlite=schema.FIFTH_SQLITE, sqlite_minimum=5),
-    Migration(version=6, minimum=2, sqlite=schema.SIXTH_SQLITE, sqlite_minimum=5),
-    Migration(version=7, minimum=2, sqlite=schema.SEVENTH_SQLITE, sqlite_minimum=5),
+    Migration(version=5, minimum=2, sqlite=changes.FIFTH_SQLITE, sqlite_minimum=5),
+    Migration(version=6, minimum=2, sqlite=changes.SIXTH_SQLITE, sqlite_minimum=5),
+    Migration(
+        version=7,
+        minimum=2,
+        common=changes.NUMBERS,
+        sqlite=changes.SEVENTH_SQLITE,
+        postgres=changes.SEVENTH_POSTGRES,
+        sqlite_minimum=5,
+    ),
 )
 VERSION = MIGRATIONS[-1].version
 META = "create table if not exists meta (name text primary key, value text not null)"

@@ -12,6 +12,7 @@ from chronos.store.sql import rows as record
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.job_list import JobList
 from chronos.store.sql.locks import OVERLAPS, ids
+from chronos.store.sql.numbers import ran
 
 REPLACE = [overlap.value for overlap in OVERLAPS].index("replace")
 _TROUBLED = 20  # and above: see ``Status``
@@ -22,7 +23,7 @@ class Reads:
     """Statements and steps."""
 
     def __init__(self, d: Dialect) -> None:
-        self._d, self._job_list = d, JobList(d)
+        self._job_list = JobList(d)
         self._due = f"""
             select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE} then 1 else 0 end from gate
             where state = 0 and next_us is not null and next_us <= $1 order by next_us{d.then("number")} limit $2"""
@@ -83,7 +84,7 @@ class Reads:
         did_not_run = ", ".join(str(int(status)) for status in (Status.SKIPPED, Status.MISSED))
         self._last_run = f"""
             select h.scheduled_us from history as h
-            where {d.ran("h", "$1")} and h.status not in ({did_not_run}) and h.started_us is not null
+            where {ran("h", "$1")} and h.status not in ({did_not_run}) and h.started_us is not null
             order by h.id desc limit 1"""
         self._latest = _latest(d, open_ones="true", ended="e.until_us is null")
         self._latest_started = _latest(d, open_ones="e.started_us is not null", ended="e.started_us is not null")
@@ -180,7 +181,7 @@ class Reads:
         opened, ended = tests, tests
         if where.job is not None:
             args.append(where.job)
-            opened, ended = [*tests, f"job = ${len(args)}"], [*tests, self._d.ran("history", f"${len(args)}")]
+            opened, ended = [*tests, f"job = ${len(args)}"], [*tests, ran("history", f"${len(args)}")]
         newest = "order by id desc limit $1"
         sql = f"""
             select * from (
@@ -250,14 +251,17 @@ class Reads:
 
 
 def _latest(d: Dialect, *, open_ones: str, ended: str) -> str:
-    """The newest execution of each job that fits, of each table."""
+    """The newest execution of each job that fits, of each table.
+
+    What a job has open is few, and looked for first: else a plan made while nothing was open would read all that is.
+    """
+    opened = (
+        f"with o as materialized (select e.id from active as e where e.job = i.job and {open_ones}) select id from o"
+    )
+    gone_by = f"select e.id from history as e where {ran('e', 'i.job')} and {ended}"
     newest_open, newest_ended = (
-        d.among(
-            "id",
-            f"select (select e.id from {table} as e where {of_job} and {fits} order by e.id desc limit 1) "
-            f"from {d.rows(1, 'job:i')} as i",
-        )
-        for table, of_job, fits in (("active", "e.job = i.job", open_ones), ("history", d.ran("e", "i.job"), ended))
+        d.among("id", f"select ({those} order by id desc limit 1) from {d.rows(1, 'job:i')} as i")
+        for those in (opened, gone_by)
     )
     return f"""
         select {record.OPEN} from active where {newest_open}

@@ -20,6 +20,7 @@ from chronos.store.commands import (
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.locks import ids
+from chronos.store.sql.numbers import ran
 from chronos.store.sql.records import Records
 
 IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
@@ -64,8 +65,8 @@ class Upkeep:
         # Served by an index of its own: jobs that ran 64 times since their history was looked at last.
         self._too_long = """
             select job, keep_count, keep_age_us, seq from gate where seq - trimmed >= 64 order by job limit $1"""
-        self._cut = f"select h.id from history as h where {d.ran('h', '$1')} order by h.id desc limit 1 offset $2"
-        oldest = f"select h.id from history as h where {d.ran('h', '$1')} and h.id <= $2 order by h.id limit $3"
+        self._cut = f"select h.id from history as h where {ran('h', '$1')} order by h.id desc limit 1 offset $2"
+        oldest = f"select h.id from history as h where {ran('h', '$1')} and h.id <= $2 order by h.id limit $3"
         self._drop_old = f"delete from history where {d.among('id', oldest)} returning id"
         self._drop_attempts = f"delete from attempt where {d.one_of('execution', 1)}"
         self._drop_output = f"delete from output where {d.one_of('execution', 1)}"
@@ -76,7 +77,7 @@ class Upkeep:
         self._trimmed = "update gate set trimmed = $2 where job = $1"
         self._remains = "select job from remains where look_us <= $1 order by look_us, job limit $2"
         self._left = f"""
-            select * from (select h.id from history as h where {d.ran("h", "$1")} limit 1) as ended
+            select * from (select h.id from history as h where {ran("h", "$1")} limit 1) as ended
             union all select * from (select id from active where job = $1 limit 1) as a"""
         self._look_again = "update remains set look_us = $2 where job = $1"
         self._nothing_left = "delete from remains where job = $1"

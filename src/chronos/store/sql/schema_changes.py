@@ -1,0 +1,242 @@
+"""What releases since the first have changed about the tables, in their order (see ``migrations``)."""
+
+from chronos.store.sql.schema import NAMES_KEPT_SQLITE
+
+OUTPUT = """
+create table output (
+    execution {id} not null,
+    task {text} not null,
+    number {int} not null,
+    part {int} not null,
+    text {text} not null,
+    primary key (execution, task, number, part)
+) {attempts};
+"""
+
+# Who follows whom goes by name, so that either may be there first; a gate knows whether its job is followed at all.
+FOLLOWERS = """
+create table job_after (
+    namespace {text} not null,
+    upstream {text} not null,
+    follower {id} not null,
+    outcome {text} not null,
+    primary key (namespace, upstream, follower, outcome)
+) {table};
+create index job_after_follower on job_after (follower);
+alter table gate add column followed {int} not null default 0;
+"""
+
+# For whoever reads what ended since they looked last. It grows at its end only, which costs settlements little.
+ENDED = """
+create index history_ended on history (finished_us, id);
+"""
+
+SECOND = OUTPUT + FOLLOWERS + ENDED
+SECOND_SQLITE = """
+update active set signal = json_array(signal) where signal is not null;
+insert or ignore into job_after select j.namespace, a.value->>'job', j.id, coalesce(a.value->>'on', 'success')
+from job as j, json_each(j.spec, '$.after') as a;
+update gate set followed = 1
+where job in (select j.id from job as j join job_after as a on a.namespace = j.namespace and a.upstream = j.name);
+"""
+SECOND_POSTGRES = """
+create table output_default partition of output default;
+update active set signal = json_build_array(signal)::text where signal is not null;
+insert into job_after select j.namespace, a.value->>'job', j.id, coalesce(a.value->>'on', 'success')
+from job as j cross join lateral json_array_elements(j.spec::json->'after') as a (value) on conflict do nothing;
+update gate set followed = 1
+where job in (select j.id from job as j join job_after as a on a.namespace = j.namespace and a.upstream = j.name);
+"""
+
+# Since when what is ready has been so; null: since it was admitted, as it is with most. Read for ``late_lanes`` only.
+READY_SINCE = """
+alter table active add column ready_since_us {int};
+"""
+
+# Deleted jobs of which something may still be on record, and when to look next whether it is too old.
+REMAINS = """
+create table remains (
+    job {id} not null primary key,
+    look_us {int} not null
+) {table};
+create index remains_look on remains (look_us, job);
+insert into remains (job, look_us) select job, 0 from tombstone;
+"""
+
+THIRD = READY_SINCE + REMAINS
+
+# For heartbeats, which ask what a node holds, however much else is open. Here neither claims nor settlements feel it;
+# on SQLite they would, more than the one node or two that beat there.
+THIRD_POSTGRES = """
+create index active_owner on active (owner, id) where owner is not null;
+"""
+
+# What deleted jobs were called, for as long as something of theirs is on record.
+REMAINS_NAMED = """
+alter table remains add column namespace {text};
+alter table remains add column name {text};
+update remains set namespace = (select t.namespace from tombstone as t where t.job = remains.job),
+    name = (select t.name from tombstone as t where t.job = remains.job);
+"""
+
+TOKENS = """
+create table token (
+    name {text} not null primary key,
+    hash {text} not null unique,
+    role {text} not null,
+    namespaces {text},
+    created_us {int} not null,
+    expires_us {int},
+    author {text} not null
+) {table};
+"""
+
+# Why somebody asked a running execution to stop, for its end to say.
+CANCEL_SAID = """
+alter table active add column cancel_message {text};
+"""
+
+FOURTH = REMAINS_NAMED + TOKENS + CANCEL_SAID
+
+# Tags of a job are found by its spec. Keys that are hashes cost each new job a page of the log, more than its row.
+FOURTH_SQLITE = """
+drop index job_tag_job;
+"""
+
+# A job is found by its gate, which knows the number of its row: an index of its own would be one more tree whose keys
+# are hashes, and cost each new job one more page of the log.
+NUMBERED_SQLITE = """
+create table numbered_job (
+    number integer primary key,
+    id blob not null,
+    namespace text not null,
+    name text not null,
+    incarnation integer not null,
+    version integer not null,
+    spec text not null,
+    owner text,
+    author text not null,
+    created_us integer not null,
+    saved_us integer not null,
+    updated_us integer not null,
+    paused_us integer,
+    note text not null default ''
+) strict;
+insert into numbered_job select rowid, * from job order by rowid;
+alter table gate add column number integer;
+update gate set number = (select j.rowid from job as j where j.id = gate.job);
+drop table job;
+alter table numbered_job rename to job;
+create unique index job_name on job (namespace, name);
+"""
+
+# All that a look for due jobs reads, so that it need not go to each of their gates, which lie all over the table.
+DUE_SQLITE = """
+drop index gate_due;
+create index gate_due on gate (next_us, job, version, lane, keyed, overlap) where state = 0 and next_us is not null;
+"""
+FIFTH_SQLITE = NUMBERED_SQLITE + NAMES_KEPT_SQLITE + DUE_SQLITE
+
+# Gates lie in the order in which their jobs were made: what was made together is often due together, so that a batch
+# of admissions, or of new jobs, touches few pages. By their ids, which are hashes, each row was on a page of its own.
+SIXTH_SQLITE = """
+create table ordered_gate (
+    number integer primary key,
+    job blob not null unique,
+    next_us integer,
+    version integer not null,
+    state integer not null,
+    overlap integer not null,
+    lim integer not null,
+    queue_max integer not null,
+    priority integer not null,
+    lane integer not null,
+    keyed integer not null,
+    active integer not null default 0,
+    queued integer not null default 0,
+    seq integer not null default 0,
+    done_us integer not null default -4611686018427387904,
+    keep_count integer not null,
+    keep_age_us integer not null,
+    trimmed integer not null default 0,
+    followed integer not null default 0
+) strict;
+insert into ordered_gate select number, job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed,
+    active, queued, seq, done_us, keep_count, keep_age_us, trimmed, followed from gate order by number;
+drop table gate;
+alter table ordered_gate rename to gate;
+create index gate_due on gate (next_us, number, job, version, lane, keyed, overlap)
+    where state = 0 and next_us is not null;
+create index gate_long on gate (job) where seq - trimmed >= 64;
+"""
+
+# History by the numbers of jobs, see ``numbers``. Whoever writes a row without knowing its number (all but settlements,
+# and releases before this one) leaves it to a trigger. Here those who are gone get numbers behind all others.
+NUMBERS = """
+create table gone (
+    job {id} not null primary key,
+    number {int} not null
+) {table};
+alter table history add column number {int};
+"""
+NUMBERS_SQLITE = """
+create index gone_number on gone (number);
+insert into gone select job, (select coalesce(max(number), 0) from job) + row_number() over (order by job)
+    from (select job from history union select job from active union select job from remains)
+    where job not in (select job from gate);
+"""
+NUMBERS_POSTGRES = """
+alter table gate add column number bigint generated by default as identity;
+insert into gone select job, nextval(pg_get_serial_sequence('gate', 'number'))
+    from (select job from history union select job from active union select job from remains) as known
+    where job not in (select job from gate);
+"""
+NUMBERED = """
+update history set number = coalesce((select g.number from gate as g where g.job = history.job),
+    (select o.number from gone as o where o.job = history.job));
+drop index history_job;
+create index history_job on history (number, id);
+"""
+NUMBERED_LATER_SQLITE = """
+create trigger history_numbered after insert on history when new.number is null begin
+    update history set number = coalesce((select g.number from gate as g where g.job = new.job),
+        (select o.number from gone as o where o.job = new.job)) where id = new.id;
+end;
+create trigger job_gone after delete on gate begin
+    insert or replace into gone (job, number) values (old.job, old.number);
+end;
+create trigger job_forgotten after delete on remains begin
+    delete from gone where job = old.job;
+end;
+"""
+NUMBERED_LATER_POSTGRES = """
+create function number_history() returns trigger language plpgsql set search_path from current as $$ begin
+    new.number := coalesce((select g.number from gate as g where g.job = new.job),
+        (select o.number from gone as o where o.job = new.job));
+    return new;
+end $$;
+create function keep_number() returns trigger language plpgsql set search_path from current as $$ begin
+    insert into gone (job, number) values (old.job, old.number)
+        on conflict (job) do update set number = excluded.number;
+    return null;
+end $$;
+create function forget_number() returns trigger language plpgsql set search_path from current as $$ begin
+    delete from gone where job = old.job;
+    return null;
+end $$;
+create trigger history_numbered before insert on history
+    for each row when (new.number is null) execute function number_history();
+create trigger job_gone after delete on gate for each row execute function keep_number();
+create trigger job_forgotten after delete on remains for each row execute function forget_number();
+"""
+
+# Names are searched for, not ranked, so nobody needs their lengths, which cost each new job a row.
+SHORTER_NAMES_SQLITE = """
+drop table job_fts;
+create virtual table job_fts using fts5
+    (name, content = 'job', tokenize = 'trigram', detail = 'none', columnsize = 0);
+insert into job_fts (job_fts) values ('rebuild');
+"""
+
+SEVENTH_SQLITE = NUMBERS_SQLITE + NUMBERED + NUMBERED_LATER_SQLITE + SHORTER_NAMES_SQLITE
+SEVENTH_POSTGRES = NUMBERS_POSTGRES + NUMBERED + NUMBERED_LATER_POSTGRES
