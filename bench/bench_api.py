@@ -23,9 +23,9 @@ CREATES = 5_000
 CLIENTS = 50
 FEW = 10_000
 BULK = 5_000
-SENDERS = 2  # clients that send jobs in bulk
+SENDERS = 4  # clients that send jobs in bulk: while those of some are written, those of others are read and answered
 LOOKS = 300
-_ROUND = 20  # requests that are made before they are sent
+_ROUND = 60  # requests that are made before they are sent; at the end of each round the server runs dry
 PAGE = 100
 V1 = "/api/v1"
 

@@ -149,6 +149,22 @@ def test_jobs_that_cannot_be_saved(fields: dict[str, Any]) -> None:
     in_world(case)
 
 
+def test_half_a_character_in_one_of_many_jobs() -> None:
+    """The answer quotes it, and tells of those that were saved as well."""
+
+    async def case(world: World) -> None:
+        body = json.dumps({"jobs": [shape("good"), shape("ba\ud800d")]}).encode()
+        reply = await world.call("POST", f"{V1}/jobs/bulk", raw=body)
+        assert reply.status == 200
+        assert [(one["name"], one["result"]) for one in json.loads(reply.body)["results"]] == [
+            ("good", "created"),
+            ("ba\ud800d", "failed"),
+        ]
+        assert "diff" not in json.loads(reply.body)["results"][0]
+
+    in_world(case)
+
+
 def test_a_body_that_is_too_large() -> None:
     async def case(world: World) -> None:
         for path in ("/jobs", "/jobs/bulk", "/apply", "/schedule/preview"):

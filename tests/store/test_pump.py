@@ -260,7 +260,7 @@ def test_new_jobs_merge_and_changes_of_jobs_do_not() -> None:
         SaveJobs(rows=(row("h", expect=NEW),), now_us=8),
     ]
     merged = merge(commands)
-    assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4], [5], [6], [7]]
+    assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4], [5], [6, 7]]
     whole, positions = merged[0]
     assert isinstance(whole, SaveJobs)
     assert [part.now_us for part in whole.parts] == [1, 2]

@@ -1,6 +1,7 @@
 """Jobs by the thousand on SQLite: commands that share a transaction, and what becomes of one that is refused there."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from chronos.core.ids import job_id
 from chronos.core.job import JobSpec
+from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.errors import Conflict, StoreBroken
 from chronos.store.commands import NEW, JobRow, SaveJobs
@@ -88,5 +90,48 @@ def test_rows_that_fail_half_way_leave_nothing(tmp_path: Path) -> None:
         assert (await store.list_jobs(JobFilter(prefix="second"), limit=1)).items == []
         saved = await store.apply(saving(*many("third")))
         assert len(saved) == MANY
+
+    run(tmp_path / "chronos.db", main)
+
+
+@pytest.mark.parametrize("parts", [3, 12])  # few of them are told apart by the statement, many by the row
+def test_those_who_share_a_transaction_keep_what_is_their_own(tmp_path: Path, parts: int) -> None:
+    """Who saved a job, and when, is said of each, though all rows are inserted by one statement."""
+    commands = [
+        replace(saving(*many(f"part{n:02}")), now_us=1_000 + n, actor=Actor(name=f"actor {n}")) for n in range(parts)
+    ]
+
+    async def main(store: SqliteStore) -> None:
+        await store.apply(saving(*many("zero")))
+        store._pump._bulk_rows = 2 * parts * MANY
+        await asyncio.gather(*map(store.apply, commands))
+        rows = store._open_writer().execute(
+            "select substr(name, 1, 6), author, created_us, saved_us, updated_us, count(*), max(number) - min(number) "
+            "from job where name like 'part%' group by 1, 2, 3, 4, 5 order by 1"
+        )
+        assert rows.fetchall() == [
+            (f"part{n:02}", f"actor {n}", *[1_000 + n] * 3, MANY, MANY - 1) for n in range(parts)
+        ]
+        told = await store.audit(namespace=None, limit=parts)
+        assert sorted((line.actor, line.subject) for line in told.items) == sorted(
+            (f"actor {n}", f"part{n:02}-0000 and {MANY - 1} more") for n in range(parts)
+        )
+        assert await count(store) == (parts + 1) * MANY
+
+    run(tmp_path / "chronos.db", main)
+
+
+def test_tags_are_those_of_their_own_jobs(tmp_path: Path) -> None:
+    tags: list[dict[str, str]] = [{}, {"team": "a"}, {"team": "b", "tier": "1"}]
+    rows = tuple(
+        JobRow(namespace="default", name=name, spec=JobSpec(tags=tags[n % 3]), gate=_GATE, next_us=n, expect=NEW)
+        for n, name in enumerate(many("tagged"))
+    )
+
+    async def main(store: SqliteStore) -> None:
+        await store.apply(SaveJobs(rows=rows, now_us=1))
+        found = store._open_writer().execute("select name, key, value from job_tag order by name, key")
+        assert found.fetchall() == [(row.name, key, value) for row in rows for key, value in row.spec.tags.items()]
+        assert await store.verify() == []
 
     run(tmp_path / "chronos.db", main)

@@ -77,7 +77,7 @@ def write_json(data: Any) -> bytes:
     try:
         return msgspec.json.encode(data)
     except UnicodeEncodeError:
-        return json.dumps(data).encode()
+        return json.dumps(data, default=msgspec.to_builtins).encode()
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

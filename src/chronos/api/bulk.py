@@ -10,7 +10,7 @@ from chronos.api.access import Permission
 from chronos.api.answers import answer
 from chronos.api.call import Call
 from chronos.api.errors import InvalidBody
-from chronos.api.plans import write_plan, write_refused, write_saved
+from chronos.api.plans import SavedAnswer, saved_answer, write_plan, write_refused
 from chronos.api.problems import kind_of
 from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Route, Scope, ref
 from chronos.errors import ChronosError
@@ -30,12 +30,16 @@ async def bulk(call: Call) -> web.StreamResponse:
     drafts = [draft for draft in read if isinstance(draft, Draft)]
     done = iter(await call.parts.service.jobs.save_each(drafts, actor=call.actor, dry_run=call.dry_run))
     counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)
-    results: list[dict[str, Any]] = []
+    results: list[SavedAnswer | dict[str, Any]] = []
     for data, draft in zip(given, read, strict=True):
         became = next(done) if isinstance(draft, Draft) else draft
-        one = write_saved(became) if isinstance(became, SavedJob) else _refused(became, data)
-        counts[one["result"]] += 1
-        results.append(one)
+        if isinstance(became, SavedJob):
+            one = saved_answer(became)
+            counts[one.result] += 1
+            results.append(one)
+        else:
+            counts["failed"] += 1
+            results.append(_refused(became, data))
     return answer({**counts, "dry_run": call.dry_run, "results": results})
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import UNSET, Struct, UnsetType, to_builtins
+
 from chronos.core.calendar import rfc3339
 from chronos.core.diff import Diff, Listed
 from chronos.core.job import JobState
@@ -14,20 +16,37 @@ from chronos.service.shapes.job import instant
 _STATES = tuple(state.name.lower() for state in JobState)  # by their numbers
 
 
-def write_saved(saved: SavedJob) -> dict[str, Any]:
+class SavedAnswer(Struct, frozen=True, gc=False):
+    """What became of one job, as it is answered. They come by the thousand, and are cheaper than dictionaries."""
+
+    id: str
+    namespace: str
+    name: str
+    version: int
+    result: str
+    state: str
+    next_run_at: str | None
+    diff: dict[str, Any] | UnsetType = UNSET
+
+
+def saved_answer(saved: SavedJob) -> SavedAnswer:
     """What became of one job."""
     next_us = saved.next_us if saved.state is JobState.ACTIVE else None
-    said: dict[str, Any] = {
-        "id": id_text(saved.job_id),
-        "namespace": saved.namespace,
-        "name": saved.name,
-        "version": saved.version,
-        "result": "created" if saved.created else "changed" if saved.changed else "unchanged",
-        "state": _STATES[saved.state],
-        "next_run_at": None if next_us is None else instant(next_us),
-    }
-    if saved.diff is not None:
-        said["diff"] = write_diff(saved.diff)
+    return SavedAnswer(
+        id_text(saved.job_id),
+        saved.namespace,
+        saved.name,
+        saved.version,
+        "created" if saved.created else "changed" if saved.changed else "unchanged",
+        _STATES[saved.state],
+        None if next_us is None else instant(next_us),
+        UNSET if saved.diff is None else write_diff(saved.diff),
+    )
+
+
+def write_saved(saved: SavedJob) -> dict[str, Any]:
+    """The same for an answer that says more about it."""
+    said: dict[str, Any] = to_builtins(saved_answer(saved))
     return said
 
 
@@ -48,9 +67,9 @@ def write_plan(plan: Plan, *, dry_run: bool) -> dict[str, Any]:
     """What applying changed."""
     return {
         "dry_run": dry_run,
-        "created": [write_saved(one) for one in plan.created],
-        "changed": [write_saved(one) for one in plan.changed],
-        "unchanged": [write_saved(one) for one in plan.unchanged],
+        "created": [saved_answer(one) for one in plan.created],
+        "changed": [saved_answer(one) for one in plan.changed],
+        "unchanged": [saved_answer(one) for one in plan.unchanged],
         "pruned": [write_job(job) for job in plan.pruned],
     }
 

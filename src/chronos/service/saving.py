@@ -8,6 +8,7 @@
                              └─ another schedule ──► takeover: immediate, graceful, windowed
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -168,6 +169,11 @@ def prepare(
         return Prepared(draft=draft, existing=existing, row=None, state=existing.state, next_us=existing.next_us)
     state = _next_state(draft, existing, coming, same=same)
     return _prepared(draft, existing, coming, state, shared.gate(coming.spec, effective), effective)
+
+
+def prepare_new(drafts: Sequence[Draft], *, now_us: int, shared: Shared) -> list[Prepared]:
+    """What to write for drafts none of which is there: what ``prepare`` says of each. Raises ``InvalidJob``."""
+    return [_prepared_new(draft, shared, now_us) for draft in drafts]
 
 
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:

@@ -17,16 +17,16 @@ from chronos.core.job import Job, JobState
 from chronos.core.node import Actor
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull
 from chronos.service.following import check_follows
-from chronos.service.saving import Prepared, Shared, prepare
+from chronos.service.saving import Prepared, Shared, prepare, prepare_new
 from chronos.service.shapes import Draft, InvalidJob
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs
 from chronos.store.contract import JobFilter, Store
 
-CHUNK = 2_000  # jobs of one command, where they need not be one change; the more, the less each costs
+CHUNK = 5_000  # jobs of one command, where they need not be one change; the more, the less each costs
 MAX_APPLIED = 10_000  # jobs of one atomic change
 _FEW = 10  # jobs that are read by their names
-_AT_ONCE = 2  # portions under way: while one is written the next is made ready
+_AT_ONCE = 4  # portions under way: while some are written, in one transaction, the next are made ready
 _COMPARED_IN_BULK = 100  # coming runs that the difference of each of many jobs looks at
 _PAGE = 1_000
 _RACES = 10  # times that somebody else may be faster
@@ -229,10 +229,10 @@ class Writer:
     def _prepared(
         self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _Change, now_us: int
     ) -> list[Prepared]:
+        if not existing and change.expect is None:
+            return prepare_new(drafts, now_us=now_us, shared=self._shared)
         compared = MAX_COMPARED if len(drafts) <= _FEW else _COMPARED_IN_BULK
         ready = partial(prepare, defaults=self._defaults, now_us=now_us, compared=compared, shared=self._shared)
-        if not existing and change.expect is None:
-            return [ready(draft, None) for draft in drafts]
         prepared: list[Prepared] = []
         for draft in drafts:
             there = existing.get((draft.namespace, draft.name))

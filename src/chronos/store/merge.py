@@ -1,8 +1,7 @@
 """Merging commands of one kind into one statement's worth, and giving each its own part of the answer back.
 
-Of saved jobs only new ones without a key merge, a few a command; of recovered gaps those that were judged at one time;
-of jobs that are switched, and of what left the outbox, all. Should one of them be refused, each of them is applied by
-itself.
+Of saved jobs only new ones without a key merge; of recovered gaps those that were judged at one time; of jobs that are
+switched, and of what left the outbox, all. Should one of them be refused, each of them is applied by itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +24,6 @@ from chronos.store.commands import (
     Suspend,
 )
 
-_FEW = 20  # jobs of a command; more of them are worth statements of their own
 _MERGED = (Settle, Advance, Suspend, Release)
 
 
@@ -92,7 +90,7 @@ def _touched(command: Command[Any]) -> list[Any] | None:
         return list(command.ids)
     if isinstance(command, Recover | SetJobState):
         return [part.job for part in command.parts]
-    if not isinstance(command, SaveJobs) or len(command.rows) > _FEW or command.delete:
+    if not isinstance(command, SaveJobs) or command.delete:
         return None
     if command.idempotency is not None or any(row.expect != NEW for row in command.rows):
         return None

@@ -7,17 +7,20 @@ written out once.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import msgspec
 
 from chronos.core.ids import job_ids
+from chronos.core.job import JobSpec
 from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.store.commands import JobRow, Saved, SaveJobs
 from chronos.store.sql.dialect import Columns, Dialect, Query, Row, Rows, Steps, json_rows
 from chronos.store.sql.followers import Name
 from chronos.store.sql.locks import OVERLAPS
+from chronos.store.sql.packed import stretched
 from chronos.store.sql.records import Line, Records, audit_rows, tally_rows
 
 GATE = (
@@ -28,6 +31,7 @@ GATE_TYPES = "i" + "n" * 11
 _JOB = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n updated_us:n"
 _JOB_NAMES = tuple(column.split(":")[0] for column in _JOB.split())
 _MANY = 20  # jobs saved by one command, after which they share a line of the audit log
+_MOST_KEPT = 8_192  # specs
 _FEW = 100  # jobs, for which a statement costs more than what is in it
 _PUT = "insert into temp.chronos_creating (jobs, gates, tags, lines, counts) values ($1, $2, $3, $4, $5)"
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -50,6 +54,7 @@ class Creating:
 
     def __init__(self, d: Dialect, records: Records) -> None:
         self._records, self._serial = records, d.serial
+        self._kept: dict[int, tuple[JobSpec, str]] = {}
         number, names = (" number:n", ("number",)) if d.next_number() else ("", ())
         self._job_names, self._gate_names = _JOB_NAMES + names, GATE_NAMES + names
         self._create = f"insert into job ({', '.join(self._job_names)}) select * from {d.rows(1, _JOB + number)} as i"
@@ -69,16 +74,15 @@ class Creating:
 
         Those of merged commands are in the order of the commands.
         """
-        if not new.rows:
+        rows, saved = new.rows, new.saved
+        if not rows:
             return
-        saved = list(zip(new.rows, new.saved, strict=True))
-        gate, state = new.rows[0].gate, new.rows[0].state
-        alike = all(row.gate is gate and row.state is state for row in new.rows)
-        states = Counter({int(state): len(saved)} if alike else [int(row.state) for row in new.rows])
-        common = (1, int(state), *_settings(gate, lanes)) if alike else ()
-        jobs, gates = self._jobs(new, number, command), self._gates(saved, common, number, lanes)
-        if self._serial and len(saved) <= _FEW:
-            others = (_tags(saved).rows(), audit_rows(_lines("create", saved, command)), tally_rows(states))
+        gate, states = rows[0].gate, Counter([int(row.state) for row in rows])
+        alike = len(states) == 1 and _is_all([row.gate for row in rows], gate)
+        common = (1, *states, *_settings(gate, lanes)) if alike else ()
+        jobs, gates = self._jobs(new, number, command), self._gates(new, common, number, lanes)
+        if self._serial and len(rows) <= _FEW:
+            others = (_tags(rows, saved).rows(), audit_rows(_lines("create", rows, saved, command)), tally_rows(states))
             yield Query(_PUT, tuple(json_rows(rows) for rows in (jobs.rows(), gates.rows(), *others)))
             return
         yield Query(self._create, columns=jobs)
@@ -86,15 +90,14 @@ class Creating:
             yield Query(self._add_like_gates, common, Rows("in", list(zip(*gates.values[:2], strict=True))))
         else:
             yield Query(self._add_gates, columns=gates)
-        yield from self.tag_and_audit("create", saved, command)
+        yield from self._tag_and_audit("create", rows, saved, command)
         yield from self._records.tally(states)
 
     def _jobs(self, new: New, number: int, command: SaveJobs) -> Columns:
         rows, count = new.rows, len(new.rows)
-        authors, times = [command.actor.name] * count, [command.now_us] * count
-        if command.others:
-            authors = [part.actor.name for part in command.parts for _ in part.rows]
-            times = [part.now_us for part in command.parts for _ in part.rows]
+        counts = [len(part.rows) for part in command.parts] if command.others else [count]
+        authors = stretched([part.actor.name for part in command.parts], counts)
+        times = stretched([part.now_us for part in command.parts], counts)
         values: list[Sequence[Any]] = [
             *([s.id for s in new.saved], [r.namespace for r in rows], [r.name for r in rows]),
             *([s.incarnation for s in new.saved], [1] * count, new.specs, [r.spec.owner for r in rows]),
@@ -102,15 +105,14 @@ class Creating:
         ]
         return self._numbered(Columns("job", self._job_names, "ittnntttnnn", values), number)
 
-    def _gates(
-        self, saved: Sequence[tuple[JobRow, Saved]], common: Row, number: int, lanes: Mapping[str, int]
-    ) -> Columns:
+    def _gates(self, new: New, common: Row, number: int, lanes: Mapping[str, int]) -> Columns:
         """``common``: what all of them say after their first two columns, if they do."""
         values: list[Sequence[Any]]
         if common:
-            values = [[s.id for _, s in saved], [r.next_us for r, _ in saved], *([one] * len(saved) for one in common)]
+            ids, next_us = [s.id for s in new.saved], [r.next_us for r in new.rows]
+            values = [ids, next_us, *([one] * len(ids) for one in common)]
         else:
-            values = list(zip(*gate_rows(saved, lanes), strict=True))
+            values = list(zip(*gate_rows(zip(new.rows, new.saved, strict=True), lanes), strict=True))
         return self._numbered(Columns("gate", self._gate_names, GATE_TYPES, values), number)
 
     def _numbered(self, columns: Columns, number: int) -> Columns:
@@ -122,10 +124,30 @@ class Creating:
 
     def tag_and_audit(self, verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
         """Tags of jobs that have none, and who saved them."""
-        tags = _tags(saved)
+        yield from self._tag_and_audit(verb, [r for r, _ in saved], [s for _, s in saved], command)
+
+    def _tag_and_audit(
+        self, verb: str, rows: Sequence[JobRow], saved: Sequence[Saved], command: SaveJobs
+    ) -> Steps[None]:
+        tags = _tags(rows, saved)
         if tags.values[0]:
             yield Query(self._add_tags, columns=tags)
-        yield from self._records.audit_all(_lines(verb, saved, command))
+        yield from self._records.audit_all(_lines(verb, rows, saved, command))
+
+    def encoded(self, rows: Sequence[JobRow]) -> list[str]:
+        """The specs as JSON. One that several jobs share is often that of the next ones, too, and kept, up to a bound.
+
+        It goes by identity, which is why specs are kept with it.
+        """
+        specs = [row.spec for row in rows]
+        apart = {id(spec): spec for spec in specs}
+        if len(apart) == len(specs):
+            return [_encode(spec).decode() for spec in specs]
+        if len(self._kept) + len(apart) > _MOST_KEPT:
+            self._kept.clear()
+        for key in apart.keys() - self._kept.keys():
+            self._kept[key] = apart[key], _encode(apart[key]).decode()
+        return [self._kept[id(spec)][1] for spec in specs]
 
     def few(self) -> str:
         """What a connection to a serial engine needs to create a few jobs by one statement: a view to put them into."""
@@ -140,16 +162,6 @@ class Creating:
         return f"""
             create temp view chronos_creating as select {", ".join(f"null as {name}" for name in parts)};
             create temp trigger chronos_create instead of insert on chronos_creating begin {body} end;"""
-
-
-def encoded(rows: Sequence[JobRow]) -> list[str]:
-    """The specs as JSON."""
-    specs = [row.spec for row in rows]
-    apart = {id(spec): spec for spec in specs}
-    if len(apart) == len(specs):
-        return [_encode(spec).decode() for spec in specs]
-    done = {key: _encode(spec).decode() for key, spec in apart.items()}
-    return [done[id(spec)] for spec in specs]
 
 
 def sorted_out(
@@ -188,9 +200,9 @@ def sorted_out(
 def _made(names: Sequence[Name], buried: Mapping[Name, int]) -> list[Saved]:
     """The answers for new jobs of these names."""
     incarnations = [buried.get(name, 0) + 1 for name in names] if buried else [1] * len(names)
-    ids = job_ids([(namespace, name, n) for (namespace, name), n in zip(names, incarnations, strict=True)])
-    yes = [True] * len(names)
-    return list(map(_saved, zip(ids, [1] * len(names), yes, yes, incarnations, strict=True)))
+    spaces, own = zip(*names, strict=True) if names else ((), ())
+    ids = job_ids(zip(spaces, own, incarnations, strict=True))
+    return list(map(_saved, zip(ids, repeat(1), repeat(True), repeat(True), incarnations, strict=False)))
 
 
 def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -> list[Row]:
@@ -210,48 +222,65 @@ def told(verb: str, jobs: Sequence[tuple[str, str, str]]) -> list[Line]:
     """Lines of the audit log about jobs, by (namespace, name, detail): one each, or one a namespace for many."""
     if len(jobs) <= _MANY:
         return [(verb, *job) for job in jobs]
-    return _told_together(verb, [(namespace, name) for namespace, name, _ in jobs])
+    return _told_together(verb, [job[0] for job in jobs], [job[1] for job in jobs])
 
 
-def _told_together(verb: str, jobs: Sequence[Name]) -> list[Line]:
+def _told_together(verb: str, namespaces: Sequence[str], jobs: Sequence[str]) -> list[Line]:
     """Lines about many jobs: one a namespace."""
     names: dict[str, list[str]] = {}
-    for namespace, name in jobs:
-        names.setdefault(namespace, []).append(name)
+    if _is_all(namespaces, namespaces[0]):
+        names[namespaces[0]] = [*jobs]
+    else:
+        for namespace, name in zip(namespaces, jobs, strict=True):
+            names.setdefault(namespace, []).append(name)
     return [
         (verb, namespace, own[0] if len(own) == 1 else f"{own[0]} and {len(own) - 1} more", ", ".join(own))
         for namespace, own in sorted(names.items())
     ]
 
 
-def _lines(verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> list[tuple[Actor, int, Line]]:
+def _lines(
+    verb: str, rows: Sequence[JobRow], saved: Sequence[Saved], command: SaveJobs
+) -> list[tuple[Actor, int, Line]]:
     """Who saved them, of each part of a command, which are in its order where there are several."""
     lines: list[tuple[Actor, int, Line]] = []
     at = 0
     for part in command.parts:
-        own = saved[at : at + len(part.rows)] if command.others else saved
+        end = at + len(part.rows) if command.others else len(rows)
+        own = rows[at:end]
         if len(own) > _MANY:  # which are told without their versions
-            said = _told_together(verb, [(r.namespace, r.name) for r, _ in own])
+            said = _told_together(verb, [r.namespace for r in own], [r.name for r in own])
         else:
-            said = told(verb, [(r.namespace, r.name, f"version {s.version}") for r, s in own])
+            versions = [f"version {s.version}" for s in saved[at:end]]
+            said = told(verb, [(r.namespace, r.name, version) for r, version in zip(own, versions, strict=True)])
         lines += [(part.actor, part.now_us, line) for line in said]
-        at += len(own)
+        at = end
     return lines
 
 
-def _tags(saved: Iterable[tuple[JobRow, Saved]]) -> Columns:
+def _tags(rows: Sequence[JobRow], saved: Sequence[Saved]) -> Columns:
     """Rows of ``job_tag``."""
-    tagged = [(r, s.id, r.spec.tags) for r, s in saved if r.spec.tags]
-    if all(len(tags) == 1 for _, _, tags in tagged):
-        columns: list[list[Any]] = [
-            *([job for _, job, _ in tagged], [key for _, _, tags in tagged for key in tags]),
-            [value for _, _, tags in tagged for value in tags.values()],
-            *([r.namespace for r, _, _ in tagged], [r.name for r, _, _ in tagged]),
+    tags, ids = [r.spec.tags for r in rows], [s.id for s in saved]
+    columns: list[list[Any]]
+    if _is_all(counts := list(map(len, tags)), 1):
+        keys, values = list(chain.from_iterable(tags)), list(chain.from_iterable(map(dict.values, tags)))
+        columns = [ids, keys, values, [r.namespace for r in rows], [r.name for r in rows]]
+    elif any(counts):
+        columns = [
+            [job for job, count in zip(ids, counts, strict=True) for _ in range(count)],
+            [key for own in tags for key in own],
+            [value for own in tags for value in own.values()],
+            [r.namespace for r, count in zip(rows, counts, strict=True) for _ in range(count)],
+            [r.name for r, count in zip(rows, counts, strict=True) for _ in range(count)],
         ]
     else:
-        rows = [(job, key, value, r.namespace, r.name) for r, job, tags in tagged for key, value in tags.items()]
-        columns = [list(column) for column in zip(*rows, strict=True)]
+        columns = [[], [], [], [], []]
     return Columns("job_tag", ("job", "key", "value", "namespace", "name"), "itttt", columns)
+
+
+def _is_all(values: Sequence[Any], one: Any) -> bool:
+    """Whether all of them are this one."""
+    return values.count(one) == len(values)
 
 
 def _settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:

@@ -19,7 +19,6 @@ from chronos.store.sql.creating import (
     GATE_TYPES,
     Creating,
     Written,
-    encoded,
     gate_rows,
     sorted_out,
     told,
@@ -97,25 +96,30 @@ class Jobs:
         gone = {row.job: row.expect for row in command.delete}
         if len(gone) < len(command.delete):
             raise Invalid("a job is deleted twice in one change; name each job once")
-        following = any(row.spec.after for row in rows)
-        wanted = sorted({row.gate.lane for row in rows})
+        specs = {id(row.spec): row.spec for row in rows}.values()  # many say the same
+        following = any(spec.after for spec in specs)
+        wanted = sorted({gate.lane for gate in {id(row.gate): row.gate for row in rows}.values()})
         found = yield from self._looking.look(named, wanted, following=following)
         existing = found.existing
-        for row in rows:
-            if row.expect is not None and (existing or row.expect != NEW):
+        if existing or [row.expect for row in rows].count(NEW) < len(rows):
+            for row in rows:
                 _check_expected(row, existing.get((row.namespace, row.name)))
         lanes = yield from self._intern(wanted, found.lanes)
 
-        saved, new, changed, turned = sorted_out(rows, named, encoded(rows), existing, found.buried)
+        saved, new, changed, turned = sorted_out(rows, named, self._creating.encoded(rows), existing, found.buried)
         if gone and any(s.id in gone for s in saved):
             raise Invalid("a job is both saved and deleted in one change; do one of them")
         only_turned = {s.id for _, _, s in turned}
-        links = [
-            (r.namespace, upstream, s.id, outcome)
-            for r, s in zip(rows, saved, strict=True)
-            if (r.spec.after or r.spec.on_complete is not None) and s.changed and s.id not in only_turned
-            for upstream, outcome in _links(r)
-        ]
+        links = (
+            [
+                (r.namespace, upstream, s.id, outcome)
+                for r, s in zip(rows, saved, strict=True)
+                if s.changed and s.id not in only_turned
+                for upstream, outcome in _links(r)
+            ]
+            if any(spec.after or spec.on_complete is not None for spec in specs)
+            else []
+        )
         linked = [s.id for r, _, s in changed if any(word in existing[(r.namespace, r.name)][2] for word in _FOLLOWS)]
         left = linked + sorted(gone)
         touched = {(link[0], link[1]) for link in links} | (yield from self._followers.upstream_of(left))
@@ -135,7 +139,7 @@ class Jobs:
         yield from self._followers.mark(upstream)
         if doomed:
             yield from self._delete(doomed, gates, command.now_us, command.actor)
-        if any(row.run is not None for row in rows):
+        if [row.run for row in rows].count(None) < len(rows):
             yield from self._run_at_once(command, saved, only_turned)
         return saved
 

@@ -6,6 +6,7 @@ half of that is to take JSON apart: ids come in the same way, and what all rows 
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, chain, repeat
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from chronos.store.sql.dialect import Columns, Row
 
 _ID_BYTES = 16
+_STRETCHES = 8  # that a statement tells apart: more of them, and a value a row is cheaper
 
 
 def packed(ids: Sequence[str], others: Sequence[str]) -> str:
@@ -31,8 +33,36 @@ def cut(blob: bytes | None) -> list[bytes]:
     return [] if blob is None else [blob[i : i + _ID_BYTES] for i in range(0, len(blob), _ID_BYTES)]
 
 
+class Stretches(list[Any]):
+    """A column that says the same for many rows, then something else for many more: what merged commands bring."""
+
+    def __init__(self, values: Sequence[Any], counts: Sequence[int]) -> None:
+        super().__init__(chain.from_iterable(map(repeat, values, counts)))
+        self._last = values[-1]
+        self._others = list(zip(accumulate(counts), values, strict=True))[:-1]  # with the rows up to their ends
+
+    def sql(self, first: int) -> str:
+        """What to select, given the number of the first of its arguments."""
+        cases = [f"when i.key < ?{first + 2 * n} then ?{first + 2 * n + 1}" for n in range(len(self._others))]
+        return f"case {' '.join(cases)} else ?{first + 2 * len(cases)} end"
+
+    def args(self) -> list[Any]:
+        """See ``sql``."""
+        return [*chain.from_iterable(self._others), self._last]
+
+
+def stretched(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
+    """A column of values, each for so many rows."""
+    column = Stretches(values, counts)
+    return column if 1 < len(values) <= _STRETCHES else [*column]
+
+
 def inserting(rows: Columns) -> tuple[str, Row]:
-    """A statement that inserts the rows, and its arguments."""
+    """A statement that inserts the rows, and its arguments.
+
+    ``or fail``: a row that cannot be inserted undoes the whole transaction anyway (see ``SqliteStore``), so SQLite need
+    not be ready to undo this statement alone, for which it would keep a copy of each page that it changes.
+    """
     args: list[Any] = []
     parts: dict[str, str] = {}
     own: list[tuple[str, Sequence[Any]]] = []
@@ -44,6 +74,9 @@ def inserting(rows: Columns) -> tuple[str, Row]:
         elif column.count(column[0]) == len(column):
             parts[name] = place
             args.append(column[0])
+        elif isinstance(column, Stretches):
+            parts[name] = column.sql(len(args) + 2)
+            args += column.args()
         elif kind == "i":
             parts[name] = f"substr({place}, {_ID_BYTES} * i.key + 1, {_ID_BYTES})"
             args.append(b"".join(column))
@@ -54,5 +87,6 @@ def inserting(rows: Columns) -> tuple[str, Row]:
     if len(own) == 1:
         [(name, values)] = own
         parts[name] = "i.value"
-    sql = f"insert into {rows.table} ({', '.join(parts)}) select {', '.join(parts.values())} from jsonb_each(?1) as i"
+    names, selected = ", ".join(parts), ", ".join(parts.values())
+    sql = f"insert or fail into {rows.table} ({names}) select {selected} from jsonb_each(?1) as i"
     return sql, (msgspec.json.encode(values or [0] * len(rows.values[0])).decode(), *args)

@@ -36,7 +36,7 @@ from chronos.store.sql.writes import Writes
 R = TypeVar("R")
 T = TypeVar("T")
 READERS = 3
-_BULK_S = 0.25
+_BULK_S = 0.4  # that others wait for many new jobs: the more of them together, the fewer pages each has to write
 _FEW = 20  # rows; more of them are worth a statement made for them
 _DIALECT = Sqlite()
 

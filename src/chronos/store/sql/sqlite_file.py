@@ -14,6 +14,7 @@ from chronos.store.sql.sqlite_errors import explained
 
 _BUSY_MS = 10_000
 _CHECK_STEPS = 2_000_000  # of the virtual machine: a look at a small file whole, at a large one in part
+_WRITER_CACHE_KB = 96 * 1024  # of indexes of a million jobs by id and by time: new ones touch pages all over them
 _STATEMENTS = 500  # that a connection keeps prepared: more than there are
 _DIALECT = Sqlite()
 
@@ -43,6 +44,7 @@ def connect_writer(path: Path | None) -> apsw.Connection:
     check(connection, path)
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
+    connection.execute(f"pragma cache_size = -{_WRITER_CACHE_KB}")
     _migrate(connection, path)
     make_views(connection)
     return connection
