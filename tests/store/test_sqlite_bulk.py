@@ -1,21 +1,26 @@
 """Jobs by the thousand on SQLite: commands that share a transaction, and what becomes of one that is refused there."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from chronos.core.ids import job_id
-from chronos.core.job import JobSpec
+from chronos.core.job import After, JobSpec, JobState
 from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.errors import Conflict, StoreBroken
-from chronos.store.commands import NEW, JobRow, SaveJobs
+from chronos.store.commands import NEW, AtOnce, DeleteJob, JobRow, SaveJobs
 from chronos.store.contract import JobFilter
 from chronos.store.pump import MAX_ROWS
+from chronos.store.sql.creating import Creating
+from chronos.store.sql.sheets import Sheets
 from chronos.store.sql.sqlite import SqliteStore
+from tests.store.recorder import digest
 from tests.store.test_sqlite import run
 
 MANY = MAX_ROWS + 1
@@ -32,6 +37,15 @@ def saving(*names: str, expect: int | None = NEW) -> SaveJobs:
 
 def many(prefix: str) -> list[str]:
     return [f"{prefix}-{n:04}" for n in range(MANY)]
+
+
+async def together(store: SqliteStore, *commands: SaveJobs) -> list[Any]:
+    """Their answers; all of them are in line, in this order, before the first is written."""
+    store._pump._bulk_rows = 2 * len(commands) * MANY
+    for command in commands:
+        if store._writes.has_use_of_time(command):
+            store._writes.prepare(command)
+    return await asyncio.gather(*map(store._pump.apply, commands), return_exceptions=True)
 
 
 async def count(store: SqliteStore) -> int:
@@ -62,9 +76,8 @@ def test_one_that_is_refused_spoils_nothing_for_the_others(tmp_path: Path) -> No
         await store.open()
         await store.apply(saving("taken"))
         await store.apply(saving(*many("zero")))  # how fast they are is known from here on
-        store._pump._bulk_rows = 10 * MANY
         commands = [saving(*many("one")), saving(*many("two")[1:], "taken"), saving(*many("three"))]
-        answers = await asyncio.gather(*map(store.apply, commands), return_exceptions=True)
+        answers = await together(store, *commands)
         assert await count(store) == 1 + 3 * MANY
         await store.close()
         return answers
@@ -103,8 +116,7 @@ def test_those_who_share_a_transaction_keep_what_is_their_own(tmp_path: Path, pa
 
     async def main(store: SqliteStore) -> None:
         await store.apply(saving(*many("zero")))
-        store._pump._bulk_rows = 2 * parts * MANY
-        await asyncio.gather(*map(store.apply, commands))
+        await together(store, *commands)
         rows = store._open_writer().execute(
             "select substr(name, 1, 6), author, created_us, saved_us, updated_us, count(*), max(number) - min(number) "
             "from job where name like 'part%' group by 1, 2, 3, 4, 5 order by 1"
@@ -133,5 +145,83 @@ def test_tags_are_those_of_their_own_jobs(tmp_path: Path) -> None:
         found = store._open_writer().execute("select name, key, value from job_tag order by name, key")
         assert found.fetchall() == [(row.name, key, value) for row in rows for key, value in row.spec.tags.items()]
         assert await store.verify() == []
+
+    run(tmp_path / "chronos.db", main)
+
+
+def test_two_large_commands_that_name_the_same_job(tmp_path: Path) -> None:
+    async def main(store: SqliteStore) -> None:
+        await store.apply(saving(*many("zero")))
+        one, two = await together(store, saving(*many("one"), "same"), saving(*many("two"), "same"))
+        assert isinstance(one, list)
+        assert isinstance(two, Conflict)
+        assert await count(store) == 2 * MANY + 1
+
+    run(tmp_path / "chronos.db", main)
+
+
+def rows_of(prefix: str, **options: Any) -> SaveJobs:
+    said: dict[str, Any] = {"namespace": "default", "spec": _SPEC, "gate": _GATE, "next_us": 7, "expect": NEW} | options
+    return SaveJobs(rows=tuple(JobRow(name=name, **said) for name in many(prefix)), now_us=2)
+
+
+def mixed(prefix: str, **options: Sequence[Any]) -> SaveJobs:
+    """Jobs that say this and that in turn."""
+    plain = rows_of(prefix)
+    rows = [
+        structs.replace(row, **{name: values[n % len(values)] for name, values in options.items()})
+        for n, row in enumerate(plain.rows)
+    ]
+    return replace(plain, rows=tuple(rows))
+
+
+SAVED = {
+    "alike": rows_of("a"),
+    "never due": rows_of("a", next_us=None),
+    "switched off": rows_of("a", state=JobState.DISABLED, next_us=None),
+    "owned, elsewhere": rows_of("a", namespace="other", spec=JobSpec(owner="ops", tags={"k": "v"})),
+    "without tags": rows_of("a", spec=JobSpec()),
+    "in a new lane": rows_of("a", gate=GateSpec(lane="other")),
+    "of many times": mixed("a", next_us=[1, None, 3]),
+    "of many specs": mixed("a", spec=[JobSpec(description="ü\n\"'"), JobSpec(tags={"a": "b", "c": "d"}), _SPEC]),
+    "of many owners": mixed("a", spec=[JobSpec(owner="a"), JobSpec(owner="b")]),
+    "of many gates": mixed("a", gate=[GateSpec(), GateSpec(limit=3)]),
+    "of many states": mixed("a", state=[JobState.ACTIVE, JobState.PAUSED]),
+    "of many namespaces": mixed("a", namespace=["a", "b"]),
+    "that run at once": mixed("a", run=[None, AtOnce()]),
+    "one of which follows another": mixed("a", spec=[_SPEC, JobSpec(after=(After(job="a-0000"),))]),
+    "whatever is there": mixed("a", expect=[None, NEW]),
+    "of names that were used before": rows_of("zero"),
+    "one of which is followed": rows_of("upstream"),
+}
+
+
+@pytest.mark.parametrize("command", SAVED.values(), ids=SAVED.keys())
+def test_what_is_worked_out_beforehand_is_what_is_written_anyway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: SaveJobs
+) -> None:
+    async def save(store: SqliteStore) -> Any:
+        zero = await store.apply(saving(*many("zero")))
+        for saved in zero[:3]:
+            await store.apply(DeleteJob(job=saved.id, now_us=1))
+        if command is SAVED["of names that were used before"]:
+            for saved in zero[3:]:
+                await store.apply(DeleteJob(job=saved.id, now_us=1))
+        await store.apply(rows_of("follower", spec=JobSpec(after=(After(job="upstream-0002"),))))
+        answers = await together(store, command, replace(rows_of("b"), now_us=3, actor=Actor(name="another")))
+        assert await store.verify() == []
+        return answers
+
+    beforehand = run(tmp_path / "sheets.db", save)
+    monkeypatch.setattr(Sheets, "fits", lambda *_: False)
+    assert run(tmp_path / "usual.db", save) == beforehand
+    assert digest(tmp_path / "sheets.db") == digest(tmp_path / "usual.db")
+
+
+def test_plain_new_jobs_need_not_go_the_usual_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(store: SqliteStore) -> None:
+        await store.apply(saving(*many("zero")))  # its lane is known from here on
+        monkeypatch.delattr(Creating, "insert")
+        assert len(await store.apply(saving(*many("one")))) == MANY
 
     run(tmp_path / "chronos.db", main)

@@ -19,7 +19,7 @@ from chronos.service.shapes import Draft, InvalidJob, Problem
 from chronos.service.writing import MAX_APPLIED
 
 MAX_BULK = 50_000
-_BREATH = 500  # jobs that are read before others get their turn
+_BREATH = 500  # jobs that are read, or answered, before others get their turn
 
 
 async def bulk(call: Call) -> web.StreamResponse:
@@ -31,7 +31,9 @@ async def bulk(call: Call) -> web.StreamResponse:
     done = iter(await call.parts.service.jobs.save_each(drafts, actor=call.actor, dry_run=call.dry_run))
     counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)
     results: list[SavedAnswer | dict[str, Any]] = []
-    for data, draft in zip(given, read, strict=True):
+    for place, (data, draft) in enumerate(zip(given, read, strict=True)):
+        if place % _BREATH == _BREATH - 1:
+            await asyncio.sleep(0)
         became = next(done) if isinstance(draft, Draft) else draft
         if isinstance(became, SavedJob):
             one = saved_answer(became)

@@ -23,7 +23,7 @@ from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs
 from chronos.store.contract import JobFilter, Store
 
-CHUNK = 5_000  # jobs of one command, where they need not be one change; the more, the less each costs
+CHUNK = 2_500  # jobs of one command, where they need not be one change; the more, the less each costs
 MAX_APPLIED = 10_000  # jobs of one atomic change
 _FEW = 10  # jobs that are read by their names
 _AT_ONCE = 4  # portions under way: while some are written, in one transaction, the next are made ready

@@ -25,6 +25,9 @@ from chronos.store.commands import (
 )
 
 _MERGED = (Settle, Advance, Suspend, Release)
+_MANY = (
+    100  # new jobs: that two commands name the same one is rare then, and refused, after which each is applied alone
+)
 
 
 def merge(commands: Sequence[Command[Any]]) -> list[tuple[Command[Any], list[int]]]:
@@ -92,9 +95,12 @@ def _touched(command: Command[Any]) -> list[Any] | None:
         return [part.job for part in command.parts]
     if not isinstance(command, SaveJobs) or command.delete:
         return None
-    if command.idempotency is not None or any(row.expect != NEW for row in command.rows):
+    rows = command.rows
+    if command.idempotency is not None or [row.expect for row in rows].count(NEW) < len(rows):
         return None
-    return [(row.namespace, row.name) for row in command.rows]
+    if len(rows) >= _MANY:
+        return []
+    return [(row.namespace, row.name) for row in rows]
 
 
 def _fits(a: Any, b: Any) -> bool:

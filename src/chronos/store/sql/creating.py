@@ -79,10 +79,14 @@ class Creating:
             return
         gate, states = rows[0].gate, Counter([int(row.state) for row in rows])
         alike = len(states) == 1 and _is_all([row.gate for row in rows], gate)
-        common = (1, *states, *_settings(gate, lanes)) if alike else ()
+        common = (1, *states, *gate_settings(gate, lanes)) if alike else ()
         jobs, gates = self._jobs(new, number, command), self._gates(new, common, number, lanes)
         if self._serial and len(rows) <= _FEW:
-            others = (_tags(rows, saved).rows(), audit_rows(_lines("create", rows, saved, command)), tally_rows(states))
+            others = (
+                _tags(rows, saved).rows(),
+                audit_rows(lines_about("create", rows, saved, command)),
+                tally_rows(states),
+            )
             yield Query(_PUT, tuple(json_rows(rows) for rows in (jobs.rows(), gates.rows(), *others)))
             return
         yield Query(self._create, columns=jobs)
@@ -132,7 +136,7 @@ class Creating:
         tags = _tags(rows, saved)
         if tags.values[0]:
             yield Query(self._add_tags, columns=tags)
-        yield from self._records.audit_all(_lines(verb, rows, saved, command))
+        yield from self._records.audit_all(lines_about(verb, rows, saved, command))
 
     def encoded(self, rows: Sequence[JobRow]) -> list[str]:
         """The specs as JSON. One that several jobs share is often that of the next ones, too, and kept, up to a bound.
@@ -173,9 +177,9 @@ def sorted_out(
 ) -> tuple[list[Saved], New, list[Written], list[Written]]:
     """What becomes of each row; and apart from the others those that are new, that change, that are switched only."""
     if not existing:
-        made = _made(names, buried)
-        return made, New(rows, specs, made), [], []
-    fresh = iter(_made([name for name in names if name not in existing], buried))
+        all_new = made(names, buried)
+        return all_new, New(rows, specs, all_new), [], []
+    fresh = iter(made([name for name in names if name not in existing], buried))
     saved: list[Saved] = []
     new: list[Written] = []
     changed: list[Written] = []
@@ -197,7 +201,7 @@ def sorted_out(
     return saved, New(*zip(*new, strict=True)) if new else New((), (), ()), changed, turned
 
 
-def _made(names: Sequence[Name], buried: Mapping[Name, int]) -> list[Saved]:
+def made(names: Sequence[Name], buried: Mapping[Name, int]) -> list[Saved]:
     """The answers for new jobs of these names."""
     incarnations = [buried.get(name, 0) + 1 for name in names] if buried else [1] * len(names)
     spaces, own = zip(*names, strict=True) if names else ((), ())
@@ -213,7 +217,7 @@ def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -
         gate = row.gate
         settings = known.get(id(gate))
         if settings is None:
-            settings = known[id(gate)] = _settings(gate, lanes)
+            settings = known[id(gate)] = gate_settings(gate, lanes)
         rows.append((answer.id, row.next_us, answer.version, int(row.state), *settings))
     return rows
 
@@ -239,7 +243,7 @@ def _told_together(verb: str, namespaces: Sequence[str], jobs: Sequence[str]) ->
     ]
 
 
-def _lines(
+def lines_about(
     verb: str, rows: Sequence[JobRow], saved: Sequence[Saved], command: SaveJobs
 ) -> list[tuple[Actor, int, Line]]:
     """Who saved them, of each part of a command, which are in its order where there are several."""
@@ -283,7 +287,7 @@ def _is_all(values: Sequence[Any], one: Any) -> bool:
     return values.count(one) == len(values)
 
 
-def _settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:
+def gate_settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:
     """The last columns of ``GATE``."""
     return (
         *(OVERLAPS.index(gate.overlap), gate.limit, gate.queue_max, gate.priority),

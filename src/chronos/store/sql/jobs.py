@@ -29,6 +29,7 @@ from chronos.store.sql.gates import Gates
 from chronos.store.sql.locks import Gate, Raced, ids
 from chronos.store.sql.looking import Looking
 from chronos.store.sql.records import Records
+from chronos.store.sql.sheets import Sheets
 from chronos.store.sql.switching import Switching, check_state
 
 _FOLLOWS = ('"after":', '"on_complete":')  # in the JSON of a job that has links; merely said there, nothing is lost
@@ -40,6 +41,7 @@ class Jobs:
     def __init__(self, d: Dialect, gates: Gates, records: Records, switching: Switching) -> None:
         self._gates, self._records, self._followers, self._switching = gates, records, Followers(d), switching
         self._looking, self._creating, self._admitting = Looking(d), Creating(d, records), Admitting(d, gates)
+        self.sheets = Sheets(self._looking, self._creating, records)
         self._mutex = d.mutex()
         self._highest_lane = "select coalesce(max(number), 0) from lane"
         self._add_lanes = f"insert into lane (number, key) select * from {d.rows(1, 'number:n key:t')} as i"
@@ -89,6 +91,9 @@ class Jobs:
         return saved
 
     def _save(self, command: SaveJobs) -> Steps[list[Saved]]:
+        quickly = yield from self.sheets.create(command)
+        if quickly is not None:
+            return quickly
         rows = command.rows if not command.others else tuple(row for part in command.parts for row in part.rows)
         named = [(row.namespace, row.name) for row in rows]
         if len(set(named)) < len(rows):

@@ -13,7 +13,7 @@ import msgspec
 
 from chronos.store.sql.dialect import Columns, Row
 
-_ID_BYTES = 16
+ID_BYTES = 16
 _STRETCHES = 8  # that a statement tells apart: more of them, and a value a row is cheaper
 
 
@@ -30,7 +30,7 @@ def unpacked(found: Row, ids: int) -> list[list[Any]]:
 
 def cut(blob: bytes | None) -> list[bytes]:
     """The ids of a blob; None: of no rows."""
-    return [] if blob is None else [blob[i : i + _ID_BYTES] for i in range(0, len(blob), _ID_BYTES)]
+    return [] if blob is None else [blob[i : i + ID_BYTES] for i in range(0, len(blob), ID_BYTES)]
 
 
 class Stretches(list[Any]):
@@ -78,7 +78,7 @@ def inserting(rows: Columns) -> tuple[str, Row]:
             parts[name] = column.sql(len(args) + 2)
             args += column.args()
         elif kind == "i":
-            parts[name] = f"substr({place}, {_ID_BYTES} * i.key + 1, {_ID_BYTES})"
+            parts[name] = f"substr({place}, {ID_BYTES} * i.key + 1, {ID_BYTES})"
             args.append(b"".join(column))
         else:
             parts[name] = f"i.value->>{len(own)}"

@@ -105,6 +105,8 @@ class SqliteStore(SqlStore):
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
+        if self._writes.has_use_of_time(command):
+            await self._in_reader(lambda _: self._writes.prepare(command))
         return await self._pump.apply(command)
 
     async def clock_us(self) -> int | None:
