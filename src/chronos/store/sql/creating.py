@@ -148,10 +148,11 @@ class Creating:
         if len(apart) == len(specs):
             return [_encode(spec).decode() for spec in specs]
         if len(self._kept) + len(apart) > _MOST_KEPT:
-            self._kept.clear()
-        for key in apart.keys() - self._kept.keys():
-            self._kept[key] = apart[key], _encode(apart[key]).decode()
-        return [self._kept[id(spec)][1] for spec in specs]
+            self._kept = {}  # another thread may be at the one before
+        kept = self._kept
+        for key in apart.keys() - kept.keys():
+            kept[key] = apart[key], _encode(apart[key]).decode()
+        return [kept[id(spec)][1] for spec in specs]
 
     def few(self) -> str:
         """What a connection to a serial engine needs to create a few jobs by one statement: a view to put them into."""

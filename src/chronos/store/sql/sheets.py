@@ -24,7 +24,6 @@ from chronos.store.sql.records import Line, Records
 
 _MANY = 100  # jobs of a command, from which on a sheet is worth it
 _PARTS = 8  # commands in one: the statement tells so many authors and times apart
-_WAITING = 64  # sheets; those of commands that never came are forgotten
 _ID = f"substr($2, {ID_BYTES} * i.key + 1, {ID_BYTES})"
 _encode = msgspec.json.Encoder().encode
 
@@ -69,12 +68,14 @@ class Sheets:
         alike = _alike(command.rows)
         if alike is None:
             return
-        if len(self._waiting) >= _WAITING:
-            self._waiting.clear()
         try:
             self._waiting[id(command.rows)] = command.rows, self._sheet(command, alike)
         except UnicodeEncodeError:
             return  # half a character: the usual way tells whose it is
+
+    def forget(self, command: SaveJobs) -> None:
+        """Throw the sheet of a command away, if it is still there."""
+        self._waiting.pop(id(command.rows), None)
 
     def create(self, command: SaveJobs) -> Steps[list[Saved] | None]:
         """Apply a command all of whose parts have sheets that agree. None: it is to go the usual way."""

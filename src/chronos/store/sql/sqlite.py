@@ -105,9 +105,13 @@ class SqliteStore(SqlStore):
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
-        if self._writes.has_use_of_time(command):
+        if not self._writes.has_use_of_time(command):
+            return await self._pump.apply(command)
+        try:
             await self._in_reader(lambda _: self._writes.prepare(command))
-        return await self._pump.apply(command)
+            return await self._pump.apply(command)
+        finally:
+            self._writes.forget(command)
 
     async def clock_us(self) -> int | None:
         """This machine's clock is the store's."""

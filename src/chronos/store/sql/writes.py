@@ -96,6 +96,11 @@ class Writes:
         if isinstance(command, SaveJobs):
             self._jobs.sheets.prepare(command)
 
+    def forget(self, command: Command[Any]) -> None:
+        """It was applied, or will not be."""
+        if isinstance(command, SaveJobs):
+            self._jobs.sheets.forget(command)
+
     def steps(self, command: Command[Any], *, resent: bool = False) -> Steps[Any]:
         """What to run within a transaction to apply the command; the steps' return value is its answer."""
         if isinstance(command, Admit):
