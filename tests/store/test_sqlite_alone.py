@@ -155,3 +155,28 @@ def test_a_file_that_cannot_be_guarded_is_told_about(tmp_path: Path, monkeypatch
 
 if __name__ == "__main__":
     asyncio.run(look_then_write(Path(sys.argv[1])))
+
+
+def test_stores_of_one_process_come_and_go(tmp_path: Path) -> None:
+    """While one is opened, for which the other copy opens the file as well, others are at work, or just closing it."""
+    path = tmp_path / "chronos.db"
+
+    async def come_and_go() -> None:
+        for n in range(10):
+            store = SqliteStore(path)
+            await store.open()
+            for _ in range(n % 3 + 1):
+                await register(store, "node")
+                await store.nodes()
+            await store.close()
+
+    async def main() -> int:
+        await asyncio.gather(come_and_go(), come_and_go(), come_and_go())
+        store = SqliteStore(path)
+        await store.open()
+        nodes = await store.nodes()
+        assert await store.verify() == []
+        await store.close()
+        return len(nodes)
+
+    assert asyncio.run(main()) == 3 * sum(n % 3 + 1 for n in range(10))

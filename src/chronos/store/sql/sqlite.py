@@ -25,7 +25,7 @@ from chronos.store.sql.dialect import Query, Row, Sqlite, Steps, json_rows
 from chronos.store.sql.doubts import Doubts
 from chronos.store.sql.hot_sqlite import HotSqlite
 from chronos.store.sql.packed import inserting
-from chronos.store.sql.sqlite_alone import Guard
+from chronos.store.sql.sqlite_alone import TURN, Guard
 from chronos.store.sql.sqlite_errors import execute_theirs, explained
 from chronos.store.sql.sqlite_file import connect_reader, connect_writer, copy_to
 from chronos.store.sql.sqlite_log import Log
@@ -81,8 +81,7 @@ class SqliteStore(SqlStore):
         self._read_threads = ThreadPoolExecutor(READERS, thread_name_prefix="chronos-sqlite-reader")
         self._log = Log(self.path)
         try:
-            self._writer = await self._in_writer(self._connect_writer)
-            self._guard = await self._in_writer(partial(Guard, self.path))
+            await self._in_writer(partial(self._open_file, self.path))
         except BaseException:
             await self.close()
             raise
@@ -96,10 +95,11 @@ class SqliteStore(SqlStore):
             self._log.close()
         if self._write_thread is not None:
             self._write_thread.close()
-        if self._guard is not None:
-            self._guard.close()
-        for connection in (*self._readers, *([self._writer] if self._writer else [])):
-            connection.close()
+        with TURN:
+            if self._guard is not None:
+                self._guard.close()
+            for connection in (*self._readers, *([self._writer] if self._writer else [])):
+                connection.close()
         self._readers.clear()
         self._writer = self._write_thread = self._read_threads = self._log = self._guard = None
 
@@ -288,6 +288,11 @@ class SqliteStore(SqlStore):
             sql = self._sql[query.sql] = _DIALECT.final(query.sql)
         args = query.args if rows is None else (*query.args, json_rows(rows))
         return connection.execute(sql, args).fetchall()
+
+    def _open_file(self, path: Path) -> None:
+        with TURN:
+            self._writer = self._connect_writer()
+            self._guard = Guard(path)
 
     def _connect_writer(self) -> apsw.Connection:
         try:

@@ -8,11 +8,14 @@ store is open, the other copy has it open, too, twice:
 
     to read     then nobody there is the last one; and having only read, it leaves no trace when it is closed
     to write    without ever doing so: whoever else wants to, there, is told that the database is locked
+
+It takes itself for the first one when it opens the file, too, and begins the index of the log anew, under the hands of
+our own copy. So stores of one process open and close files in turn (``TURN``): nobody else is at work meanwhile.
 """
 
 from contextlib import closing
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 _BUSY_S = 10.0
 _File = tuple[int, int]  # device and inode
-_lock = Lock()
+TURN = RLock()
 _held: dict[_File, tuple[list["Connection"], int]] = {}  # with the number of stores that have the file open
 
 
@@ -33,16 +36,16 @@ class Guard:
     """The other copy's hold on the file of an open store; those of one file share it."""
 
     def __init__(self, path: Path) -> None:
-        """The store has the file open already, and must let go of it after this."""
+        """The store has the file open already, in the same turn, and must let go of it after this."""
         found = path.stat()
         self._file = found.st_dev, found.st_ino
-        with _lock:
+        with TURN:
             connections, stores = _held.get(self._file) or (_hold(path), 0)
             _held[self._file] = connections, stores + 1
 
     def close(self) -> None:
         """Let go, unless another store has the file."""
-        with _lock:
+        with TURN:
             connections, stores = _held.pop(self._file)
             if stores > 1:
                 _held[self._file] = connections, stores - 1
