@@ -61,7 +61,9 @@ class Sheets:
 
     def fits(self, command: SaveJobs) -> bool:
         """Whether a command may be worth a sheet."""
-        return len(command.rows) >= _MANY and not command.delete and command.idempotency is None
+        if len(command.rows) < _MANY or command.delete or command.idempotency is not None:
+            return False
+        return command.rows[0].expect == NEW
 
     def prepare(self, command: SaveJobs) -> None:
         """Make the sheet of such a command, which is about to be sent, if its jobs are much alike. On any thread."""
