@@ -86,7 +86,13 @@ class Jobs:
         before = yield from self._records.made_before(namespace, key)
         if before is not None:
             return [Saved(before, 1, created=False, changed=False)]
-        saved = yield from self._save(command)
+        try:
+            saved = yield from self._save(command)
+        except Conflict:  # nothing was written yet; whoever was faster may have had the same key
+            before = yield from self._records.made_before(namespace, key)
+            if before is None:
+                raise
+            return [Saved(before, 1, created=False, changed=False)]
         yield from self._records.remember(namespace, key, saved[0].id, command.now_us)
         return saved
 
