@@ -107,7 +107,7 @@ def test_rows_that_fail_half_way_leave_nothing(tmp_path: Path) -> None:
     run(tmp_path / "chronos.db", main)
 
 
-@pytest.mark.parametrize("parts", [3, 12])  # few of them are told apart by the statement, many by the row
+@pytest.mark.parametrize("parts", [3, 12])  # as many as a sheet tells apart, and more
 def test_those_who_share_a_transaction_keep_what_is_their_own(tmp_path: Path, parts: int) -> None:
     """Who saved a job, and when, is said of each, though all rows are inserted by one statement."""
     commands = [

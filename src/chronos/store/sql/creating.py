@@ -20,7 +20,6 @@ from chronos.store.commands import JobRow, Saved, SaveJobs
 from chronos.store.sql.dialect import Columns, Dialect, Query, Row, Rows, Steps, json_rows
 from chronos.store.sql.followers import Name
 from chronos.store.sql.locks import OVERLAPS
-from chronos.store.sql.packed import stretched
 from chronos.store.sql.records import Line, Records, audit_rows, tally_rows
 
 GATE = (
@@ -99,9 +98,10 @@ class Creating:
 
     def _jobs(self, new: New, number: int, command: SaveJobs) -> Columns:
         rows, count = new.rows, len(new.rows)
-        counts = [len(part.rows) for part in command.parts] if command.others else [count]
-        authors = stretched([part.actor.name for part in command.parts], counts)
-        times = stretched([part.now_us for part in command.parts], counts)
+        authors, times = [command.actor.name] * count, [command.now_us] * count
+        if command.others:
+            authors = [part.actor.name for part in command.parts for _ in part.rows]
+            times = [part.now_us for part in command.parts for _ in part.rows]
         values: list[Sequence[Any]] = [
             *([s.id for s in new.saved], [r.namespace for r in rows], [r.name for r in rows]),
             *([s.incarnation for s in new.saved], [1] * count, new.specs, [r.spec.owner for r in rows]),

@@ -6,7 +6,6 @@ half of that is to take JSON apart: ids come in the same way, and what all rows 
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, chain, repeat
 from typing import Any
 
 import msgspec
@@ -14,7 +13,6 @@ import msgspec
 from chronos.store.sql.dialect import Columns, Row
 
 ID_BYTES = 16
-_STRETCHES = 8  # that a statement tells apart: more of them, and a value a row is cheaper
 
 
 def packed(ids: Sequence[str], others: Sequence[str]) -> str:
@@ -31,30 +29,6 @@ def unpacked(found: Row, ids: int) -> list[list[Any]]:
 def cut(blob: bytes | None) -> list[bytes]:
     """The ids of a blob; None: of no rows."""
     return [] if blob is None else [blob[i : i + ID_BYTES] for i in range(0, len(blob), ID_BYTES)]
-
-
-class Stretches(list[Any]):
-    """A column that says the same for many rows, then something else for many more: what merged commands bring."""
-
-    def __init__(self, values: Sequence[Any], counts: Sequence[int]) -> None:
-        super().__init__(chain.from_iterable(map(repeat, values, counts)))
-        self._last = values[-1]
-        self._others = list(zip(accumulate(counts), values, strict=True))[:-1]  # with the rows up to their ends
-
-    def sql(self, first: int) -> str:
-        """What to select, given the number of the first of its arguments."""
-        cases = [f"when i.key < ?{first + 2 * n} then ?{first + 2 * n + 1}" for n in range(len(self._others))]
-        return f"case {' '.join(cases)} else ?{first + 2 * len(cases)} end"
-
-    def args(self) -> list[Any]:
-        """See ``sql``."""
-        return [*chain.from_iterable(self._others), self._last]
-
-
-def stretched(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
-    """A column of values, each for so many rows."""
-    column = Stretches(values, counts)
-    return column if 1 < len(values) <= _STRETCHES else [*column]
 
 
 def inserting(rows: Columns) -> tuple[str, Row]:
@@ -74,9 +48,6 @@ def inserting(rows: Columns) -> tuple[str, Row]:
         elif column.count(column[0]) == len(column):
             parts[name] = place
             args.append(column[0])
-        elif isinstance(column, Stretches):
-            parts[name] = column.sql(len(args) + 2)
-            args += column.args()
         elif kind == "i":
             parts[name] = f"substr({place}, {ID_BYTES} * i.key + 1, {ID_BYTES})"
             args.append(b"".join(column))
