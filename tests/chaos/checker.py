@@ -135,7 +135,8 @@ class _ById:
         if max(claims.values()) > 1:
             yield Finding(Verdict.DUPLICATE, f"{shown(runs[0])}: one claim began twice")
         over = {attempt.number for attempt in self._evidence.attempts.get(runs[0].execution, ()) if _is_over(attempt)}
-        for run, following in pairwise(runs):
+        by_claim = sorted(runs, key=lambda run: (run.token, run.attempt))  # not by time: what was frozen begins late
+        for run, following in pairwise(by_claim):
             given_back = run.attempt == following.attempt and self._stopped(run.start_s, following.start_s)
             if run.attempt not in over and not given_back:
                 yield Finding(Verdict.DUPLICATE, f"{shown(run)} ran again as {shown(following)}")

@@ -117,6 +117,12 @@ def frozen_and_both_count(evidence: Evidence) -> None:
     beside(evidence)
 
 
+def begun_when_thawed(evidence: Evidence) -> None:
+    evidence.runs[1:] = [evidence.runs[2], run(SECOND_ONE, 10, start_s=15.5, lasts_s=None)]
+    evidence.runs[2].alone = False
+    evidence.faults.append(Fault(kind=Kind.FREEZE, from_s=11.0, to_s=15.4, in_flight=1))
+
+
 def early(evidence: Evidence) -> None:
     evidence.runs[0].start_us -= SECOND
 
@@ -199,3 +205,9 @@ def test_what_is_wrong_is_found(spoil: Callable[[Evidence], None], verdict: Verd
     evidence = sound()
     spoil(evidence)
     assert verdict in verdicts(evidence)
+
+
+def test_one_that_begins_when_its_node_is_thawed_is_only_a_zombie() -> None:
+    evidence = sound()
+    begun_when_thawed(evidence)
+    assert verdicts(evidence) == {Verdict.ZOMBIE}

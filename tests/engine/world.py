@@ -40,7 +40,7 @@ from chronos.service.runs import Runs
 from chronos.store.commands import Command
 from chronos.store.contract import ExecutionFilter, Store
 from chronos.testing.clock import START, VirtualClock
-from chronos.testing.loop import run
+from chronos.testing.loop import VirtualLoop, run
 
 P = ParamSpec("P")
 SECOND_US = 1_000_000
@@ -202,6 +202,13 @@ class World:
         """Somebody sets every clock there is; no time passes."""
         for clock in (self.clock, *(node.clock for node in self.nodes)):
             clock.jump(seconds)
+
+    @staticmethod
+    def stand_still(seconds: float) -> None:
+        """Time passes, and nothing happens meanwhile, not even what was due."""
+        loop = cast(VirtualLoop, asyncio.get_running_loop())
+        loop.now_us += round(seconds * 1e6)
+        loop._now_s = loop.now_us / 1e6
 
     async def reach(self, second: float) -> None:
         """Let time pass until then, and all that is due then happen."""

@@ -73,10 +73,13 @@ class Executor:
         return len(self._works)
 
     def begin(self, claimed: Claimed, entry: Entry) -> None:
-        """Work on an execution that is this node's; its slot has been taken."""
+        """Work on an execution that is this node's; its slot has been taken.
+
+        Not if the answer that gives it came before the process stood still, and is only seen now.
+        """
         older = self._works.get(claimed.id)
         told_before = older is not None and older.claimed.token == claimed.token  # by two answers, one of them late
-        if told_before or (claimed.id, claimed.token) in self._past:
+        if told_before or (claimed.id, claimed.token) in self._past or self._crew.node.unheard:
             self._slots.give(entry.effective.queue)
             self.freed()
             return

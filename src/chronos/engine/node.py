@@ -120,7 +120,8 @@ class NodeLife:
         self._beat = 0
         self._beaten_s = 0.0
         self._skew_told = False
-        self._silence_s = options.heartbeat_timeout_s * 2 / 3  # after which it starts nothing
+        self._silence_s = options.heartbeat_timeout_s * 2 / 3  # after which it admits and claims nothing
+        self._quiet_s = options.heartbeat_timeout_s * 11 / 12  # after which others may soon take its work
         self._bell = Bell()
         clock.on_jump = self.beat_soon
 
@@ -129,6 +130,11 @@ class NodeLife:
         """Whether it may admit and claim: it is heard, and its clock is right."""
         quiet_s = asyncio.get_running_loop().time() - self._beaten_s
         return self.number > 0 and quiet_s < self._silence_s and not self._clock.skewed
+
+    @property
+    def unheard(self) -> bool:
+        """Whether it has been silent for so long that what was given to it may be another's by now."""
+        return asyncio.get_running_loop().time() - self._beaten_s >= self._quiet_s
 
     async def register(self) -> None:
         """Become a node of the store."""
@@ -185,8 +191,7 @@ class NodeLife:
         """
         loop = asyncio.get_running_loop()
         asked_s = loop.time()
-        quiet_s = self._options.heartbeat_timeout_s * 11 / 12
-        until_s = self._beaten_s + quiet_s
+        until_s = self._beaten_s + self._quiet_s
         if asked_s >= until_s:  # what was killed is lost, and not this incarnation's to give back
             works.kill_all(_UNHEARD)
             await self.register()
