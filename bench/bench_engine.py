@@ -10,7 +10,7 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -138,14 +138,9 @@ def _webhooks(folder: Path) -> Row:
     bare, ours = [], []
     with target_server() as target:
         for turn in range(TURNS):
-            bare.append(_on_uvloop(_bare_requests(target)))
-            ours.append(_on_uvloop(_our_requests(target, _file(folder, f"webhooks-{turn}"))))
+            bare.append(uvloop.run(_bare_requests(target)))
+            ours.append(uvloop.run(_our_requests(target, _file(folder, f"webhooks-{turn}"))))
     return _rate("webhooks, with their records", statistics.median(ours), {"bare client": statistics.median(bare)})
-
-
-def _on_uvloop(requests: Coroutine[None, None, float]) -> float:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(requests)
 
 
 async def _our_requests(target: str, url: str) -> float:
