@@ -4,9 +4,9 @@ import base64
 import binascii
 
 from chronos.api.errors import Malformed
+from chronos.core.ids import ID_BYTES
 
 _SEPARATOR = b"\0"
-_ID_BYTES = 16
 
 
 def write_cursor(cursor: bytes | None) -> str | None:
@@ -17,7 +17,7 @@ def write_cursor(cursor: bytes | None) -> str | None:
 def read_id_cursor(text: str | None) -> bytes | None:
     """A cursor of a list that is ordered by ids."""
     cursor = _read(text)
-    if cursor is not None and len(cursor) != _ID_BYTES:
+    if cursor is not None and len(cursor) != ID_BYTES:
         raise _foreign()
     return cursor
 

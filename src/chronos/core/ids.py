@@ -13,6 +13,7 @@ from hashlib import blake2b, sha1
 from chronos.core.execution import Cause
 
 _NAMESPACE = bytes.fromhex("6d1f1f386a0e5c8e9c0b0f6b6c5f2a11")
+ID_BYTES = 16
 _MS_MAX = (1 << 48) - 1
 _SHA1_BYTES = 20
 _VERSION_5 = bytes(byte & 0x0F | 0x50 for byte in range(256))  # what becomes of a hash's bytes in an RFC 9562 UUID
@@ -38,7 +39,7 @@ def job_ids(jobs: Iterable[tuple[str, str, int]]) -> list[bytes]:
     together[6::_SHA1_BYTES] = together[6::_SHA1_BYTES].translate(_VERSION_5)
     together[8::_SHA1_BYTES] = together[8::_SHA1_BYTES].translate(_VARIANT)
     ids = bytes(together)
-    return [ids[at : at + 16] for at in range(0, len(ids), _SHA1_BYTES)]
+    return [ids[at : at + ID_BYTES] for at in range(0, len(ids), _SHA1_BYTES)]
 
 
 def task_id(job: bytes, name: str) -> bytes:
@@ -67,7 +68,7 @@ def span_id(job: bytes, from_us: int, status: int) -> bytes:
 
 def attempt_id(execution: bytes, task: str, number: int) -> bytes:
     """One try of one task of an execution, counted from 1."""
-    return blake2b(b"\0".join((execution, task.encode(), b"%d" % number)), digest_size=16).digest()
+    return blake2b(b"\0".join((execution, task.encode(), b"%d" % number)), digest_size=ID_BYTES).digest()
 
 
 def execution_ms(execution: bytes) -> int:
@@ -82,12 +83,12 @@ def id_floor(at_us: int) -> bytes:
 
 def key_gate_id(namespace: str, key: str) -> bytes:
     """The gate that executions of a namespace with this concurrency key share."""
-    return blake2b(f"{namespace}\0{key}".encode(), digest_size=16).digest()
+    return blake2b(f"{namespace}\0{key}".encode(), digest_size=ID_BYTES).digest()
 
 
 def _uuid5(namespace: bytes, name: str) -> bytes:
     """RFC 9562's version 5; ``uuid.uuid5`` gives the same, five times slower."""
-    digest = bytearray(sha1(namespace + name.encode(), usedforsecurity=False).digest()[:16])
+    digest = bytearray(sha1(namespace + name.encode(), usedforsecurity=False).digest()[:ID_BYTES])
     digest[6] = _VERSION_5[digest[6]]
     digest[8] = _VARIANT[digest[8]]
     return bytes(digest)

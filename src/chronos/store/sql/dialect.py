@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from chronos.core.ids import ID_BYTES
+
 
 class Rows(NamedTuple):
     """Rows for a statement: column types as in the statement's own ``rows(...)``, and the values."""
@@ -308,7 +310,6 @@ class Postgres:
 
 
 _TRIGRAM = 3
-_ID_BYTES = 16
 _ARGUMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|--[^\n]*)|\$(\d+)""")  # but not within what is quoted
 _UNUSUAL = ("enable_seqscan", "enable_nestloop", "enable_mergejoin", "enable_bitmapscan")
 NAMES_LOCK = 0x6368726F04  # advisory lock: whoever says which job follows which
@@ -322,8 +323,8 @@ def json_rows(rows: Rows) -> str:
     if not places:
         return msgspec.json.encode(rows.values).decode()
     ids = [row[0] for row in rows.values]
-    if places == [0] and None not in ids and set(map(len, ids)) == {_ID_BYTES}:
-        written = b"".join(ids).hex(",", _ID_BYTES).split(",")
+    if places == [0] and None not in ids and set(map(len, ids)) == {ID_BYTES}:
+        written = b"".join(ids).hex(",", ID_BYTES).split(",")
         return msgspec.json.encode([(id_, *row[1:]) for id_, row in zip(written, rows.values, strict=False)]).decode()
     values = []
     for row in rows.values:

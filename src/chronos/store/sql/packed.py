@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
+from chronos.core.ids import ID_BYTES
 from chronos.store.sql.dialect import Columns, Row
-
-ID_BYTES = 16
 
 
 def packed(ids: Sequence[str], others: Sequence[str]) -> str:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from chronos.core.ids import ID_BYTES
 from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.store.commands import NEW, JobRow, Saved, SaveJobs
 from chronos.store.sql.creating import GATE_NAMES, Creating, gate_settings, lines_about, made
 from chronos.store.sql.dialect import Query, Steps
 from chronos.store.sql.looking import Looking
-from chronos.store.sql.packed import ID_BYTES
 from chronos.store.sql.records import Line, Records
 
 _MANY = 100  # jobs of a command, from which on a sheet is worth it
