@@ -14,7 +14,7 @@ from chronos.store.sql.sqlite_errors import explained
 
 _BUSY_MS = 10_000
 _CHECK_STEPS = 2_000_000  # of the virtual machine: a look at a small file whole, at a large one in part
-_WRITER_CACHE_KB = 96 * 1024  # of indexes of a million jobs by id and by time: new ones touch pages all over them
+_WRITER_CACHE_KB = 32 * 1024  # more than that costs: where a page splits, the commit looks at every page that is kept
 _STATEMENTS = 500  # that a connection keeps prepared: more than there are
 _DIALECT = Sqlite()
 
