@@ -10,7 +10,7 @@ import pytest
 from chronos.assembly import make_store
 from chronos.core.execution import AttemptStatus, Cause, Execution, Span, Status
 from chronos.core.reasons import Code
-from chronos.store.commands import Admit, Beat, Claim, Command, Recover, Settle, SettleRow, Suspend
+from chronos.store.commands import Admit, Beat, Claim, Recover, Settle, SettleRow, Suspend
 from chronos.store.contract import ExecutionFilter
 from chronos.testing.loop import run
 from tests.engine.world import SECOND_US, NodeOfWorld, World, in_world
@@ -214,25 +214,6 @@ async def test_g5_a_node_that_cannot_beat_kills_its_work_before_others_take_over
     assert len(work.starts) == 2
     assert killed < work.starts[1]
     assert killed <= 12 + 30 + 0.1
-
-
-@in_world
-async def test_g5_a_node_that_stood_still_does_not_begin_what_it_was_given_before(world: World) -> None:
-    """Nothing is known of it when the process goes on but that it may be another's by now."""
-    work = world.work("work", takes=5)
-    node = await world.node()
-
-    def stands_still(command: Command[Any]) -> bool:
-        if isinstance(command, Claim):
-            node.link.loses = lambda _: False
-            world.stand_still(40)
-        return False
-
-    node.link.loses = stands_still
-    await world.job("work", schedule="now")
-    await world.advance(60)
-    assert (len(work.starts), work.cut) == (1, [])
-    assert (await world.attempts(await world.last("work")))[0].status is AttemptStatus.LOST
 
 
 @in_world

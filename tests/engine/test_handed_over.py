@@ -1,13 +1,14 @@
-"""What a claim or a settlement gave to a node, while its definition cannot be read: tried again, or given back."""
+"""What a claim or a settlement gave to a node that cannot begin it: it stood still, or cannot read the definition."""
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from chronos.core.events import Trouble
-from chronos.core.execution import Status
+from chronos.core.execution import AttemptStatus, Status
 from chronos.core.job import Job
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
-from chronos.store.commands import Beat
+from chronos.store.commands import Beat, Claim, Command
 from tests.engine.world import NodeOfWorld, World, in_world
 
 
@@ -101,3 +102,22 @@ async def test_what_a_node_was_given_before_it_was_declared_dead_it_does_not_beg
     reads.pass_on.set()
     await world.advance(5)
     assert (len(work.starts), work.most) == (2, 1)
+
+
+@in_world
+async def test_a_node_that_stood_still_does_not_begin_what_it_was_given_before(world: World) -> None:
+    """Nothing is known of it when the process goes on but that it may be another's by now."""
+    work = world.work("work", takes=5)
+    node = await world.node()
+
+    def stands_still(command: Command[Any]) -> bool:
+        if isinstance(command, Claim):
+            node.link.loses = lambda _: False
+            world.stand_still(40)
+        return False
+
+    node.link.loses = stands_still
+    await world.job("work", schedule="now")
+    await world.advance(60)
+    assert (len(work.starts), work.cut) == (1, [])
+    assert (await world.attempts(await world.last("work")))[0].status is AttemptStatus.LOST
