@@ -13,6 +13,7 @@ from chronos.errors import Conflict, StoreUnavailable
 from chronos.store.commands import (
     NEW,
     AckOutbox,
+    Admit,
     Admitted,
     Beat,
     Command,
@@ -62,23 +63,60 @@ def switch(job: int) -> SetJobState:
 @pytest.mark.parametrize(("bulk_s", "sizes"), [(3600.0, [1, 4, 1, 3]), (1e-9, [1] * 9), (0.0, [1] * 9)])
 def test_large_commands_share_a_transaction_as_far_as_time_allows(bulk_s: float, sizes: list[int]) -> None:
     """Going by how fast the last one was; and what is urgent does not wait for more of them than it has to."""
-    large = [SaveJobs(rows=(), delete=(DeleteRow(bytes(16)),) * 5, now_us=n) for n in range(8)]
+    bulk = [large(n) for n in range(8)]
     beat = Beat(node=1, beat=1, now_us=0)
 
     async def main() -> None:
         run = Recorder()
         pump = Pump(in_a_task(run), max_rows=3, bulk_s=bulk_s)
-        await pump.apply(large[0])
+        await pump.apply(bulk[0])
         run.gate.clear()
-        answers = [pump.submit(command) for command in large[1:5]]
+        answers = [pump.submit(command) for command in bulk[1:5]]
         await asyncio.sleep(0.01)
-        answers += [pump.submit(command) for command in large[5:]]
+        answers += [pump.submit(command) for command in bulk[5:]]
         urgent = pump.submit(beat)
         run.gate.set()
         await asyncio.gather(*answers, urgent)
         assert [len(batch) for batch in run.batches] == sizes
         assert [beat] in run.batches[:3]
-        assert [command for batch in run.batches for command in batch if command is not beat] == large
+        assert [command for batch in run.batches for command in batch if command is not beat] == bulk
+
+    asyncio.run(main())
+
+
+def large(n: int) -> SaveJobs:
+    return SaveJobs(rows=(), delete=(DeleteRow(bytes(16)),) * 5, now_us=n)
+
+
+def test_large_commands_and_others_go_by_turns() -> None:
+    """Neither waits for more than one transaction of the other."""
+
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(in_a_task(run), max_rows=3)
+        run.gate.clear()
+        answers: list[asyncio.Future[Any]] = [pump.submit(large(0))]
+        await asyncio.sleep(0.01)
+        answers += [pump.submit(large(1)), pump.submit(large(2)), *(pump.submit(trim(n)) for n in range(5))]
+        run.gate.set()
+        await asyncio.gather(*answers)
+        others = [trim(n) for n in range(5)]
+        assert run.batches == [[large(0)], others[:3], [large(1)], others[3:], [large(2)]]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("before", "together"), [(trim(0), 4), (Admit(rows=(), node=1, now_us=0, request=bytes(16)), 1)]
+)
+def test_large_commands_take_less_time_while_something_is_due(before: Command[Any], together: int) -> None:
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(in_a_task(run), max_rows=3, bulk_s=1.0)
+        await pump.apply(before)
+        pump._bulk_rows = 20
+        await asyncio.gather(*(pump.submit(large(n)) for n in range(8)))
+        assert len(run.batches[1]) == together
 
     asyncio.run(main())
 

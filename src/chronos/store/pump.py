@@ -4,12 +4,14 @@ Idle, a command is sent at once. Under load the batches grow by themselves, up t
 many. Heartbeats, settlements and control go first and are never refused; admissions and requests wait their turn, and
 are refused, retryably, when too many wait already.
 
-A command may be larger than a batch by itself: thousands of jobs. Where one transaction at a time is all there is,
-several of these share one, as pages that each of them touches are then written once; as many as are done in the time
-that whatever comes meanwhile can wait, going by how fast the last ones were.
+A command may be larger than a batch by itself: thousands of jobs. Such go by turns with all others, so that what is due
+waits for one transaction of theirs at the most. Where one transaction at a time is all there is, several of them share
+one, as pages that each of them touches are then written once; as many as are done in the time that whatever comes
+meanwhile can wait, going by how fast the last ones were. That is shorter where something was due a moment ago.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from chronos.store.merge import size
 R = TypeVar("R")
 MAX_ROWS = 500
 MAX_WAITING = 10_000
+_MOMENT_S = 1.0
+_SHORTER = 4  # times
 _PATIENT = (Admit, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
 
 
@@ -63,6 +67,9 @@ class Pump:
         self._bulk_rows = 0  # of large commands that are written in that time
         self._urgent: deque[Pending] = deque()
         self._patient: deque[Pending] = deque()
+        self._large: deque[Pending] = deque()  # patient ones that are larger than a batch
+        self._their_turn = False  # of the large ones: others went before them
+        self._due_s = -math.inf  # when something due was sent last
         self._apart: deque[Pending] = deque()  # of a batch that broke: they are sent one by one
         self._sent: list[Pending] = []
         self._began_s = 0.0
@@ -80,9 +87,10 @@ class Pump:
         answer: asyncio.Future[Any] = loop.create_future()
         pending = Pending(command, answer, size(command))
         if isinstance(command, _PATIENT):
-            if len(self._patient) >= self._max_waiting:
-                raise StoreUnavailable(f"{len(self._patient)} changes wait to be written already; try again soon")
-            self._patient.append(pending)
+            waiting = len(self._patient) + len(self._large)
+            if waiting >= self._max_waiting:
+                raise StoreUnavailable(f"{waiting} changes wait to be written already; try again soon")
+            (self._large if pending.rows > self._max_rows else self._patient).append(pending)
         else:
             self._urgent.append(pending)
         if self._loop is None or self._loop.is_closed():
@@ -104,8 +112,7 @@ class Pump:
         if not batch:
             self._rest()
             return
-        assert self._loop is not None
-        self._began_s = self._loop.time()
+        self._began_s = self._now_s()
         self._begin([pending.command for pending in batch], self._done)
 
     def _rest(self) -> None:
@@ -118,15 +125,14 @@ class Pump:
     def _done(self, outcome: Outcome) -> None:
         """Give everybody their answer, and go on."""
         batch, self._sent = self._sent, []
-        assert self._loop is not None
         if isinstance(outcome, list):
-            self._note(sum(pending.rows for pending in batch), self._loop.time() - self._began_s)
+            self._note(sum(pending.rows for pending in batch), self._now_s() - self._began_s)
             for pending, answer in zip(batch, outcome, strict=True):
                 _answer(pending, answer)
         elif not isinstance(outcome, Exception):  # all is coming to an end
             for pending in batch:
                 _answer(pending, StoreUnavailable("the store is being closed; whether this was written is unknown"))
-            for waiting in (self._apart, self._urgent, self._patient):
+            for waiting in (self._apart, self._urgent, self._patient, self._large):
                 while waiting:
                     _answer(waiting.popleft(), StoreUnavailable("the store is being closed; this was not written"))
             self._rest()
@@ -147,15 +153,35 @@ class Pump:
     def _next_batch(self) -> list[Pending]:
         if self._apart:
             return [self._apart.popleft()]
-        batch: list[Pending] = []
-        rows, room = 0, self._max_rows
-        if not self._urgent and self._patient and self._patient[0].rows > room:
-            room = max(room, self._bulk_rows + self._patient[0].rows // 2)  # to the nearest command
-        for waiting in (self._urgent, self._patient):
-            while waiting and (not batch or rows + waiting[0].rows <= room):
-                batch.append(waiting.popleft())
-                rows += batch[-1].rows
+        if self._large and (self._their_turn or not (self._urgent or self._patient)):
+            self._their_turn = False
+            return _take(self._room(), self._large)
+        self._their_turn = bool(self._large)
+        batch = _take(self._max_rows, self._urgent, self._patient)
+        if any(isinstance(pending.command, Admit) for pending in batch):
+            self._due_s = self._now_s()
         return batch
+
+    def _room(self) -> int:
+        """How many rows of large commands go into the next transaction: to the nearest command."""
+        in_hurry = self._now_s() - self._due_s < _MOMENT_S
+        rows = self._bulk_rows // _SHORTER if in_hurry else self._bulk_rows
+        return max(self._max_rows, rows + self._large[0].rows // 2)
+
+    def _now_s(self) -> float:
+        assert self._loop is not None
+        return self._loop.time()
+
+
+def _take(room: int, *lines: deque[Pending]) -> list[Pending]:
+    """The first of some lines that fit together, one at least."""
+    batch: list[Pending] = []
+    rows = 0
+    for line in lines:
+        while line and (not batch or rows + line[0].rows <= room):
+            batch.append(line.popleft())
+            rows += batch[-1].rows
+    return batch
 
 
 def in_a_task(run: Callable[[Sequence[Command[Any]]], Coroutine[Any, Any, list[Any]]]) -> Begin:
