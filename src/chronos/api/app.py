@@ -22,6 +22,7 @@ from chronos.api.options import ApiOptions
 from chronos.api.patience import Patience
 from chronos.api.pipeline import Handle, answered, handler_of, refused
 from chronos.api.table import ROUTES
+from chronos.api.turns import Turns
 from chronos.assembly import Service
 from chronos.clock import Clock
 from chronos.store.contract import Store
@@ -130,6 +131,7 @@ def make_api(
         metrics=metrics,
         rate=Rate(options.submit_rate),
         streams=streams,
+        turns=Turns(),
         document=msgspec.json.encode(openapi(ROUTES, options.base_path)),
         page=page(ROUTES, options.base_path).encode(),
         page_policy=_policy(),

@@ -1,6 +1,5 @@
 """Many jobs at once: each for itself, or all of an owner's in one change."""
 
-import asyncio
 from typing import Any
 
 from aiohttp import web
@@ -19,7 +18,6 @@ from chronos.service.shapes import Draft, InvalidJob, Problem
 from chronos.service.writing import MAX_APPLIED
 
 MAX_BULK = 50_000
-_BREATH = 500  # jobs that are read, or answered, before others get their turn
 
 
 async def bulk(call: Call) -> web.StreamResponse:
@@ -31,9 +29,9 @@ async def bulk(call: Call) -> web.StreamResponse:
     done = iter(await call.parts.service.jobs.save_each(drafts, actor=call.actor, dry_run=call.dry_run))
     counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)
     results: list[SavedAnswer | dict[str, Any]] = []
-    for place, (data, draft) in enumerate(zip(given, read, strict=True)):
-        if place % _BREATH == _BREATH - 1:
-            await asyncio.sleep(0)
+
+    def tell(one_of_them: tuple[Any, Draft | ChronosError]) -> None:
+        data, draft = one_of_them
         became = next(done) if isinstance(draft, Draft) else draft
         if isinstance(became, SavedJob):
             one = saved_answer(became)
@@ -42,6 +40,8 @@ async def bulk(call: Call) -> web.StreamResponse:
         else:
             counts["failed"] += 1
             results.append(_refused(became, data))
+
+    await call.parts.turns.each(list(zip(given, read, strict=True)), tell)
     return answer({**counts, "dry_run": call.dry_run, "results": results})
 
 
@@ -75,20 +75,12 @@ async def apply(call: Call) -> web.StreamResponse:
 
 
 async def _drafts(call: Call, given: list[Any]) -> list[Draft | ChronosError]:
-    """Each job as it is understood, or what is wrong with it. Others get their turn in between."""
+    """Each job as it is understood, or what is wrong with it."""
     found: list[Draft | ChronosError] = []
-    allowed: set[str] = set()
-    for begin in range(0, len(given), _BREATH):
-        if begin:
-            await asyncio.sleep(0)
-        _read_some(call, given[begin : begin + _BREATH], allowed, found)
-    return found
-
-
-def _read_some(call: Call, given: list[Any], allowed: set[str], found: list[Draft | ChronosError]) -> None:
-    """Read some more jobs; ``allowed`` are namespaces that the caller has been found to have a say in."""
+    allowed: set[str] = set()  # namespaces that the caller has been found to have a say in
     read, namespace = call.parts.service.jobs.read_sent, call.namespace
-    for data in given:
+
+    def read_one(data: Any) -> None:
         try:
             draft = read(data, namespace=namespace)
             if draft.namespace not in allowed:
@@ -97,6 +89,9 @@ def _read_some(call: Call, given: list[Any], allowed: set[str], found: list[Draf
             found.append(draft)
         except ChronosError as error:
             found.append(error)
+
+    await call.parts.turns.each(given, read_one)
+    return found
 
 
 def _refused(error: ChronosError, data: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from chronos.api.errors import Forbidden, InvalidBody, Malformed, TooLarge, Wron
 from chronos.api.limits import Rate
 from chronos.api.options import ApiOptions
 from chronos.api.routes import JSON, Route
+from chronos.api.turns import Turns
 from chronos.assembly import Service
 from chronos.clock import Clock
 from chronos.core.iso8601 import parse_instant
@@ -51,6 +52,7 @@ class Parts:
     metrics: Callable[[], bytes]
     rate: Rate
     streams: "Streams"
+    turns: Turns
     document: bytes = b""  # the OpenAPI document
     page: bytes = b""  # the same for people
     page_policy: str = ""  # what a browser may do for it

@@ -1,0 +1,79 @@
+"""Long work of requests is done in short turns."""
+
+import asyncio
+import time
+
+import pytest
+
+from chronos.api.turns import _TURN_S, Turns
+
+
+def slow(_: int) -> None:
+    """Longer than a turn."""
+    time.sleep(_TURN_S * 1.2)
+
+
+async def turns_of_others(over: asyncio.Event) -> int:
+    """How often anything else has its turn until then."""
+    count = 0
+    while not over.is_set():
+        await asyncio.sleep(0)
+        count += 1
+    return count
+
+
+def test_others_have_their_turn_after_each_of_them_whoever_works() -> None:
+    async def main() -> None:
+        turns, over = Turns(), asyncio.Event()
+        others = asyncio.create_task(turns_of_others(over))
+        await asyncio.gather(*(turns.each(range(5), slow) for _ in range(4)))
+        over.set()
+        assert await others >= 20
+
+    asyncio.run(main())
+
+
+def test_requests_work_by_turns_and_each_in_order() -> None:
+    async def main() -> None:
+        turns, done = Turns(), list[tuple[str, int]]()
+
+        def note(name: str, item: int) -> None:
+            slow(item)
+            done.append((name, item))
+
+        await asyncio.gather(
+            turns.each(range(3), lambda item: note("a", item)), turns.each(range(3), lambda item: note("b", item))
+        )
+        assert done == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+
+    asyncio.run(main())
+
+
+def test_what_takes_no_time_is_done_in_one_turn() -> None:
+    async def main() -> None:
+        turns, over, seen = Turns(), asyncio.Event(), list[int]()
+        others = asyncio.create_task(turns_of_others(over))
+        await turns.each(range(100), seen.append)
+        over.set()
+        assert seen == list(range(100))
+        assert await others < 20
+
+    asyncio.run(main())
+
+
+def test_an_error_or_a_client_that_goes_away_leaves_the_turn_to_others() -> None:
+    def fails(_: int) -> None:
+        raise RuntimeError("this one")
+
+    async def main() -> None:
+        turns, seen = Turns(), list[int]()
+        with pytest.raises(RuntimeError, match="this one"):
+            await turns.each(range(3), fails)
+        gone = asyncio.create_task(turns.each(range(1_000), slow))
+        await asyncio.sleep(0.02)
+        gone.cancel()
+        await turns.each(range(3), seen.append)
+        assert seen == [0, 1, 2]
+        assert gone.cancelled()
+
+    asyncio.run(main())
