@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from chronos.core.job import JobState
+from chronos.store.contract import JobFilter
 from chronos.store.sql.admitting import Admitting
 from chronos.store.sql.creating import Creating
 from chronos.store.sql.dialect import Postgres
@@ -15,9 +17,10 @@ from chronos.store.sql.executions import Executions
 from chronos.store.sql.followers import Followers
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.hot_postgres import HotPostgres
+from chronos.store.sql.job_list import JobList
 from chronos.store.sql.jobs import Jobs
 from chronos.store.sql.looking import Looking
-from chronos.store.sql.postgres_link import WRITING, Connection, connect
+from chronos.store.sql.postgres_link import READING, WRITING, Connection, connect
 from chronos.store.sql.reads import Reads
 from chronos.store.sql.records import Records
 from chronos.store.sql.switching import Switching
@@ -51,6 +54,43 @@ def test_no_write_reads_a_table_whole(postgres_url: str, filled: bool) -> None:
         finally:
             await connection.close()
         assert not found, "\n".join(f"{scans}: {sql}" for sql, scans in found.items())
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("filled", [True, False])
+@pytest.mark.parametrize(
+    "where",
+    [
+        JobFilter(namespace="default"),
+        JobFilter(namespace="default", prefix="job-"),
+        JobFilter(namespace="default", state=JobState.ACTIVE),
+        JobFilter(namespace="default", owner="me"),
+        JobFilter(namespace="default", tag=("key", "value")),
+        JobFilter(namespace="default", tag=("key", "value"), state=JobState.ACTIVE),
+    ],
+    ids=str,
+)
+def test_a_page_of_jobs_is_read_in_order(postgres_url: str, where: JobFilter, filled: bool) -> None:
+    """Not put in order, whatever PostgreSQL knows of the tables by then: which would read all that come after it."""
+    sql = next(JobList(Postgres()).page(where, 100, b"default\0job")).sql
+
+    async def check() -> None:
+        async with opened(postgres_url):
+            pass
+        if filled:
+            await fill(postgres_url)
+        connection = await connect(postgres_url, READING)
+        try:
+            found = await plan(connection, sql)
+        finally:
+            await connection.close()
+        way = [found]
+        while "Plans" in way[-1]:
+            way.append(way[-1]["Plans"][0])
+        kinds = [node["Node Type"] for node in way]
+        assert "Sort" not in kinds[kinds[::-1].index("Limit") * -1 :], found  # but those of the page may be
+        assert way[-1].get("Index Name") in ("job_name", "job_tag_pkey"), found
 
     asyncio.run(check())
 

@@ -4,12 +4,14 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import apsw
 import pytest
 
 from chronos.core.execution import Status
 from chronos.core.ids import job_id
+from chronos.core.job import JobState
 from chronos.core.reasons import Code
 from chronos.errors import Conflict
 from chronos.store.commands import NEW, Admit, Claim, SaveJobs, Settle, SettleRow
@@ -157,11 +159,12 @@ def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
     homes = (Reads(d), jobs, executions, upkeep, switching, records, Followers(d), Looking(d))
     texts = [text for home in homes for text in vars(home).values() if isinstance(text, str)]
     texts = [text for text in texts if " job" in text or " history" in text]
-    tagged = f"select j.name from {JobList(d)._tagged} where t.key = $1 and t.value = $2"
+    tagged = JobFilter(tag=("key", "value")), JobFilter(tag=("key", None), namespace="default", contains="text")
+    texts += [next(JobList(d).page(where, 100, b"default\0name")).sql for where in tagged]
 
     async def check(store: SqliteStore) -> None:
         writer, looked = store._open_writer(), 0
-        for text in (*texts, tagged):
+        for text in texts:
             sql = d.final(text)
             arguments = max([0, *(int(number) for number in re.findall(r"\?(\d+)", sql))])
             plan = [row[3] for row in writer.execute(f"explain query plan {sql}", (None,) * arguments)]
@@ -169,6 +172,43 @@ def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
             assert scanned in ([], ["SCAN gate USING INDEX gate_long"]), (sql, plan)  # which holds few of them
             looked += any(re.match("SEARCH (job|j) USING INTEGER PRIMARY KEY", line) for line in plan)
         assert looked >= 10
+
+    run(check)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        JobFilter(),
+        JobFilter(prefix="job-"),
+        JobFilter(state=JobState.ACTIVE),
+        JobFilter(owner="me"),
+        JobFilter(tag=("all", "yes")),
+        JobFilter(tag=("all", "yes"), prefix="job-", owner="me", state=JobState.ACTIVE),
+        JobFilter(tag=("all", "yes"), contains="ob-"),
+        JobFilter(tag=("part", "3")),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("namespace", [None, "default"])
+def test_a_page_costs_the_same_wherever_it_is(where: JobFilter, namespace: str | None) -> None:
+    async def check(store: SqliteStore) -> None:
+        world = World(store)
+        for first in range(0, NAMES, 1_000):
+            rows = tuple(
+                world.row(f"job-{n:04}", tags={"all": "yes", "part": str(n % 10)}, owner="me")
+                for n in range(first, first + 1_000)
+            )
+            await store.apply(SaveJobs(rows=rows, now_us=T0))
+        names: list[str] = []
+        cursor: bytes | None = None
+        for _ in range(4):
+            with steps(store._open_writer()) as thousands:
+                page = await store.list_jobs(replace(where, namespace=namespace), limit=100, cursor=cursor)
+            assert len(thousands) * 1_000 < FEW_STEPS
+            names, cursor = names + [job.name for job in page.items], page.cursor
+        every = 10 if where.tag == ("part", "3") else 1
+        assert names == [f"job-{n:04}" for n in range(3 if every > 1 else 0, NAMES, every)][:400]
 
     run(check)
 

@@ -289,7 +289,9 @@ class Postgres:
         return ""
 
     def plan_anew(self) -> str:
-        return "set local plan_cache_mode = force_custom_plan"
+        anew = {"plan_cache_mode": "force_custom_plan", "enable_bitmapscan": "on"}  # which the index of names needs
+        settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in anew.items())
+        return f"select {settings}"
 
     def mutex(self) -> str:
         return f"select pg_advisory_xact_lock({NUMBERS_LOCK})"

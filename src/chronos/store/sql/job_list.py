@@ -29,19 +29,22 @@ class JobList:
 
     def __init__(self, d: Dialect) -> None:
         self._d = d
-        self._tagged = f"job_tag as t join job as j on {d.is_job('j', 't.job')}"
 
     def page(self, where: JobFilter, limit: int, cursor: bytes | None) -> Steps[Page[Job]]:
         """See ``Store.list_jobs``."""
         if where.contains and (prelude := self._d.plan_anew()):
             yield Query(prelude)
         args = _Args()
-        source = yield from self._source(where, args)
-        tests = [*self._tests(where, args), *_after(where, cursor, args)]
+        most = args.add(limit + 1)
+        if where.tag is None:
+            place, source = "j", (yield from self._source(where, args))
+            tests = [*_named(where, "j", cursor, args), *self._tests(where, args)]
+        else:
+            place, (source, tests) = "t", self._tagged(where, cursor, most, args)
         condition = f"where {' and '.join(tests)}" if tests else ""
         sql = f"""
             select {record.JOB} from {source} join gate as g on {self._d.gate_of("g", "j")} {condition}
-            order by j.namespace, j.name limit {args.add(limit + 1)}"""
+            order by {place}.namespace, {place}.name limit {most}"""
         found = yield Query(sql, tuple(args.values), alone=not where.contains)
         more = len(found) > limit
         items = [record.job(row) for row in found[:limit]]
@@ -50,8 +53,6 @@ class JobList:
 
     def _source(self, where: JobFilter, args: _Args) -> Steps[str]:
         """Where to begin. A text that few names contain is looked up; a common one is met often enough on the way."""
-        if where.tag is not None:
-            return self._tagged
         look = _Args(_RARE)
         if not where.contains or (found := self._d.candidates(where.contains, look.add)) is None:
             return _JOBS
@@ -60,19 +61,22 @@ class JobList:
             return _JOBS
         return f"{self._d.candidates(where.contains, args.add)} as f cross join job as j on j.rowid = f.found"
 
+    def _tagged(self, where: JobFilter, cursor: bytes | None, most: str, args: _Args) -> tuple[str, list[str]]:
+        """Tags lie in the order of names, too; where nothing else is asked, only jobs of the page are looked at."""
+        assert where.tag is not None
+        key, value = where.tag
+        tests = [f"t.key = {args.add(key)}", *([] if value is None else [f"t.value = {args.add(value)}"])]
+        tests += _named(where, "t", cursor, args)
+        others = self._tests(where, args)
+        tags = "job_tag as t"
+        if not others:
+            tags = f"""(select t.namespace, t.name, t.job from job_tag as t where {" and ".join(tests)}
+                order by t.namespace, t.name limit {most}) as t"""
+        return f"{tags} join job as j on {self._d.is_job('j', 't.job')}", [*tests, *others] if others else []
+
     def _tests(self, where: JobFilter, args: _Args) -> list[str]:
+        """Those that only the job itself can pass."""
         tests = []
-        if where.tag is not None:
-            key, value = where.tag
-            tests.append(f"t.key = {args.add(key)}")
-            if value is not None:
-                tests.append(f"t.value = {args.add(value)}")
-        if where.namespace is not None:
-            tests.append(f"j.namespace = {args.add(where.namespace)}")
-        if where.prefix:
-            tests.append(f"j.name >= {args.add(where.prefix)}")
-            if upper := after_prefix(where.prefix):
-                tests.append(f"j.name < {args.add(upper)}")
         if where.contains:
             tests.append(self._d.contains("j", where.contains, args.add))
         if where.state is not None:
@@ -82,14 +86,21 @@ class JobList:
         return tests
 
 
-def _after(where: JobFilter, cursor: bytes | None, args: _Args) -> list[str]:
-    """What comes after the page before."""
-    if cursor is None:
-        return []
-    namespace, name = cursor.decode().split(_SEPARATOR)
-    if where.namespace is None:
-        return [f"(j.namespace, j.name) > ({args.add(namespace)}, {args.add(name)})"]
-    return [f"j.name > {args.add(name)}"]
+def _named(where: JobFilter, place: str, cursor: bytes | None, args: _Args) -> list[str]:
+    """Those of the namespace and the name, which a job has and its tags have: after the page before."""
+    tests = []
+    if where.namespace is not None:
+        tests.append(f"{place}.namespace = {args.add(where.namespace)}")
+    if where.prefix:
+        tests.append(f"{place}.name >= {args.add(where.prefix)}")
+        if upper := after_prefix(where.prefix):
+            tests.append(f"{place}.name < {args.add(upper)}")
+    namespace, name = ("", "") if cursor is None else cursor.decode().split(_SEPARATOR)
+    if where.namespace is None:  # all are after the beginning, and it is clear then in which order they are to be read
+        tests.append(f"({place}.namespace, {place}.name) > ({args.add(namespace)}, {args.add(name)})")
+    elif name:
+        tests.append(f"{place}.name > {args.add(name)}")
+    return tests
 
 
 def after_prefix(prefix: str) -> str:

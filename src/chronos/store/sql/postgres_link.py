@@ -30,6 +30,7 @@ _COMMON = {
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "client_min_messages": "warning",
     "default_transaction_isolation": "read committed",
     # A node that is frozen or cut off must not hold its gates for ever.
@@ -44,7 +45,6 @@ WRITING = _COMMON | {
     "application_name": "chronos writer",
     "enable_nestloop": "off",
     "enable_mergejoin": "off",
-    "enable_bitmapscan": "off",
 }
 
 Connection = Any
