@@ -312,7 +312,10 @@ def test_looking_at_a_job_and_holding_it_up(app: Chronos) -> None:
     )
 
 
-def test_history_and_backfill(app: Chronos) -> None:
+@pytest.mark.parametrize("at_once", [10_000, 2, 1])
+def test_history_and_backfill(app: Chronos, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr("chronos.service.runs.MAX_BACKFILL", at_once)
+
     @app.job(cron="0 * * * *", overlap="queue", start="2026-01-01T00:00:00Z")
     def hourly() -> None: ...
 

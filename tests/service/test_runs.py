@@ -149,6 +149,15 @@ def test_a_backfill_says_where_to_go_on() -> None:
     in_world(case)
 
 
+def test_a_backfill_that_takes_too_long_says_so_too() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="queue")
+        done = await world.runs.backfill("job", START_US - 3 * HOUR_US, START_US, within_us=0)
+        assert (len(done.ids), done.next_us) == (1, START_US - 2 * HOUR_US)
+
+    in_world(case)
+
+
 def test_replaying_all_of_it_or_what_failed() -> None:
     async def case(world: World) -> None:
         await world.save(tasks=[{"name": "a", "command": {}}, {"name": "b", "command": {}}])

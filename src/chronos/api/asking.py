@@ -59,6 +59,7 @@ async def backfill(call: Call) -> web.StreamResponse:
         reason=reason,
         idempotency=call.key_for("backfill", call.job.id),
         actor=call.actor,
+        within_us=round(call.parts.options.request_timeout_s * 1e6 / 3),
     )
     return answer(
         {

@@ -55,14 +55,16 @@ class JobHandle(Housed):
     async def abackfill(self, start: Instant, end: Instant, *, reason: str | None = None) -> list[Run]:
         """Run the instants of its schedule in a past range, both ends included, oldest first."""
         session = await self._runtime.session()
-        asked = await session.service.runs.backfill(
-            self.name,
-            instant_us(start, "start"),
-            instant_us(end, "end"),
-            reason=reason,
-            namespace=self._runtime.namespace,
-        )
-        return [Run(self._runtime, id_, self.name) for id_ in asked.ids]
+        runs: list[Run] = []
+        from_us: int | None = instant_us(start, "start")
+        to_us = instant_us(end, "end")
+        while from_us is not None:
+            asked = await session.service.runs.backfill(
+                self.name, from_us, to_us, reason=reason, namespace=self._runtime.namespace
+            )
+            runs += [Run(self._runtime, id_, self.name) for id_ in asked.ids]
+            from_us = asked.next_us
+        return runs
 
     @at_home
     async def aexecutions(self, limit: int = _RECENT) -> list[RunInfo | SpanInfo]:

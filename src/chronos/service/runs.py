@@ -145,8 +145,9 @@ class Runs:
         idempotency: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         actor: Actor = SYSTEM,
+        within_us: int | None = None,
     ) -> Backfilled:
-        """Run the instants of a past range, both ends included, oldest first.
+        """Run the instants of a past range, both ends included, oldest first; as many as there is time for.
 
         Raises ``BackfillStopped`` when a queue is full on the way.
         """
@@ -159,8 +160,10 @@ class Runs:
         request = idempotency.encode() if idempotency is not None else self._new_request()
         detail = Detail(reason=_checked_reason(reason))
         ids: list[bytes] = []
+        begun_us = self._clock.now_us()
         for scheduled_us in walk(instants, instants.next_us(from_us - 1), to_us):
-            if len(ids) == MAX_BACKFILL:
+            is_over = within_us is not None and self._clock.now_us() - begun_us >= within_us
+            if len(ids) == MAX_BACKFILL or (ids and is_over):
                 return Backfilled(ids=tuple(ids), next_us=scheduled_us)
             key = None if idempotency is None else f"{idempotency}:{scheduled_us}"
             try:

@@ -54,8 +54,12 @@ class RemoteHandle(JobHandle):
         body = {"from": _moment(start, "start"), "to": _moment(end, "end"), "reason": reason}
         wire = await self._remote.session()
         query = {"namespace": self._remote.namespace}
-        asked = await wire.post("jobs", self.name, "backfill", query=query, body=body)
-        return [RemoteRun(self._remote, id_, self.name) for id_ in asked["execution_ids"]]
+        runs: list[Run] = []
+        while body["from"] is not None:
+            asked = await wire.post("jobs", self.name, "backfill", query=query, body=body)
+            runs += [RemoteRun(self._remote, id_, self.name) for id_ in asked["execution_ids"]]
+            body["from"] = asked["next_from"]
+        return runs
 
     @at_home
     async def aexecutions(self, limit: int = 20) -> list[RunInfo | SpanInfo]:
