@@ -14,6 +14,7 @@ from chronos.store.commands import (
     NEW,
     AckOutbox,
     Admit,
+    AdmitRow,
     Admitted,
     Beat,
     Command,
@@ -102,6 +103,23 @@ def test_large_commands_and_others_go_by_turns() -> None:
         await asyncio.gather(*answers)
         others = [trim(n) for n in range(5)]
         assert run.batches == [[large(0)], others[:3], [large(1)], others[3:], [large(2)]]
+
+    asyncio.run(main())
+
+
+def test_much_that_is_due_is_not_behind_jobs_that_pour_in() -> None:
+    due = Admit(rows=(AdmitRow(bytes(16), 1, 0, None, bytes(16), 0, True),) * 9, node=1, now_us=0, request=bytes(16))
+
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(in_a_task(run), max_rows=3)
+        run.gate.clear()
+        answers: list[asyncio.Future[Any]] = [pump.submit(large(0))]
+        await asyncio.sleep(0.01)
+        answers += [pump.submit(large(1)), pump.submit(due)]
+        run.gate.set()
+        await asyncio.gather(*answers)
+        assert run.batches == [[large(0)], [due], [large(1)]]
 
     asyncio.run(main())
 

@@ -12,7 +12,8 @@ _TURN_S = 0.005
 class Turns:
     """One request works at a time, for some milliseconds; then the others, and everything else, have theirs."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.perf_counter) -> None:
+        self._now_s = now_s
         self._mine = asyncio.Lock()
 
     async def each(self, items: Sequence[T], do: Callable[[T], None]) -> None:
@@ -20,16 +21,16 @@ class Turns:
         at = 0
         while at < len(items):
             async with self._mine:
-                at = _some(items, at, do)
+                at = self._some(items, at, do)
                 await asyncio.sleep(0)
 
-
-def _some(items: Sequence[T], at: int, do: Callable[[T], None]) -> int:
-    """Go on from a place for one turn; gives the place after it."""
-    until_s = time.perf_counter() + _TURN_S
-    while at < len(items):
-        do(items[at])
-        at += 1
-        if time.perf_counter() >= until_s:
-            break
-    return at
+    def _some(self, items: Sequence[T], at: int, do: Callable[[T], None]) -> int:
+        """Go on from a place for one turn; gives the place after it."""
+        now_s = self._now_s
+        until_s = now_s() + _TURN_S
+        while at < len(items):
+            do(items[at])
+            at += 1
+            if now_s() >= until_s:
+                break
+        return at

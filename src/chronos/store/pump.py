@@ -67,7 +67,7 @@ class Pump:
         self._bulk_rows = 0  # of large commands that are written in that time
         self._urgent: deque[Pending] = deque()
         self._patient: deque[Pending] = deque()
-        self._large: deque[Pending] = deque()  # patient ones that are larger than a batch
+        self._large: deque[Pending] = deque()  # saved jobs, more than a batch of them
         self._their_turn = False  # of the large ones: others went before them
         self._due_s = -math.inf  # when something due was sent last
         self._apart: deque[Pending] = deque()  # of a batch that broke: they are sent one by one
@@ -90,7 +90,8 @@ class Pump:
             waiting = len(self._patient) + len(self._large)
             if waiting >= self._max_waiting:
                 raise StoreUnavailable(f"{waiting} changes wait to be written already; try again soon")
-            (self._large if pending.rows > self._max_rows else self._patient).append(pending)
+            is_large = isinstance(command, SaveJobs) and pending.rows > self._max_rows
+            (self._large if is_large else self._patient).append(pending)
         else:
             self._urgent.append(pending)
         if self._loop is None or self._loop.is_closed():
