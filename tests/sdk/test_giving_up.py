@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from threading import Event
 from typing import Any
 
 import pytest
@@ -42,12 +43,6 @@ async def swallows_with_context(ctx: Context) -> str:
     """The same, which is called in another way."""
     ctx.log.info("up")
     return await swallows()
-
-
-def unaware() -> str:
-    """Cannot know, and makes it."""
-    time.sleep(0.3)
-    return "done"
 
 
 @pytest.fixture
@@ -94,12 +89,22 @@ def test_a_function_that_heeds_its_timeout_has_timed_out(app: Chronos, isolation
 
 
 def test_a_function_that_does_not_know_and_makes_it_has_succeeded_unless_its_time_is_over(app: Chronos) -> None:
-    app.job(name="free")(unaware)
-    app.job(name="bound", timeout="100ms")(unaware)
+    up, go_on = Event(), Event()
+
+    @app.job(name="free")
+    def free() -> str:
+        up.set()
+        go_on.wait(SOON_S)
+        return "done"
+
+    @app.job(name="bound", timeout="100ms")
+    def bound() -> None:
+        time.sleep(0.3)
+
     run = app.trigger("free")
-    while run.status != "running":
-        time.sleep(0.005)
+    assert up.wait(SOON_S)
     run.cancel()
+    go_on.set()
     assert run.wait(SOON_S).result == "done"
     info = app.trigger("bound").wait(SOON_S)
     assert (info.status, [task.status for task in info.tasks]) == ("failed", ["timed_out"])
