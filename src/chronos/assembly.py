@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chronos.engine.options import Options
     from chronos.engine.runners.contract import Runner
     from chronos.engine.runners.functions import Functions
+    from chronos.service.backfilling import Backfills
     from chronos.service.jobs import Jobs
     from chronos.service.runs import Runs
     from chronos.service.shapes import Check
@@ -140,6 +141,7 @@ class Service:
 
     jobs: "Jobs"
     runs: "Runs"
+    backfills: "Backfills"
     why: "Why"
 
 
@@ -152,14 +154,21 @@ def make_service(
     max_pending: int | None = None,
 ) -> Service:
     """The service on an open store. ``max_pending`` is how much may be ready or queued before asking for more fails."""
+    from chronos.service.backfilling import Backfills  # noqa: PLC0415
     from chronos.service.jobs import Jobs  # noqa: PLC0415
-    from chronos.service.runs import MAX_PENDING, Runs  # noqa: PLC0415
+    from chronos.service.room import MAX_PENDING, Room  # noqa: PLC0415
+    from chronos.service.runs import Runs  # noqa: PLC0415
     from chronos.service.why import Why  # noqa: PLC0415
 
     jobs = Jobs(store, clock, defaults=defaults, checks=checks)
-    pending = MAX_PENDING if max_pending is None else max_pending
-    runs = Runs(store, clock, jobs, new_request=lambda: os.urandom(16), max_pending=pending)
-    return Service(jobs=jobs, runs=runs, why=Why(store, clock, jobs, runs))
+    room = Room(store, clock, most=MAX_PENDING if max_pending is None else max_pending)
+    runs = Runs(store, clock, jobs, room, new_request=_new_request)
+    backfills = Backfills(store, clock, jobs, room, new_request=_new_request)
+    return Service(jobs=jobs, runs=runs, backfills=backfills, why=Why(store, clock, jobs, runs))
+
+
+def _new_request() -> bytes:
+    return os.urandom(16)
 
 
 def _brought(point: EntryPoint) -> "Callable[[], Runner]":

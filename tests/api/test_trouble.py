@@ -8,7 +8,6 @@ import pytest
 from chronos.api import ApiOptions, hash_password
 from chronos.api.problems import kind_of, write_problem
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull, StoreBroken, StoreUnavailable, Unavailable
-from chronos.service.runs import BackfillStopped
 from tests.api.world import V1, Reply, World, in_world, shape
 
 
@@ -22,7 +21,7 @@ def test_a_full_queue() -> None:
         body = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T05:00:00Z"}
         stopped = await world.call("POST", f"{V1}/jobs/digest/backfill", body)
         assert (stopped.status, stopped.code) == (429, "queue_full")
-        assert (stopped.json["execution_ids"], stopped.json["next_from"]) == ([], "2026-01-01T00:00:00Z")
+        assert stopped.headers["Retry-After"] == "1"
 
     in_world(case, max_pending=2)
 
@@ -60,7 +59,7 @@ def test_an_answer_that_takes_too_long() -> None:
     async def case(world: World) -> None:
         for _ in range(2):  # passwords that are being hashed, and do not come to an end
             await world.access._hashing.acquire()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             reply = await world.call("GET", f"{V1}/jobs", user="ada")
         assert (reply.status, reply.code) == (503, "timeout")
         for _ in range(2):
@@ -105,7 +104,6 @@ def test_of_many_who_create_the_same_job_one_does() -> None:
         (Conflict("x"), 409, "conflict"),
         (Invalid("x"), 422, "invalid"),
         (QueueFull("x"), 429, "queue_full"),
-        (BackfillStopped([], 0, "x"), 429, "queue_full"),
         (StoreUnavailable("x"), 503, "store_unavailable"),
         (Unavailable("x"), 503, "unavailable"),
         (StoreBroken("x"), 503, "store_broken"),
@@ -137,7 +135,7 @@ def test_a_path_may_be_written_in_more_than_one_way() -> None:
             reader, writer = await asyncio.open_connection(host, int(port))
             said = f"{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n{body}"
             writer.write(said.encode())
-            answered = (await asyncio.wait_for(reader.read(), 5)).decode()
+            answered = (await asyncio.wait_for(reader.read(), 60)).decode()
             writer.close()
             return " ".join(part.split(" ")[1] for part in answered.split("\r\n") if part.startswith("HTTP/1.1 "))
 

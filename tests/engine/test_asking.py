@@ -125,8 +125,8 @@ async def test_a_backfill_runs_a_past_range_once(world: World, overlap: str) -> 
     await world.job("work", schedule={"cron": "*/10 * * * * *"}, overlap=overlap, end="2027-01-01T00:00:05Z")
     await world.advance(1)
     begin, end = world.us(-60), world.us(-20)
-    await world.asked.backfill("work", begin, end, idempotency="may")
-    await world.asked.backfill("work", begin, end, idempotency="may")
+    await world.backfills.run("work", begin, end, idempotency="may")
+    await world.backfills.run("work", begin, end, idempotency="may")
     await world.advance(20)
     runs = sorted(await world.runs("work"), key=lambda run: (run.started_us, run.scheduled_us))
     assert [world.second(run.scheduled_us) for run in runs] == [-60, -50, -40, -30, -20]
@@ -140,7 +140,7 @@ async def test_a_backfill_leaves_the_schedule_alone(world: World) -> None:
     await world.node()
     await world.job("work", schedule="@every 10s")
     await world.reach(25)
-    await world.asked.backfill("work", world.us(10), world.us(20))
+    await world.backfills.run("work", world.us(10), world.us(20))
     await world.reach(45)
     assert sorted(await world.story("work")) == [f"{at} succeeded" for at in (10, 10, 20, 20, 30, 40)]
     assert len(work.starts) == 6

@@ -35,7 +35,9 @@ from chronos.engine.runners.functions import Functions
 from chronos.engine.runners.python import PythonRunner
 from chronos.engine.runners.wait import WaitRunner
 from chronos.errors import StoreUnavailable
+from chronos.service.backfilling import Backfills
 from chronos.service.jobs import Jobs, SavedJob
+from chronos.service.room import Room
 from chronos.service.runs import Runs
 from chronos.store.commands import Command
 from chronos.store.contract import ExecutionFilter, Store
@@ -162,7 +164,9 @@ class World:
         self._runners = runners
         checks = {kind: runner.check for kind, runner in runners.items()}
         self.jobs = Jobs(self.store, self.clock, defaults=defaults, checks=checks)
-        self.asked = Runs(self.store, self.clock, self.jobs, new_request=self._new_request)
+        room = Room(self.store, self.clock)
+        self.asked = Runs(self.store, self.clock, self.jobs, room, new_request=self._new_request)
+        self.backfills = Backfills(self.store, self.clock, self.jobs, room, new_request=self._new_request)
 
     async def open(self) -> None:
         await self.store.open()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from chronos import Chronos, Conflict, Context, JobInfo, NotFound, RunFailed, RunInfo
+from chronos.errors import QueueFull
 from chronos.sdk.home import WrongLoop
 
-SOON_S = 10
+SOON_S = 60  # on a machine that is busy with others
 
 
 def test_a_script_triggers_and_waits(app: Chronos) -> None:
@@ -312,11 +313,30 @@ def test_looking_at_a_job_and_holding_it_up(app: Chronos) -> None:
     )
 
 
+def test_a_backfill_goes_on_as_the_queue_empties(app: Chronos) -> None:
+    @app.job(cron="0 * * * *", start="2026-01-01T00:00:00Z", queue_max=1)
+    def hourly() -> None: ...
+
+    with app:
+        runs = hourly.backfill("2026-01-02T00:00:00Z", "2026-01-02T05:00:00Z")
+        assert [run.wait(timeout=SOON_S).scheduled_at.hour for run in runs] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_backfill_in_which_nothing_moves(app: Chronos, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chronos.sdk.filling._PATIENCE_S", 0.0)
+
+    @app.job(cron="0 * * * *", start="2026-01-01T00:00:00Z", queue_max=1)
+    def hourly() -> None: ...
+
+    with pytest.raises(QueueFull, match="2 runs were asked for, those before 2026-01-02T02:00:00Z: as many"):
+        hourly.backfill("2026-01-02T00:00:00Z", "2026-01-02T05:00:00Z")
+
+
 @pytest.mark.parametrize("at_once", [10_000, 2, 1])
 def test_history_and_backfill(app: Chronos, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr("chronos.service.runs.MAX_BACKFILL", at_once)
+    monkeypatch.setattr("chronos.service.backfilling.MAX_BACKFILL", at_once)
 
-    @app.job(cron="0 * * * *", overlap="queue", start="2026-01-01T00:00:00Z")
+    @app.job(cron="0 * 2 1 *", overlap="queue", start="2026-01-01T00:00:00Z")
     def hourly() -> None: ...
 
     with app:

@@ -1,7 +1,5 @@
 """Asking for executions, stopping them, and how they are shown."""
 
-import pickle
-
 import msgspec
 import pytest
 
@@ -14,7 +12,6 @@ from chronos.core.ids import key_gate_id
 from chronos.core.keys import key_limit, key_of
 from chronos.core.report import Report, TaskReport
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull
-from chronos.service.runs import BackfillStopped
 from chronos.service.shapes import id_text
 from chronos.store.commands import EndedAttempt, OutputRow, Suspend, SuspendRow, WriteOutput
 from chronos.store.contract import ExecutionFilter
@@ -118,20 +115,20 @@ def test_a_key_is_rendered_from_what_there_is() -> None:
 def test_a_backfill_runs_a_past_range() -> None:
     async def case(world: World) -> None:
         saved = await world.save(overlap="queue")
-        done = await world.runs.backfill("job", START_US - 3 * HOUR_US, START_US, idempotency="b")
+        done = await world.backfills.run("job", START_US - 3 * HOUR_US, START_US, idempotency="b")
         assert (len(done.ids), done.next_us) == (4, None)
         page = await world.runs.list(ExecutionFilter(job=saved.job_id))
         assert sorted((run.scheduled_us - START_US) // HOUR_US for run in page.items) == [-3, -2, -1, 0]  # type: ignore[union-attr]
         assert {run.cause for run in page.items} == {Cause.BACKFILL}  # type: ignore[union-attr]
-        again = await world.runs.backfill("job", START_US - 3 * HOUR_US, START_US, idempotency="b")
+        again = await world.backfills.run("job", START_US - 3 * HOUR_US, START_US, idempotency="b")
         assert again.ids == done.ids
         with pytest.raises(Invalid, match="no instants"):
-            await world.runs.backfill("job", START_US - 10, START_US - 5)
+            await world.backfills.run("job", START_US - 10, START_US - 5)
         with pytest.raises(Invalid, match="past"):
-            await world.runs.backfill("job", START_US, START_US + 5)
+            await world.backfills.run("job", START_US, START_US + 5)
         await world.save("hand", schedule="manual")
         with pytest.raises(Invalid, match="no schedule"):
-            await world.runs.backfill("hand", START_US - 5, START_US)
+            await world.backfills.run("hand", START_US - 5, START_US)
 
     in_world(case)
 
@@ -139,21 +136,36 @@ def test_a_backfill_runs_a_past_range() -> None:
 def test_a_backfill_says_where_to_go_on() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="queue", queue_max=2)
-        with pytest.raises(BackfillStopped) as caught:
-            await world.runs.backfill("job", START_US - 9 * HOUR_US, START_US)
-        assert len(caught.value.admitted) == 3
-        assert caught.value.next_us == START_US - 6 * HOUR_US
-        assert "3 were admitted; go on from 2026-12-31T18:00:00Z" in str(caught.value)
-        assert pickle.loads(pickle.dumps(caught.value)).next_us == caught.value.next_us
+        done = await world.backfills.run("job", START_US - 9 * HOUR_US, START_US)
+        assert (len(done.ids), done.next_us) == (3, START_US - 6 * HOUR_US)
+        with pytest.raises(QueueFull, match='as many executions of "job" are queued as may be'):
+            await world.backfills.run("job", START_US - 6 * HOUR_US, START_US)
+        [run] = await world.claim()
+        await world.settle(run)
+        done = await world.backfills.run("job", START_US - 6 * HOUR_US, START_US)
+        assert (len(done.ids), done.next_us) == (1, START_US - 5 * HOUR_US)
 
     in_world(case)
+
+
+def test_a_backfill_takes_the_room_there_is_in_the_store() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="allow")
+        done = await world.backfills.run("job", START_US - 9 * HOUR_US, START_US)
+        assert (len(done.ids), done.next_us) == (4, START_US - 5 * HOUR_US)
+        with pytest.raises(QueueFull, match="4 executions wait already, allowed 4"):
+            await world.backfills.run("job", START_US - 5 * HOUR_US, START_US)
+
+    in_world(case, max_pending=4)
 
 
 def test_a_backfill_that_takes_too_long_says_so_too() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="queue")
-        done = await world.runs.backfill("job", START_US - 3 * HOUR_US, START_US, within_us=0)
-        assert (len(done.ids), done.next_us) == (1, START_US - 2 * HOUR_US)
+        first_us = START_US - 2 * 1000 * HOUR_US
+        done = await world.backfills.run("job", first_us, START_US, within_us=0)
+        assert done.next_us == first_us + len(done.ids) * HOUR_US
+        assert 0 < len(done.ids) < 1000
 
     in_world(case)
 

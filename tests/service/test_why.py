@@ -180,13 +180,14 @@ def test_an_instant_that_a_backfill_ran_later() -> None:
     async def case(world: World) -> None:
         world.clock.us = START_US + 10 * HOUR_US
         await world.save()
-        asked = await world.runs.backfill("job", START_US + HOUR_US, START_US + HOUR_US, actor=ANA)
+        asked = await world.backfills.run("job", START_US + HOUR_US, START_US + HOUR_US, actor=ANA)
         at = await world.runs.trigger("job", at_us=START_US + 2 * HOUR_US, actor=ANA)
         steps = await world.why.why("job", START_US + HOUR_US)
         assert "The job did not exist then" in steps[0].sentence
         assert f"A backfill asked for it at 2027-01-01T10:00:00Z: {id_text(asked.ids[0])} is ready." in said(steps)
         [run] = await world.claim()
         await world.settle(run)
+        assert "ana asked for it." in said(await world.why.why_execution(run.id))
         steps = await world.why.why("job", START_US + HOUR_US)
         assert verdicts(steps) == ["off", "ended", "coming"]
         assert f"{id_text(run.id)} succeeded." in said(steps)

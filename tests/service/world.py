@@ -15,7 +15,9 @@ from chronos.core.inforce import instants_of
 from chronos.core.job import Job
 from chronos.core.reasons import Code
 from chronos.errors import Invalid
+from chronos.service.backfilling import Backfills
 from chronos.service.jobs import Jobs, SavedJob
+from chronos.service.room import Room
 from chronos.service.runs import Runs
 from chronos.service.shapes import Check
 from chronos.service.why import Why
@@ -61,7 +63,9 @@ class World:
         self.clock = SetClock()
         self.store = make_store("sqlite://")
         self.jobs = Jobs(self.store, self.clock, defaults=defaults, checks=CHECKS)
-        self.runs = Runs(self.store, self.clock, self.jobs, new_request=self.request, max_pending=max_pending)
+        room = Room(self.store, self.clock, most=max_pending)
+        self.runs = Runs(self.store, self.clock, self.jobs, room, new_request=self.request)
+        self.backfills = Backfills(self.store, self.clock, self.jobs, room, new_request=self.request)
         self.why = Why(self.store, self.clock, self.jobs, self.runs)
         self.node = 0
         self._asked = 0

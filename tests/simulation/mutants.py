@@ -17,10 +17,11 @@ from chronos.core.instants import Instants, walk
 from chronos.core.job import JobState
 from chronos.engine import node, reaper
 from chronos.errors import StoreUnavailable
-from chronos.service import runs, saving
+from chronos.service import backfilling, saving
 from chronos.store.commands import (
     AckOutbox,
     Admit,
+    Backfill,
     CancelExecution,
     Command,
     DeleteJob,
@@ -136,7 +137,7 @@ class NoKeys(Mutant):
     """What is asked for again under the same key is done again."""
 
     async def apply(self, command: Command[Any]) -> Any:
-        if isinstance(command, Trigger):
+        if isinstance(command, Trigger | Backfill):
             return await self._store.apply(replace(command, idempotency=None))
         return await self._store.apply(command)
 
@@ -219,7 +220,7 @@ def short_backfills(patch: pytest.MonkeyPatch) -> None:
     def but_the_last(instants: Instants, first_us: int | None, until_us: int) -> list[int]:
         return list(walk(instants, first_us, until_us))[:-1]
 
-    patch.setattr(runs, "walk", but_the_last)
+    patch.setattr(backfilling, "walk", but_the_last)
 
 
 def as_store(mutant: Mutant) -> Store:

@@ -10,6 +10,7 @@ from chronos.core.job import JobState
 from chronos.store.commands import (
     Admit,
     Admitted,
+    Backfill,
     CancelExecution,
     Claim,
     Claimed,
@@ -69,6 +70,9 @@ class Notes:
         match command:
             case Trigger():
                 self._asked(command, answer.id)
+            case Backfill():
+                for run, execution in zip(command.runs, answer.ids, strict=False):
+                    self._created(execution, command.idempotency and f"{command.idempotency}:{run.scheduled_us}")
             case RecordSkip():
                 self.history.created.setdefault(command.id, _now_s())
             case DropDeadLetters():
@@ -84,12 +88,15 @@ class Notes:
                 self._claimed(row.id, row.job, machine, row.token)
 
     def _asked(self, command: Trigger, execution: bytes) -> None:
-        self.history.created.setdefault(execution, _now_s())
+        self._created(execution, command.idempotency)
         detail = read_detail(command.run.detail)
         if detail.carried is not None and detail.replay_of is not None:
             self.history.carried[execution] = bytes.fromhex(detail.replay_of)
-        if command.idempotency is not None:
-            self.history.keys[command.idempotency].add(execution)
+
+    def _created(self, execution: bytes, key: str | None) -> None:
+        self.history.created.setdefault(execution, _now_s())
+        if key is not None:
+            self.history.keys[key].add(execution)
 
     def _saved(self, rows: Sequence[JobRow], answer: list[Saved], now_us: int) -> None:
         for row, saved in zip(rows, answer, strict=True):

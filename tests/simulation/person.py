@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, cast
 from chronos.core.config import HOUR_US, NOTHING_SET
 from chronos.core.execution import Execution, Status
 from chronos.errors import ChronosError, Invalid, StoreUnavailable
+from chronos.service.backfilling import Backfills
 from chronos.service.jobs import Jobs
+from chronos.service.room import Room
 from chronos.service.runs import Runs
 from chronos.service.shapes import Draft
 from chronos.store.contract import ExecutionFilter, Store
@@ -51,7 +53,9 @@ class Person:
         clock = world.clock_that_counts()
         self._store = cast(Store, FaultyStore(world.wire, Machine(world.loop, "person", clock)))
         self._jobs = Jobs(self._store, clock, defaults=NOTHING_SET, checks={})
-        self._runs = Runs(self._store, clock, self._jobs, new_request=lambda: self._dice.randbytes(16))
+        room, new_request = Room(self._store, clock), lambda: self._dice.randbytes(16)
+        self._runs = Runs(self._store, clock, self._jobs, room, new_request=new_request)
+        self._backfills = Backfills(self._store, clock, self._jobs, room, new_request=new_request)
         self._said = {job.name: job for job in world.scenario.jobs}  # how each job was last saved
         self._busy: set[str] = set()  # jobs that something is being done to: paused, or gone, for a while
         self._followed = {after.job for job in world.scenario.jobs for after in job.after}
@@ -126,7 +130,7 @@ class Person:
 
         async def one() -> None:
             job = await self._jobs.get(name)
-            done = await self._runs.backfill(name, from_us, to_us, idempotency=key)
+            done = await self._backfills.run(name, from_us, to_us, idempotency=key)
             self._history.backfills.append(
                 Backfill(name=name, job=job.id, from_us=from_us, to_us=to_us, at_s=self._loop.time(), ids=done.ids)
             )

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, NoReturn
 
 from chronos.errors import StoreUnavailable
-from chronos.store.commands import Admit, Claim, Command, Settle, Trigger
+from chronos.store.commands import Admit, Backfill, Claim, Command, Settle, Trigger
 from chronos.store.contract import Hint, Store
 from chronos.store.sql.dialect import Steps
 from chronos.store.sql.sqlite_memory import MemoryStore
@@ -129,6 +129,9 @@ class FaultyStore:
             wire.history.acked.update({id_: rows[id_].status for id_ in answer.settled})
         elif isinstance(command, Trigger):
             wire.history.asked.setdefault(answer.id, asyncio.get_running_loop().time())
+        elif isinstance(command, Backfill):
+            for execution in answer.ids:
+                wire.history.asked.setdefault(execution, asyncio.get_running_loop().time())
         return answer
 
     def on_hint(self, callback: Callable[[Hint], None]) -> None:

@@ -5,20 +5,17 @@ check each other (answers, lists, counts) and themselves (``verify``); the promi
 against what the machine remembers.
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import Bundle, initialize, precondition, rule
 
 from chronos.core.config import Overlap
-from chronos.core.execution import AttemptStatus, Cause, Span, Status, may_become
+from chronos.core.execution import AttemptStatus, Cause, Span, Status
 from chronos.core.ids import asked_execution_id, key_gate_id, scheduled_execution_id, span_id
 from chronos.core.job import After, JobSpec, JobState, ScheduleSpec
 from chronos.core.policy import GateSpec
 from chronos.core.reasons import Code, Reason
-from chronos.errors import ChronosError
 from chronos.store.commands import (
     AckOutbox,
     Admit,
@@ -26,10 +23,10 @@ from chronos.store.commands import (
     Advance,
     AdvanceRow,
     AtOnce,
+    Backfill,
     Beat,
     CancelExecution,
     Claim,
-    Command,
     DeleteJob,
     DeleteRow,
     EndedAttempt,
@@ -59,88 +56,20 @@ from chronos.store.commands import (
     Wake,
     WriteOutput,
 )
-from chronos.store.contract import Due, ExecutionFilter, JobFilter, Store
-from tests.store.answers import due, plain
+from chronos.store.contract import Due
+from tests.store.answers import due
+from tests.store.side_by_side import T0, SideBySide
 
-T0 = 1_800_000_000_000_000
 SECOND = 1_000_000
 NAMES = st.sampled_from(["a", "b", "c"])
 KEYS = [key_gate_id("default", "k1"), key_gate_id("default", "k2")]
 OUTCOMES = st.sampled_from([Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.COMPLETED_WITH_ERRORS])
 
 
-class StoreMachine(RuleBasedStateMachine):
+class StoreMachine(SideBySide):
     """Random commands on stores that must agree."""
 
     runs = Bundle("runs")  # (id, job, token) as they were given out; some are long stale
-
-    def __init__(self, make_stores: Callable[[], Sequence[Store]]) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.stores = list(make_stores())
-        for store in self.stores:
-            self.runner.run(store.open())
-        self.now = T0
-        self.requests = 0
-        self.nodes: list[int] = []
-        self.jobs: dict[str, Saved] = {}
-        self.paused: set[bytes] = set()
-        self.deleted: set[bytes] = set()
-        self.admitted: set[bytes] = set()
-        self.started: set[bytes] = set()
-        self.statuses: dict[bytes, Status] = {}
-        self.recorded: dict[bytes, int] = {}  # the latest instant of each job that may be on record
-        self.by_hand: set[bytes] = set()
-        self._extra: list[tuple[bytes, bytes, int]] = []  # given out together with one that is in the bundle
-        self.current: dict[bytes, int] = {}  # token under which each execution was given out last
-
-    def teardown(self) -> None:
-        for store in self.stores:
-            self.runner.run(store.close())
-        self.runner.close()
-
-    # --- helpers
-
-    def apply(self, command: Command[Any]) -> Any:
-        """Send a command to every store; all must answer alike."""
-        answers = []
-        for store in self.stores:
-            try:
-                answers.append(plain(self.runner.run(store.apply(command))))
-            except ChronosError as error:
-                answers.append((type(error), str(error)))
-        for other in answers[1:]:
-            assert other == answers[0], command
-        return self._kept(answers[0])
-
-    def ask(self, read: Callable[[Store], Any]) -> Any:
-        """Ask every store; all must answer alike."""
-        answers = [self.runner.run(read(store)) for store in self.stores]
-        for other in answers[1:]:
-            assert other == answers[0]
-        return answers[0]
-
-    def _kept(self, answer: Any) -> Any:
-        return None if isinstance(answer, tuple) and answer and isinstance(answer[0], type) else answer
-
-    def request(self) -> bytes:
-        self.requests += 1
-        return self.requests.to_bytes(16)
-
-    def given(self, rows: Sequence[Any]) -> list[tuple[bytes, bytes, int]]:
-        """Remember runs that this command started."""
-        taken = []
-        for row in rows:
-            assert row.job not in self.deleted, "a deleted job's execution started"
-            fresh = row.id not in self.started
-            assert not (fresh and row.job in self.paused and row.id not in self.by_hand), "a paused job's run started"
-            assert row.token > self.current.get(row.id, 0), "a token was given out twice"
-            self.current[row.id] = row.token
-            self.started.add(row.id)
-            taken.append((row.id, row.job, row.token))
-        return taken
-
-    # --- rules
 
     @initialize()
     def start(self) -> None:
@@ -329,6 +258,25 @@ class StoreMachine(RuleBasedStateMachine):
             self.by_hand.add(execution)
 
     @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), count=st.integers(1, 4), idempotency=st.sampled_from([None, "b"]))
+    def backfill(self, data: st.DataObject, count: int, idempotency: str | None) -> None:
+        saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+        request = idempotency.encode() if idempotency else self.request()
+        first = data.draw(st.integers(1, 3))
+        runs = tuple(
+            RunRow(
+                asked_execution_id(saved.id, Cause.BACKFILL, self.now, request, T0 - SECOND * (10 - place)),
+                *(Cause.BACKFILL, T0 - SECOND * (10 - place), self.now + place),
+            )
+            for place in range(first, first + count)
+        )
+        answer = self.apply(Backfill(job=saved.id, runs=runs, now_us=self.now, idempotency=idempotency))
+        if answer is not None:
+            created = set(answer.ids) & {run.id for run in runs}
+            self.admitted |= created
+            self.by_hand |= created
+
+    @precondition(lambda self: self.jobs)
     @rule(data=st.data(), count=st.integers(0, 3), missed=st.integers(0, 4))
     def recover(self, data: st.DataObject, count: int, missed: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.jobs)))
@@ -465,34 +413,3 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 50))
     def trim(self, limit: int) -> None:
         self.apply(Trim(now_us=self.now, limit=limit))
-
-    # --- what must hold after every step
-
-    @invariant()
-    def stores_are_sound(self) -> None:
-        for store in self.stores:
-            unsound = self.runner.run(store.verify())
-            assert unsound == [], unsound
-
-    @invariant()
-    def stores_agree(self) -> None:
-        self.ask(lambda store: store.counts())
-        self.ask(lambda store: store.list_jobs(JobFilter(), limit=50))
-        self.ask(lambda store: store.depths())
-        self.ask(lambda store: store.next_due_us())
-        self.ask(lambda store: store.next_wake_us())
-        self.ask(lambda store: store.ready_lanes())
-        self.ask(lambda store: store.outbox(limit=1_000))
-        self.ask(lambda store: store.ended_since((0, bytes(16)), 5_000))
-        self.ask(lambda store: store.followers("default", "a"))
-        self.ask(lambda store: store.running_since(self.now, 100))
-
-    @invariant()
-    def nothing_is_lost_and_statuses_change_as_documented(self) -> None:
-        page = self.ask(lambda store: store.list_executions(ExecutionFilter(), limit=5_000))
-        assert self.admitted <= {item.id for item in page.items}
-        for item in page.items:
-            before = self.statuses.get(item.id)
-            if before is not None:  # one command may create an execution and replace it at once
-                assert before is item.status or may_become(before, item.status), (before, item.status)
-            self.statuses[item.id] = item.status

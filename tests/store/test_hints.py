@@ -10,6 +10,8 @@ from chronos.store.commands import (
     Admit,
     AdmitRow,
     Admitted,
+    Backfill,
+    Backfilled,
     Beat,
     CancelExecution,
     Command,
@@ -37,6 +39,7 @@ from chronos.store.hints import NOTHING, hint_of
 JOB = bytes(16)
 RUN = RunRow(JOB, Cause.MANUAL, 0, 0)
 TRIGGER = Trigger(job=JOB, run=RUN, now_us=0)
+BACKFILL = Backfill(job=JOB, runs=(RUN,), now_us=0)
 SETTLE = Settle(rows=(), node=1, now_us=0)
 SAVE = SaveJobs(rows=(), now_us=0)
 CANCEL = CancelExecution(execution=JOB, now_us=0)
@@ -68,6 +71,8 @@ def test_a_hint_is_given_when_something_is_left_to_do() -> None:
         (TRIGGER, Triggered(JOB, Status.READY, created=False), NOTHING),
         (TRIGGER, Triggered(JOB, Status.READY, created=True), Hint.READY),
         (TRIGGER, NotFound("gone"), NOTHING),
+        (BACKFILL, Backfilled([JOB], []), NOTHING),
+        (BACKFILL, Backfilled([JOB], [Status.READY, Status.QUEUED]), Hint.READY | Hint.CANCEL | Hint.OUTBOX),
         (SAVE, [Saved(JOB, 1, created=False, changed=False)], NOTHING),
         (SAVE, [Saved(JOB, 1, created=True, changed=True)], Hint.JOBS),
         (SAVE, [Saved(JOB, 2, created=False, changed=True)], Hint.JOBS | Hint.READY),

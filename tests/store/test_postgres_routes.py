@@ -11,6 +11,7 @@ from chronos.store.commands import (
     Admit,
     AdmitRow,
     Admitted,
+    Backfill,
     Beat,
     Claim,
     Command,
@@ -46,6 +47,7 @@ def test_everything_about_a_job_goes_the_same_way() -> None:
             settle(job),
             admit(job),
             Trigger(job=job, run=RUN, now_us=0),
+            Backfill(job=job, runs=(RUN,), now_us=0),
             DeleteJob(job=job, now_us=0),
             Recover(job=job, version=1, expect_us=0, next_us=None, runs=(), spans=(), now_us=0),
         ]

@@ -1,8 +1,5 @@
 """Asking something of a job: run it, run what it missed, say when it runs and why it did or did not."""
 
-from itertools import islice
-from typing import Any
-
 from aiohttp import web
 
 from chronos.api import examples
@@ -12,12 +9,8 @@ from chronos.api.call import Call
 from chronos.api.executions import EXECUTIONS_ANSWER, STATUS, accepted, filter_of, listed, write_step
 from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, NAMESPACE, V1, Answer, Body, Param, Route, Scope, ref
 from chronos.core.calendar import rfc3339
-from chronos.core.inforce import instants_of
-from chronos.core.instants import walk
 from chronos.core.planner import MAX_PREVIEW
-from chronos.errors import Invalid
 from chronos.service.asking import checked_payload
-from chronos.service.runs import MAX_BACKFILL
 from chronos.service.shapes import id_text
 
 
@@ -50,10 +43,12 @@ async def backfill(call: Call) -> web.StreamResponse:
     body.done()
     assert from_us is not None
     assert to_us is not None
+    backfills = call.parts.service.backfills
     if call.dry_run:
-        return answer(_would_backfill(call, from_us, to_us))
-    asked = await call.parts.service.runs.backfill(
-        id_text(call.job.id),
+        would, next_us = backfills.would_run(call.job, from_us, to_us)
+        return answer({"dry_run": True, "count": would, "next_from": None if next_us is None else rfc3339(next_us)})
+    asked = await backfills.run(
+        call.job,
         from_us,
         to_us,
         reason=reason,
@@ -87,24 +82,6 @@ async def why(call: Call) -> web.StreamResponse:
     """Why a job ran or did not run at an instant; without one, its last instants and the next."""
     steps = await call.parts.service.why.why(id_text(call.job.id), call.instant_us("at"))
     return answer({"steps": [write_step(step) for step in steps]})
-
-
-# --- helpers
-
-
-def _would_backfill(call: Call, from_us: int, to_us: int) -> dict[str, Any]:
-    instants = instants_of(call.job.spec, call.job.name)
-    if instants is None:
-        raise Invalid(f'"{call.job.name}" has no schedule, so that no instants of it lie in a range')
-    if from_us > to_us or to_us > call.parts.clock.now_us():
-        raise Invalid("a backfill goes from a past instant to a later one that has passed too")
-    found = list(islice(walk(instants, instants.next_us(from_us - 1), to_us), MAX_BACKFILL + 1))
-    more = len(found) > MAX_BACKFILL
-    return {
-        "dry_run": True,
-        "count": min(len(found), MAX_BACKFILL),
-        "next_from": rfc3339(found[MAX_BACKFILL]) if more else None,
-    }
 
 
 _REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "why, for those who look later"}

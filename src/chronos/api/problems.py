@@ -22,7 +22,6 @@ from chronos.api.errors import (
     WrongMethod,
     WrongType,
 )
-from chronos.core.calendar import rfc3339
 from chronos.errors import (
     ChronosError,
     Conflict,
@@ -34,8 +33,7 @@ from chronos.errors import (
     StoreUnavailable,
     Unavailable,
 )
-from chronos.service.runs import BackfillStopped
-from chronos.service.shapes import InvalidJob, id_text
+from chronos.service.shapes import InvalidJob
 
 PROBLEM = "application/problem+json"
 _CHALLENGE = 'Basic realm="chronos", charset="UTF-8", Bearer'
@@ -102,9 +100,6 @@ def write_problem(error: Exception, request_id: str) -> dict[str, Any]:
             problem["errors"] = [{"pointer": one.pointer, "message": one.message} for one in error.problems]
         case InvalidSchedule():
             problem["errors"] = [{"pointer": "/schedule", "message": str(error)}]
-        case BackfillStopped():
-            problem["execution_ids"] = [id_text(one) for one in error.admitted]
-            problem["next_from"] = rfc3339(error.next_us)
         case _:
             pass
     return problem

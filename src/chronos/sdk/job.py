@@ -4,11 +4,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from chronos.core.calendar import rfc3339
 from chronos.core.execution import Span, Status
 from chronos.core.job import Job as StoredJob
 from chronos.core.job import JobState
 from chronos.errors import Invalid
 from chronos.sdk.decorated import Decorated
+from chronos.sdk.filling import fill
 from chronos.sdk.home import Answer, Housed, at_home, blocking
 from chronos.sdk.options import Instant, instant_us
 from chronos.sdk.run import Run
@@ -53,18 +55,21 @@ class JobHandle(Housed):
 
     @at_home
     async def abackfill(self, start: Instant, end: Instant, *, reason: str | None = None) -> list[Run]:
-        """Run the instants of its schedule in a past range, both ends included, oldest first."""
+        """Run the instants of its schedule in a past range, both ends included, oldest first.
+
+        What its queue has no room for is asked for as it empties. Raises ``QueueFull`` when it does not for a minute.
+        """
         session = await self._runtime.session()
-        runs: list[Run] = []
-        from_us: int | None = instant_us(start, "start")
         to_us = instant_us(end, "end")
-        while from_us is not None:
-            asked = await session.service.runs.backfill(
-                self.name, from_us, to_us, reason=reason, namespace=self._runtime.namespace
+
+        async def ask(since: str) -> tuple[list[Run], str | None]:
+            asked = await session.service.backfills.run(
+                self.name, instant_us(since, "start"), to_us, reason=reason, namespace=self._runtime.namespace
             )
-            runs += [Run(self._runtime, id_, self.name) for id_ in asked.ids]
-            from_us = asked.next_us
-        return runs
+            runs = [Run(self._runtime, id_, self.name) for id_ in asked.ids]
+            return runs, None if asked.next_us is None else rfc3339(asked.next_us)
+
+        return await fill(ask, rfc3339(instant_us(start, "start")))
 
     @at_home
     async def aexecutions(self, limit: int = _RECENT) -> list[RunInfo | SpanInfo]:

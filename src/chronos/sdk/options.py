@@ -57,6 +57,7 @@ class SettingOptions(TaskOptions, total=False):
 
     execution_timeout: Duration
     overlap: Literal["skip", "allow", "queue", "replace"]
+    queue_max: int
     recovery: str | Mapping[str, Any]
     priority: int
     concurrency: int | Mapping[str, Any]
@@ -161,6 +162,7 @@ _AROUND = ("timezone", "dst", "start", "end", "jitter", "exclude")
 _DURATIONS = ("execution_timeout",)
 _UNTOUCHED = (
     "overlap",
+    "queue_max",
     "recovery",
     "priority",
     "update",

@@ -73,7 +73,7 @@ class Acting:
                 acted += _flat(await asyncio.gather(*map(self._delete, groups)))
                 continue
             if action is Action.TRIGGER and not self._dry_run:
-                await self._runs.count()
+                await self._runs.room.count()
             acted += await asyncio.gather(*(self._one(action, job, reason, payload, key(job)) for job in some))
         return acted
 

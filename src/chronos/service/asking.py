@@ -16,6 +16,8 @@ from chronos.service.shapes.plain import plain
 from chronos.service.shapes.problems import Problem
 from chronos.store.commands import RunRow
 
+MAX_REASON = 1_000
+
 
 def checked_payload(payload: Any) -> Any:
     """A payload as it is stored. Raises ``Invalid`` for what JSON cannot say, or what is too large."""
@@ -28,6 +30,13 @@ def checked_payload(payload: Any) -> Any:
             f"the payload is larger than {MAX_PAYLOAD // 1024} KiB; keep what is large elsewhere, and name it"
         )
     return payload
+
+
+def checked_reason(reason: str | None) -> str | None:
+    """Why something was asked for, as it is stored. Raises ``Invalid``."""
+    if reason is not None and len(reason) > MAX_REASON:
+        raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_REASON}")
+    return checked_payload(reason) or None
 
 
 def asked_run(

@@ -1,23 +1,21 @@
 """Executions, for every face: ask for them, stop them, look at them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from chronos.clock import Clock
-from chronos.core.calendar import SECOND_US, rfc3339
+from chronos.core.calendar import rfc3339
 from chronos.core.detail import Detail
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
-from chronos.core.inforce import instants_of
-from chronos.core.instants import walk
 from chronos.core.job import Job, JobSpec
 from chronos.core.node import Actor
 from chronos.core.report import Report, plain_report
-from chronos.errors import Conflict, Invalid, NotFound, QueueFull
-from chronos.service.asking import asked_run, checked_payload
+from chronos.errors import Conflict, Invalid, NotFound
+from chronos.service.asking import asked_run, checked_payload, checked_reason
 from chronos.service.jobs import Jobs
+from chronos.service.room import Room
 from chronos.service.shapes import id_text, read_id, write_execution
 from chronos.service.shapes.executions import detail_of
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
@@ -32,30 +30,7 @@ from chronos.store.commands import (
 )
 from chronos.store.contract import ExecutionFilter, ExecutionView, JobName, Page, Store
 
-MAX_PENDING = 100_000
-MAX_BACKFILL = 10_000  # instants of one request
-MAX_REASON = 1_000
 EVERYTHING = ExecutionFilter()
-_COUNTED_FOR_US = SECOND_US  # how long a count of what is pending is believed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backfilled:
-    """What a backfill has asked for. ``next_us`` is where to go on when there was more than one request may hold."""
-
-    ids: tuple[bytes, ...]
-    next_us: int | None
-
-
-class BackfillStopped(QueueFull):
-    """The queue was full on the way: so many were admitted, go on from ``next_us`` when some of them have run."""
-
-    def __init__(self, admitted: Sequence[bytes], next_us: int, reason: str) -> None:
-        self.admitted, self.next_us = tuple(admitted), next_us
-        super().__init__(f"{len(admitted)} were admitted; go on from {rfc3339(next_us)}: {reason}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return QueueFull, self.args, self.__dict__
 
 
 class Runs:
@@ -66,15 +41,13 @@ class Runs:
         store: Store,
         clock: Clock,
         jobs: Jobs,
+        room: Room,
         *,
         new_request: Callable[[], bytes],
-        max_pending: int = MAX_PENDING,
     ) -> None:
         self._store, self._clock, self._jobs = store, clock, jobs
         self._new_request = new_request
-        self._max_pending = max_pending
-        self._pending = 0
-        self._counted_us: int | None = None
+        self.room = room
         self._nodes: dict[int, str] = {}
 
     # --- asking
@@ -103,7 +76,7 @@ class Runs:
                 f"{rfc3339(at_us)} is still to come, and a trigger runs now; "
                 f'save a job with the schedule "{rfc3339(at_us)}" instead'
             )
-        detail = Detail(payload=checked_payload(payload), reason=_checked_reason(reason))
+        detail = Detail(payload=checked_payload(payload), reason=checked_reason(reason))
         return await self._ask(job, Cause.MANUAL, detail, idempotency, at_us, actor)
 
     async def replay(
@@ -129,51 +102,11 @@ class Runs:
             payload=before.payload if payload is None else checked_payload(payload),
             span=before.span,
             replay_of=first.id.hex(),
-            reason=_checked_reason(reason),
+            reason=checked_reason(reason),
             upstream=before.upstream,
             carried=_succeeded(first, before) if from_failed else None,
         )
         return await self._ask(job, Cause.REPLAY, detail, idempotency, first.scheduled_us, actor)
-
-    async def backfill(
-        self,
-        ref: str,
-        from_us: int,
-        to_us: int,
-        *,
-        reason: str | None = None,
-        idempotency: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-        actor: Actor = SYSTEM,
-        within_us: int | None = None,
-    ) -> Backfilled:
-        """Run the instants of a past range, both ends included, oldest first; as many as there is time for.
-
-        Raises ``BackfillStopped`` when a queue is full on the way.
-        """
-        job = await self._jobs.get(ref, namespace)
-        instants = instants_of(job.spec, job.name)
-        if instants is None:
-            raise Invalid(f'"{job.name}" has no schedule, so that no instants of it lie in a range; trigger it instead')
-        if from_us > to_us or to_us > self._clock.now_us():
-            raise Invalid("a backfill goes from a past instant to a later one that has passed too")
-        request = idempotency.encode() if idempotency is not None else self._new_request()
-        detail = Detail(reason=_checked_reason(reason))
-        ids: list[bytes] = []
-        begun_us = self._clock.now_us()
-        for scheduled_us in walk(instants, instants.next_us(from_us - 1), to_us):
-            is_over = within_us is not None and self._clock.now_us() - begun_us >= within_us
-            if len(ids) == MAX_BACKFILL or (ids and is_over):
-                return Backfilled(ids=tuple(ids), next_us=scheduled_us)
-            key = None if idempotency is None else f"{idempotency}:{scheduled_us}"
-            try:
-                asked = await self._ask(job, Cause.BACKFILL, detail, key, scheduled_us, actor, request=request)
-            except QueueFull as error:
-                raise BackfillStopped(ids, scheduled_us, str(error)) from error
-            ids.append(asked.id)
-        if not ids:
-            raise Invalid(f'"{job.name}" has no instants from {rfc3339(from_us)} to {rfc3339(to_us)}')
-        return Backfilled(ids=tuple(ids), next_us=None)
 
     # --- acting on one
 
@@ -323,13 +256,8 @@ class Runs:
         idempotency: str | None,
         scheduled_us: int | None,
         actor: Actor,
-        *,
-        request: bytes | None = None,
     ) -> Triggered:
         now_us = self._clock.now_us()
-        await self._room()
-        if request is None:
-            request = idempotency.encode() if idempotency is not None else self._new_request()
         run = asked_run(
             job=job.id,
             namespace=job.namespace,
@@ -337,34 +265,20 @@ class Runs:
             spec=job.spec,
             effective=self._jobs.effective(job.spec),
             cause=cause,
-            request=request,
+            request=idempotency.encode() if idempotency is not None else self._new_request(),
             now_us=now_us,
             scheduled_us=scheduled_us,
             detail=detail,
         )
         command = Trigger(job=job.id, run=run, now_us=now_us, idempotency=idempotency, actor=actor)
-        self._pending += 1  # at once: many that are asked for together must not all find the same room
+        await self.room.take()
         created = False
         try:
             asked = await self._store.apply(command)
             created = asked.created
         finally:
-            self._pending -= not created
+            self.room.give_back(not created)
         return asked
-
-    async def count(self) -> None:
-        """Learn how much waits, unless that is known: once, before many are asked for together."""
-        now_us = self._clock.now_us()
-        if self._counted_us is None or not 0 <= now_us - self._counted_us < _COUNTED_FOR_US:
-            counted = (await self._store.counts()).open
-            self._pending = counted.get(Status.READY, 0) + counted.get(Status.QUEUED, 0)
-            self._counted_us = now_us
-
-    async def _room(self) -> None:
-        """Raise ``QueueFull`` when too much waits in the whole store."""
-        await self.count()
-        if self._pending >= self._max_pending:
-            raise QueueFull(f"{self._pending} executions wait already, allowed {self._max_pending}; try again later")
 
     async def _job_of(self, execution: Execution) -> Job:
         job = (await self._store.jobs_by_id([execution.job])).get(execution.job)
@@ -394,12 +308,6 @@ def _id(execution: str | bytes) -> bytes:
 def _unknown(execution: str | bytes) -> NotFound:
     shown = execution[:200] if isinstance(execution, str) else id_text(execution)
     return NotFound(f'there is no execution "{shown}"')
-
-
-def _checked_reason(reason: str | None) -> str | None:
-    if reason is not None and len(reason) > MAX_REASON:
-        raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_REASON}")
-    return checked_payload(reason) or None
 
 
 def _succeeded(execution: Execution, detail: Detail) -> dict[str, Any]:

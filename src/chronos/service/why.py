@@ -217,12 +217,16 @@ class Why:
         return None
 
     async def _asked_by(self, one: Execution) -> str | None:
-        """Who triggered an execution: the audit log has its id."""
+        """Who asked for an execution: the audit log has its id; of a backfill when, and of which job."""
         if one.cause not in _ASKED:
             return None
+        named = (await self._store.names_of([one.job])).get(one.job)
         page = await self._store.audit(namespace=None, limit=_PAGE, cursor=id_floor(one.admitted_us + 1_000))
         for entry in page.items:
             if entry.action == "trigger" and entry.detail == one.id.hex():
+                return entry.actor
+            filled = entry.action == "backfill" and one.cause is Cause.BACKFILL and entry.at_us == one.admitted_us
+            if filled and named is not None and (entry.namespace, entry.subject) == (named.namespace, named.name):
                 return entry.actor
         return None
 

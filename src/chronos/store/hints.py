@@ -10,6 +10,7 @@ from chronos.core.job import JobState
 from chronos.store.commands import (
     NEW,
     Admit,
+    Backfill,
     CancelExecution,
     Claim,
     Command,
@@ -76,6 +77,8 @@ def _of_a_person(command: Command[Any], answer: Any) -> Hint:
             return (
                 _if(any(saved.changed for saved in answer), Hint.JOBS) | _if(changed, Hint.READY) | gone | _ran(command)
             )
+        case Backfill():
+            return _started(set(answer.statuses), replaces=True) if answer.statuses else NOTHING
         case SetJobState():
             return _if(answer, Hint.JOBS | _if(command.state is not JobState.PAUSED, Hint.READY))
         case DeleteJob():

@@ -14,6 +14,7 @@ from chronos.store.commands import (
     AckOutbox,
     Admitted,
     Advance,
+    Backfill,
     Command,
     Recover,
     Release,
@@ -82,6 +83,8 @@ def size(command: Command[Any]) -> int:
     """How many rows a command brings."""
     if isinstance(command, Recover):
         return sum(len(part.runs) + len(part.spans) for part in command.parts) or 1
+    if isinstance(command, Backfill):
+        return len(command.runs) or 1
     return len(getattr(command, "rows", ())) + len(getattr(command, "delete", ())) or 1
 
 

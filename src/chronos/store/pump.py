@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from chronos.errors import ChronosError, StoreUnavailable
-from chronos.store.commands import Admit, Claim, Command, Recover, SaveJobs, Trigger, Trim, WriteOutput
+from chronos.store.commands import Admit, Backfill, Claim, Command, Recover, SaveJobs, Trigger, Trim, WriteOutput
 from chronos.store.merge import size
 
 R = TypeVar("R")
@@ -27,7 +27,7 @@ MAX_ROWS = 500
 MAX_WAITING = 10_000
 _MOMENT_S = 1.0
 _SHORTER = 4  # times
-_PATIENT = (Admit, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
+_PATIENT = (Admit, Backfill, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +89,8 @@ def prepare(served: Served, example: str, place: Path) -> str:
     if "create hello" not in example:
         served.create("hello", "sh", "-c", f"cd '{place}'; {ONCE}", schedule="@every 1h")
         served.ctl("jobs", "edit", "hello", env={"EDITOR": "sed -i s/1h/2h/"})
+    if "nightly-etl" in example:
+        served.ctl("jobs", "apply", "-f", "jobs.yaml")
     if "tokens delete" in example:
         served.ctl("tokens", "create", "ci")
     if re.search("context (use|delete)|logout", example):
@@ -106,10 +109,11 @@ def prepare(served: Served, example: str, place: Path) -> str:
 
 def waiting(served: Served) -> str:
     run = served.ctl("jobs", "run", "release").stdout.strip()
-    for _ in range(200):
-        if "waiting" in served.ctl("executions", "get", run).stdout:
-            return run
-    raise AssertionError("it does not come to wait")
+    until_s = time.monotonic() + 60
+    while "waiting" not in served.ctl("executions", "get", run).stdout:
+        assert time.monotonic() < until_s, "it does not come to wait"
+        time.sleep(0.01)
+    return run
 
 
 def parsed(example: str) -> tuple[dict[str, str], list[str]]:

@@ -165,7 +165,7 @@ def test_running(served: Served) -> None:
     served.create("greet", "sh", "-c", 'echo "$CHRONOS_EXECUTION_ID"; exit 3')
     first = served.ctl("jobs", "run", "greet", "--key", "a").stdout
     assert served.ctl("jobs", "run", "greet", "--key", "a").stdout == first
-    failed = served.ctl("jobs", "run", "greet", "--wait", "--timeout", "30s", code=6)
+    failed = served.ctl("jobs", "run", "greet", "--wait", "--timeout", "120s", code=6)
     assert "✕ failed" in failed.stdout
     assert set(served.json("jobs", "run", "greet", "--reason", "why not")) == {"execution_id", "status", "created"}
     served.ctl("jobs", "run", "ghost", code=3)
@@ -174,7 +174,7 @@ def test_running(served: Served) -> None:
 
 
 def test_waiting_has_an_end(served: Served) -> None:
-    served.create("slow", "sleep", "30")
+    served.create("slow", "sleep", "600")
     waited = served.ctl("jobs", "run", "slow", "--wait", "--timeout", "100ms", code=1)
     assert "is not over after 0.1 s" in waited.stderr
 
@@ -270,6 +270,16 @@ def test_backfill(served: Served) -> None:
     assert len(asked.stdout.splitlines()) == 3
     assert "3 runs asked for" in asked.stderr
     served.ctl("jobs", "backfill", "daily", "--from", "yesterday", "--to", "today", code=1)
+
+
+def test_a_backfill_goes_on_as_the_queue_empties(served: Served) -> None:
+    job = {"name": "small", "schedule": "0 * * * *", "queue_max": 1, "command": {"argv": ["true"]}}
+    served.ctl("jobs", "apply", "-f", "-", input=json.dumps(job))
+    range_ = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T05:00:00Z")
+    would = served.json("jobs", "backfill", "small", *range_, "--dry-run")
+    assert would == {"dry_run": True, "count": 6, "next_from": None}
+    asked = served.json("jobs", "backfill", "small", *range_)
+    assert (asked["count"], len(set(asked["execution_ids"])), asked["next_from"]) == (6, 6, None)
 
 
 def test_delete(served: Served) -> None:

@@ -186,52 +186,6 @@ def rollback(client: "Client", output: str, name: str, version: int, dry_run: bo
         print_job(job, output)
 
 
-@jobs.command(short_help="Run the instants of a past range.")
-@job_argument
-@click.option("--from", "start", required=True, metavar="T", help="The first instant.")
-@click.option("--to", "end", required=True, metavar="T", help="The last instant.")
-@click.option("--reason", metavar="TEXT", help="Why, for those who look later.")
-@click.option("--key", metavar="KEY", help="The same key asks for the same runs, however often.")
-@dry_run_option
-@output_option
-@asking
-def backfill(
-    client: "Client",
-    *,
-    output: str,
-    name: str,
-    start: str,
-    end: str,
-    reason: str | None,
-    key: str | None,
-    dry_run: bool,
-) -> None:
-    """Run the instants of the job NAME in a past range, both ends included; prints the executions' ids.
-
-    \b
-    Example:
-      chronosctl jobs backfill hello --from 2026-01-01T00:00:00Z --to 2026-01-01T00:01:00Z --dry-run
-    """
-    body = given(**{"from": start, "to": end, "reason": reason})
-    found = client.call(
-        "POST",
-        "jobs",
-        name,
-        "backfill",
-        query={"namespace": client.server.namespace, "dry_run": dry_run or None},
-        body=body,
-        headers={"Idempotency-Key": key or new_key()},
-    ).value
-    if output not in ("table", "wide", "name"):
-        print_value(found, output)
-        return
-    for execution in found.get("execution_ids", ()):
-        emit(execution)
-    note(f"{found['count']} runs {'would be ' if dry_run else ''}asked for")
-    if found.get("next_from"):
-        note(f"there are more; go on with --from {found['next_from']}")
-
-
 # --- shared with other verbs
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from chronos.cli.ctl import applying, changing, creating
+from chronos.cli.ctl import applying, backfilling, changing, creating
 from chronos.cli.ctl.contexts import context
 from chronos.cli.ctl.deadletters import dlq
 from chronos.cli.ctl.executions import executions
@@ -12,7 +12,7 @@ from chronos.cli.ctl.system import audit, namespaces, nodes, queues, status
 from chronos.cli.ctl.tokens import tokens, users
 
 #: Modules that add verbs to a noun of another module.
-VERBS = (applying, changing, creating)
+VERBS = (applying, backfilling, changing, creating)
 NOUNS: tuple[click.Command, ...] = (
     jobs,
     executions,

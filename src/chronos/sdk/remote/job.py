@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from chronos.core.calendar import from_us, rfc3339
 from chronos.core.job import JobState
 from chronos.sdk.declared import Call
+from chronos.sdk.filling import fill
 from chronos.sdk.group import Group
 from chronos.sdk.home import at_home
 from chronos.sdk.job import Job, JobHandle, at_least_one, key_text
@@ -50,16 +51,19 @@ class RemoteHandle(JobHandle):
 
     @at_home
     async def abackfill(self, start: Instant, end: Instant, *, reason: str | None = None) -> "list[Run]":
-        """Run the instants of its schedule in a past range, both ends included, oldest first."""
-        body = {"from": _moment(start, "start"), "to": _moment(end, "end"), "reason": reason}
+        """Run the instants of its schedule in a past range, both ends included, oldest first.
+
+        What its queue has no room for is asked for as it empties. Raises ``QueueFull`` when it does not for a minute.
+        """
+        body = {"to": _moment(end, "end"), "reason": reason}
         wire = await self._remote.session()
         query = {"namespace": self._remote.namespace}
-        runs: list[Run] = []
-        while body["from"] is not None:
-            asked = await wire.post("jobs", self.name, "backfill", query=query, body=body)
-            runs += [RemoteRun(self._remote, id_, self.name) for id_ in asked["execution_ids"]]
-            body["from"] = asked["next_from"]
-        return runs
+
+        async def ask(since: str) -> "tuple[list[Run], str | None]":
+            asked = await wire.post("jobs", self.name, "backfill", query=query, body={"from": since, **body})
+            return [RemoteRun(self._remote, id_, self.name) for id_ in asked["execution_ids"]], asked["next_from"]
+
+        return await fill(ask, _moment(start, "start"))
 
     @at_home
     async def aexecutions(self, limit: int = 20) -> list[RunInfo | SpanInfo]:

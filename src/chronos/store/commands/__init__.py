@@ -7,7 +7,18 @@ row that lost a race is simply not among the answers, never an error. ``R`` is w
 Rows are plain tuples, because tens of thousands of them pass here each second.
 """
 
-from chronos.store.commands.admission import Admit, AdmitRow, Admitted, RecordSkip, Recover, RunRow, Trigger, Triggered
+from chronos.store.commands.admission import (
+    Admit,
+    AdmitRow,
+    Admitted,
+    Backfill,
+    Backfilled,
+    RecordSkip,
+    Recover,
+    RunRow,
+    Trigger,
+    Triggered,
+)
 from chronos.store.commands.base import SYSTEM, Command
 from chronos.store.commands.jobs import NEW, AtOnce, DeleteJob, DeleteRow, JobRow, Saved, SaveJobs, SetJobState
 from chronos.store.commands.nodes import Beat, Beaten, Held, Reap, ReapRow, RegisterNode, StopNode
@@ -54,6 +65,8 @@ __all__ = [
     "AdvanceRow",
     "AdvanceWith",
     "AtOnce",
+    "Backfill",
+    "Backfilled",
     "Beat",
     "Beaten",
     "CancelExecution",

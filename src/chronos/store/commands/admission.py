@@ -105,6 +105,27 @@ class Trigger(Command[Triggered]):
     actor: Actor = SYSTEM
 
 
+class Backfilled(NamedTuple):
+    ids: list[bytes]  # in the order of the runs, those that the same key or command had created before included
+    statuses: list[Status]  # of those that were created now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill(Command[Backfilled]):
+    """Create asked-for executions of one job for past instants, in this order, as many as its queue has room for.
+
+    Paused or not, as ``Trigger``; the cursor is not touched. The first run that does not fit ends it: what was
+    answered is there, the rest may be sent later. With the same ``idempotency`` key an instant has the same
+    execution. Raises ``NotFound`` when the job is gone.
+    """
+
+    job: bytes
+    runs: tuple[RunRow, ...]
+    now_us: int
+    idempotency: str | None = None
+    actor: Actor = SYSTEM
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSkip(Command[bool]):
     """Write one execution to history that did not run, because of what a job it follows came to.

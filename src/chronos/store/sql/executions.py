@@ -1,10 +1,12 @@
 """Steps for executions on their way from admission to history. The same on every engine but for the hot path."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
 
+from chronos.core.calendar import rfc3339
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
 from chronos.core.job import JobState
@@ -15,6 +17,8 @@ from chronos.store.commands import (
     Admitted,
     Advance,
     AdvanceWith,
+    Backfill,
+    Backfilled,
     Claim,
     Claimed,
     Recover,
@@ -127,26 +131,50 @@ class Executions:
 
     def trigger(self, command: Trigger) -> Steps[Triggered]:
         """See ``Trigger``."""
-        gates = yield from self._gates.lock([command.job])
-        if command.job not in gates:
-            raise NotFound("the job does not exist any more")
-        [(namespace, name)] = yield Query(self._namespace, (command.job,))
+        gate, namespace, name = yield from self._asked_of(command.job)
         before = yield from self._records.made_before(namespace, command.idempotency)
         if before is not None:
             return (yield from self._again(before))
-        admitted, refused = yield from self._admitting.admit_runs(
-            gates[command.job], [command.run], now_us=command.now_us
-        )
+        admitted, refused = yield from self._admitting.admit_runs(gate, [command.run], now_us=command.now_us)
         if refused:
-            raise QueueFull(f'"{name}" has {gates[command.job].queued} executions queued, which is all it may have')
+            raise QueueFull(f'"{name}" has {gate.queued} executions queued, which is all it may have')
         if not admitted:
             return (yield from self._again(command.run.id))
         yield from self._records.remember(namespace, command.idempotency, command.run.id, command.now_us)
-        yield from self._gates.save(gates.values())
+        yield from self._gates.save([gate])
         if command.run.cause is not Cause.DEPENDENCY:  # which nobody asked for
             told = command.run.id.hex()
             yield from self._records.audit(command.actor, "trigger", namespace, name, command.now_us, told)
         return Triggered(command.run.id, admitted[0].status, created=True)
+
+    def backfill(self, command: Backfill) -> Steps[Backfilled]:
+        """See ``Backfill``. An instant's key is the request's, and the instant."""
+        gate, namespace, name = yield from self._asked_of(command.job)
+        key = command.idempotency
+        keys = {} if key is None else {f"{key}:{run.scheduled_us}": run.id for run in command.runs}
+        made = (yield from self._records.made_of(namespace, list(keys))) if keys else {}
+        before = {keys[key]: execution for key, execution in made.items()}
+        new = [run for run in command.runs if run.id not in before]
+        admitted, refused = yield from self._admitting.admit_runs(gate, new, now_us=command.now_us)
+        if admitted:
+            created = {run.id for run in admitted}
+            remembered = [(key, execution) for key, execution in keys.items() if execution in created]
+            yield from self._records.remember_all(namespace, remembered, command.now_us)
+            yield from self._gates.save([gate])
+            instants_us = [run.scheduled_us for run in new if run.id in created]
+            told = f"{len(created)} of {rfc3339(instants_us[0])} to {rfc3339(instants_us[-1])}"
+            yield from self._records.audit(command.actor, "backfill", namespace, name, command.now_us, told)
+        left = {run.id for run in refused}
+        there = takewhile(lambda run: run.id not in left, command.runs)
+        return Backfilled([before.get(run.id, run.id) for run in there], [run.status for run in admitted])
+
+    def _asked_of(self, job: bytes) -> Steps[tuple[Gate, str, str]]:
+        """The gate of a job, locked, with its namespace and its name."""
+        gates = yield from self._gates.lock([job])
+        if job not in gates:
+            raise NotFound("the job does not exist any more")
+        [(namespace, name)] = yield Query(self._namespace, (job,))
+        return gates[job], namespace, name
 
     def _again(self, execution: bytes) -> Steps[Triggered]:
         rows = yield Query(self._status_of, (execution,))

@@ -15,6 +15,7 @@ from zlib import crc32
 
 from chronos.store.commands import (
     Admit,
+    Backfill,
     Command,
     DeleteJob,
     Reap,
@@ -29,7 +30,7 @@ from chronos.store.commands import (
 )
 
 CONTROL = 0
-_OF_ONE_JOB = (Recover, RecordSkip, Trigger, DeleteJob, SetJobState)
+_OF_ONE_JOB = (Recover, RecordSkip, Trigger, Backfill, DeleteJob, SetJobState)
 
 
 def route(command: Command[Any], lanes: int) -> list[tuple[int, Command[Any]]]:

@@ -46,22 +46,34 @@ class Records:
         self.add_lines = f"""
             insert into audit (id, at_us, actor, action, namespace, subject, origin, detail)
             select * from {d.rows(1, entry)} as i where true on conflict do nothing"""
-        self._keyed = "select execution from idempotency where namespace = $1 and key = $2"
-        self._remember = """
-            insert into idempotency (namespace, key, execution, created_us) values ($1, $2, $3, $4)"""
+        self._keyed = f"""
+            select key, execution from idempotency where namespace = $1 and {d.one_of("key", 2, "t")}"""
+        self._remember = f"""
+            insert into idempotency (namespace, key, execution, created_us)
+            select $1, key, execution, $2 from {d.rows(3, "key:t execution:i")} as i"""
         self._name_of = f"""
             select namespace, name from job where {d.is_job("job", "$1")}
             union all select namespace, name from remains where job = $1 and name is not null"""
 
     def made_before(self, namespace: str, key: str | None) -> Steps[bytes | None]:
         """What a request with this idempotency key made: an execution, or a job; None: it was not sent before."""
-        found = [] if key is None else (yield Query(self._keyed, (namespace, key)))
-        return found[0][0] if found else None
+        return None if key is None else (yield from self.made_of(namespace, [key])).get(key)
 
     def remember(self, namespace: str, key: str | None, made: bytes, now_us: int) -> Steps[None]:
         """Keep what a request with an idempotency key has made."""
         if key is not None:
-            yield Query(self._remember, (namespace, key, made, now_us))
+            yield from self.remember_all(namespace, [(key, made)], now_us)
+
+    def made_of(self, namespace: str, keys: Sequence[str]) -> Steps[dict[str, bytes]]:
+        """What requests with these keys made, as far as they were sent before."""
+        found = yield Query(self._keyed, (namespace,), Rows("t", [(key,) for key in keys]))
+        return dict(found)
+
+    def remember_all(self, namespace: str, made: Iterable[tuple[str, bytes]], now_us: int) -> Steps[None]:
+        """Keep what requests with idempotency keys have made."""
+        rows = Rows("ti", list(made))
+        if rows.values:
+            yield Query(self._remember, (namespace, now_us), rows)
 
     def tally(self, changes: Counter[int], sign: int = 1) -> Steps[None]:
         """Jobs that came into a state, less those that left it; with -1 all of them left it."""

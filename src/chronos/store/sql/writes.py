@@ -8,6 +8,7 @@ from chronos.store.commands import (
     Admit,
     Advance,
     AdvanceWith,
+    Backfill,
     Beat,
     CancelExecution,
     Claim,
@@ -60,6 +61,7 @@ class Writes:
         self._once: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
             Recover: executions.recover,
             Trigger: executions.trigger,
+            Backfill: executions.backfill,
             RecordSkip: endings.record_skip,
             Settle: endings.settle,
             SettleWith: endings.settle_with,

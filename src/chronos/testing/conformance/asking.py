@@ -8,7 +8,7 @@ from chronos.core.ids import scheduled_execution_id, span_id
 from chronos.core.job import JobState
 from chronos.core.reasons import Code, Reason
 from chronos.errors import Conflict, NotFound, QueueFull
-from chronos.store.commands import CancelExecution, Recover, RunRow, Signal, Suspend, SuspendRow
+from chronos.store.commands import Backfilled, CancelExecution, Recover, RunRow, Signal, Suspend, SuspendRow
 from chronos.store.contract import ExecutionFilter
 from chronos.testing.conformance.raises import raises
 from chronos.testing.conformance.world import SECOND, T0, World
@@ -46,6 +46,47 @@ async def case_what_is_asked_for_is_never_skipped(w: World) -> None:
     assert (await w.settle(running)).woken == 1
     assert await w.status(asked[0].id) is Status.READY
     assert (await w.trigger(saved.id)).status is Status.QUEUED
+
+
+async def case_a_backfill_takes_what_fits_and_the_rest_later(w: World) -> None:
+    saved = await w.save(overlap=Overlap.SKIP, queue_max=2)
+    past_us = [T0 - SECOND * ago for ago in (5, 4, 3, 2)]
+    first = await w.backfill(saved.id, *past_us)
+    assert first.statuses == [Status.READY, Status.QUEUED, Status.QUEUED]
+    assert [(await w.execution(id_)).scheduled_us for id_ in first.ids] == past_us[:3]
+    assert (await w.backfill(saved.id, past_us[3])) == Backfilled([], [])
+    assert (await w.job()).next_us == T0 + SECOND
+    for place, id_ in enumerate(first.ids):
+        [claimed] = await w.claim()
+        assert claimed.id == id_, f"run {place} is not next in line"
+        await w.settle(claimed)
+    assert len((await w.backfill(saved.id, past_us[3])).ids) == 1
+    [entry, before, *_] = (await w.store.audit(namespace=None, limit=10)).items
+    assert (entry.action, before.action, entry.subject) == ("backfill", "backfill", "job")
+    assert (before.detail, entry.detail) == (
+        "3 of 2027-01-15T07:59:55Z to 2027-01-15T07:59:57Z",
+        "1 of 2027-01-15T07:59:58Z to 2027-01-15T07:59:58Z",
+    )
+
+
+async def case_a_backfill_with_the_same_key_asks_for_the_rest_only(w: World) -> None:
+    saved = await w.save(overlap=Overlap.ALLOW)
+    past_us = [T0 - SECOND * ago for ago in (5, 4, 3, 2)]
+    first = await w.backfill(saved.id, *past_us[:2], idempotency="may")
+    w.tick()
+    for claimed in await w.claim():
+        await w.settle(claimed)
+    again = await w.backfill(saved.id, *past_us, idempotency="may")
+    assert again.ids[:2] == first.ids
+    assert (len(set(again.ids)), again.statuses) == (4, [Status.READY, Status.READY])
+    w.tick()
+    assert await w.backfill(saved.id, *past_us, idempotency="may") == Backfilled(again.ids, [])
+    assert len((await w.backfill(saved.id, *past_us)).statuses) == 4
+
+
+async def case_a_backfill_of_a_job_that_is_gone(w: World) -> None:
+    with raises(NotFound, "does not exist any more"):
+        await w.backfill(bytes(16), T0)
 
 
 async def case_a_blocked_key_does_not_hold_up_those_behind_it(w: World) -> None:

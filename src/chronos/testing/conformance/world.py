@@ -12,6 +12,8 @@ from chronos.store.commands import (
     Admit,
     AdmitRow,
     Admitted,
+    Backfill,
+    Backfilled,
     Claim,
     Claimed,
     EndedAttempt,
@@ -145,6 +147,15 @@ class World:
             run.pop("key_limit", 1),
         )
         return await self.store.apply(Trigger(job=job, run=row, now_us=self.now, idempotency=idempotency))
+
+    async def backfill(self, job: bytes, *instants_us: int, idempotency: str | None = None) -> Backfilled:
+        """Ask for the executions of past instants."""
+        request = idempotency.encode() if idempotency else self.request()
+        runs = tuple(
+            RunRow(asked_execution_id(job, Cause.BACKFILL, self.now, request, at_us), Cause.BACKFILL, at_us, self.now)
+            for at_us in instants_us
+        )
+        return await self.store.apply(Backfill(job=job, runs=runs, now_us=self.now, idempotency=idempotency))
 
     async def wake(self, limit: int = 100) -> int:
         """Wake what is due to wake."""

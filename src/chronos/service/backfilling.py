@@ -1,0 +1,131 @@
+"""Running a past range of a job's schedule, some hundreds of instants a command."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+
+from chronos.clock import Clock
+from chronos.core.calendar import rfc3339
+from chronos.core.detail import Detail
+from chronos.core.execution import Cause
+from chronos.core.ids import asked_execution_id
+from chronos.core.inforce import instants_of
+from chronos.core.instants import walk
+from chronos.core.job import Job
+from chronos.core.node import Actor
+from chronos.errors import Invalid, QueueFull
+from chronos.service.asking import asked_run, checked_reason
+from chronos.service.jobs import Jobs
+from chronos.service.room import Room
+from chronos.service.shapes.job import DEFAULT_NAMESPACE
+from chronos.store.commands import SYSTEM, Backfill, RunRow
+from chronos.store.contract import Store
+
+MAX_BACKFILL = 10_000  # instants of one request
+_AT_ONCE = 500  # of one command
+_MS_US = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """What a backfill has asked for. ``next_us`` is where to go on: not all of it had room, or time, in one request."""
+
+    ids: tuple[bytes, ...]
+    next_us: int | None
+
+
+class Backfills:
+    """Backfills of a store. ``new_request`` gives ids that were never given before."""
+
+    def __init__(self, store: Store, clock: Clock, jobs: Jobs, room: Room, *, new_request: Callable[[], bytes]) -> None:
+        self._store, self._clock, self._jobs, self._room = store, clock, jobs, room
+        self._new_request = new_request
+
+    async def run(
+        self,
+        ref: str | Job,
+        from_us: int,
+        to_us: int,
+        *,
+        reason: str | None = None,
+        idempotency: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        actor: Actor = SYSTEM,
+        within_us: int | None = None,
+    ) -> Filled:
+        """Run the instants of a past range, both ends included, oldest first; as many as there is room and time for.
+
+        The same ``idempotency`` key answers the same executions. Raises ``NotFound``, ``Invalid``, and ``QueueFull``
+        when there is no room for the first of them.
+        """
+        job = ref if isinstance(ref, Job) else await self._jobs.get(ref, namespace)
+        coming = self._instants(job, from_us, to_us)
+        request = idempotency.encode() if idempotency is not None else self._new_request()
+        begun_us = self._clock.now_us()
+        alike = asked_run(
+            job=job.id,
+            namespace=job.namespace,
+            name=job.name,
+            spec=job.spec,
+            effective=self._jobs.effective(job.spec),
+            cause=Cause.BACKFILL,
+            request=request,
+            now_us=begun_us,
+            detail=Detail(reason=checked_reason(reason)),
+        )
+        ids: list[bytes] = []
+        while chunk_us := list(islice(coming, min(_AT_ONCE, MAX_BACKFILL))):
+            is_over = within_us is not None and self._clock.now_us() - begun_us >= within_us
+            if ids and (is_over or len(ids) >= MAX_BACKFILL):
+                return Filled(ids=tuple(ids), next_us=chunk_us[0])
+            # Each a millisecond after the one before it, so that their ids are in the order of their instants.
+            runs = [
+                alike._replace(
+                    id=asked_execution_id(job.id, Cause.BACKFILL, asked_us, request, scheduled_us),
+                    scheduled_us=scheduled_us,
+                    ready_us=asked_us,
+                )
+                for asked_us, scheduled_us in zip(count(begun_us + len(ids) * _MS_US, _MS_US), chunk_us)
+            ]
+            try:
+                taken = await self._ask(job, runs, idempotency, actor)
+            except QueueFull:
+                if not ids:
+                    raise
+                taken = []
+            ids += taken
+            if len(taken) < len(runs):
+                return Filled(ids=tuple(ids), next_us=chunk_us[len(taken)])
+        return Filled(ids=tuple(ids), next_us=None)
+
+    def would_run(self, job: Job, from_us: int, to_us: int) -> tuple[int, int | None]:
+        """How many instants one request would ask for, and where to go on. Raises ``Invalid``."""
+        found = list(islice(self._instants(job, from_us, to_us), MAX_BACKFILL + 1))
+        return min(len(found), MAX_BACKFILL), found[MAX_BACKFILL] if len(found) > MAX_BACKFILL else None
+
+    def _instants(self, job: Job, from_us: int, to_us: int) -> Iterator[int]:
+        instants = instants_of(job.spec, job.name)
+        if instants is None:
+            raise Invalid(f'"{job.name}" has no schedule, so that no instants of it lie in a range; trigger it instead')
+        if from_us > to_us or to_us > self._clock.now_us():
+            raise Invalid("a backfill goes from a past instant to a later one that has passed too")
+        first_us = instants.next_us(from_us - 1)
+        if first_us is None or first_us > to_us:
+            raise Invalid(f'"{job.name}" has no instants from {rfc3339(from_us)} to {rfc3339(to_us)}')
+        return iter(walk(instants, first_us, to_us))
+
+    async def _ask(self, job: Job, runs: Sequence[RunRow], idempotency: str | None, actor: Actor) -> Sequence[bytes]:
+        """Those that were created, or had been; the first that does not fit ends them. Raises ``QueueFull``."""
+        fits = await self._room.take(len(runs))
+        command = Backfill(
+            job=job.id, runs=tuple(runs[:fits]), now_us=self._clock.now_us(), idempotency=idempotency, actor=actor
+        )
+        created = 0
+        try:
+            answer = await self._store.apply(command)
+            created = len(answer.statuses)
+        finally:
+            self._room.give_back(fits - created)
+        if not answer.ids:
+            raise QueueFull(f'as many executions of "{job.name}" are queued as may be; try again when some have run')
+        return answer.ids
