@@ -1,5 +1,6 @@
 """The one error tree: every error that Chronos raises on purpose, and what its caller can do about it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -19,6 +20,20 @@ class Invalid(ChronosError, ValueError):
     """What was asked for makes no sense; asking again will not help."""
 
 
+class InvalidOptions(Invalid):
+    """Options with which a target could never run: everything that is wrong with them at once.
+
+    ``faults`` has the way to each option (``("headers", "a b")``, empty for all of them) and what is wrong with it.
+    """
+
+    def __init__(self, faults: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(message for _, message in self.faults))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InvalidOptions, (self.faults,)
+
+
 class Unavailable(ChronosError):
     """Not now. Nothing was lost or half done that the same request, sent again, would not set right."""
 
@@ -29,6 +44,10 @@ class QueueFull(Unavailable):
 
 class StoreUnavailable(Unavailable):
     """The store cannot be reached, is locked, full or read-only."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Too many changes wait to be written; this one was not. Try again soon."""
 
 
 class StoreBroken(ChronosError):

@@ -7,7 +7,7 @@ import pytest
 
 from chronos.api import ApiOptions, hash_password
 from chronos.api.problems import kind_of, write_problem
-from chronos.errors import Conflict, Invalid, NotFound, QueueFull, StoreBroken, StoreUnavailable, Unavailable
+from chronos.errors import Conflict, Invalid, NotFound, QueueFull, StoreBroken, StoreBusy, StoreUnavailable, Unavailable
 from tests.api.world import V1, Reply, World, in_world, shape
 
 
@@ -105,6 +105,7 @@ def test_of_many_who_create_the_same_job_one_does() -> None:
         (Invalid("x"), 422, "invalid"),
         (QueueFull("x"), 429, "queue_full"),
         (StoreUnavailable("x"), 503, "store_unavailable"),
+        (StoreBusy("x"), 429, "store_busy"),
         (Unavailable("x"), 503, "unavailable"),
         (StoreBroken("x"), 503, "store_broken"),
         (ValueError("secret"), 500, "internal"),

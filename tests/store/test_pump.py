@@ -2,24 +2,33 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from chronos.core.execution import Cause, Status
+from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.job import JobState
 from chronos.core.reasons import Code
-from chronos.errors import Conflict, StoreUnavailable
+from chronos.errors import Conflict, StoreBusy, StoreUnavailable
 from chronos.store.commands import (
     NEW,
     AckOutbox,
     Admit,
     AdmitRow,
     Admitted,
+    Advance,
+    AdvanceRow,
+    AdvanceWith,
+    Backfill,
     Beat,
     Command,
     DeleteRow,
+    EndedAttempt,
+    OutputRow,
     Recover,
+    Release,
+    ReleaseRow,
     RunRow,
     Saved,
     SaveJobs,
@@ -27,13 +36,24 @@ from chronos.store.commands import (
     Settle,
     Settled,
     SettleRow,
+    SettleWith,
+    Signal,
+    Suspend,
+    SuspendRow,
+    Trigger,
     Trim,
     Wake,
+    WriteOutput,
 )
+from chronos.store.commands.weight import MAX_TEXT, first_that_fit, text_of
 from chronos.store.merge import merge, size, split
 from chronos.store.pump import Pump, in_a_task
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.testing.conformance import World
+
+SETTLED = SettleRow(bytes(16), bytes(16), 1, Status.SUCCEEDED, Code.SUCCEEDED, None, 1)
+TRIED = EndedAttempt(bytes(16), "a", 1, AttemptStatus.FAILED, 0, 1, None, "123", "1234")
+RUN = RunRow(bytes(16), Cause.MANUAL, 0, 0)
 
 
 class Recorder:
@@ -268,7 +288,7 @@ def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
         await asyncio.sleep(0.01)
         waiting += [asyncio.create_task(pump.apply(trim(n))) for n in (1, 2)]
         await asyncio.sleep(0.01)
-        with pytest.raises(StoreUnavailable, match="2 changes wait"):
+        with pytest.raises(StoreBusy, match="2 changes wait"):
             await pump.apply(trim(3))
         urgent = [asyncio.create_task(pump.apply(Beat(node=1, beat=n, now_us=1))) for n in range(50)]
         run.gate.set()
@@ -276,6 +296,55 @@ def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
         assert len(await asyncio.gather(*waiting)) == 3
 
     asyncio.run(main())
+
+
+def test_much_text_goes_in_several_transactions() -> None:
+    async def main() -> None:
+        run = Recorder()
+        pump = Pump(in_a_task(run))
+        run.gate.clear()
+        first = asyncio.create_task(pump.apply(trim(0)))
+        await asyncio.sleep(0)
+        text = "x" * (MAX_TEXT // 3)
+        rows = [replace(settle(n), rows=(settle(n).rows[0]._replace(detail=text),)) for n in range(1, 8)]
+        small = settle(9)
+        waiting = [asyncio.create_task(pump.apply(command)) for command in (*rows, small)]
+        await asyncio.sleep(0)
+        run.gate.set()
+        await asyncio.gather(first, *waiting)
+        assert [len(batch) for batch in run.batches] == [1, 3, 3, 2]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (Settle(rows=(SETTLED._replace(detail="12"), SETTLED._replace(attempts=(TRIED,))), node=1, now_us=1), 2 + 7),
+        (SettleWith(row=SETTLED._replace(detail="123"), statements=(), node=1, now_us=1), 3),
+        (Advance(rows=(AdvanceRow(bytes(16), 1, "1234", (TRIED,)),)), 4 + 7),
+        (AdvanceWith(row=AdvanceRow(bytes(16), 1, "1234"), statements=()), 4),
+        (Suspend(rows=(SuspendRow(bytes(16), 1, None, (), 1, 0, "12"),), now_us=1), 2),
+        (Release(rows=(ReleaseRow(bytes(16), 1, 0, "12"),), now_us=1), 2),
+        (WriteOutput(rows=(OutputRow(bytes(16), "a", 1, 0, "12345"),) * 2), 10),
+        (Trigger(job=bytes(16), run=RUN._replace(detail="12"), now_us=1), 2),
+        (Backfill(job=bytes(16), runs=(RUN, RUN._replace(detail="12")), now_us=1), 2),
+        (Signal(execution=bytes(16), name="go", payload="123", now_us=1), 3),
+        (Trim(now_us=1, limit=1), 0),
+    ],
+)
+def test_how_much_text_a_command_brings(command: Command[Any], text: int) -> None:
+    assert text_of(command) == text
+
+
+def test_what_goes_into_one_command() -> None:
+    sizes = [MAX_TEXT, 1, MAX_TEXT - 1, 1, 2 * MAX_TEXT, *(600 * [0])]
+    groups = []
+    while sizes:
+        groups.append(list(first_that_fit(sizes, int)))
+        sizes = sizes[len(groups[-1]) :]
+    assert [len(group) for group in groups] == [1, 2, 1, 1, 500, 100]
+    assert groups[3] == [2 * MAX_TEXT]
 
 
 def settle(*ids: int, node: int = 1) -> Settle:

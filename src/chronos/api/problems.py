@@ -30,6 +30,7 @@ from chronos.errors import (
     NotFound,
     QueueFull,
     StoreBroken,
+    StoreBusy,
     StoreUnavailable,
     Unavailable,
 )
@@ -70,6 +71,7 @@ KINDS = (
     Kind(TooMany, 429, "rate_limited", "Too many requests"),
     Kind(QueueFull, 429, "queue_full", "Too much is waiting already", 1),
     Kind(TimedOut, 503, "timeout", "The answer took too long", 1),
+    Kind(StoreBusy, 429, "store_busy", "Too many changes wait to be written", 1),
     Kind(StoreUnavailable, 503, "store_unavailable", "The store cannot be reached", 1),
     Kind(Unavailable, 503, "unavailable", "Not now", 1),
     Kind(StoreBroken, 503, "store_broken", "The store must not be used as it is"),

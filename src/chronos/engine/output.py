@@ -13,13 +13,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterable
-from itertools import islice
 
 import msgspec
 
 from chronos.engine.runners.contract import Sink
 from chronos.errors import Unavailable
 from chronos.store.commands import PROGRESS, OutputRow, WriteOutput
+from chronos.store.commands.weight import first_that_fit, text_of_output
 from chronos.store.contract import Store
 
 HEAD_BYTES = 32 << 10
@@ -27,7 +27,6 @@ TAIL_BYTES = 32 << 10
 MAX_HEAD_PARTS = 500  # one that dribbles fills its head early, and goes on in the tail
 TAIL = 1_000_000  # as ``part``
 INTERVAL_S = 1.0
-MAX_ROWS = 500  # of one command
 MAX_KEPT_BYTES = 16 << 20  # of rows that the store did not take
 
 log = logging.getLogger("chronos.engine")
@@ -253,7 +252,7 @@ class OutputBook:
         async with self._writing:
             # Whoever comes first takes what the others, who wait here, have brought: they find nothing left to do.
             while self._due:
-                batch = dict(islice(self._due.items(), MAX_ROWS))
+                batch = {row[:4]: row for row in first_that_fit(self._due.values(), text_of_output)}
                 for place in batch:
                     del self._due[place]
                 try:

@@ -7,7 +7,6 @@ lost while the node lives: what the store could not be told is told again, until
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import islice
 from typing import NamedTuple
 
 from chronos.engine.catalog import Entry
@@ -15,9 +14,8 @@ from chronos.engine.node import NodeClock, NodeLife
 from chronos.engine.sending import insist
 from chronos.errors import ChronosError
 from chronos.store.commands import Settle, Settled, SettleRow
+from chronos.store.commands.weight import first_that_fit, text_of_run
 from chronos.store.contract import Store
-
-MAX_ROWS = 500
 
 
 class Takes(NamedTuple):
@@ -68,7 +66,9 @@ class Settler:
     async def _work(self) -> None:
         """From the next turn of the loop on, so that what ends in the same turn goes together."""
         while self._rows:
-            rows = [self._rows.pop(execution) for execution in list(islice(self._rows, MAX_ROWS))]
+            rows = list(first_that_fit(self._rows.values(), _text))
+            for row, _ in rows:
+                del self._rows[row.id]
             try:
                 await self._send(rows)
             except ChronosError as error:  # the store is broken, or one of them is: each gets what it deserves
@@ -106,3 +106,7 @@ class Settler:
             for row in rows:
                 if row.id not in settled:
                     self.refused(row)
+
+
+def _text(leaving: tuple[SettleRow, Entry]) -> int:
+    return text_of_run(leaving[0])

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from chronos.errors import ChronosError, StoreUnavailable
+from chronos.errors import ChronosError, StoreBusy, StoreUnavailable
 from chronos.store.commands import Admit, Backfill, Claim, Command, Recover, SaveJobs, Trigger, Trim, WriteOutput
+from chronos.store.commands.weight import MAX_ROWS, MAX_TEXT, text_of
 from chronos.store.merge import size
 
 R = TypeVar("R")
-MAX_ROWS = 500
 MAX_WAITING = 10_000
 _MOMENT_S = 1.0
 _SHORTER = 4  # times
@@ -37,6 +37,7 @@ class Pending:
     command: Command[Any]
     answer: asyncio.Future[Any]
     rows: int
+    text: int  # characters
 
 
 #: What became of a batch: each command's answer, or the error that is its own alone; or what is wrong with all of it.
@@ -85,11 +86,11 @@ class Pump:
         """Put a command in line; gives what its answer will be."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        pending = Pending(command, answer, size(command))
+        pending = Pending(command, answer, size(command), text_of(command))
         if isinstance(command, _PATIENT):
             waiting = len(self._patient) + len(self._large)
             if waiting >= self._max_waiting:
-                raise StoreUnavailable(f"{waiting} changes wait to be written already; try again soon")
+                raise StoreBusy(f"{waiting} changes wait to be written already; try again soon")
             is_large = isinstance(command, SaveJobs) and pending.rows > self._max_rows
             (self._large if is_large else self._patient).append(pending)
         else:
@@ -175,13 +176,14 @@ class Pump:
 
 
 def _take(room: int, *lines: deque[Pending]) -> list[Pending]:
-    """The first of some lines that fit together, one at least."""
+    """The first of some lines that fit together, by their rows and by their text; one at least."""
     batch: list[Pending] = []
-    rows = 0
+    rows = text = 0
     for line in lines:
-        while line and (not batch or rows + line[0].rows <= room):
+        while line and (not batch or (rows + line[0].rows <= room and text + line[0].text <= MAX_TEXT)):
             batch.append(line.popleft())
             rows += batch[-1].rows
+            text += batch[-1].text
     return batch
 
 

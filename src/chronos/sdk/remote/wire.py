@@ -17,7 +17,16 @@ import aiohttp
 import msgspec
 
 from chronos.assembly import without_password
-from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull, StoreUnavailable, Unavailable
+from chronos.errors import (
+    ChronosError,
+    Conflict,
+    Invalid,
+    NotFound,
+    QueueFull,
+    StoreBusy,
+    StoreUnavailable,
+    Unavailable,
+)
 from chronos.service.shapes import InvalidJob, Problem
 
 API = "/api/v1"
@@ -130,6 +139,8 @@ def error_of(status: int, text: bytes) -> ChronosError:
         return InvalidJob(faults or [Problem("", message)])
     if code == "queue_full":
         return QueueFull(message)
+    if code == "store_busy":
+        return StoreBusy(message)
     if code == "store_unavailable":
         return StoreUnavailable(message)
     match status:
