@@ -10,10 +10,11 @@ import pytest
 from chronos.store.contract import Store
 from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.sqlite_memory import MemoryStore
 from chronos.testing.conformance import CASES, Case, run
 
 
-@pytest.fixture(params=["file", "memory", "postgres"])
+@pytest.fixture(params=["file", "memory", "harness", "postgres"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     """A new store, empty and not yet open, of each engine in turn."""
     match request.param:
@@ -21,6 +22,8 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], S
             return lambda: SqliteStore(tmp_path / "chronos.db")
         case "memory":
             return SqliteStore
+        case "harness":  # what a program's own tests are given
+            return MemoryStore
         case _:
             return partial(PostgresStore, request.getfixturevalue("postgres_url"))
 

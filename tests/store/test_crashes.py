@@ -12,7 +12,7 @@ from chronos.assembly import make_store
 from chronos.store.contract import JobFilter
 from tests.store.conftest import Server
 
-ROUNDS = 4
+ROUNDS = 8
 ACKNOWLEDGER = """
 import asyncio, sys
 from chronos.assembly import make_store
@@ -78,8 +78,8 @@ def test_what_was_acknowledged_survives_kill_9(engine: str, tmp_path: Path, requ
     url = f"sqlite:///{tmp_path}/chronos.db" if engine == "sqlite" else request.getfixturevalue("postgres_url")
     acknowledged: set[str] = set()
     for number in range(ROUNDS):
-        acknowledged |= acknowledge(url, number, 300 + 170 * number)
-    assert len(acknowledged) > 300 * ROUNDS
+        acknowledged |= acknowledge(url, number, 150 + 110 * number)
+    assert len(acknowledged) > 4_000
     assert acknowledged <= asyncio.run(saved(url))
 
 

@@ -1,4 +1,4 @@
-"""What is particular to SQLite: bad news told well, files shared and killed, upgrades, backups, determinism."""
+"""What is particular to SQLite: bad news told well, files shared and killed, upgrades, backups."""
 
 import asyncio
 import os
@@ -23,7 +23,6 @@ from chronos.store.sql.sqlite_log import Log
 from chronos.testing.conformance import World
 from chronos.testing.conformance.world import SECOND, T0, admit_row
 from tests.store.recorder import digest
-from tests.store.test_machine import run_machine
 
 R = TypeVar("R")
 
@@ -389,30 +388,6 @@ def test_a_backup_is_restored_under_a_free_name(tmp_path: Path) -> None:
     with pytest.raises(StoreBroken, match="no backup of a Chronos store"):
         restore(tmp_path / "other.db", tmp_path / "new.db")
     assert not (tmp_path / "new.db").exists()
-
-
-# --- determinism
-
-
-def test_the_same_commands_give_the_same_rows(tmp_path: Path) -> None:
-    recorded: list[list[Command[Any]]] = []
-
-    def record() -> list[SqliteStore]:
-        recorded.append([])
-        return [SqliteStore(journal=recorded[-1].append)]
-
-    run_machine(record, examples=15, steps=40)
-    longest = max(recorded, key=len)
-    assert len(longest) > 20
-
-    async def replay(store: SqliteStore) -> None:
-        for command in longest:
-            await store.apply(command)
-
-    paths = [tmp_path / "one.db", tmp_path / "two.db"]
-    for path in paths:
-        run(path, replay)
-    assert digest(paths[0]) == digest(paths[1])
 
 
 _COPIER = """

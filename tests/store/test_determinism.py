@@ -1,0 +1,181 @@
+"""The same commands give the same rows: what was recorded, applied to an empty store, gives what there was."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Cause, Status
+from chronos.core.ids import asked_execution_id, key_gate_id, scheduled_execution_id
+from chronos.core.job import JobState
+from chronos.core.reasons import Code
+from chronos.errors import ChronosError
+from chronos.store.commands import (
+    Admit,
+    AdmitRow,
+    Claim,
+    Command,
+    DeleteJob,
+    Follow,
+    RunRow,
+    SaveJobs,
+    SetJobState,
+    Settle,
+    SettleRow,
+    Suspend,
+    SuspendRow,
+    Trigger,
+    Trim,
+    Wake,
+)
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance.world import SECOND, World
+from tests.store.recorder import digest
+from tests.store.test_machine import run_machine
+
+KEYS = [key_gate_id("default", "k1"), key_gate_id("default", "k2")]
+
+
+async def replay(commands: list[Command[Any]], path: Path) -> None:
+    """Apply what was committed, one after the other."""
+    store = SqliteStore(path)
+    await store.open()
+    for command in commands:
+        await store.apply(command)
+    await store.close()
+
+
+def test_random_commands(tmp_path: Path) -> None:
+    recorded: list[list[Command[Any]]] = []
+
+    def record() -> list[SqliteStore]:
+        recorded.append([])
+        return [SqliteStore(tmp_path / f"{len(recorded)}.db", journal=recorded[-1].append)]
+
+    run_machine(record, examples=15, steps=40)
+    longest = max(recorded, key=len)
+    assert len(longest) > 20
+    asyncio.run(replay(longest, tmp_path / "again.db"))
+    assert digest(tmp_path / "again.db") == digest(tmp_path / f"{1 + recorded.index(longest)}.db")
+
+
+class Crowd:
+    """Many who do things at once, so that their commands go together into transactions, some of them merged."""
+
+    def __init__(self, store: SqliteStore, seed: int) -> None:
+        self.store, self.dice = store, random.Random(seed)
+        self.world = World(store)
+        self.numbers = count()
+        self.jobs: list[bytes] = []
+        self.runs: list[tuple[bytes, bytes, int]] = []
+
+    async def act(self) -> None:
+        """One of them does something, which may well be refused."""
+        often = (self.admit, self.settle)
+        seldom = (self.save, self.save_many, self.switch, self.trigger, self.claim, self.suspend, self.clean)
+        deed: Callable[[int], Awaitable[None]] = self.dice.choice((*often, *often, *seldom))
+        with suppress(ChronosError):
+            await deed(self.world.tick(self.dice.randrange(3_000)))
+
+    async def save(self, now_us: int) -> None:
+        row = self.world.row(
+            f"j{self.dice.randrange(12)}",
+            overlap=self.dice.choice(list(Overlap)),
+            keyed=self.dice.random() < 0.2,
+            priority=self.dice.randint(1, 10),
+            description=str(self.dice.randrange(5)),
+            next_us=now_us,
+        )
+        [saved] = await self.store.apply(SaveJobs(rows=(row,), now_us=now_us))
+        self.jobs.append(saved.id)
+
+    async def save_many(self, now_us: int) -> None:
+        names = [f"many-{next(self.numbers)}" for _ in range(self.dice.choice([1, 3, 120]))]
+        rows = tuple(self.world.row(name, next_us=now_us + SECOND, tags={"a": "b"}) for name in names)
+        self.jobs += [saved.id for saved in await self.store.apply(SaveJobs(rows=rows, now_us=now_us))]
+
+    async def switch(self, now_us: int) -> None:
+        job, state = self.dice.choice(self.jobs), self.dice.choice([*JobState])
+        if state is JobState.DONE:
+            await self.store.apply(DeleteJob(job=job, now_us=now_us))
+        else:
+            await self.store.apply(SetJobState(job=job, state=state, now_us=now_us, next_us=now_us))
+
+    async def admit(self, now_us: int) -> None:
+        due = await self.store.due(now_us + 2 * SECOND, 60)
+        rows = tuple(
+            AdmitRow(
+                *(one.job, one.version, one.next_us, one.next_us + SECOND),
+                scheduled_execution_id(one.job, one.next_us),
+                *(one.next_us, self.dice.random() < 0.6, one.careful),
+                *((self.dice.choice(KEYS), 1) if one.careful else (None, 0)),
+            )
+            for one in self.dice.sample(due, min(20, len(due)))
+        )
+        request = self.dice.randbytes(16)
+        for row in await self.store.apply(Admit(rows=rows, node=self.world.node, now_us=now_us, request=request)):
+            if row.status is Status.RUNNING:
+                self.runs.append((row.id, row.job, row.token))
+
+    async def trigger(self, now_us: int) -> None:
+        job, request = self.dice.choice(self.jobs), self.dice.randbytes(4)
+        execution = asked_execution_id(job, Cause.MANUAL, now_us, request)
+        run = RunRow(execution, Cause.MANUAL, now_us, now_us, None, self.dice.choice([None, *KEYS]), 1)
+        key = self.dice.choice([None, None, f"key-{self.dice.randrange(9)}"])
+        await self.store.apply(Trigger(job=job, run=run, now_us=now_us, idempotency=key))
+
+    async def claim(self, now_us: int) -> None:
+        command = Claim(lanes=(1, 2), limit=5, node=self.world.node, now_us=now_us, request=self.dice.randbytes(16))
+        self.runs += [(row.id, row.job, row.token) for row in await self.store.apply(command)]
+
+    async def settle(self, now_us: int) -> None:
+        leaving = {self.runs.pop(self.dice.randrange(len(self.runs))) for _ in range(min(4, len(self.runs)))}
+        status = self.dice.choice([Status.SUCCEEDED, Status.FAILED])
+        rows = tuple(
+            SettleRow(
+                *(id_, job, token, status, Code.TASK_FAILED, None, now_us),
+                follow=(Follow("hook", id_.hex(), "{}"),) if self.dice.random() < 0.2 else (),
+                dead_letter=status is Status.FAILED,
+            )
+            for id_, job, token in sorted(leaving)
+        )
+        settled = await self.store.apply(
+            Settle(rows=rows, node=self.world.node, now_us=now_us, take=2, take_lanes=(1, 2))
+        )
+        self.runs += [(row.id, row.job, row.token) for row in settled.taken]
+
+    async def suspend(self, now_us: int) -> None:
+        if self.runs:
+            id_, _, token = self.runs.pop()
+            await self.store.apply(Suspend(rows=(SuspendRow(id_, token, now_us + 1, (), 2, 0),), now_us=now_us))
+
+    async def clean(self, now_us: int) -> None:
+        await self.store.apply(Wake(now_us=now_us, limit=9))
+        await self.store.apply(Trim(now_us=now_us, limit=5))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_crowd_whose_commands_went_together(tmp_path: Path, seed: int) -> None:
+    journal: list[Command[Any]] = []
+
+    async def case() -> None:
+        store = SqliteStore(tmp_path / "crowd.db", journal=journal.append)
+        await store.open()
+        crowd = Crowd(store, seed)
+        await crowd.world.start_node()
+        await crowd.save_many(crowd.world.now)
+        for _ in range(12):
+            await asyncio.gather(*(crowd.act() for _ in range(30)))
+        assert await store.verify() == []
+        await store.close()
+
+    asyncio.run(case())
+    assert len(journal) > 150
+    asyncio.run(replay(journal, tmp_path / "again.db"))
+    assert digest(tmp_path / "again.db") == digest(tmp_path / "crowd.db")
