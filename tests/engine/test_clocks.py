@@ -1,10 +1,15 @@
 """G7, time: nothing starts early, and clocks that jump or differ run nothing twice and end nothing that runs."""
 
+import asyncio
+
 import pytest
 
+from chronos.clock import SystemClock
 from chronos.core.events import ClockJumped, Trouble
 from chronos.core.execution import Status
+from chronos.engine.node import NodeClock
 from chronos.store.contract import Counts
+from chronos.store.sql.sqlite_memory import MemoryStore
 from tests.engine.world import SECOND_US, World, in_world
 
 
@@ -133,3 +138,28 @@ async def test_g7_time_what_was_to_be_caught_up_with_is_not_judged_by_a_clock_th
     await world.advance(30)
     assert asked >= 1
     assert work.starts == [10, 20, 30, 40]
+
+
+class Distant(MemoryStore):
+    """A store whose answers take their time on the way back, all but the second."""
+
+    asked = 0
+
+    async def clock_us(self) -> int | None:
+        told_us = SystemClock().now_us()
+        self.asked += 1
+        if self.asked != 2:
+            await asyncio.sleep(1)
+        return told_us
+
+
+def test_the_quickest_answer_tells_the_time() -> None:
+    """Half of a second would be an offset that counts as none, and start things that much early."""
+
+    async def case() -> None:
+        clock, store = NodeClock(SystemClock()), Distant()
+        await clock.measure(store)
+        assert abs(clock.offset_us) < 0.4 * SECOND_US
+        assert store.asked > 1
+
+    asyncio.run(case())

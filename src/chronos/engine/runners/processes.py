@@ -233,6 +233,7 @@ class Processes:
 
     def _retire(self, worker: _Worker) -> None:
         if worker in self._idle:
+            self._idle.remove(worker)  # at once: whoever comes before it is ended must not be given it
             task = asyncio.create_task(self._end(worker))
             self._ends.add(task)
             task.add_done_callback(self._ends.discard)
