@@ -24,10 +24,10 @@ def digest() -> str:
 
 def main() -> None:
     with app:  # a program that does nothing else says app.run()
-        enough.wait(timeout=5)
+        enough.wait(timeout=30)
         run = digest.trigger()  # now, beside its schedule
         print("ticks at", *ticks[:2])
-        print("digest:", run.result(timeout=5), "- next at", digest.next_run)
+        print("digest:", run.result(timeout=30), "- next at", digest.next_run)
 
 
 if __name__ == "__main__":

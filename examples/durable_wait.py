@@ -36,14 +36,16 @@ def main() -> None:
         url = f"sqlite:///{Path(folder) / 'jobs.db'}"
         with make(url) as app:
             runs = [app.trigger("release"), app.trigger("order")]
-            time.sleep(0.5)
-            print("asleep:", *(run.status for run in runs))
+            while (asleep := [run.status for run in runs]) != ["waiting", "waiting"]:
+                time.sleep(0.01)
+            print("asleep:", *asleep)
         with make(url) as app:
             release, order = (app.get_run(run.id) for run in runs)
             release.signal("approved", {"by": "ana"})
-            order.signal("paid", "bo")
-            print("release:", release.wait(timeout=5).status)
-            print(order.result(timeout=5))
+            while not order.signal("paid", "bo"):  # it may sleep still, and does not wait for it yet
+                time.sleep(0.01)
+            print("release:", release.wait(timeout=30).status)
+            print(order.result(timeout=30))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def tidy() -> None:
 
 def main() -> None:
     with app:
-        run = etl.trigger().wait(timeout=5)
+        run = etl.trigger().wait(timeout=30)
         print(run.status, "in the order", " ".join(order))
 
 

@@ -23,7 +23,7 @@ def atlantis() -> int:
 
 def main() -> None:
     with app:
-        run = shops.trigger().wait(timeout=5)
+        run = shops.trigger().wait(timeout=30)
         print(run.status)
         for task in run.tasks:
             print(f"  {task.name}: {task.status}", task.error or task.result)

@@ -24,15 +24,17 @@ def make(url: str, seen: list[str]) -> Chronos:
 
 def main() -> None:
     seen: list[str] = []
+    recovered: list[object] = []
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'jobs.db'}"
         with make(url, seen):
             time.sleep(0.3)
         time.sleep(1.5)  # nobody is there
         with make(url, seen) as app:
-            time.sleep(0.5)
-            records = app.get("the_last_three").executions(limit=50)
-    recovered = [record for record in records if getattr(record, "trigger", "") == "recovery"]
+            while not seen or len(recovered) < 3:
+                time.sleep(0.05)
+                records = app.get("the_last_three").executions(limit=100)
+                recovered = [record for record in records if getattr(record, "trigger", "") == "recovery"]
     missed = sum(getattr(record, "count", 0) for record in records)
     print(*seen)
     print(f"{len(recovered)} recovered, {missed} recorded as missed")

@@ -53,7 +53,7 @@ async def main() -> None:
     await asgi({"type": "http"}, said.get, sent.put)
     print((await sent.get())["status"])
     run = jobs.get_run((await sent.get())["body"].decode())
-    print(await run.aresult(timeout=5))
+    print(await run.aresult(timeout=30))
     await said.put({"type": "lifespan.shutdown"})
     print((await sent.get())["type"])
     await server

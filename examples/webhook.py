@@ -31,7 +31,7 @@ def main() -> None:
         retry={"max_attempts": 3, "initial_interval": "50ms"},
     )
     with app:
-        print(sync.trigger().wait(timeout=5).status)
+        print(sync.trigger().wait(timeout=30).status)
     print("\n".join(got))
     server.shutdown()
     server.server_close()

@@ -28,7 +28,7 @@ from tests.chaos.history import Fault, Kind, Run, lines_of, runs_of
 
 ROOT = Path(__file__).parent.parent.parent
 WORK = Path(__file__).parent / "work.py"
-HEARTBEAT_S, TIMEOUT_S, REAPER_S, GRACE_S = 0.5, 2.0, 0.3, 1.0
+HEARTBEAT_S, TIMEOUT_S, REAPER_S, GRACE_S = 0.5, 4.0, 0.3, 1.0  # a machine may stand still for some seconds
 PATIENCE_S = 150.0  # of the tests, on a machine that is busy with others
 _MARK = "CHAOS_MARK"
 _PAGE = 1_000
@@ -68,6 +68,8 @@ class Bed:
         self.acked: list[bytes] = []
         self.orphans: list[str] = []
         self.nodes: dict[str, Node] = {}
+        self._gate: int | None = None
+        os.mkfifo(folder / "gate")
         self.store: Store
         self.service: Service
 
@@ -117,15 +119,15 @@ class Bed:
         await self._buried(node)
         return node.process.returncode
 
-    async def freeze(self, name: str, for_s: float, *, whole: bool) -> None:
-        """SIGSTOP for a while. What it started goes on, or, when it is the whole of it, stands still too."""
+    async def freeze(self, name: str, until: Callable[[], Awaitable[bool]], what: str, *, whole: bool) -> None:
+        """SIGSTOP until something is. What it started goes on, or, when it is the whole of it, stands still too."""
         node, hit = self.nodes[name], len(self.running())
         began_s = time.monotonic()
         node.send(signal.SIGSTOP)
         node.look()
         below = list(node.known) if whole else []
         _send_all(below, signal.SIGSTOP)
-        await asyncio.sleep(for_s)
+        await self.until(until, what)
         _send_all(below, signal.SIGCONT)
         node.send(signal.SIGCONT)
         self.faults.append(Fault(kind=Kind.FREEZE, from_s=began_s, to_s=time.monotonic(), in_flight=hit))
@@ -147,7 +149,7 @@ class Bed:
     async def _buried(self, node: Node) -> None:
         """Its keepers need a moment to kill what they keep; whatever is left then is an orphan."""
         try:
-            await self.until(lambda: not node.left(), "its processes are gone", 5.0)
+            await self.until(lambda: not node.left(), "its processes are gone", 10.0)
         except AssertionError:
             self.orphans += node.left()
 
@@ -159,13 +161,26 @@ class Bed:
                 node.process.kill()
                 node.process.wait()
         _send_all(marked(self.mark), signal.SIGKILL)
+        if self._gate is not None:
+            os.close(self._gate)
 
     # --- jobs
 
     async def save(
-        self, name: str, *, every_s: float | None, first_s: float, again_s: float = 0.5, in_s: float = 1.0, **more: Any
+        self,
+        name: str,
+        *,
+        every_s: float | None,
+        first_s: float | None,
+        again_s: float = 0.5,
+        in_s: float = 1.0,
+        **more: Any,
     ) -> None:
-        """Save a job: ``every_s`` from ``in_s`` on (None: when triggered), whose tries take so many seconds."""
+        """Save a job: ``every_s`` from ``in_s`` on (None: when triggered), whose tries take so many seconds.
+
+        ``first_s`` None: first tries take until the gate is opened.
+        """
+        takes = "gate" if first_s is None else str(first_s)
         start_us = SystemClock().now_us() + round(in_s * 1e6)
         overlap = more.setdefault("overlap", "skip")
         words = ["together"] if overlap == "allow" else []
@@ -176,7 +191,7 @@ class Bed:
             "retry": {"max_attempts": 20, "initial_interval": "100ms"},
             "command": {
                 "argv": [
-                    *(sys.executable, "-I", "-S", str(WORK), str(self.folder), str(first_s), str(again_s)),
+                    *(sys.executable, "-I", "-S", str(WORK), str(self.folder), takes, str(again_s)),
                     *words,
                 ],
                 "env": {_MARK: self.mark},
@@ -192,6 +207,10 @@ class Bed:
         asked = await self.service.runs.trigger(name, idempotency=key)
         self.acked.append(asked.id)
         return asked.id
+
+    def open_gate(self) -> None:
+        """Let all go on that wait there, and whoever comes later."""
+        self._gate = os.open(self.folder / "gate", os.O_RDWR)
 
     # --- looking
 

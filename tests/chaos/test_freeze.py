@@ -8,7 +8,7 @@ from chronos.clock import SystemClock
 from chronos.core.execution import AttemptStatus, Execution, Status
 from chronos.core.reasons import Code
 from chronos.store.commands import Settle, SettleRow
-from tests.chaos.bed import TIMEOUT_S, Bed, on_bed
+from tests.chaos.bed import Bed, on_bed
 from tests.chaos.checker import Verdict
 from tests.chaos.history import Kind
 
@@ -23,6 +23,11 @@ async def settled_late(bed: Bed, lost: list[Execution]) -> list[bytes]:
     return (await bed.store.apply(Settle(rows=tuple(rows), node=lost[0].node or 0, now_us=now_us))).settled
 
 
+async def lost_of(bed: Bed, held: list[Execution]) -> list[Execution]:
+    """Those of some executions that were taken from their node."""
+    return [run for run in held if AttemptStatus.LOST in {one.status for one in await bed.attempts(run.id)}]
+
+
 @pytest.mark.parametrize("whole", [False, True], ids=["the node alone", "with all that it started"])
 def test_its_work_is_taken_over_and_its_late_outcomes_are_refused(
     tmp_path: Path, postgres_url: str, whole: bool
@@ -33,12 +38,17 @@ def test_its_work_is_taken_over_and_its_late_outcomes_are_refused(
         for number in range(JOBS):
             await bed.save(f"job-{number}", every_s=4, first_s=5, again_s=1, in_s=2 + number / 4)
         for name in ("a", "b", "a"):
-            before = {node.number for node in await bed.store.nodes() if node.name == name}
             await bed.until(lambda: len(bed.running()) >= JOBS // 2, "enough of them run")
+            before = {node.number for node in await bed.store.nodes() if node.name == name}
             held = await bed.store.held_by(max(before))
-            await bed.freeze(name, TIMEOUT_S + 3, whole=whole)
-            lost = [run for run in held if AttemptStatus.LOST in {one.status for one in await bed.attempts(run.id)}]
-            assert lost, "its work is taken over"
+
+            async def is_taken_over(held: list[Execution] = held) -> bool:
+                ended = {run.execution for run in bed.runs() if run.end_s is not None}
+                late = {run.id for run in await lost_of(bed, held)}
+                return bool(late if whole else late & ended)
+
+            await bed.freeze(name, is_taken_over, "its work is taken over", whole=whole)
+            lost = await lost_of(bed, held)
             assert await settled_late(bed, lost) == []
 
             async def works_again(name: str = name, before: set[int] = before) -> bool:

@@ -1,8 +1,9 @@
 """The work of the jobs: writes down on its own account that it began and that it ended, and is slow in between.
 
 ``python -I -S work.py FOLDER FIRST_S AGAIN_S [together]``: it takes FIRST_S seconds when an execution begins and
-AGAIN_S when it has begun before. Every line is on disk before the work goes on. A lock, which the kernel takes from the
-dead, tells whether it is alone: among all of its job, or, with ``together``, among the tries of its execution.
+AGAIN_S when it has begun before; where FIRST_S is ``gate``, it takes until somebody opens FOLDER/gate. Every line is on
+disk before the work goes on. A lock, which the kernel takes from the dead, tells whether it is alone: among all of its
+job, or, with ``together``, among the tries of its execution.
 """
 
 import fcntl
@@ -13,7 +14,7 @@ import time
 
 
 def main() -> None:
-    folder, first_s, again_s = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+    folder, first_s, again_s = sys.argv[1:4]
     together = sys.argv[4:] == ["together"]
     said: dict[str, object] = {name: int(os.environ[f"CHRONOS_{name.upper()}"]) for name in ("attempt", "token")}
     said |= {name: os.environ[f"CHRONOS_{name.upper()}"] for name in ("job", "execution_id", "scheduled_at")}
@@ -25,8 +26,15 @@ def main() -> None:
         alone = False
     history = os.open(f"{folder}/history.jsonl", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     note(history, {**said, "what": "start", "alone": alone, "pid": os.getpid()})
-    time.sleep(first_s if is_first(f"{folder}/{said['execution_id']}.begun") else again_s)
+    work(folder, first_s if is_first(f"{folder}/{said['execution_id']}.begun") else again_s)
     note(history, {**said, "what": "end"})
+
+
+def work(folder: str, takes_s: str) -> None:
+    if takes_s == "gate":
+        os.close(os.open(f"{folder}/gate", os.O_RDONLY))  # which waits for somebody who could write to it
+    else:
+        time.sleep(float(takes_s))
 
 
 def is_first(mark: str) -> bool:

@@ -71,7 +71,7 @@ def test_runs_retries_and_restarts(any_url: str) -> None:
         states = await read_states(any_url)
         assert states["a"].last_success_at is not None
         assert states["a"].last_attempt_at is not None
-        assert abs(bed.calls[2][1] - states["a"].last_attempt_at) < timedelta(seconds=1)
+        assert bed.calls[1][1] < states["a"].last_attempt_at <= bed.calls[2][1]
         assert states["other"].last_attempt_at is None
 
         since = len(bed.events)
@@ -99,7 +99,8 @@ def test_what_ran_when_its_process_was_killed_starts_again_at_once(any_url: str)
         try:
             assert victim.stdout is not None
             assert {victim.stdout.readline(), victim.stdout.readline()} == {"began\n", "done\n"}
-            await asyncio.sleep(0.2)  # until "done" is on record
+            while (await read_states(any_url))["done"].last_success_at is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
             victim.send_signal(signal.SIGKILL)
             victim.wait()
         finally:
@@ -110,7 +111,7 @@ def test_what_ran_when_its_process_was_killed_starts_again_at_once(any_url: str)
         killed = time.monotonic()
         await scheduler.initialize([bed.task("stuck", cron, delay=hour), bed.task("done", cron, delay=hour)])
         await until(lambda: "TaskRunCompleted" in bed.told())
-        assert time.monotonic() - killed < 5
+        assert time.monotonic() - killed < 15  # a node is taken for dead after 30 s
         await scheduler.stop()
         [completed] = [e for e in bed.events if isinstance(e, SchedulerInitializationCompleted)]
         assert (completed.orphaned, completed.preserved) == (("stuck",), ("done",))
@@ -170,6 +171,6 @@ def test_the_next_minute_goes_before_a_retry(any_url: str) -> None:
         await scheduler.stop()
         story = [line.split()[1] for line in bed.story()]
         assert story == ["TaskRunStarted", "TaskRunFailed", "TaskRetryPreempted", "TaskRunStarted", "TaskRunCompleted"]
-        assert bed.calls[1][1].second == 0  # within the first second of its minute
+        assert bed.calls[1][1].second < 20  # as its minute begins, and not when anything else is due
 
     real(scenario, any_url)

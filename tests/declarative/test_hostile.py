@@ -234,7 +234,7 @@ def test_a_definition_that_is_none_at_all(url: str, tmp_path: Path, spec: str) -
         before = rows(tmp_path)
         with pytest.raises(TaskInvalidStructureError) as caught:
             await bed.scheduler().initialize([bed.task("a", "0 * * * *"), bed.task("b")])
-        assert 'the one after "a"' in str(caught.value)
+        assert 'the task "b"' in str(caught.value)
         assert caught.value.details["value"] is None
         assert isinstance(caught.value.details["cause"], Exception)
         assert rows(tmp_path) == before

@@ -1,7 +1,6 @@
 """What a server acknowledged is there when it comes back, however it went; and the example configuration starts one."""
 
 import signal
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.bed import V1, Client, shape
-from tests.server.bed import EXAMPLE, Process
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
+from tests.server.bed import EXAMPLE, Process, free_port
 
 
 def everything(api: Client) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from chronos.api.routes import Route
 from chronos.api.table import ROUTES
 from tests.e2e.bed import ADMIN, V1, Client, shape
+from tests.server.bed import PATIENCE_S
 
 FAILS = {"command": {"argv": ["sh", "-c", "echo oh no; exit 3"]}, "retry": {"max_attempts": 1}}
 
@@ -115,7 +116,7 @@ def test_dead_letters_and_replay(api: Client) -> None:
 def test_events_arrive_and_resume(api: Client) -> None:
     space = "?namespace=streamed"
     api.post(f"/jobs{space}", shape("seen", overlap="allow"), 201)
-    connection = http.client.HTTPConnection(urlsplit(api.process.url).netloc, timeout=20)
+    connection = http.client.HTTPConnection(urlsplit(api.process.url).netloc, timeout=PATIENCE_S)
     connection.request("GET", f"{V1}/events{space}", headers={"Authorization": ADMIN})
     stream = connection.getresponse()
     assert stream.headers["Content-Type"] == "text/event-stream"

@@ -16,8 +16,9 @@ from tests.server.bed import Process
 
 Start = Callable[..., Process]
 MANY = 500
+SLOTS = 100  # of a server
 TIMEOUT_S, SCAN_S = 4.0, 0.5
-SLACK_S = 5.0  # for a machine that does other things
+SLACK_S = 10.0  # for a machine that does other things
 LIVELY = {
     "CHRONOS_DISPATCHER__HTTP__ALLOW_PRIVATE": "true",
     "CHRONOS_SCHEDULER__HEARTBEAT_INTERVAL": "500ms",
@@ -42,6 +43,8 @@ class Target:
     def __init__(self) -> None:
         self.arrived: list[Arrival] = []
         self.delay_s = 0.0
+        self.least = 0  # nobody is answered before so many have come
+        self._enough = threading.Condition()
         self._server = _Listener(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -65,15 +68,18 @@ class Target:
 
             def do_POST(self) -> None:
                 told = self.headers
-                target.arrived.append(
-                    Arrival(
-                        time.monotonic(),
-                        told["X-Chronos-Execution-ID"],
-                        int(told["X-Chronos-Attempt"]),
-                        int(told["X-Chronos-Fencing-Token"]),
-                        told["Idempotency-Key"],
+                with target._enough:
+                    target.arrived.append(
+                        Arrival(
+                            time.monotonic(),
+                            told["X-Chronos-Execution-ID"],
+                            int(told["X-Chronos-Attempt"]),
+                            int(told["X-Chronos-Fencing-Token"]),
+                            told["Idempotency-Key"],
+                        )
                     )
-                )
+                    target._enough.notify_all()
+                    target._enough.wait_for(lambda: len(target.arrived) >= target.least, 20)
                 self.rfile.read(int(told.get("Content-Length", "0")))
                 time.sleep(target.delay_s)
                 self.send_response(204)
@@ -133,6 +139,7 @@ def two(start: Start, url: str) -> tuple[Process, Process]:
 
 def test_each_arrives_once(start: Start, target: Target, postgres_url: str) -> None:
     a, b = two(start, postgres_url)
+    target.least = SLOTS + 1  # which none of them can send alone
     save(Client(a, None), target)
     found = all_over(Client(b, None))
     assert {(one["status"], one["attempts"]) for one in found} == {("succeeded", 1)}

@@ -50,7 +50,7 @@ def test_names_that_can_be_gone_through_only_once_are_all_taken() -> None:
         return 5
 
     with app:
-        assert work.trigger().result("10s") == 5
+        assert work.trigger().result("60s") == 5
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +24,14 @@ EXAMPLE = Path(__file__).parent.parent / "data" / "requirements.yaml"
 def environment(**variables: str) -> dict[str, str]:
     """Nothing of whoever runs the tests but the path."""
     return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **variables}
+
+
+def free_port() -> int:
+    """One that stays free until it is used: not of those that whoever asks for any port is given."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 30_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

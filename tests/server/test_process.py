@@ -14,7 +14,7 @@ from chronos.api import hash_password
 from tests.server.bed import Process, run
 
 Start = Callable[..., Process]
-SLEEPER = {"name": "sleeper", "schedule": "now", "command": {"argv": ["sleep", "1.5"]}}
+SLEEPER = {"name": "sleeper", "schedule": "now", "command": {"argv": ["sleep", "600"]}}
 
 
 def running(answer: dict[str, object]) -> bool:
@@ -47,15 +47,17 @@ def test_whoever_has_jobs_needs_no_first_one(start: Start) -> None:
     assert "jobs create" not in second.rest()
 
 
-def test_it_lets_work_finish(start: Start) -> None:
+def test_it_lets_work_finish(start: Start, tmp_path: Path) -> None:
     server = start().ready()
-    server.post("/api/v1/jobs", SLEEPER)
+    waits = f"until test -e '{tmp_path}/go-on'; do sleep 0.05; done"
+    server.post("/api/v1/jobs", SLEEPER | {"command": {"argv": ["sh", "-c", waits]}})
     server.until("/api/v1/status", running)
     server.send(signal.SIGTERM)
     while server.get("/readyz")[0] == 200:
         time.sleep(0.01)
     status, text = server.get("/readyz")
     assert (status, json.loads(text)["detail"]) == (503, "this node is shutting down")
+    (tmp_path / "go-on").touch()
     assert server.wait() == 0
     again = start().ready()
     [execution] = again.read("/api/v1/executions")["items"]
@@ -64,7 +66,7 @@ def test_it_lets_work_finish(start: Start) -> None:
 
 def test_the_second_signal_does_not_wait(start: Start) -> None:
     server = start().ready()
-    server.post("/api/v1/jobs", SLEEPER | {"command": {"argv": ["sleep", "600"]}})
+    server.post("/api/v1/jobs", SLEEPER)
     server.until("/api/v1/status", running)
     began_s = time.monotonic()
     server.send(signal.SIGTERM)
@@ -80,7 +82,7 @@ def test_the_second_signal_does_not_wait(start: Start) -> None:
 
 def test_the_grace_period_ends(start: Start) -> None:
     server = start(CHRONOS_SCHEDULER__GRACE_PERIOD="200ms").ready()
-    server.post("/api/v1/jobs", SLEEPER | {"command": {"argv": ["sleep", "600"]}})
+    server.post("/api/v1/jobs", SLEEPER)
     server.until("/api/v1/status", running)
     server.send(signal.SIGTERM)
     assert server.wait() == 0

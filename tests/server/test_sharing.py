@@ -1,9 +1,11 @@
 """Two servers on one database share the work, with nothing to configure; one that dies loses none of it."""
 
+import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,16 @@ def save(server: Process, folder: Path, script: str = "") -> None:
     server.post("/api/v1/jobs/bulk", {"jobs": jobs(folder, at, script)})
 
 
+@contextmanager
+def open_gate(gate: Path) -> Iterator[None]:
+    """While entered, whoever reads the gate goes on; before, all of them wait there."""
+    held = os.open(gate, os.O_RDWR)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
 def executions(server: Process) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     cursor = ""
@@ -67,8 +79,12 @@ def ran(folder: Path) -> dict[str, int]:
 @pytest.mark.slow
 def test_two_servers_run_everything_once(start: Start, tmp_path: Path, postgres_url: str) -> None:
     servers = [start("--store", postgres_url, "--node-id", name).ready() for name in ("a", "b")]
-    save(servers[0], tmp_path / "ran")
-    found = until_all_are_over(servers[1])
+    os.mkfifo(gate := tmp_path / "gate")
+    save(servers[0], tmp_path / "ran", f": < '{gate}';")
+    for server in servers:
+        server.until("/api/v1/status", lambda answer: answer["executions_here"] > 5)
+    with open_gate(gate):
+        found = until_all_are_over(servers[1])
     assert {one["status"] for one in found} == {"succeeded"}
     assert {one["attempts"] for one in found} == {1}
     assert ran(tmp_path / "ran") == {str(number): 1 for number in range(MANY)}
@@ -81,10 +97,13 @@ def test_two_servers_run_everything_once(start: Start, tmp_path: Path, postgres_
 @pytest.mark.chaos
 def test_a_server_that_is_killed_loses_nothing(start: Start, tmp_path: Path, postgres_url: str) -> None:
     first, second = (start("--store", postgres_url, "--node-id", name, **LIVELY).ready() for name in ("a", "b"))
-    save(second, tmp_path / "ran", "sleep 2;")
+    os.mkfifo(gate := tmp_path / "gate")
+    save(second, tmp_path / "ran", f": < '{gate}';")
     first.until("/api/v1/status", lambda answer: answer["executions_here"] > 5)
     first.send(signal.SIGKILL)
-    found = until_all_are_over(second)
+    first.wait()
+    with open_gate(gate):
+        found = until_all_are_over(second)
     assert {one["status"] for one in found} == {"succeeded"}
     counts = ran(tmp_path / "ran")
     assert len(counts) == MANY

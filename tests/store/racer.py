@@ -4,7 +4,9 @@ It waits for a line on its standard input, so that all of them begin together.
 """
 
 import asyncio
+import os
 import random
+import signal
 import sys
 from collections.abc import Callable, Iterable
 
@@ -98,14 +100,22 @@ async def race(url: str, seed: int, what: str, *, ready: Callable[[], None], say
     await store.close()
 
 
+_left = 0  # lines until it is killed, where it is to be
+
+
 def _wait() -> None:
+    global _left  # noqa: PLW0603
     _say("ready")
-    sys.stdin.readline()
+    _left = int(sys.stdin.readline())
 
 
 def _say(line: str) -> None:
+    global _left  # noqa: PLW0603
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+    _left -= 1
+    if _left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

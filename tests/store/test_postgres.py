@@ -207,7 +207,7 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
             await asyncio.sleep(0.2)
             assert not hinted.is_set(), "a node that registers leaves nothing to do"
             await w.save("job")
-            await asyncio.wait_for(hinted.wait(), 5)
+            await asyncio.wait_for(hinted.wait(), 60)
             assert hints == [Hint.JOBS]
             # The listening connection is cut; once it is back, hints are, too.
             hinted.clear()
@@ -216,10 +216,10 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
                 "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'chronos listener' "
                 "and datname = current_database()",
             )
-            await asyncio.wait_for(hinted.wait(), 5)
+            await asyncio.wait_for(hinted.wait(), 60)
             hinted.clear()
             await w.save("job", description="changed")
-            await asyncio.wait_for(hinted.wait(), 5)
+            await asyncio.wait_for(hinted.wait(), 60)
 
     asyncio.run(check())
 

@@ -37,18 +37,15 @@ class Process:
         assert self._out.readline() == "ready\n"
         self.started: list[str] = []
 
-    def go(self, *, kill_after: int | None = None) -> None:
-        """Begin; ``kill_after`` so many started executions it is killed."""
-        self._in.write("go\n")
+    def go(self, *, kill_after: int = 0) -> None:
+        """Begin; ``kill_after`` so many started executions it kills itself."""
+        self._in.write(f"{kill_after}\n")
         self._in.flush()
-        self._reader = threading.Thread(target=self._read, args=(kill_after,))
+        self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
-    def _read(self, kill_after: int | None) -> None:
-        for line in self._out:
-            self.started.append(line.strip())
-            if len(self.started) == kill_after:
-                self._child.kill()
+    def _read(self) -> None:
+        self.started += [line.strip() for line in self._out]
 
     def join(self) -> int:
         """Its exit code, when it has ended."""
@@ -196,7 +193,7 @@ def test_killing_some_of_them_changes_nothing(postgres_url: str) -> None:
     asyncio.run(prepare(postgres_url, many_jobs()))
     racers = [Process(postgres_url, seed, "start") for seed in range(8)]
     for i, racer in enumerate(racers):
-        racer.go(kill_after=15 if i < 3 else None)
+        racer.go(kill_after=15 if i < 3 else 0)
     codes = [racer.join() for racer in racers]
     assert codes[3:] == [0] * 5
     assert any(code == -9 for code in codes[:3])
