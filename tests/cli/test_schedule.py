@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from chronos import parse_schedule
@@ -154,6 +155,7 @@ def test_explain_as_json() -> None:
     assert explained == {
         "expression": "30 2 * * *",
         "words": parse_schedule("30 2 * * *", timezone="Europe/Paris").describe(),
+        "understood_as": None,
         "timezone": "Europe/Paris",
         "next": [
             {"utc": "2027-03-26T01:30:00Z", "local": "2027-03-26T02:30:00+01:00"},
@@ -230,6 +232,22 @@ def test_explain_looks_twelve_months_ahead() -> None:
 def test_explain_shows_what_a_text_stands_for(expression: str, understood: str | None) -> None:
     _, second, *_ = run("explain", expression, "--after", NEW_YEAR).stdout.splitlines()
     assert second == (f"understood as {understood}" if understood else "")
+    assert answer("explain", expression, "--after", NEW_YEAR)["understood_as"] == understood
+    assert run("explain", expression, "-o", "name").stdout == f"{understood or expression}\n"
+
+
+def test_formats() -> None:
+    asked = ["0 9 * * *", "--timezone", "Europe/Paris", "--after", "2027-03-27T00:00:00Z", "--count", "2"]
+    instants = ["2027-03-27T08:00:00Z", "2027-03-28T07:00:00Z"]
+    assert run("next", *asked, "-o", "name").stdout.split() == instants
+    assert yaml.safe_load(run("next", *asked, "-o", "yaml").stdout) == instants
+    header, first, second = run("next", *asked, "-o", "wide").stdout.splitlines()
+    assert header.split() == ["Europe/Paris", "UTC", "APART"]
+    assert (first.split()[-1], second.split()[-1]) == ("–", "23h")
+    assert yaml.safe_load(run("explain", *asked, "-o", "yaml").stdout) == answer("explain", *asked)
+    assert header in run("explain", *asked, "-o", "wide").stdout
+    never = run("next", "2020-06-01T12:00:00Z", "--after", NEW_YEAR, "-o", "name")
+    assert (never.exit_code, never.stdout, never.stderr) == (0, "", "no run after 2027-01-01T00:00:00Z\n")
 
 
 BAD = [

@@ -257,7 +257,7 @@ def test_names_are_taken_once() -> None:
         (lambda app: app.webhook("private", "http://127.0.0.1/"), "job private: url"),
         (lambda app: app.command("c", "rm -r x"), "job c: the command is 'rm -r x'"),
         (lambda app: app.group("g").wait("w"), "task g.w: "),
-        (lambda app: app.group("g").task(needs=["ghost"])(plain), "plain: tasks:"),
+        (lambda app: app.group("g").task(needs=["ghost"])(plain), "plain: needs.0:"),
     ],
 )
 def test_mistakes_in_other_jobs_name_them_too(make: Any, part: str) -> None:

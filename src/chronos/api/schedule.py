@@ -23,7 +23,7 @@ async def preview(call: Call) -> web.StreamResponse:
         body.done()
         now = [rfc3339(call.parts.clock.now_us())] if when.now else []
         words = "as soon as there is room" if when.now else "only when it is triggered"
-        return answer({"words": words, "timezone": "UTC", "next": now, "warnings": []})
+        return answer({"words": words, "understood_as": None, "timezone": "UTC", "next": now, "warnings": []})
     if when.spec is None and not body.problems:
         body.fault("schedule", 'is missing: text of any dialect, or an object such as {"cron": "0 9 * * *"}')
     body.done()
@@ -32,6 +32,7 @@ async def preview(call: Call) -> web.StreamResponse:
     return answer(
         {
             "words": found.words,
+            "understood_as": found.understood_as,
             "timezone": found.timezone,
             "next": [rfc3339(us) for us in found.next_us],
             "warnings": [

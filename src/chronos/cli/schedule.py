@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import click
 
-from chronos.cli.output import emit, emit_json, emit_table, note, output_option
+from chronos.cli.ctl.options import output_option
+from chronos.cli.ctl.printing import print_value
+from chronos.cli.output import emit, emit_table, note
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -139,7 +142,7 @@ def schedule() -> None:
 @_question
 @output_option
 def next_(expression: str, output: str, **question: Unpack[Question]) -> None:
-    """Print the next runs of EXPR: in its time zone and in UTC, or as JSON in UTC.
+    """Print the next runs of EXPR: in its time zone and in UTC (wide: and how far apart they are), or in UTC alone.
 
     T is an RFC 3339 instant; without an offset it is a time in the schedule's zone. An interval without a start is
     counted from --after.
@@ -153,12 +156,15 @@ def next_(expression: str, output: str, **question: Unpack[Question]) -> None:
     from chronos.core.calendar import rfc3339
 
     answer = _ask(expression, question)
-    if output != "table":
-        emit_json([rfc3339(us) for us in answer.runs_us], lines=output == "jsonl")
-    elif answer.runs_us:
-        _emit_runs(answer)
-    else:
+    runs = [rfc3339(us) for us in answer.runs_us]
+    if output in ("json", "jsonl", "yaml"):
+        print_value(runs, output)
+    elif not runs:
         note(f"no run after {rfc3339(answer.after_us)}")
+    elif output == "name":
+        emit("\n".join(runs))
+    else:
+        _emit_runs(answer, wide=output == "wide")
 
 
 @schedule.command(short_help="Say what a schedule means, when it runs, and what DST does to it.")
@@ -178,12 +184,17 @@ def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
     """
     from chronos.core.calendar import SECOND_US, rfc3339
     from chronos.core.oddities import oddities
+    from chronos.core.understood import understood_as
 
     answer = _ask(expression, question)
     zone = answer.schedule.zone
+    understood = understood_as(expression, answer.asked)
+    if output == "name":
+        emit(understood or expression)
+        return
     found = oddities(answer.schedule, answer.after_us, _a_year_after(answer.after_us))
-    if output == "table":
-        _emit_explanation(answer, found, understood=_understood_as(expression, answer.asked))
+    if output in ("table", "wide"):
+        _emit_explanation(answer, found, understood=understood, wide=output == "wide")
         return
     runs = [{"utc": rfc3339(us), "local": _local(us, zone).isoformat()} for us in answer.runs_us]
     odd = [
@@ -198,11 +209,12 @@ def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
     explanation = {
         "expression": expression,
         "words": answer.asked.describe(),
+        "understood_as": understood,
         "timezone": zone.name,
         "next": runs,
         "oddities": odd,
     }
-    emit_json(explanation, lines=output == "jsonl")
+    print_value(explanation, output)
 
 
 def _ask(expression: str, question: Question) -> _Answer:
@@ -257,27 +269,7 @@ def _a_year_after(us: int) -> int:
     return day * DAY_S * SECOND_US + of_day_us
 
 
-def _understood_as(expression: str, found: "Schedule") -> str | None:
-    """What names, macros, H or plain words stand for, in the dialect below them; None when the text says just that."""
-    from chronos.core.cron import CronRule
-    from chronos.core.cron_format import format_cron
-    from chronos.core.once import LaterRule
-    from chronos.core.words import read_words
-    from chronos.errors import InvalidSchedule
-
-    if isinstance(found.rule, CronRule):
-        text = format_cron(found.rule.cron)
-    elif isinstance(found.rule, LaterRule):
-        return None
-    else:
-        try:
-            text = read_words(expression).expression
-        except InvalidSchedule:
-            return None
-    return None if expression.endswith(text) else text
-
-
-def _emit_explanation(answer: _Answer, found: "list[Oddity]", *, understood: str | None) -> None:
+def _emit_explanation(answer: _Answer, found: "list[Oddity]", *, understood: str | None, wide: bool) -> None:
     from chronos.core.calendar import rfc3339
 
     emit(answer.asked.describe(), bold=True)
@@ -285,7 +277,7 @@ def _emit_explanation(answer: _Answer, found: "list[Oddity]", *, understood: str
         emit(f"understood as {understood}")
     emit("")
     if answer.runs_us:
-        _emit_runs(answer)
+        _emit_runs(answer, wide=wide)
     else:
         emit(f"no run after {rfc3339(answer.after_us)}")
     emit("")
@@ -295,7 +287,8 @@ def _emit_explanation(answer: _Answer, found: "list[Oddity]", *, understood: str
         emit(f"No change of the clocks affects it in the 12 months from {rfc3339(answer.after_us)[:10]}.")
 
 
-def _emit_runs(answer: _Answer) -> None:
+def _emit_runs(answer: _Answer, *, wide: bool) -> None:
+    from chronos.core.amounts import go_duration
     from chronos.core.calendar import rfc3339
 
     zone = answer.schedule.zone
@@ -303,13 +296,11 @@ def _emit_runs(answer: _Answer) -> None:
     finest = "microseconds" if any(wall.microsecond for wall in walls) else "seconds"
     if not any(wall.second or wall.microsecond for wall in walls):
         finest = "minutes"
-    rows = [
-        (f"{wall:%a} {_clock_text(wall, finest)}", rfc3339(us)) for us, wall in zip(answer.runs_us, walls, strict=True)
-    ]
-    if zone.name == "UTC":
-        emit_table(("UTC",), [(instant,) for _, instant in rows])
-    else:
-        emit_table((zone.name, "UTC"), rows)
+    columns = {} if zone.name == "UTC" else {zone.name: [f"{wall:%a} {_clock_text(wall, finest)}" for wall in walls]}
+    columns["UTC"] = [rfc3339(us) for us in answer.runs_us]
+    if wide:
+        columns["APART"] = ["–", *(go_duration(later - us) for us, later in pairwise(answer.runs_us))]
+    emit_table(tuple(columns), list(zip(*columns.values(), strict=True)))
 
 
 def _clock_text(wall: "datetime", finest: str) -> str:

@@ -7,6 +7,7 @@ from chronos.core.calendar import DAY_S, SECOND_US
 from chronos.core.job import ScheduleSpec
 from chronos.core.oddities import Oddity, oddities
 from chronos.core.planner import activation, preview
+from chronos.core.understood import understood_as
 from chronos.service.shapes import read_schedule_only
 
 AHEAD_US = 366 * DAY_S * SECOND_US  # how far changes of the clocks are looked at
@@ -18,6 +19,7 @@ class Preview:
 
     spec: ScheduleSpec
     words: str
+    understood_as: str | None  # what words, names and macros stand for; None: the text says it itself
     timezone: str
     next_us: tuple[int, ...]
     oddities: tuple[Oddity, ...]
@@ -35,6 +37,7 @@ def preview_of_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: st
     return Preview(
         spec=spec,
         words=schedule.describe(),
+        understood_as=understood_as(spec.text, schedule),
         timezone=schedule.zone.name,
         next_us=preview(schedule, now_us, count),
         oddities=tuple(oddities(begun.schedule, now_us, now_us + AHEAD_US)),

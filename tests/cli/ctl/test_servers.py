@@ -1,6 +1,7 @@
 """Which server is asked, who is asking, and what the server says of itself."""
 
 import stat
+import time
 
 import pytest
 
@@ -16,7 +17,9 @@ USERS = {
 
 def test_status_nodes_queues_audit(served: Served) -> None:
     served.create("slow", "sleep", "60")
-    served.ctl("jobs", "run", "slow")
+    run = served.ctl("jobs", "run", "slow").stdout.strip()
+    while served.rest(f"/executions/{run}")["status"] != "running":  # from then on nothing changes
+        time.sleep(0.01)
     said = served.json("status")
     assert said["jobs_persisted"] == 1
     assert set(said) == set(served.rest("/status"))

@@ -54,7 +54,7 @@ def a_call(name: str = "work", **fields: Any) -> Call:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for something that happens in another thread or process."""
-    for _ in range(4_000):
+    for _ in range(12_000):
         if holds():
             return
         await asyncio.sleep(0.005)

@@ -3,7 +3,6 @@
 import io
 import sys
 import threading
-import time
 from contextvars import copy_context
 
 from chronos.engine.runners.context import Context
@@ -37,9 +36,21 @@ def much() -> None:
     stand_in.stream = there
 
 
+_left: list[threading.Thread] = []
+_go_on = threading.Event()
+
+
 def leaves_a_thread() -> None:
     def stays() -> None:
-        time.sleep(0.02)
+        _go_on.wait(60)
         print("too late")
 
-    threading.Thread(target=copy_context().run, args=(stays,), daemon=True).start()
+    _left.append(threading.Thread(target=copy_context().run, args=(stays,), daemon=True))
+    _left[0].start()
+
+
+def hello_beside_it() -> None:
+    """When the thread that was left behind has printed."""
+    _go_on.set()
+    _left[0].join()
+    print("hello")

@@ -31,6 +31,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self.seen: list[Seen] = []
         self.connections = 0
+        self.done = 0  # requests that it has nothing more to say to
 
     async def __aenter__(self) -> "Server":
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -54,8 +55,11 @@ class Server:
                 headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.seen.append(Seen(line, headers, body))
-                await self._handler(self.seen[-1], writer)
-                await writer.drain()
+                try:
+                    await self._handler(self.seen[-1], writer)
+                    await writer.drain()
+                finally:
+                    self.done += 1
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:

@@ -26,7 +26,7 @@ class Kept:
 
     async def holds(self, lines: int) -> None:
         """Until so many lines have come."""
-        for _ in range(2_000):
+        for _ in range(12_000):
             if self.text.count("\n") >= lines:
                 return
             await asyncio.sleep(0.005)

@@ -54,7 +54,7 @@ def alive(pid: int) -> bool:
     return stat.rpartition(") ")[2][0] != "Z"
 
 
-def wait_until(holds: Any, within_s: float = 5.0) -> None:
+def wait_until(holds: Any, within_s: float = 60.0) -> None:
     end = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < end, "it did not come to be"
@@ -243,12 +243,14 @@ def test_a_canceled_command_is_killed_with_all_that_it_started() -> None:
 
 
 @linux
-def test_what_a_command_leaves_behind_does_not_outlive_it() -> None:
-    started = time.monotonic()
-    outcome, _, text = run(shell("setsid sh -c 'echo $$; exec env -i sleep 300' & sleep 0.1; exit 0"))
+def test_what_a_command_leaves_behind_does_not_outlive_it(tmp_path: Path) -> None:
+    started, left = time.monotonic(), tmp_path / "left"
+    stays = f"echo $$; echo > '{left}'; exec sleep 300"
+    script = f'setsid env -i PATH="$PATH" sh -c "$STAYS" & until test -e \'{left}\'; do sleep 0.01; done; exit 0'
+    outcome, _, text = run(shell(script, env={"STAYS": stays}))
     assert outcome == Succeeded()
     assert not alive(int(text))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 150
 
 
 @linux
@@ -297,7 +299,7 @@ def test_a_fork_bomb_is_bounded(changes: dict[str, Any]) -> None:
     outcome, _, _ = run(shell(bomb, limits={"processes": 60}, **changes))
     if not changes and os.geteuid() == 0:  # others meet the kernel's limit, and their shell makes what it likes of it
         assert "it had more than 60 processes at once" in failed(outcome).error
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
     listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert "sleep 0.02; b" not in listing
 

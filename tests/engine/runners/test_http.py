@@ -97,9 +97,10 @@ def test_an_address_may_be_one_placeholder() -> None:
         ({"type": "bearer", "token": "{{ secret.TOKEN }}"}, "authorization", "Bearer t0p/s3cr3t"),
         ({"type": "api_key", "value": "{{ secret.TOKEN }}"}, "x-api-key", "t0p/s3cr3t"),
         ({"type": "api_key", "name": "X-Key", "value": "k"}, "x-key", "k"),
+        ({"type": "api_key", "name": 7, "value": 5}, "7", "5"),
     ],
 )
-def test_credentials(auth: dict[str, str], header: str, value: str) -> None:
+def test_credentials(auth: dict[str, Any], header: str, value: str) -> None:
     _, _, (seen,) = run(answer(), {"auth": auth})
     assert seen.headers[header] == value
 
@@ -273,7 +274,7 @@ def test_a_server_that_takes_its_time(handler: Handler) -> None:
     assert run(handler, {"timeout": "50ms"})[0] == TimedOut(error="there was no complete answer within 0.05 s")
     outcome, _, _ = run(handler, {}, {"timeout_s": 0.05}, timeout_said=False)
     assert isinstance(outcome, TimedOut)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("handler", [hangs, drips])
@@ -286,7 +287,8 @@ def test_a_call_is_stopped_or_canceled_at_once(handler: Handler) -> None:
                 asyncio.create_task(runner.run(call)),
                 asyncio.create_task(runner.run(make_call({"url": server.url}))),
             )
-            await asyncio.sleep(0.05)
+            while len(server.seen) < 2:  # noqa: ASYNC110 - polled on purpose
+                await asyncio.sleep(0.001)
             call.stop.ask(StopReason.TIMEOUT)
             canceled.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -339,9 +341,9 @@ def test_a_server_that_misbehaves_is_worth_another_try(handler: Handler) -> None
 
 
 def test_nobody_is_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    outcome = failed(run(answer(), {"url": f"http://127.0.0.1:{port}/"})[0])
+    with socket.socket() as taken:  # and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        outcome = failed(run(answer(), {"url": f"http://127.0.0.1:{taken.getsockname()[1]}/"})[0])
     assert outcome.kinds == ("connection", "connect")
     assert outcome.worth_retrying
 

@@ -45,14 +45,17 @@ def _scene(handler: Handler, play: Callable[[HttpRunner, Server], Awaitable[Any]
 
 
 def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[Call], Server]:
-    """Two calls, one after the other, with time for what a server says unasked to arrive."""
+    """Two calls, one after the other, the second when all has arrived that the server said to the first."""
 
     async def play(runner: HttpRunner, server: Server) -> tuple[list[Outcome], list[Call], Server]:
         calls = [make_call({"url": server.url, "method": method}) for _ in range(2)]
         outcomes = []
         for call in calls:
             outcomes.append(await runner.run(call))
-            await asyncio.sleep(0.01)
+            while server.done < len(server.seen):  # noqa: ASYNC110 - polled on purpose
+                await asyncio.sleep(0.001)
+            for _ in range(10):  # what was written is there, and only has to be read
+                await asyncio.sleep(0)
         return outcomes, calls, server
 
     found: tuple[list[Outcome], list[Call], Server] = _scene(handler, play)
@@ -249,15 +252,19 @@ def test_a_fresh_connection_that_dies_is_not_tried_again() -> None:
 
 
 def test_no_more_connections_than_allowed_and_each_in_its_turn() -> None:
+    go_on = asyncio.Event()
+
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.005)
+        await go_on.wait()
         writer.write(OK)
 
     async def play(runner: HttpRunner, server: Server) -> None:
         calls = [make_call({"url": f"{server.url}/{number}"}) for number in range(8)]
         tasks = [asyncio.create_task(runner.run(call)) for call in calls]
-        await asyncio.sleep(0.002)
+        while len(server.seen) < 2:  # noqa: ASYNC110 - polled on purpose
+            await asyncio.sleep(0.001)
         tasks[3].cancel()  # it waits for a place, and leaves the line
+        go_on.set()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(outcomes.pop(3), asyncio.CancelledError)
         assert all(isinstance(outcome, Succeeded) for outcome in outcomes)
@@ -288,21 +295,25 @@ def test_connections_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> N
             gone.clear()
             assert isinstance(await runner.run(make_call({"url": server.url})), Succeeded)
             assert server.connections == expected
-            await asyncio.wait_for(gone.wait(), 5)
+            await asyncio.wait_for(gone.wait(), 60)
 
     _scene(handler, play)
 
 
 def test_what_is_under_way_or_waits_when_a_runner_is_closed_comes_to_an_end() -> None:
+    go_on = asyncio.Event()
+
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.02)
+        await go_on.wait()
         writer.write(OK)
 
     async def play(runner: HttpRunner, server: Server) -> list[Outcome]:
         urls = (server.url, server.url.replace("127.0.0.1", "localhost"))  # the name would have to be looked up
         calls = [asyncio.create_task(runner.run(make_call({"url": url}))) for url in urls]
-        await asyncio.sleep(0.01)
+        while not server.seen:  # noqa: ASYNC110 - polled on purpose
+            await asyncio.sleep(0.001)
         await runner.close()
+        go_on.set()
         return await asyncio.gather(*calls)
 
     ended, late = _scene(handler, play, max_connections=1)
@@ -320,7 +331,7 @@ def test_a_canceled_call_closes_its_connection() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert server.connections == expected
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 60)
 
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
         try:

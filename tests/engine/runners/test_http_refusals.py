@@ -192,6 +192,8 @@ PUBLIC = "https://example.com/"
         ({"url": PUBLIC, "body": "a", "json": 1}, "both body and json"),
         ({"url": PUBLIC, "json": "{{ paylod.x }}"}, 'did you mean "payload"?'),
         ({"url": PUBLIC, "auth": {"type": "digest"}}, "one of basic, bearer, api_key, hmac"),
+        ({"url": PUBLIC, "auth": {"type": {}}}, "one of basic, bearer, api_key, hmac"),
+        ({"url": PUBLIC, "auth": {"type": "api_key", "value": 1, "in": []}}, "http.auth.in must be text"),
         ({"url": PUBLIC, "auth": {"type": "bearer"}}, 'needs "token"'),
         ({"url": PUBLIC, "auth": {"type": "bearer", "tokn": "x"}}, 'did you mean "token"?'),
         ({"url": PUBLIC, "auth": {"type": "hmac", "secret": "whsec_!"}}, "not base64"),

@@ -389,11 +389,11 @@ def test_what_an_attempt_leaves_behind_is_heard_no_more() -> None:
 def test_a_process_keeps_attempts_apart_and_says_long_texts_in_pieces(capfd: pytest.CaptureFixture[str]) -> None:
     async def main() -> None:
         functions = Functions()
-        for function in (prints.much, prints.leaves_a_thread, prints.hello):
+        for function in (prints.much, prints.leaves_a_thread, prints.hello_beside_it):
             functions.register(function.__name__, function, Isolation.PROCESS)
         pool = Processes(1, clock=SystemClock())
         try:
-            calls = [a_call(name) for name in ("much", "leaves_a_thread", "hello")]
+            calls = [a_call(name) for name in ("much", "leaves_a_thread", "hello_beside_it")]
             for call in calls:
                 known = functions.get(call.options["name"])
                 assert known is not None

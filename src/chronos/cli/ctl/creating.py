@@ -70,7 +70,7 @@ def create(
         headers={"Idempotency-Key": new_key()},
     ).value
     if output == "table" and (said["cron"] or said["schedule"]):
-        _warn(client, wanted)
+        _explain(client, wanted)
     if dry_run:
         print_saved(job, output)
     elif wait:
@@ -84,13 +84,15 @@ def create(
         print_job(job, output)
 
 
-def _warn(client: "Client", job: dict[str, Any]) -> None:
-    """What changes of the clocks will do to it, as far as the server can tell."""
+def _explain(client: "Client", job: dict[str, Any]) -> None:
+    """What words were taken for, and what changes of the clocks will do to it, as far as the server can tell."""
     asked = {"schedule": job["schedule"], "key": job["name"], "count": 1, **given(timezone=job.get("timezone"))}
     try:
         found = client.call("POST", "schedule", "preview", body=asked).value
     except click.ClickException:  # the job is there all the same
         return
+    if isinstance(job["schedule"], str) and found.get("understood_as"):
+        note(f"understood as {found['understood_as']}, {found['timezone']}")
     for warning in found["warnings"]:
         note(f"! {warning['message']}")
 

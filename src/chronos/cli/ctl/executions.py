@@ -52,13 +52,14 @@ def executions() -> None:
 
     \b
     Examples:
-      chronosctl executions list --job hello
+      chronosctl executions list hello
       chronosctl runs list --status troubled
     """
 
 
 @executions.command("list", short_help="List executions, newest first.")
-@click.option("--job", metavar="NAME", shell_complete=complete_job, help="Only of this job.")
+@click.argument("of", metavar="[JOB]", required=False, shell_complete=complete_job)
+@click.option("--job", metavar="NAME", shell_complete=complete_job, help="Only of this job; the same as JOB.")
 @click.option("--status", "wanted", type=click.Choice(STATUSES), help="Only those; troubled is all that went wrong.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="How many at most.")
 @click.option("--all", "everything", is_flag=True, help="However many there are.")
@@ -69,6 +70,7 @@ def list_(
     client: "Client",
     *,
     output: str,
+    of: str | None,
     job: str | None,
     wanted: str | None,
     limit: int,
@@ -76,16 +78,18 @@ def list_(
     watch: bool,
     interval: float,
 ) -> None:
-    """List executions, newest first. Many skipped or missed instants in a row are one line.
+    """List executions, newest first, of JOB or of all. Many skipped or missed instants in a row are one line.
 
     \b
     Examples:
-      chronosctl executions list --job hello --limit 5
+      chronosctl executions list hello --limit 5
       chronosctl executions list --status failed -o name
     """
+    if of is not None and job not in (None, of):
+        raise click.UsageError(f"JOB is {of}, and --job is {job}; name one of them")
 
     def look() -> dict[str, Any]:
-        return _recent(client, job, None if everything else limit, wanted)
+        return _recent(client, of or job, None if everything else limit, wanted)
 
     if watch:
         from chronos.cli.ctl.watching import watch as keep_looking
@@ -298,7 +302,7 @@ def _recent(client: "Client", job: str | None, limit: int | None, wanted: str | 
 def _attempts(found: dict[str, Any]) -> list[dict[str, Any]]:
     """A row for each attempt of each task; a task without any has one too."""
     return [
-        {**attempt, "task": task["name"]}
+        {**attempt, "task": f"{task['name']} (retired)" if task.get("retired") else task["name"]}
         for task in found["tasks"]
         for attempt in task["attempts"] or [{"status": task["status"], "error": task.get("error")}]
     ]

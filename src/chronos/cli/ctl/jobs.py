@@ -14,7 +14,18 @@ if TYPE_CHECKING:
     from chronos.cli.ctl.client import Client
 
 #: Fields that the server adds to what was said of a job.
-ANSWERED = ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at")
+ANSWERED = (
+    "id",
+    "version",
+    "state",
+    "next_run_at",
+    "last_execution",
+    "created_at",
+    "updated_at",
+    "note",
+    "paused_at",
+    "error",
+)
 
 
 @click.group(short_help="Jobs: list, create, apply, run, pause, change.")
@@ -69,21 +80,34 @@ def list_(
 @jobs.command(short_help="Look at a job.")
 @job_argument
 @click.option("--version", type=click.IntRange(1), metavar="N", help="What it said in this version.")
+@watch_options
 @output_option
 @asking
-def get(client: "Client", output: str, name: str, version: int | None) -> None:
+def get(client: "Client", *, output: str, name: str, version: int | None, watch: bool, interval: float) -> None:
     """Look at the job NAME (a name or an id), as it is or as it was.
 
     \b
     Examples:
       chronosctl jobs get hello
+      chronosctl jobs get hello --watch
       chronosctl jobs get hello --version 1 -o yaml
     """
+    if version is not None and watch:
+        raise click.UsageError("--watch is for the job as it is; a version never changes")
     if version is not None:
         found = client.get("jobs", name, "versions", str(version), namespace=client.server.namespace)
         print_version(found, output)
         return
-    print_job(client.get("jobs", name, namespace=client.server.namespace), output)
+
+    def look() -> dict[str, Any]:
+        job: dict[str, Any] = client.get("jobs", name, namespace=client.server.namespace)
+        return job
+
+    if watch:
+        from chronos.cli.ctl.watching import watch_one
+
+        watch_one(look, print_job, output, interval)
+    print_job(look(), output)
 
 
 @jobs.command("next", short_help="When a job runs next.")
@@ -171,6 +195,7 @@ def print_job(job: dict[str, Any], output: str) -> None:
             "name": job["name"],
             "namespace": job["namespace"],
             "state": f"{job['state']} ({job['note']})" if job.get("note") else job["state"],
+            "error": job.get("error"),
             "version": f"v{job['version']}, saved {instant(job['updated_at'])}",
             "description": job.get("description"),
             "schedule": schedule_of(job),

@@ -8,7 +8,7 @@ from chronos.cli.ctl.deadletters import dlq
 from chronos.cli.ctl.executions import executions
 from chronos.cli.ctl.jobs import jobs
 from chronos.cli.ctl.login import login, logout
-from chronos.cli.ctl.system import audit, namespaces, nodes, queues, status
+from chronos.cli.ctl.system import audit, cluster, namespaces, nodes, queues, status
 from chronos.cli.ctl.tokens import tokens, users
 
 #: Modules that add verbs to a noun of another module.
@@ -18,6 +18,7 @@ NOUNS: tuple[click.Command, ...] = (
     executions,
     dlq,
     status,
+    cluster,
     nodes,
     queues,
     namespaces,

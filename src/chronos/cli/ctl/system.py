@@ -1,12 +1,13 @@
-"""``chronosctl status``, ``nodes``, ``queues``, ``ns`` and ``audit``: the server itself."""
+"""``chronosctl status``, ``cluster``, ``nodes``, ``queues``, ``ns`` and ``audit``: the server itself."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from chronos.cli.ctl.listing import Listing
 from chronos.cli.ctl.options import asking, output_option, watch_options
-from chronos.cli.ctl.printing import Columns, instant, print_fields, print_page, print_value
+from chronos.cli.ctl.printing import Columns, instant, print_fields, print_items, print_page, print_value
 from chronos.cli.ctl.servers import shown
 from chronos.cli.output import emit
 
@@ -15,78 +16,175 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="How the server is.")
-@output_option
-@asking
-def status(client: "Client", output: str) -> None:
-    """Say how the server is: how many jobs there are, what is under way, and what its node says of itself.
-
-    \b
-    Example:
-      chronosctl status
-    """
-    found: dict[str, Any] = client.get("status")
-    if output not in ("table", "wide", "name"):
-        print_value(found, output)
-    elif output == "name":
-        emit(shown(client.server.url))
-    else:
-        print_fields({"server": shown(client.server.url), **_flat(found)})
-
-
-@click.command(short_help="List the nodes.")
 @watch_options
 @output_option
 @asking
-def nodes(client: "Client", output: str, watch: bool, interval: float) -> None:
-    """List the nodes that share the store, living or not.
+def status(client: "Client", output: str, watch: bool, interval: float) -> None:
+    """Say how the server is: how many jobs there are, what is under way, and what its node says of itself.
+
+    \b
+    Examples:
+      chronosctl status
+      chronosctl status --watch
+    """
+    address = shown(client.server.url)
+
+    def show(found: dict[str, Any], form: str) -> None:
+        if form == "name":
+            emit(address)
+        elif form in ("table", "wide"):
+            print_fields({"server": address, **_flat(found)})
+        else:
+            print_value(found, form)
+
+    _show(lambda: client.get("status"), show, output, watch, interval)
+
+
+@click.group(short_help="The server and its nodes.")
+def cluster() -> None:
+    """Look at the servers that share a store as a whole.
+
+    \b
+    Example:
+      chronosctl cluster status
+    """
+
+
+@cluster.command("status", short_help="How the server is, and its nodes.")
+@watch_options
+@output_option
+@asking
+def cluster_status(client: "Client", output: str, watch: bool, interval: float) -> None:
+    """Say how the server is, as `chronosctl status` does, and list the nodes that share its store.
+
+    \b
+    Example:
+      chronosctl cluster status
+    """
+    address = shown(client.server.url)
+
+    def show(found: dict[str, Any], form: str) -> None:
+        if form not in ("table", "wide", "name"):
+            print_value(found, form)
+            return
+        if form != "name":
+            print_fields({"server": address, **_flat(found["status"])})
+            emit("")
+        print_items(found["nodes"], form, NODES)
+
+    _show(
+        lambda: {"status": client.get("status"), "nodes": client.get("nodes")["items"]}, show, output, watch, interval
+    )
+
+
+@click.group(cls=Listing, short_help="The nodes.")
+def nodes() -> None:
+    """Look at the nodes. Without a verb: list.
 
     \b
     Example:
       chronosctl nodes
     """
-    _list(client, "nodes", output, NODES, watch, interval)
 
 
-@click.command(short_help="How much stands in each queue.")
+@nodes.command("list", short_help="List the nodes.")
 @watch_options
 @output_option
 @asking
-def queues(client: "Client", output: str, watch: bool, interval: float) -> None:
-    """Say how much stands in each queue: ready, queued behind another, running, waiting.
+def list_nodes(client: "Client", output: str, watch: bool, interval: float) -> None:
+    """List the nodes that share the store, living or not.
+
+    \b
+    Example:
+      chronosctl nodes list
+    """
+    _list(client, "nodes", output, NODES, watch, interval)
+
+
+@click.group(cls=Listing, short_help="How much stands in each queue.")
+def queues() -> None:
+    """Look at the queues. Without a verb: list.
 
     \b
     Example:
       chronosctl queues
     """
+
+
+@queues.command("list", short_help="How much stands in each queue.")
+@watch_options
+@output_option
+@asking
+def list_queues(client: "Client", output: str, watch: bool, interval: float) -> None:
+    """Say how much stands in each queue: ready, queued behind another, running, waiting.
+
+    \b
+    Example:
+      chronosctl queues list
+    """
     _list(client, "queues", output, QUEUES, watch, interval)
 
 
-@click.command("ns", short_help="List the namespaces.")
-@output_option
-@asking
-def namespaces(client: "Client", output: str) -> None:
-    """List the namespaces that have jobs.
+@click.group("ns", cls=Listing, short_help="The namespaces.")
+def namespaces() -> None:
+    """Look at the namespaces. Without a verb: list.
 
     \b
     Example:
       chronosctl ns
     """
+
+
+@namespaces.command("list", short_help="List the namespaces.")
+@output_option
+@asking
+def list_namespaces(client: "Client", output: str) -> None:
+    """List the namespaces that have jobs.
+
+    \b
+    Example:
+      chronosctl ns list
+    """
     print_page(client.get("namespaces"), output, NAMESPACES)
 
 
-@click.command(short_help="Who changed what.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, metavar="N", help="How many at most.")
-@output_option
-@asking
-def audit(client: "Client", output: str, limit: int) -> None:
-    """List who changed what, newest first.
+@click.group(cls=Listing, short_help="Who changed what.")
+def audit() -> None:
+    """Look at what was changed. Without a verb: list.
 
     \b
     Example:
       chronosctl audit --limit 5
     """
+
+
+@audit.command("list", short_help="Who changed what.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, metavar="N", help="How many at most.")
+@output_option
+@asking
+def list_changes(client: "Client", output: str, limit: int) -> None:
+    """List who changed what, newest first.
+
+    \b
+    Example:
+      chronosctl audit list --limit 5
+    """
     query = {"namespace": client.server.namespace}
     print_page(client.pages("audit", limit=limit, query=query), output, AUDIT)
+
+
+def _show(
+    look: Callable[[], dict[str, Any]],
+    show: Callable[[dict[str, Any], str], None],
+    output: str,
+    watch: bool,
+    interval: float,
+) -> None:
+    if watch:
+        from chronos.cli.ctl.watching import watch_one
+
+        watch_one(look, show, output, interval)
+    show(look(), output)
 
 
 def _list(client: "Client", path: str, output: str, columns: Columns, watch: bool, interval: float) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chronos.cli.ctl.changing import given, sure
+from chronos.cli.ctl.listing import Listing
 from chronos.cli.ctl.options import asking, dry_run_option, output_option
 from chronos.cli.ctl.printing import Columns, instant, print_page, print_value
 from chronos.cli.output import emit, note
@@ -91,15 +92,25 @@ def delete(client: "Client", name: str, yes: bool, dry_run: bool) -> None:
     note("would be deleted" if dry_run else "deleted")
 
 
-@click.command(short_help="List the users.")
-@output_option
-@asking
-def users(client: "Client", output: str) -> None:
-    """List the users of the server's configuration.
+@click.group(cls=Listing, short_help="The users.")
+def users() -> None:
+    """Look at the users. Without a verb: list.
 
     \b
     Example:
       chronosctl users
+    """
+
+
+@users.command("list", short_help="List the users.")
+@output_option
+@asking
+def list_users(client: "Client", output: str) -> None:
+    """List the users of the server's configuration.
+
+    \b
+    Example:
+      chronosctl users list
     """
     print_page(client.get("users"), output, USERS)
 

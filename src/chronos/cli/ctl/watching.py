@@ -1,4 +1,4 @@
-"""Looking again and again: at a list, until it is interrupted; at one run, until it is over."""
+"""Looking again and again: at a list or one thing, until it is interrupted; at one run, until it is over."""
 
 import sys
 import time
@@ -28,9 +28,7 @@ def watch(look: Callable[[], dict[str, Any]], output: str, columns: Columns, int
     Into a pipe another format is printed only where it was asked for.
     """
     look = _patient(look)
-    drawn = sys.stdout is not None and sys.stdout.isatty() and output in ("table", "wide")
-    source = click.get_current_context().get_parameter_source("output")
-    form = "jsonl" if output == "json" or source is ParameterSource.DEFAULT else output
+    drawn, form = _how(output)
     seen: dict[str, Any] = {}
     headed = True
     while True:
@@ -47,6 +45,34 @@ def watch(look: Callable[[], dict[str, Any]], output: str, columns: Columns, int
             seen = named
         sys.stdout.flush()
         time.sleep(interval_s)
+
+
+def watch_one(
+    look: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any], str], None], output: str, interval_s: float
+) -> None:
+    """The same of one thing: redrawn on a terminal, else shown again whenever it has changed."""
+    look = _patient(look)
+    drawn, form = _how(output)
+    seen: dict[str, Any] | None = None
+    while True:
+        found = look()
+        if drawn:
+            sys.stdout.write(_CLEAR)
+            show(found, output)
+        elif found != seen:
+            if form == "yaml":
+                emit("---")
+            show(found, form)
+            seen = found
+        sys.stdout.flush()
+        time.sleep(interval_s)
+
+
+def _how(output: str) -> tuple[bool, str]:
+    """Whether it is drawn, and in which format it is printed where it is not."""
+    drawn = sys.stdout is not None and sys.stdout.isatty() and output in ("table", "wide")
+    source = click.get_current_context().get_parameter_source("output")
+    return drawn, "jsonl" if output == "json" or source is ParameterSource.DEFAULT else output
 
 
 def _print_news(items: list[dict[str, Any]], form: str, columns: Columns, *, headed: bool) -> None:

@@ -11,7 +11,8 @@ import msgspec
 from chronos.core.calendar import rfc3339
 from chronos.engine.runners import options as read
 from chronos.engine.runners.contract import Call
-from chronos.engine.runners.templates import Renderer, check_template, uuid_text
+from chronos.engine.runners.faults import Faults
+from chronos.engine.runners.templates import Renderer, uuid_text
 from chronos.errors import Invalid
 
 _KNOWN = ("argv", "command", "shell", "env", "cwd", "user", "limits", "success_codes", "stdin")
@@ -33,23 +34,27 @@ _OURS = (
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Raise ``Invalid`` when no program could be started with these."""
-    read.check_known("command", options, _KNOWN)
-    _check_program(options)
-    for name, value in read.texts("command.env", options.get("env", {})).items():
-        if not name or "=" in name:
-            raise Invalid(f'command.env has "{name[:80]}", which is no name of a variable')
-        if name in _OURS:
-            raise Invalid(f'command.env may not set "{name}": Chronos sets it')
-        check_template(f"command.env.{name}", value)
-    if "cwd" in options and not os.path.isabs(read.text("command.cwd", options["cwd"], limit=4_096)):
-        raise Invalid(f'command.cwd is "{options["cwd"]}", expected a path from the root')
-    _user(options)
-    _limits(options)
-    success_codes(options)
+    """Raise ``InvalidOptions``, with all that is wrong, when no program could be started with these."""
+    faults = Faults("command")
+    if not faults.unknown((), options, _KNOWN):
+        faults.close()
+    _check_program(options, faults)
+    if "env" in options:
+        _check_env(options["env"], faults)
+    if "cwd" in options:
+        cwd = faults.of(("cwd",), read.text, "command.cwd", options["cwd"], limit=4_096)
+        if cwd is not None and not os.path.isabs(cwd):
+            faults.note(("cwd",), f'command.cwd is "{cwd}", expected a path from the root')
+    if "user" in options:
+        faults.of(("user",), _user, options)
+    if "limits" in options:
+        faults.of((), _limits, options)
+    if "success_codes" in options:
+        faults.of(("success_codes",), success_codes, options)
     stdin = options.get("stdin", False)
-    if not isinstance(stdin, bool):
-        check_template("command.stdin", read.text("command.stdin", stdin))
+    if not isinstance(stdin, bool) and faults.of(("stdin",), read.text, "command.stdin", stdin) is not None:
+        faults.template(("stdin",), stdin)
+    faults.close()
 
 
 def request(call: Call, renderer: Renderer) -> dict[str, Any]:
@@ -95,25 +100,45 @@ def success_codes(options: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(read.whole("command.success_codes", code, 0, 255) for code in codes)
 
 
-def _check_program(options: Mapping[str, Any]) -> None:
-    shell = read.flag("command.shell", options.get("shell", False))
-    if shell:
+def _check_program(options: Mapping[str, Any], faults: Faults) -> None:
+    if "shell" in options and faults.of(("shell",), read.flag, "command.shell", options["shell"]):
         if "argv" in options:
-            raise Invalid("command has argv and shell; a shell is given its text as command")
-        if not read.text("command.command", options.get("command")).strip():
-            raise Invalid("command.command is empty, expected what the shell is to run")
+            faults.note(("argv",), "command has argv and shell; a shell is given its text as command")
+        script = faults.of(("command",), read.text, "command.command", options.get("command"))
+        if script is not None and not script.strip():
+            faults.note(("command",), "command.command is empty, expected what the shell is to run")
         return
-    if "command" in options:
-        raise Invalid('command.command is run by a shell, which must be asked for: add "shell": true, or give argv')
-    argv = options.get("argv")
+    if "command" in options and faults.has("shell"):
+        faults.of(("command",), read.text, "command.command", options["command"])
+    elif "command" in options:
+        asked = 'add "shell": true, or give argv'
+        faults.note(("command",), f"command.command is run by a shell, which must be asked for: {asked}")
+    if "argv" in options or not ("command" in options or "shell" in options):
+        _check_argv(options.get("argv"), faults)
+
+
+def _check_argv(argv: Any, faults: Faults) -> None:
     if not isinstance(argv, list | tuple) or not argv:
-        raise Invalid('command.argv must be a list: the program and its arguments, such as ["pg_dump", "-f", "out"]')
+        example = '["pg_dump", "-f", "out"]'
+        faults.note(("argv",), f"command.argv must be a list: the program and its arguments, such as {example}")
+        return
     if len(argv) > 10_000:
-        raise Invalid(f"command.argv has {len(argv)} entries, allowed 10000")
+        faults.note(("argv",), f"command.argv has {len(argv)} entries, allowed 10000")
+        return
     for index, item in enumerate(argv):
-        check_template(f"command.argv[{index}]", read.plain(f"command.argv[{index}]", item), secrets=False)
-    if not str(argv[0]):
-        raise Invalid("command.argv[0] is empty, expected a program")
+        if faults.of(("argv", index), read.plain, f"command.argv[{index}]", item) is not None:
+            faults.template(("argv", index), item, secrets=False)
+    if argv[0] == "":
+        faults.note(("argv", 0), "command.argv[0] is empty, expected a program")
+
+
+def _check_env(env: Any, faults: Faults) -> None:
+    for name, value in faults.texts("env", env):
+        if not name or "=" in name:
+            faults.note(("env", name), f'command.env has "{name[:80]}", which is no name of a variable')
+        if name in _OURS:
+            faults.note(("env", name), f'command.env may not set "{name}": Chronos sets it')
+        faults.template(("env", name), value)
 
 
 def _user(options: Mapping[str, Any]) -> pwd.struct_passwd | None:
@@ -129,17 +154,28 @@ def _user(options: Mapping[str, Any]) -> pwd.struct_passwd | None:
 
 
 def _limits(options: Mapping[str, Any]) -> dict[str, int]:
-    given = options.get("limits", {})
-    read.check_known("command.limits", given, _LIMITS)
-    limits = {}
-    for name, value in given.items():
-        where = f"command.limits.{name}"
-        limits[name] = read.size_bytes(where, value) if name == "memory" else read.whole(where, value, 1, 1 << 31)
-    if limits.get("memory", 1 << 20) < 1 << 20:
-        raise Invalid("command.limits.memory is less than 1MiB, with which nothing starts")
-    if limits.get("files", 16) < 16:
-        raise Invalid("command.limits.files is less than 16, with which little starts")
+    if "limits" not in options:
+        return {}
+    given, faults, limits = options["limits"], Faults("command"), {}
+    if faults.unknown(("limits",), given, _LIMITS):
+        for name in _LIMITS:
+            if name not in given:
+                continue
+            found = faults.of(("limits", name), _limit, name, given[name])
+            if found is not None:
+                limits[name] = found
+    faults.close()
     return limits
+
+
+def _limit(name: str, value: object) -> int:
+    where = f"command.limits.{name}"
+    limit = read.size_bytes(where, value) if name == "memory" else read.whole(where, value, 1, 1 << 31)
+    if name == "memory" and limit < 1 << 20:
+        raise Invalid("command.limits.memory is less than 1MiB, with which nothing starts")
+    if name == "files" and limit < 16:
+        raise Invalid("command.limits.files is less than 16, with which little starts")
+    return limit
 
 
 def _environment(call: Call, renderer: Renderer, user: pwd.struct_passwd | None) -> dict[str, str]:

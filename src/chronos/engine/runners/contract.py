@@ -115,7 +115,9 @@ class Runner(Protocol):
     """One kind of target."""
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Raise ``Invalid``, naming the option, when a job with these could never run. Called when it is saved."""
+        """Raise ``Invalid``, naming the option, when a job with these could never run; better ``InvalidOptions``,
+        naming all that are wrong. Called when it is saved.
+        """
 
     async def run(self, call: Call) -> Outcome:
         """Make the attempt. Errors of the work are outcomes (``Failed``), never exceptions."""

@@ -3,7 +3,7 @@
 import re
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ from yarl import URL
 
 from chronos.engine.runners import options as read
 from chronos.engine.runners.addresses import Guard, Refused
+from chronos.engine.runners.faults import Faults
 from chronos.engine.runners.templates import check_template, is_template
 from chronos.errors import Invalid
 
@@ -77,32 +78,24 @@ WORTH_RETRYING = Codes(((408, 408), (425, 425), (429, 429), (500, 599)))
 
 
 def check(options: Mapping[str, Any], guard: Guard) -> None:
-    """Raise ``Invalid`` when a request could never be made of these."""
-    read.check_known("http", options, KNOWN)
-    _check_url(options, guard)
-    method(options)
-    for name, value in read.texts("http.headers", options.get("headers", {}), most=100).items():
-        check_header_name(name)
-        check_template(f"http.headers.{name}", value)
-        if not is_template(value):
-            check_header_value(name, value)
-    for name, value in read.texts("http.query", options.get("query", {})).items():
-        check_template(f"http.query.{name}", value)
-    if "body" in options:
-        if "json" in options:
-            raise Invalid("http has both body and json; give one of them")
-        if not isinstance(options["body"], str):
-            raise Invalid("http.body must be text; give a value as json instead")
-        check_template("http.body", read.text("http.body", options["body"]))
-    if "json" in options:
-        check_template("http.json", options["json"])
+    """Raise ``InvalidOptions``, with all that is wrong, when a request could never be made of these."""
+    faults = Faults("http")
+    if not faults.unknown((), options, KNOWN):
+        faults.close()
+    _check_url(options, guard, faults)
+    if "headers" in options:
+        _check_headers(options["headers"], faults)
+    if "query" in options:
+        for name, value in faults.texts("query", options["query"]):
+            faults.template(("query", name), value)
+    if "body" in options or "json" in options:
+        _check_body(options, faults)
     if "auth" in options:
-        _check_auth(options["auth"])
-    codes("success_codes", options, SUCCESS)
-    codes("retry_codes", options, WORTH_RETRYING)
-    redirects(options)
-    if "timeout" in options:
-        read.duration_us("http.timeout", options["timeout"])
+        _check_auth(options["auth"], faults)
+    for name, check_option in _ALONE.items():
+        if name in options:
+            faults.of((name,), check_option, options)
+    faults.close()
 
 
 def method(options: Mapping[str, Any]) -> str:
@@ -194,39 +187,68 @@ def check_header_value(name: str, value: str) -> None:
         raise Invalid(f'http.headers: "{name}" has {len(value)} characters, allowed 8192')
 
 
-def _check_url(options: Mapping[str, Any], guard: Guard) -> None:
+def _check_url(options: Mapping[str, Any], guard: Guard, faults: Faults) -> None:
     if "url" not in options:
-        raise Invalid("http needs a url")
-    url = read.text("http.url", options["url"], limit=8_192)
-    check_template("http.url", url)
-    if is_template(url):
-        if not url.startswith(("http://", "https://", "{{")):
-            raise Invalid("http.url must begin with https:// or http://, or be one placeholder")
+        faults.note(("url",), "http needs a url")
         return
     try:
-        parse_url(url, guard)
+        url = read.text("http.url", options["url"], limit=8_192)
+        if not is_template(url):
+            parse_url(url, guard)
+            return
+        check_template("http.url", url)
+        if not url.startswith(("http://", "https://", "{{")):
+            raise Invalid("http.url must begin with https:// or http://, or be one placeholder")
     except Refused as error:
-        raise Invalid(f"http.url: {error}") from None
+        faults.note(("url",), f"http.url: {error}")
+    except Invalid as error:
+        faults.note(("url",), str(error))
 
 
-def _check_auth(auth: Any) -> None:
-    known = ", ".join(_AUTH)
-    if not isinstance(auth, Mapping) or auth.get("type") not in _AUTH:
-        raise Invalid(f'http.auth must be an object whose "type" is one of {known}')
-    kind = auth["type"]
-    read.check_known(f"http.auth ({kind})", auth, ("type", *_AUTH[kind]))
+def _check_headers(headers: Any, faults: Faults) -> None:
+    for name, value in faults.texts("headers", headers, most=100):
+        faults.template(("headers", name), value)
+        try:
+            check_header_name(name)
+            if not is_template(value):
+                check_header_value(name, value)
+        except Invalid as error:
+            faults.note(("headers", name), str(error))
+
+
+def _check_body(options: Mapping[str, Any], faults: Faults) -> None:
+    if "json" in options:
+        faults.template(("json",), options["json"])
+    if "body" not in options:
+        return
+    if "json" in options:
+        faults.note(("body",), "http has both body and json; give one of them")
+    if not isinstance(options["body"], str):
+        faults.note(("body",), "http.body must be text; give a value as json instead")
+    elif faults.of(("body",), read.text, "http.body", options["body"]) is not None:
+        faults.template(("body",), options["body"])
+
+
+def _check_auth(auth: Any, faults: Faults) -> None:
+    kind = auth.get("type") if isinstance(auth, Mapping) else None
+    if not isinstance(kind, str) or kind not in _AUTH:
+        way = ("auth", "type") if isinstance(auth, Mapping) else ("auth",)
+        faults.note(way, f'http.auth must be an object whose "type" is one of {", ".join(_AUTH)}')
+        return
+    faults.unknown(("auth",), auth, ("type", *_AUTH[kind]))
     for name in _AUTH_NEEDS[kind]:
         if name not in auth:
-            raise Invalid(f'http.auth ({kind}) needs "{name}"')
-    for name, value in read.texts("http.auth", auth).items():
-        check_template(f"http.auth.{name}", value)
-    if kind == "api_key":
-        if auth.get("in", "header") not in ("header", "query"):
-            raise Invalid('http.auth.in must be "header" or "query"')
-        if auth.get("in", "header") == "header":
-            check_header_name(auth.get("name", "X-API-Key"))
-    if kind == "hmac" and not is_template(auth["secret"]):
-        signing_key(auth["secret"])
+            faults.note(("auth", name), f'http.auth ({kind}) needs "{name}"')
+    said = dict(faults.texts("auth", auth))
+    for name, value in said.items():
+        faults.template(("auth", name), value)
+    if kind == "api_key" and not faults.has("auth", "in"):
+        if said.get("in", "header") not in ("header", "query"):
+            faults.note(("auth", "in"), 'http.auth.in must be "header" or "query"')
+        elif said.get("in", "header") == "header" and "name" in said:
+            faults.of(("auth", "name"), check_header_name, said["name"])
+    if kind == "hmac" and not is_template(said.get("secret", "")):
+        faults.of(("auth", "secret"), signing_key, said.get("secret", ""))
 
 
 def signing_key(secret: str) -> bytes:
@@ -237,3 +259,13 @@ def signing_key(secret: str) -> bytes:
         return b64decode(secret.removeprefix("whsec_"), validate=True)
     except NotBase64:
         raise Invalid("http.auth.secret begins with whsec_ but what follows is not base64") from None
+
+
+#: Options that have nothing to do with others.
+_ALONE: dict[str, Callable[[Mapping[str, Any]], object]] = {
+    "method": method,
+    "success_codes": lambda options: codes("success_codes", options, SUCCESS),
+    "retry_codes": lambda options: codes("retry_codes", options, WORTH_RETRYING),
+    "redirects": redirects,
+    "timeout": lambda options: read.duration_us("http.timeout", options["timeout"]),
+}

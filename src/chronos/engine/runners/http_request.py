@@ -217,7 +217,7 @@ def _authenticate(
             _hide(mask, key)
             if auth.get("in", "header") == "query":
                 return url.extend_query([(said("name", "api_key"), key)])
-            _set(headers, auth.get("name", "X-API-Key"), key)
+            _set(headers, str(auth.get("name", "X-API-Key")), key)
         case _:
             secret = said("secret")
             _hide(mask, secret)

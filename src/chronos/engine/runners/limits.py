@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from chronos.engine.runners import options as read
+from chronos.engine.runners.faults import Faults
 from chronos.errors import Invalid
 
 
@@ -17,14 +18,30 @@ class Limits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def read_limits(given: Any) -> Limits:
-    """The limits of a target's option. Raises ``Invalid``, naming what is wrong."""
+    """The limits of a target's option. Raises ``InvalidOptions``, naming what is wrong."""
     if given is None:
         return Limits()
-    read.check_known("python.limits", given, ("cpu_s", "memory"))
-    memory, cpu_s = given.get("memory"), given.get("cpu_s")
-    if cpu_s is not None and (isinstance(cpu_s, bool) or not isinstance(cpu_s, int | float) or not 0 < cpu_s < 1e9):
-        raise Invalid(f"python.limits.cpu_s is {cpu_s!r}, expected seconds above zero")
-    memory_bytes = None if memory is None else read.size_bytes("python.limits.memory", memory)
-    if memory_bytes is not None and not 1 << 20 <= memory_bytes < 1 << 62:
-        raise Invalid(f"python.limits.memory is {memory!r}, with which nothing runs: give at least 1MiB")
-    return Limits(memory_bytes=memory_bytes, cpu_s=None if cpu_s is None else math.ceil(cpu_s))
+    faults = Faults("python")
+    memory_bytes = cpu_s = None
+    if faults.unknown(("limits",), given, ("cpu_s", "memory")):
+        cpu_s = faults.of(("limits", "cpu_s"), _cpu_s, given.get("cpu_s"))
+        memory_bytes = faults.of(("limits", "memory"), _memory_bytes, given.get("memory"))
+    faults.close()
+    return Limits(memory_bytes=memory_bytes, cpu_s=cpu_s)
+
+
+def _cpu_s(given: Any) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e9:
+        raise Invalid(f"python.limits.cpu_s is {given!r}, expected seconds above zero")
+    return math.ceil(given)
+
+
+def _memory_bytes(given: Any) -> int | None:
+    if given is None:
+        return None
+    found = read.size_bytes("python.limits.memory", given)
+    if not 1 << 20 <= found < 1 << 62:
+        raise Invalid(f"python.limits.memory is {given!r}, with which nothing runs: give at least 1MiB")
+    return found

@@ -10,9 +10,9 @@ from chronos.core.outcome import Failed, Outcome
 from chronos.engine.runners.calling import BAD_PAYLOAD, STOPPED, call_async, call_plain, call_through
 from chronos.engine.runners.context import Context
 from chronos.engine.runners.contract import Call
+from chronos.engine.runners.faults import Faults
 from chronos.engine.runners.functions import Function, Functions, Isolation
 from chronos.engine.runners.limits import Limits, read_limits
-from chronos.engine.runners.options import check_known
 from chronos.engine.runners.processes import Processes
 from chronos.engine.runners.threads import Threads
 from chronos.errors import Invalid
@@ -74,14 +74,18 @@ class PythonRunner:
 
     def check(self, options: Mapping[str, Any]) -> None:
         """That it names a function; which nodes have it is another question."""
-        check_known("python", options, ("limits", "name", "payload"))
+        faults = Faults("python")
+        if not faults.unknown((), options, ("limits", "name", "payload")):
+            faults.close()
         name = options.get("name")
         if not isinstance(name, str) or not name:
-            raise Invalid(f"python.name is {name!r}, expected the name of a registered function")
-        limits = read_limits(options.get("limits"))
-        function = self._functions.get(name)
-        if function is not None and limits != Limits() and function.isolation is not Isolation.PROCESS:
-            raise Invalid(f'python.limits needs a process: register "{name}" with isolation="process"')
+            faults.note(("name",), f"python.name is {name!r}, expected the name of a registered function")
+        if options.get("limits") is not None:
+            limits = faults.of((), read_limits, options["limits"])
+            function = self._functions.get(name) if isinstance(name, str) else None
+            if function is not None and limits != Limits() and function.isolation is not Isolation.PROCESS:
+                faults.note(("limits",), f'python.limits needs a process: register "{name}" with isolation="process"')
+        faults.close()
 
     async def run(self, call: Call) -> Outcome:
         """Make the attempt."""

@@ -11,28 +11,38 @@ from chronos.core.schedule import Schedule
 from chronos.core.zones import Zone, get_zone
 from chronos.engine.runners import options as read
 from chronos.engine.runners.contract import Call
+from chronos.engine.runners.faults import Faults
 from chronos.errors import Invalid, InvalidSchedule
 
 _KNOWN = ("until", "for", "schedule", "timezone", "signal", "timeout")
 _ENDS = ("until", "for", "schedule", "signal")
+_WHILES = ("for", "timeout")
 
 
 class WaitRunner:
     """Waits until the earliest of what is given: an instant, a while, a schedule's next instant, a signal."""
 
     def check(self, options: Mapping[str, Any]) -> None:
-        read.check_known("wait", options, _KNOWN)
+        faults = Faults("wait")
+        if not faults.unknown((), options, _KNOWN):
+            faults.close()
         if not any(name in options for name in _ENDS):
-            raise Invalid(f"wait needs what to wait for: one of {', '.join(_ENDS)}")
+            faults.note((), f"wait needs what to wait for: one of {', '.join(_ENDS)}")
         if "timeout" in options and "signal" not in options:
-            raise Invalid('wait.timeout is how long to wait for a signal; without "signal" write "for"')
+            faults.note(("timeout",), 'wait.timeout is how long to wait for a signal; without "signal" write "for"')
         if "timezone" in options and not ("schedule" in options or "until" in options):
-            raise Invalid("wait.timezone is of a schedule or of until, and neither is given")
-        if "signal" in options and not read.text("wait.signal", options["signal"], limit=200):
-            raise Invalid("wait.signal is empty, expected a name")
-        if (schedule := _schedule(options)) is not None and schedule.next_us(0) is None:
-            raise Invalid("wait.schedule has no instant to wait for")
-        _times_us(options, 0)
+            faults.note(("timezone",), "wait.timezone is of a schedule or of until, and neither is given")
+        if "signal" in options and faults.of(("signal",), read.text, "wait.signal", options["signal"], limit=200) == "":
+            faults.note(("signal",), "wait.signal is empty, expected a name")
+        zone = faults.of(("timezone",), _zone, options) or get_zone("UTC")
+        if "until" in options:
+            faults.of(("until",), _until_us, options, zone)
+        if "schedule" in options:
+            faults.of(("schedule",), _check_schedule, options, zone)
+        for name in _WHILES:
+            if name in options:
+                faults.of((name,), read.duration_us, f"wait.{name}", options[name])
+        faults.close()
 
     async def run(self, call: Call) -> Outcome:
         try:
@@ -40,8 +50,8 @@ class WaitRunner:
             times_us = _times_us(call.options, call.started_us)
         except Invalid as error:
             return Failed(error=str(error), kinds=("wait",), worth_retrying=False)
-        if (schedule := _schedule(call.options)) is not None:
-            next_us = schedule.next_us(call.started_us)
+        if "schedule" in call.options:
+            next_us = _schedule(call.options, _zone(call.options)).next_us(call.started_us)
             if next_us is None:
                 return Failed(
                     error="wait.schedule has no instant after the start of this wait",
@@ -57,33 +67,35 @@ class WaitRunner:
 
 def _times_us(options: Mapping[str, Any], started_us: int) -> list[int]:
     """When the wait ends, by each of its times."""
-    found = []
-    if "until" in options:
-        at_us = parse_instant(read.text("wait.until", options["until"], limit=256), _zone(options))
-        if at_us is None:
-            shown = options["until"]
-            raise Invalid(f'wait.until is "{shown}", which is no date and time; write it like 2027-01-01T09:00:00Z')
-        found.append(at_us)
-    whiles_us = [read.duration_us(f"wait.{name}", options[name]) for name in ("for", "timeout") if name in options]
+    found = [_until_us(options, _zone(options))] if "until" in options else []
+    whiles_us = [read.duration_us(f"wait.{name}", options[name]) for name in _WHILES if name in options]
     return found + [min(started_us + while_us, LAST_US) for while_us in whiles_us]
 
 
-def _schedule(options: Mapping[str, Any]) -> Schedule | None:
-    if "schedule" not in options:
-        return None
+def _until_us(options: Mapping[str, Any], zone: Zone) -> int:
+    text = read.text("wait.until", options["until"], limit=256)
+    at_us = parse_instant(text, zone)
+    if at_us is None:
+        raise Invalid(f'wait.until is "{text}", which is no date and time; write it like 2027-01-01T09:00:00Z')
+    return at_us
+
+
+def _schedule(options: Mapping[str, Any], zone: Zone) -> Schedule:
     text = read.text("wait.schedule", options["schedule"], limit=256)
     try:
-        return parse_schedule(text, timezone=_zone_name(options))
+        return parse_schedule(text, timezone=zone.name)
     except InvalidSchedule as error:
         raise error.named("wait.schedule") from None
 
 
-def _zone_name(options: Mapping[str, Any]) -> str | None:
-    return read.text("wait.timezone", options["timezone"], limit=256) if "timezone" in options else None
+def _check_schedule(options: Mapping[str, Any], zone: Zone) -> None:
+    if _schedule(options, zone).next_us(0) is None:
+        raise Invalid("wait.schedule has no instant to wait for")
 
 
 def _zone(options: Mapping[str, Any]) -> Zone:
+    name = read.text("wait.timezone", options["timezone"], limit=256) if "timezone" in options else ""
     try:
-        return get_zone(_zone_name(options) or "UTC")
+        return get_zone(name or "UTC")
     except LookupError as error:
         raise Invalid(f"wait.timezone: {error.args[0]}") from None

@@ -90,8 +90,11 @@ def write_span(span: Span, *, job_name: str | None = None) -> dict[str, Any]:
 
 
 def detail_of(execution: Execution) -> Detail:
-    """What an execution carries beside its columns."""
-    return NO_DETAIL if execution.detail is None else msgspec.convert(execution.detail, Detail)
+    """What an execution carries beside its columns; nothing where a newer release wrote what nobody here knows."""
+    try:
+        return NO_DETAIL if execution.detail is None else msgspec.convert(execution.detail, Detail)
+    except msgspec.ValidationError:
+        return NO_DETAIL
 
 
 def lateness_us(execution: Execution) -> int | None:
@@ -205,7 +208,7 @@ def _bare(
     execution: Execution, detail: Detail, name: str, attempts: list[dict[str, Any]], nodes: Mapping[int, str]
 ) -> dict[str, Any]:
     """A task of which nothing was written down: its execution's columns tell."""
-    status = _TASK_OF[execution.status]
+    status = _TASK_OF.get(execution.status, TaskStatus.PENDING)
     if execution.status is Status.WAITING and attempts:
         status = TaskStatus.RETRYING
     ended = _ATTEMPT_OF.get(execution.status)

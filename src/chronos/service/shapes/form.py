@@ -79,8 +79,8 @@ class Form:
             self._known.append(names[0])
             return names[0], self.data.get(names[0])
         found = self.given(*names)
-        if len(found) > 1:
-            self.fault(found[1], f'says the same as "{found[0]}"; give one of them')
+        for more in found[1:]:
+            self.fault(more, f'says the same as "{found[0]}"; give one of them')
         return (found[0], self.data[found[0]]) if found else (names[0], None)
 
     def finish(self) -> None:
@@ -224,13 +224,16 @@ class Form:
         _, value = self.take(name)
         if value is None:
             return {}
+        if isinstance(value, dict | list) and len(value) > most:
+            self.fault(name, f"has {len(value)} entries, allowed {most}")
+            return {}
         if listed and isinstance(value, list):
-            value = dict.fromkeys((item if isinstance(item, str) else repr(item) for item in value), "")
+            for place, item in enumerate(value):
+                if not isinstance(item, str):
+                    self.fault((name, place), "has to be text")
+            value = {item: "" for item in value if isinstance(item, str)}
         if not isinstance(value, dict):
             self._not(name, "an object of texts", value)
-            return {}
-        if len(value) > most:
-            self.fault(name, f"has {len(value)} entries, allowed {most}")
             return {}
         for key, text in value.items():
             if not key or len(key) > longest or not isinstance(text, str) or len(text) > longest:

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from chronos.core.calendar import rfc3339
 from chronos.core.config import NOTHING_SET, Mode, Settings
 from chronos.core.group import lay_out
-from chronos.core.job import After, Job, JobSpec, JobState, On, ScheduleSpec, Target, Task
+from chronos.core.job import After, Job, JobSpec, JobState, On, ScheduleSpec, Target, Task, Unreadable
 from chronos.core.lane import PYTHON
 from chronos.core.schedule import Schedule
-from chronos.errors import Invalid
+from chronos.errors import Invalid, InvalidOptions
 from chronos.service.shapes.form import Form
 from chronos.service.shapes.names import fault_of_name, id_text
 from chronos.service.shapes.plain import plain
@@ -40,12 +40,25 @@ instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
 
 #: In answers, and of no effect when they are sent back.
 _ANSWERED = frozenset(
-    ("id", "version", "state", "next_run_at", "last_execution", "created_at", "updated_at", "note", "paused_at", "diff")
+    (
+        "id",
+        "version",
+        "state",
+        "next_run_at",
+        "last_execution",
+        "created_at",
+        "updated_at",
+        "note",
+        "paused_at",
+        "error",
+        "diff",
+    )
 )
 #: What few jobs say.
 _RARE = frozenset(("after", "enabled", "description", "on_start", "on_complete", "alerts", "owner", "payload"))
 _KINDS = ("http", "command", "python", "grpc", "wait")
 _ALIASES = {"webhook": "http"}
+_SAY_WHAT = ("/tasks", "/job_type")
 
 
 class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
@@ -116,8 +129,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
             payload=_payload(form),
         )
     form.finish()
-    if not problems:
-        _check_whole(spec, problems)
+    _check_whole(spec, problems)
     if problems:
         raise InvalidJob(problems, name=name or None)
     return Draft(
@@ -143,7 +155,7 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
         "state": job.state.name.lower(),
         "enabled": job.state is not JobState.DISABLED,
         **write_spec(job.spec),
-        "next_run_at": instant(job.next_us) if job.next_us is not None and job.state is JobState.ACTIVE else None,
+        "next_run_at": instant(job.next_us) if job.next_us is not None and _runs(job) else None,
         "last_execution": None if last_execution is None else dict(last_execution),
         "created_at": created_at,
         "updated_at": created_at if job.updated_us == job.created_us else rfc3339(job.updated_us),
@@ -155,8 +167,14 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
     return answer
 
 
+def _runs(job: Job) -> bool:
+    return job.state is JobState.ACTIVE and not isinstance(job.spec, Unreadable)
+
+
 def write_spec(spec: JobSpec) -> dict[str, Any]:
-    """All that a version of a job says."""
+    """All that a version of a job says; of one that cannot be read, why."""
+    if isinstance(spec, Unreadable):
+        return {"tasks": [], "error": spec.error}
     said: dict[str, Any] = {"description": spec.description} if spec.description else {}
     said |= write_when(spec.schedule, follows=bool(spec.after))
     said["tasks"] = [_written_task(task) for task in spec.tasks]
@@ -198,19 +216,22 @@ def _tasks(form: Form, checks: Mapping[str, Check]) -> tuple[Task, ...]:
     direct = _direct(form, checks)
     name, given = form.items("tasks", most=MAX_TASKS)
     said = [*(["job_type"] if function else []), *direct, *(["tasks"] if given else [])]
-    if len(said) > 1:
-        form.fault(said[1], f'says what the job does, and so does "{said[0]}"; several tasks go into "tasks"')
+    for more in said[1:]:
+        form.fault(more, f'says what the job does, and so does "{said[0]}"; several tasks go into "tasks"')
+    if not said and not any(problem.pointer.startswith(_SAY_WHAT) for problem in form.problems):
+        kinds = ", ".join(sorted(checks))
+        form.fault("tasks", f"is missing: say what the job does, in tasks or directly as one of {kinds}")
+    found: list[Task | None] = []
     if function is not None:
         options = {"name": function}
         _check(form, "job_type", PYTHON, options, checks)
-        return (Task(name=ONLY_TASK, target=Target(kind=PYTHON, options=options)),)
-    if direct:
-        target = read_target(form, direct[0], checks)
-        return () if target is None else (Task(name=ONLY_TASK, target=target),)
-    if not given and not any(problem.pointer.startswith("/tasks") for problem in form.problems):
-        kinds = ", ".join(sorted(checks))
-        form.fault("tasks", f"is missing: say what the job does, in tasks or directly as one of {kinds}")
-    found = [_task(form.sub((name, place), value), checks, len(given)) for place, value in enumerate(given)]
+        found.append(Task(name=ONLY_TASK, target=Target(kind=PYTHON, options=options)))
+    for field in direct:
+        target = read_target(form, field, checks)
+        found.append(None if target is None else Task(name=ONLY_TASK, target=target))
+    if given:
+        found += [_task(form.sub((name, place), value), checks, len(given)) for place, value in enumerate(given)]
+        _check_names(form, name, given)
     return tuple(task for task in found if task is not None)
 
 
@@ -223,11 +244,32 @@ def _task(form: Form | None, checks: Mapping[str, Check], count: int) -> Task | 
         kinds = ", ".join(sorted(checks))
         what = f"says {' and '.join(direct)}; a task does one thing" if direct else f"says nothing to do: give {kinds}"
         form.problems.append(Problem(form.pointer, what))
-    target = read_target(form, direct[0], checks) if direct else None
+    targets = [read_target(form, field, checks) for field in direct]
     needs = form.texts("needs", most=MAX_TASKS)
     settings = read_overrides(form)
     form.finish()
+    target = targets[0] if targets else None
     return None if target is None else Task(name=name, target=target, needs=needs, settings=settings)
+
+
+def _check_names(form: Form, field: str, given: list[Any]) -> None:
+    """That no two tasks have the same name, and that each needs only such as there are."""
+    if len(given) == 1 and not (isinstance(given[0], dict) and given[0].get("needs")):
+        return
+    tasks = [(place, value) for place, value in enumerate(given) if isinstance(value, dict)]
+    names: set[str] = {ONLY_TASK} if len(given) == 1 and tasks[0][1].get("name") is None else set()
+    for place, task in tasks:
+        name = task.get("name")
+        if isinstance(name, str) and name in names:
+            form.fault((field, place, "name"), f'"{name[:64]}" is another task, too; two may not have the same name')
+        elif isinstance(name, str):
+            names.add(name)
+    for place, task in tasks:
+        needs = task.get("needs")
+        for at, need in enumerate(needs if isinstance(needs, list) else [needs]):
+            if isinstance(need, str) and need not in names:
+                way = ("needs", at) if isinstance(needs, list) else ("needs",)
+                form.fault((field, place, *way), f'is "{need[:64]}", a task which the job does not have')
 
 
 def _direct(form: Form, checks: Mapping[str, Check]) -> list[str]:
@@ -262,6 +304,9 @@ def _check(form: Form, field: str, kind: str, options: dict[str, Any], checks: M
         return
     try:
         check(options)
+    except InvalidOptions as error:
+        for way, message in error.faults:
+            form.fault((field, *way), message)
     except Invalid as error:
         form.fault((field, *_option(kind, str(error))), str(error))
 
@@ -281,9 +326,9 @@ def _hook(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
     direct = _direct(inner, checks)
     if len(direct) != 1:
         form.fault(field, f"has to be one target: {', '.join(sorted(checks))}")
-    target = read_target(inner, direct[0], checks) if direct else None
+    targets = [read_target(inner, one, checks) for one in direct]
     inner.finish()
-    return target
+    return targets[0] if targets else None
 
 
 def _after(form: Form, name: str) -> tuple[After, ...]:
@@ -338,11 +383,14 @@ def _with_mode(form: Form, settings: Settings, tasks: tuple[Task, ...]) -> Setti
 
 def _check_whole(spec: JobSpec, problems: list[Problem]) -> None:
     """What no field alone can tell."""
-    size = len(msgspec.json.encode(spec))
-    if size > MAX_SPEC:
-        problems.append(Problem("", f"the job has {size} bytes, allowed {MAX_SPEC}; keep what is large elsewhere"))
+    if not problems:
+        size = len(msgspec.json.encode(spec))
+        if size > MAX_SPEC:
+            problems.append(Problem("", f"the job has {size} bytes, allowed {MAX_SPEC}; keep what is large elsewhere"))
     if len(spec.tasks) == 1 and not spec.tasks[0].needs:
         return
+    if any(problem.pointer.startswith(_SAY_WHAT) for problem in problems):
+        return  # they are not as they were meant to be, and neither is what they need
     try:
         lay_out(spec)
     except Invalid as error:

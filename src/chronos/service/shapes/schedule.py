@@ -14,7 +14,7 @@ from chronos.core.cron import CronRule
 from chronos.core.every import SHORTEST_JOB_INTERVAL_US, EveryRule
 from chronos.core.iso8601 import Period, PeriodRule, is_instant
 from chronos.core.job import ScheduleSpec
-from chronos.core.parse import DST_POLICIES, MAX_EXCLUSIONS, parse_schedule
+from chronos.core.parse import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH, parse_schedule
 from chronos.core.schedule import Schedule
 from chronos.errors import InvalidSchedule
 from chronos.service.shapes.form import Form, read_duration_us
@@ -38,15 +38,6 @@ _AROUND_FIELDS = frozenset(_AROUND)
 _TYPE = frozenset(("schedule_type",))
 _ONCE, _OFTEN, _AT_ONCE = ("one_time", "once", "delayed"), ("recurring", "cron", "interval"), ("immediate", "now")
 _ZONE_PREFIX = re.compile(r"CRON_TZ=\S+[ \t]+")
-#: What an error of the parser is about, where that is a field of its own.
-_FIELD_OF = {
-    "unknown time zone": "timezone",
-    "start": "start",
-    "end": "end",
-    "jitter": "jitter",
-    "exclude": "exclude",
-    "exclusion": "exclude",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +58,7 @@ class _Said:
     text: str
     pointer: str
     dialect: str = "auto"
+    dialect_at: str = ""
     kept_dialect: str = "auto"
     expected: str | None = None  # the key of the object it was given under
     kind: str | None = None  # what schedule_type says of it
@@ -85,7 +77,7 @@ def read_when(form: Form, key: str) -> When:
     elif value is not None and not isinstance(value, str):
         form.fault(name, "has to be text or an object with one of " + ", ".join(_KEYS))
     elif value in (NOW, MANUAL):
-        _around(outer, None)
+        _faults_around(form, _around(outer, None))
         return When(now=value == NOW, manual=value == MANUAL)
     elif value is not None:
         expected = {"cron_expression": "cron", "execute_at": "at"}.get(name)
@@ -99,7 +91,10 @@ def read_when(form: Form, key: str) -> When:
         _check_kind(form, kind, said)
         if said is not None:
             said.kind = kind
-    return When() if said is None else _when(form, said, around, key)
+    if said is None:
+        _faults_around(form, around)
+        return When()
+    return _when(form, said, around, key)
 
 
 def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
@@ -174,6 +169,7 @@ def _from_object(form: Form) -> _Said | None:
         said.dialect = name
     if dialect is not None:
         said.dialect = said.kept_dialect = dialect
+        said.dialect_at = form.at("dialect")
     return said
 
 
@@ -215,6 +211,8 @@ def _around(outer: Form, inner: Form | None) -> dict[str, Any]:
             elif value not in (None, ()):
                 found[name] = value
                 found[f"{name}_at"] = form.at(name)
+                if name == "exclude":
+                    found["exclude_given"] = form.data[name]
     return found
 
 
@@ -242,8 +240,7 @@ def _when(form: Form, said: _Said, around: dict[str, Any], key: str) -> When:
         else:
             schedule = spec.parse(key)
     except InvalidSchedule as error:
-        pointer = around.get(f"{_FIELD_OF.get(error.subject.split(':')[0])}_at", said.pointer)
-        form.problems.append(Problem(pointer, str(error)))
+        _faults_apart(form, said, around, key, error)
         return When()
     fault = _fault(said, schedule)
     if fault is not None:
@@ -260,6 +257,53 @@ def _when(form: Form, said: _Said, around: dict[str, Any], key: str) -> When:
             end_us=schedule.end_us if "end" in around else None,
         ),
     )
+
+
+def _faults_apart(form: Form, said: _Said, around: dict[str, Any], key: str, error: InvalidSchedule) -> None:
+    """Note all that is wrong with a schedule: its text and what stands around it, each by itself, or else together."""
+    before = len(form.problems)
+    zone = _faults_around(form, around)
+    dialect = said.dialect
+    if dialect not in DIALECTS:
+        form.problems.append(Problem(said.dialect_at, f'is "{dialect}", allowed: {", ".join(DIALECTS)}'))
+        dialect = "auto"
+    try:
+        schedule = parse_schedule(said.text, timezone=zone, dialect=dialect, key=key)
+    except InvalidSchedule as fault_of_text:
+        form.problems.append(Problem(said.pointer, str(fault_of_text)))
+    else:
+        fault = _fault(said, schedule)
+        if fault is not None:
+            form.problems.append(Problem(said.pointer, fault))
+    if len(form.problems) == before:
+        form.problems.append(Problem(said.pointer, str(error)))
+
+
+def _faults_around(form: Form, around: dict[str, Any]) -> str | None:
+    """Note what is wrong around a schedule, whatever that is. Its zone, if there is one by this name."""
+    zone = around.get("timezone")
+    if zone is not None and not _is_in_order(form, around["timezone_at"], timezone=zone):
+        zone = None
+    for name in ("start", "end"):
+        if name in around:
+            _is_in_order(form, around[f"{name}_at"], timezone=zone, **{name: around[name]})
+    given = around.get("exclude_given", ())
+    for place, text in enumerate([given] if isinstance(given, str) else given):
+        at = around["exclude_at"]
+        if isinstance(text, str) and len(text) <= MAX_LENGTH:
+            _is_in_order(form, at if isinstance(given, str) else f"{at}/{place}", exclude=(text,))
+    return zone
+
+
+def _is_in_order(form: Form, pointer: str, **part: Any) -> bool:
+    """Whether a schedule with nothing but this around it could be read; if not, that is noted."""
+    try:
+        parse_schedule("@daily", **part)
+    except InvalidSchedule as error:
+        if error.subject != "schedule":  # nothing is left over of the one that stands for all: of another, perhaps
+            form.problems.append(Problem(pointer, str(error)))
+            return False
+    return True
 
 
 def _fault(said: _Said, schedule: Schedule) -> str | None:

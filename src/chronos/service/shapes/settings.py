@@ -129,8 +129,8 @@ def _task_timeout_us(form: Form) -> int | None:
     if form.lacks(_TIMEOUT):
         return None
     found = form.given("task_timeout", "timeout", "timeout_secs")
-    if len(found) > 1:
-        form.fault(found[1], f'says the same as "{found[0]}"; give one of them')
+    for more in found[1:]:
+        form.fault(more, f'says the same as "{found[0]}"; give one of them')
     if found[:1] == ["timeout_secs"]:
         return form.seconds_us("timeout_secs")
     return form.duration_us(*(found[:1] or ["task_timeout"]), low_us=1000)
