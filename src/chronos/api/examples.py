@@ -161,6 +161,7 @@ DEAD_LETTER: dict[str, Any] = {
 }
 PREVIEW: dict[str, Any] = {
     "words": "at 02:30, Europe/Paris",
+    "understood_as": None,
     "timezone": "Europe/Paris",
     "next": ["2027-03-27T01:30:00Z", "2027-03-28T01:00:00Z", "2027-03-29T00:30:00Z"],
     "warnings": [

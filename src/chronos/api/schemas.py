@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chronos.api.job_schema import JOB_SAID, JOB_SCHEMAS
 from chronos.api.routes import ref
 from chronos.core.execution import Status
 from chronos.core.job import JobState
@@ -15,7 +16,6 @@ _ID = {"type": "string", "format": "uuid"}
 _AT = {"type": "string", "format": "date-time"}
 _AT_OR_NULL = {"type": ["string", "null"], "format": "date-time"}
 _MAP = {"type": "object", "additionalProperties": _TEXT}
-_OPTIONS = {"type": ["object", "null"]}
 
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -29,65 +29,6 @@ def _list(item: Any) -> dict[str, Any]:
 _STATE = {"type": "string", "enum": [state.name.lower() for state in JobState]}
 _STATUS = {"type": "string", "enum": [status.name.lower() for status in Status]}
 _REASON = _object({"code": _TEXT, "message": _TEXT})
-_PLURAL_OF_TASKS = _list(
-    {
-        "type": "object",
-        "description": "a name, one of http, command, python, grpc, wait, what it needs, and what it overrides",
-    }
-)
-
-#: What a job may say beside its name. Everything may be left out, or null, which is the same.
-_JOB_INPUT: dict[str, Any] = {
-    "namespace": {"anyOf": [ref("Name"), {"type": "null"}]},
-    "description": {"type": ["string", "null"], "maxLength": 10_240},
-    "schedule": {
-        "type": ["string", "object", "null"],
-        "description": "text of any dialect, now, manual, an instant; or {cron | every | iso8601 | at | in | words, …}",
-    },
-    "timezone": _TEXT_OR_NULL,
-    "dst": {"type": ["string", "null"], "enum": ["robust", "literal", None]},
-    "start": _TEXT_OR_NULL,
-    "end": _TEXT_OR_NULL,
-    "jitter": _TEXT_OR_NULL,
-    "exclude": {"type": ["array", "string", "null"], "items": _TEXT},
-    "tasks": {"type": ["array", "null"], "items": {"type": "object"}, "maxItems": 1000},
-    "http": _OPTIONS | {"description": "{url, method, headers, query, body | json, auth, success_codes, timeout}"},
-    "webhook": _OPTIONS | {"description": "the same as http"},
-    "command": _OPTIONS | {"description": "{argv, env, cwd, limits}"},
-    "python": _OPTIONS | {"description": "{name, payload}"},
-    "wait": _OPTIONS,
-    "job_type": _TEXT_OR_NULL | {"description": "a python task of that name"},
-    "mode": _TEXT_OR_NULL,
-    "on_failure": _TEXT_OR_NULL,
-    "retry": {"type": ["object", "integer", "null"]},
-    "retry_policy": {"type": ["object", "integer", "null"]},
-    "max_retries": {"type": ["integer", "null"]},
-    "execution_timeout": _TEXT_OR_NULL,
-    "task_timeout": _TEXT_OR_NULL,
-    "timeout": _TEXT_OR_NULL,
-    "timeout_secs": {"type": ["number", "null"]},
-    "overlap": _TEXT_OR_NULL,
-    "concurrency": {"type": ["string", "object", "null"]},
-    "recovery": {"type": ["string", "object", "null"]},
-    "delivery": _TEXT_OR_NULL,
-    "priority": {"type": ["integer", "null"]},
-    "update": {"type": ["string", "object", "null"]},
-    "retention": {"type": ["object", "null"]},
-    "queue": {"type": ["string", "object", "null"]},
-    "placement": {"type": ["object", "null"]},
-    "after": {"type": ["array", "null"], "items": {"type": ["string", "object"]}},
-    "on_start": _OPTIONS,
-    "on_complete": _OPTIONS,
-    "alerts": {"type": ["array", "null"], "items": {"type": "object"}},
-    "owner": {"type": ["string", "null"], "maxLength": 200},
-    "tags": {"type": ["object", "array", "null"]},
-    "enabled": {"type": ["boolean", "null"]},
-    "payload": {"description": "any JSON"},
-    "schedule_type": _TEXT_OR_NULL,
-    "cron_expression": _TEXT_OR_NULL,
-    "execute_at": _TEXT_OR_NULL,
-}
-
 _JOB_ANSWER: dict[str, Any] = {
     "id": _ID,
     "name": ref("Name"),
@@ -95,19 +36,17 @@ _JOB_ANSWER: dict[str, Any] = {
     "version": _WHOLE,
     "state": _STATE,
     "enabled": _TRUTH,
-    "tasks": _PLURAL_OF_TASKS,
+    "tasks": _list(ref("TaskInput")),
     "next_run_at": _AT_OR_NULL,
     "created_at": _AT,
     "updated_at": _AT,
 }
 _JOB_MORE: dict[str, Any] = {
-    "schedule": {"type": ["string", "object"]},
-    "timezone": _TEXT,
-    "description": _TEXT,
+    **{name: schema for name, schema in JOB_SAID.items() if name not in _JOB_ANSWER},
     "tags": _MAP,
-    "owner": _TEXT,
     "note": {"type": "string", "description": "why it is paused or disabled"},
     "paused_at": _AT,
+    "error": {"type": "string", "description": "why its definition cannot be read; it does not run"},
 }
 _LAST = {"anyOf": [ref("ExecutionItem"), {"type": "null"}]}
 
@@ -160,7 +99,8 @@ _TASK = _object(
         "finished_at": _AT_OR_NULL,
         "error": _TEXT_OR_NULL,
         "attempts": _list(_ATTEMPT),
-    }
+    },
+    {"retired": {"const": True, "description": "its job has no task of this name any more"}},
 )
 _LISTED = _object({"first": _list(_AT), "count": _WHOLE})
 _RUNS = _object({"added": _LISTED, "cancelled": _LISTED, "kept": _LISTED, "until": _AT, "whole": _TRUTH})
@@ -169,7 +109,7 @@ _POINTED = _list(_object({"pointer": _TEXT, "message": _TEXT}))
 SCHEMAS: dict[str, Any] = {
     "Anything": {"type": "object"},
     "Name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"},
-    "JobInput": _object({"name": ref("Name")}, _JOB_INPUT),
+    **JOB_SCHEMAS,
     "Job": _object(_JOB_ANSWER | {"last_execution": _LAST}, _JOB_MORE),
     "Saved": _object(
         {
@@ -183,9 +123,7 @@ SCHEMAS: dict[str, Any] = {
         },
         {"diff": _RUNS, "dry_run": _TRUTH},
     ),
-    "JobOrSaved": {
-        "anyOf": [_object(_JOB_ANSWER | {"last_execution": _LAST}, _JOB_MORE | {"diff": _RUNS}), ref("Saved")]
-    },
+    "JobOrSaved": {"anyOf": [{"allOf": [ref("Job")], "properties": {"diff": _RUNS}}, ref("Saved")]},
     "Bulk": _object(
         {
             "created": _WHOLE,
@@ -269,6 +207,7 @@ SCHEMAS: dict[str, Any] = {
     "Preview": _object(
         {
             "words": _TEXT,
+            "understood_as": _TEXT_OR_NULL | {"description": "what words, names and macros stand for, if not itself"},
             "timezone": _TEXT,
             "next": _list(_AT),
             "warnings": _list(_object({"kind": _TEXT, "at": _AT, "wall": _TEXT, "count": _WHOLE, "message": _TEXT})),

@@ -1,0 +1,154 @@
+"""Targets as JSON Schema: what a task may do, with the options of each kind.
+
+Options are read by the runners, to whom null is no field that is left out; a number will do where text is meant.
+"""
+
+from chronos.api.describing import Schema, any_of, closed, said, text
+from chronos.api.routes import ref
+
+_WORD: Schema = {"type": ["string", "number"]}
+_WORDS: Schema = {"type": "object", "additionalProperties": _WORD}
+_AMOUNT: Schema = {"type": ["string", "number"]}
+_CODES: Schema = {"type": ["array", "null"], "minItems": 1, "maxItems": 100, "items": {"type": ["integer", "string"]}}
+
+_HTTP = closed(
+    "sends one request",
+    {
+        "url": said(
+            "http:// or https://, perhaps with placeholders",
+            {"type": "string", "maxLength": 8_192},
+            "https://api.example.com/reports/{{ payload.kind }}",
+        ),
+        "method": text(
+            "GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS; POST with a body or json, else GET, unless given",
+            "POST",
+            longest=20,
+        ),
+        "headers": said("sent with it", _WORDS | {"maxProperties": 100}, {"X-Team": "billing"}),
+        "query": said("added to the url", _WORDS | {"maxProperties": 1_000}, {"full": "yes"}),
+        "json": {"description": "any value, sent as application/json"},
+        "body": said("text, sent instead of json", {"type": "string"}),
+        "auth": said(
+            "how it says who sends it",
+            {
+                "type": "object",
+                "required": ["type"],
+                "additionalProperties": False,
+                "properties": {
+                    "type": {"type": "string", "enum": ["basic", "bearer", "api_key", "hmac"]},
+                    "username": said("of basic", _WORD),
+                    "password": said("of basic", _WORD),
+                    "token": said("of bearer", _WORD),
+                    "value": said("of api_key", _WORD),
+                    "name": said("of api_key: the header, or the parameter of the query", _WORD, "X-API-Key"),
+                    "in": said("of api_key", {"type": "string", "enum": ["header", "query"]}),
+                    "secret": said("of hmac: signs as Standard Webhooks do", _WORD),
+                },
+            },
+            {"type": "bearer", "token": "{{ secret.API_TOKEN }}"},
+        ),
+        "success_codes": said("statuses that mean success; 2xx unless given", _CODES, [200, "3xx", "500-504"]),
+        "retry_codes": said("statuses worth another try; 408, 425, 429 and 5xx unless given", _CODES),
+        "redirects": said(
+            "how many to follow; true is 5; none unless given",
+            {"type": ["boolean", "integer"], "minimum": 0, "maximum": 10},
+        ),
+        "timeout": said("of the whole exchange; a number is seconds", _AMOUNT, "30s"),
+    },
+    {"url": "https://api.example.com/reports", "json": {"due": "{{ execution.scheduled_at }}"}},
+    required=["url"],
+)
+_COMMAND = closed(
+    "runs one program",
+    {
+        "argv": said(
+            "the program and its arguments; no shell reads them",
+            {"type": "array", "minItems": 1, "maxItems": 10_000, "items": _WORD},
+            ["pg_dump", "--file", "/backups/shop.sql", "shop"],
+        ),
+        "shell": said("true: /bin/sh runs the text in command", {"type": "boolean"}),
+        "command": said("what the shell runs", {"type": "string"}, "make report | mail ops"),
+        "env": said("variables to add", _WORDS | {"maxProperties": 1_000}, {"PGHOST": "db"}),
+        "cwd": said("the directory to run in, from the root", {"type": "string", "maxLength": 4_096}),
+        "user": text("whom to run as; only where the node runs as root"),
+        "stdin": said("true: the payload as JSON; or a text", {"type": ["boolean", "string"]}),
+        "success_codes": said(
+            "exit codes that mean success; 0 unless given",
+            {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": 255}},
+            [0, 2],
+        ),
+        "limits": closed(
+            "of each process",
+            {
+                "cpu_s": said("seconds of CPU", {"type": "integer", "minimum": 1, "maximum": 1 << 31}),
+                "memory": said("bytes, or a size, of 1 MiB or more", {"type": ["string", "integer"]}, "512MiB"),
+                "files": said("open files, 16 or more", {"type": "integer", "minimum": 16, "maximum": 1 << 31}),
+                "processes": said(
+                    "processes at once, of the whole command", {"type": "integer", "minimum": 1, "maximum": 1 << 31}
+                ),
+            },
+        ),
+    },
+    {"argv": ["pg_dump", "--file", "/backups/shop.sql", "shop"]},
+)
+_PYTHON = closed(
+    "calls a function that a program registered under a name",
+    {
+        "name": said("of the function", {"type": "string", "minLength": 1}, "send_report"),
+        "payload": {"description": "any JSON: what the function is given, unless a trigger brings something else"},
+        "limits": any_of(
+            "of a function that runs in a process",
+            closed(
+                "",
+                {
+                    "cpu_s": said(
+                        "seconds of CPU",
+                        {"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1_000_000_000},
+                    ),
+                    "memory": said(
+                        "bytes, or a size, of 1 MiB or more", {"type": ["string", "integer", "null"]}, "512MiB"
+                    ),
+                },
+            ),
+        ),
+    },
+    {"name": "send_report", "payload": {"team": "billing"}},
+    required=["name"],
+)
+_WAIT = closed(
+    "ends when its time comes, or a signal; it holds no worker meanwhile",
+    {
+        "until": said("an instant", {"type": "string", "maxLength": 256}, "2027-01-01T09:00:00Z"),
+        "for": said("a duration; a number is seconds", _AMOUNT, "1h30m"),
+        "schedule": said("the next instant of it", {"type": "string", "maxLength": 256}, "0 9 * * 1-5"),
+        "timezone": said("of schedule and until", {"type": "string", "maxLength": 256}, "Europe/Paris"),
+        "signal": said("the name of a signal", {"type": "string", "minLength": 1, "maxLength": 200}, "approved"),
+        "timeout": said("how long to wait for the signal; a number is seconds", _AMOUNT, "48h"),
+    },
+    {"signal": "approved", "timeout": "48h"},
+    anyOf=[{"required": [name]} for name in ("until", "for", "schedule", "signal")],
+)
+
+#: The fields that say what is done, one of which an object has.
+TARGETS: Schema = {
+    "http": any_of("sends a request", ref("HttpTarget")),
+    "webhook": any_of("another name of http", ref("HttpTarget")),
+    "command": any_of("runs a program", ref("CommandTarget")),
+    "python": any_of("calls a registered function", ref("PythonTarget")),
+    "wait": any_of("waits for a time or a signal", ref("WaitTarget")),
+    "grpc": said("refused, unless a package brings such a target", {"type": ["object", "null"]}),
+}
+#: What else such an object may have: targets that packages bring.
+OTHER_TARGETS: Schema = {"type": ["object", "null"], "description": "a target that a package brings, under its kind"}
+
+TARGET_SCHEMAS: dict[str, Schema] = {
+    "HttpTarget": _HTTP,
+    "CommandTarget": _COMMAND,
+    "PythonTarget": _PYTHON,
+    "WaitTarget": _WAIT,
+    "Hook": said(
+        "one target, which runs beside the tasks",
+        {"type": "object", "properties": TARGETS, "additionalProperties": OTHER_TARGETS},
+        {"http": {"url": "https://hooks.example.com/done"}},
+    ),
+}
