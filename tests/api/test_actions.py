@@ -255,7 +255,7 @@ def test_many_go_into_few_transactions(action: str) -> None:
         await world.post("/jobs/bulk", {"jobs": [shape(f"job-{number:04}") for number in range(1_000)]})
         sizes: list[int] = []
         world.store.on_commit(lambda rows, _: sizes.append(rows))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             done = await world.post("/jobs/actions?prefix=job-", {"action": action})
         assert done["done"] == 1_000
         assert len(sizes) <= 4

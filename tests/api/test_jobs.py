@@ -1,6 +1,7 @@
 """Jobs over HTTP: every row of the table that is about definitions."""
 
 import asyncio
+from typing import Any
 
 from chronos.api import ApiOptions
 from tests.api.world import V1, World, in_world, shape
@@ -68,6 +69,101 @@ def test_put_creates_and_replaces_and_heeds_if_match() -> None:
         assert nowhere.status == 412
         odd = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-Match": "seven"})
         assert (odd.status, odd.code) == (400, "malformed")
+
+    in_world(case)
+
+
+def test_a_change_that_was_made_already_is_no_conflict_for_who_sends_a_key() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        body = shape("digest", description="two")
+        sent = {"If-Match": '"1"', "Idempotency-Key": "k"}
+        for _ in range(2):
+            put = await world.call("PUT", f"{V1}/jobs/digest", body, headers=sent)
+            assert (put.status, put.headers["ETag"], put.json["description"]) == (200, '"2"', "two")
+        for _ in range(2):
+            patched = await world.call(
+                "PATCH", f"{V1}/jobs/digest", {"owner": "me"}, headers=sent | {"If-Match": '"2"'}
+            )
+            assert (patched.status, patched.headers["ETag"]) == (200, '"3"')
+        for _ in range(2):
+            off = await world.call("PUT", f"{V1}/jobs/digest", body | {"version": 3}, headers={"Idempotency-Key": "k"})
+            assert (off.status, off.headers["ETag"]) == (200, '"4"')
+        other = await world.call("PUT", f"{V1}/jobs/digest", body | {"description": "three"}, headers=sent)
+        assert (other.status, other.code) == (412, "stale")
+        switched = await world.call("PUT", f"{V1}/jobs/digest", body | {"enabled": False}, headers=sent)
+        assert (switched.status, switched.code) == (412, "stale")
+        keyless = await world.call("PUT", f"{V1}/jobs/digest", body, headers={"If-Match": '"1"'})
+        assert (keyless.status, keyless.code) == (412, "stale")
+
+    in_world(case)
+
+
+def test_what_was_answered_is_taken_back_and_what_is_not_so_is_refused() -> None:
+    async def case(world: World) -> None:
+        await world.create("digest")
+        await world.create("other")
+        path = f"{V1}/jobs/digest"
+        for state in ("", "pause", "disable", "enable"):
+            if state:
+                await world.post(f"/jobs/digest/{state}", {"reason": "why not"} if state != "enable" else None)
+            shown = await world.get("/jobs/digest")
+            same = await world.call("PUT", path, shown)
+            assert (same.status, same.json["version"], same.json["state"]) == (200, 1, shown["state"])
+        shown = await world.get("/jobs/digest")
+        lies: dict[str, Any] = {
+            "state": "paused",
+            "id": (await world.get("/jobs/other"))["id"],
+            "next_run_at": "2099-01-01T00:00:00Z",
+            "created_at": "2020-01-01T00:00:00Z",
+            "paused_at": "2020-01-01T00:00:00Z",
+            "note": "moved",
+        }
+        for name, lie in [*lies.items(), ("state", 5), ("id", "x"), ("id", []), ("next_run_at", 7), ("note", {})]:
+            for method, body in (("PUT", shown | {name: lie}), ("PATCH", {name: lie})):
+                refused = await world.call(method, path, body)
+                assert (refused.status, [one["pointer"] for one in refused.json["errors"]]) == (422, [f"/{name}"])
+        for method, body in (("PUT", shown | {"version": 999}), ("PATCH", {"version": 999})):
+            stale = await world.call(method, path, body)
+            assert (stale.status, stale.code) == (409, "conflict")
+            assert "you have version 999, it is version 1" in stale.json["detail"]
+        odd = await world.call("PUT", path, shown | {"version": "1"})
+        assert (odd.status, odd.json["errors"][0]["pointer"]) == (422, "/version")
+        for name in ("id", "version", "state", "created_at"):
+            assert (await world.call("PATCH", path, {name: None})).status == 422
+        past = await world.call("PUT", path, shown | {"next_run_at": "2020-01-01T00:00:00Z", "last_execution": None})
+        assert past.status == 200  # it has run since
+        off = await world.call("PUT", path, shown | {"enabled": False})
+        assert (off.status, off.json["state"]) == (200, "disabled")
+        assert (await world.call("PATCH", path, {"enabled": True, "state": "active"})).json["state"] == "active"
+        assert (await world.get("/jobs/digest"))["version"] == 1
+
+    in_world(case)
+
+
+def test_a_new_job_is_not_what_it_says_to_be() -> None:
+    async def case(world: World) -> None:
+        gone = await world.create("gone")
+        for name, lie in (
+            ("state", "paused"),
+            ("state", "disabled"),
+            ("version", 7),
+            ("id", gone["id"]),
+            ("note", "moved"),
+            ("next_run_at", "2099-01-01T00:00:00Z"),
+        ):
+            refused = await world.call("POST", f"{V1}/jobs", shape("new", **{name: lie}))
+            assert (refused.status, [one["pointer"] for one in refused.json["errors"]]) == (422, [f"/{name}"])
+        for lie in ({"state": "paused"}, {"id": gone["id"]}):
+            assert (await world.call("PUT", f"{V1}/jobs/new", shape("new", **lie))).status == 422
+        assert (await world.call("PUT", f"{V1}/jobs/new", shape("new", version=3))).status == 409
+        many = await world.post("/jobs/bulk", {"jobs": [shape("new", state="paused"), shape("gone", state="active")]})
+        assert (many["failed"], many["unchanged"]) == (1, 1)
+        applied = await world.call("POST", f"{V1}/apply", {"owner": "me", "jobs": [shape("new", state="paused")]})
+        assert (applied.status, applied.json["errors"][0]["pointer"]) == (422, "/jobs/0/state")
+        assert (await world.call("GET", f"{V1}/jobs/new")).status == 404
+        await world.create("new", state="disabled", enabled=False, version=1)
+        await world.call("DELETE", f"{V1}/jobs/gone")
 
     in_world(case)
 

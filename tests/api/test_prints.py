@@ -17,7 +17,7 @@ def test_the_log_of_a_function_that_prints_and_still_runs() -> None:
     async def case(world: World) -> None:
         await world.call("POST", f"{V1}/jobs", shape("prints", schedule="manual", python={"name": "prints"}))
         asked = (await world.call("POST", f"{V1}/jobs/prints/trigger")).json
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async with world.client.get(f"{world.base}{V1}/executions/{asked['execution_id']}/log?follow=true") as log:
                 assert await log.content.readline() == b"first\n"
                 go_on.set()

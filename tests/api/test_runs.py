@@ -165,12 +165,16 @@ def test_dead_letters_and_replay() -> None:
     in_world(case, runs=True)
 
 
-async def read_events(world: World, count: int, **headers: str) -> list[dict[str, str]]:
-    """The next events of the stream, comments and signals left out."""
+async def read_events(
+    world: World, count: int, listens: asyncio.Event | None = None, /, **headers: str
+) -> list[dict[str, str]]:
+    """The next events of the stream, comments and signals left out; ``listens`` is set when they begin to come."""
     found: list[dict[str, str]] = []
-    async with asyncio.timeout(10), world.client.get(f"{world.base}{V1}/events", headers=headers) as response:
+    async with asyncio.timeout(60), world.client.get(f"{world.base}{V1}/events", headers=headers) as response:
         assert response.headers["Content-Type"] == "text/event-stream"
         assert response.headers["X-Request-Id"]
+        if listens is not None:
+            listens.set()
         event: dict[str, str] = {}
         while len(found) < count:
             line = (await response.content.readline()).decode().rstrip("\n")
@@ -187,8 +191,9 @@ async def read_events(world: World, count: int, **headers: str) -> list[dict[str
 def test_events_and_where_they_resume() -> None:
     async def case(world: World) -> None:
         await world.create("digest", schedule="manual", overlap="allow")
-        listening = asyncio.create_task(read_events(world, 2))
-        await asyncio.sleep(0.05)
+        listens = asyncio.Event()
+        listening = asyncio.create_task(read_events(world, 2, listens))
+        await listens.wait()
         asked = [await world.post("/jobs/digest/trigger", status=202) for _ in range(2)]
         for one in asked:
             await world.ended(one["execution_id"])
@@ -224,7 +229,7 @@ def test_a_log_is_followed_while_it_is_written() -> None:
         await world.create("talk", python={"name": "talk"}, schedule="manual")
         asked = await world.post("/jobs/talk/trigger", status=202)
         url = f"{world.base}{V1}/executions/{asked['execution_id']}/log?follow=true"
-        async with asyncio.timeout(10), world.client.get(url) as response:
+        async with asyncio.timeout(60), world.client.get(url) as response:
             begun = await response.content.readline()
             assert b"first" in begun
             go_on.set()
@@ -278,6 +283,9 @@ def test_a_schedule_is_previewed() -> None:
         said = await world.post("/schedule/preview", body)
         assert (len(said["next"]), said["timezone"]) == (3, "Europe/Paris")
         assert {warning["kind"] for warning in said["warnings"]} >= {"moved"}
+        assert said["understood_as"] is None
+        words = await world.post("/schedule/preview", {"schedule": "every weekday at 9am in New York"})
+        assert (words["understood_as"], words["timezone"]) == ("0 9 * * 1-5", "America/New_York")
         wrong = await world.call("POST", f"{V1}/schedule/preview", {"schedule": "0 25 * * *"})
         assert (wrong.status, wrong.json["errors"][0]["pointer"]) == (422, "/schedule")
         nothing = await world.call("POST", f"{V1}/schedule/preview", {})
@@ -358,5 +366,63 @@ def test_the_audit_log_speaks_in_verbs() -> None:
         lines = [(line["action"], line["subject"]) for line in (await world.get("/audit"))["items"]]
         verbs = ("create", "pause", "resume", "disable", "enable", "trigger", "cancel", "delete")
         assert lines == [(verb, "job") for verb in reversed(verbs)]
+
+    in_world(case)
+
+
+def test_why_says_which_signal_is_waited_for() -> None:
+    async def case(world: World) -> None:
+        await world.create("ask", schedule="manual", wait={"signal": "approved", "timeout": "1h"})
+        id_ = (await world.post("/jobs/ask/trigger", status=202))["execution_id"]
+        await world.seen(f"/executions/{id_}", "waiting")
+        steps = (await world.get(f"/executions/{id_}/why"))["steps"]
+        verdicts = [step["verdict"] for step in steps]
+        assert verdicts.index("started") < verdicts.index("waits")
+        assert 'It waits for the signal "approved", and wakes at ' in steps[verdicts.index("waits")]["sentence"]
+
+    in_world(case, runs=True)
+
+
+def test_what_makes_no_sense_is_pointed_at() -> None:
+    async def case(world: World) -> None:
+        await world.create("tick")
+        early, late, never = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2099-01-01T00:00:00Z"
+        for path, body, pointer in (
+            ("/jobs/tick/trigger", {"at": never}, "/at"),
+            ("/jobs/tick/backfill", {"from": late, "to": early}, "/to"),
+            ("/jobs/tick/backfill", {"from": early, "to": never}, "/to"),
+            ("/apply", {"owner": "me", "jobs": [shape("a"), shape("b"), shape("a")]}, "/jobs/2/name"),
+        ):
+            refused = await world.call("POST", V1 + path, body)
+            assert (refused.status, [one["pointer"] for one in refused.json["errors"]]) == (422, [pointer])
+
+    in_world(case)
+
+
+def test_the_guide_takes_the_status_that_it_answers() -> None:
+    async def case(world: World) -> None:
+        await world.create("tick", schedule="manual")
+        id_ = (await world.post("/jobs/tick/trigger", status=202))["execution_id"]
+        await world.ended(id_)
+        found = await world.call("GET", "/api/jobs/tick/executions?status=SUCCESS")
+        assert [(one["id"], one["status"]) for one in found.json["items"]] == [(id_, "SUCCESS")]
+
+    in_world(case, runs=True)
+
+
+def test_what_is_no_http_is_answered_in_our_words() -> None:
+    async def case(world: World) -> None:
+        port = int(world.base.rpartition(":")[2])
+        for sent in (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", b"\x16\x03\x01 nonsense\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            told = (await reader.read()).decode()
+            writer.close()
+            await writer.wait_closed()
+            head, _, body = told.partition("\r\n\r\n")
+            assert head.startswith(("HTTP/1.1 400 ", "HTTP/1.0 400 "))
+            assert "Server: chronos\r\n" in head
+            assert "Content-Type: application/problem+json" in head
+            assert (json.loads(body)["code"], "aiohttp" in told) == ("malformed", False)
 
     in_world(case)

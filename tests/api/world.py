@@ -96,7 +96,7 @@ class World:
         """A job."""
         return await self.post("/jobs", shape(name, **fields), status=201)
 
-    async def seen(self, path: str, status: str, *, within_s: float = 10.0) -> None:
+    async def seen(self, path: str, status: str, *, within_s: float = 60.0) -> None:
         """Wait until an execution is in a status."""
         async with asyncio.timeout(within_s):
             while True:
@@ -104,7 +104,7 @@ class World:
                     return
                 await asyncio.sleep(0.01)
 
-    async def ended(self, execution: str, *, within_s: float = 10.0, **options: Any) -> Any:
+    async def ended(self, execution: str, *, within_s: float = 60.0, **options: Any) -> Any:
         """An execution, once it is over."""
         async with asyncio.timeout(within_s):
             while True:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -24,7 +25,7 @@ from chronos.core.reasons import Code
 from chronos.observe import meters
 from chronos.observe.metrics import Metrics
 from chronos.store.commands import RegisterNode
-from chronos.store.contract import Store
+from chronos.store.contract import Counts, Store
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "metrics.md"
 JOB = UUID(int=7).bytes
@@ -183,12 +184,34 @@ def test_what_stands_in_the_store_is_read_when_asked() -> None:
         assert value(found, "scheduler_store_up") == 1
         assert value(found, "scheduler_jobs_running_total") == 0
         assert value(found, "scheduler_store_commit_seconds_count") == 2
+        await store.apply(RegisterNode(name="c", incarnation=b"c" * 16, now_us=clock.now_us(), slots=1, labels={}))
+        await metrics.refresh()  # read anew, although it was read a moment ago
+        assert value(series(metrics.render()), "scheduler_nodes") == 2
         await store.close()
-        await metrics.refresh()  # it was read a moment ago
-        assert value(series(metrics.render()), "scheduler_store_up") == 1
-        metrics = Metrics(store, clock, name_of=NAMES.get)
         await metrics.refresh()
         assert value(series(metrics.render()), "scheduler_store_up") == 0
+        assert value(series(metrics.render()), "scheduler_nodes") == 2
+
+    asyncio.run(whole())
+
+
+def test_those_who_ask_together_share_a_look() -> None:
+    class Looked:
+        def __init__(self, store: Store) -> None:
+            self._store, self.times, self.nodes = store, 0, store.nodes
+
+        async def counts(self) -> Counts:
+            self.times += 1
+            return await self._store.counts()
+
+    async def whole() -> None:
+        store = make_store("sqlite://")
+        await store.open()
+        looked = Looked(store)
+        metrics = Metrics(cast(Store, looked), SystemClock(), name_of=NAMES.get)
+        await asyncio.gather(*(metrics.refresh() for _ in range(100)))
+        assert looked.times <= 2
+        await store.close()
 
     asyncio.run(whole())
 

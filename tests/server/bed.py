@@ -119,11 +119,10 @@ class Process:
         """Status and body."""
         return self._ask(urllib.request.Request(self.url + path, headers=headers))
 
-    def post(self, path: str, body: Any) -> Any:
+    def post(self, path: str, body: Any, **headers: str) -> Any:
         """What it answers; an error fails the test."""
-        request = urllib.request.Request(
-            self.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
-        )
+        headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(), headers=headers)
         status, text = self._ask(request)
         assert status < 300, text
         return json.loads(text)

@@ -171,8 +171,7 @@ def test_roles(start: Start) -> None:
     done = worker.until("/api/v1/executions", lambda answer: answer["items"][0]["status"] == "succeeded")
     assert done["items"][0]["node"] == "hands"
     assert "scheduler_leader 0.0" in worker.get("/metrics")[1]
-    while "scheduler_nodes 2.0" not in scheduler.get("/metrics")[1]:  # what was read a moment ago is believed
-        time.sleep(0.1)
+    assert "scheduler_nodes 2.0" in scheduler.get("/metrics")[1]
 
 
 def test_every_line_of_the_log_says_what_it_is_about(start: Start) -> None:
@@ -181,6 +180,8 @@ def test_every_line_of_the_log_says_what_it_is_about(start: Start) -> None:
     server.post("/api/v1/jobs", job)
     server.until("/api/v1/executions", lambda answer: answer["items"] and answer["items"][0]["status"] == "failed")
     assert server.get("/api/v1/jobs/wrong", **{"X-Request-Id": "mine"})[0] == 200
+    asked = server.post("/api/v1/jobs/wrong/trigger", {}, **{"X-Request-Id": "asked"})["execution_id"]
+    assert server.get(f"/api/v1/executions/{asked}", **{"X-Request-Id": "looked"})[0] == 200
     server.send(signal.SIGTERM)
     assert server.wait() == 0
     lines = [json.loads(line) for line in server.errors.splitlines()]
@@ -190,6 +191,11 @@ def test_every_line_of_the_log_says_what_it_is_about(start: Start) -> None:
     assert (tried["job"], tried["attempt"], tried["task"], tried["level"]) == ("wrong", 1, "main", "warning")
     assert (ended["job"], ended["execution"], ended["level"]) == ("wrong", tried["execution"], "error")
     assert [line["path"] for line in lines if line.get("request_id") == "mine"] == ["/api/v1/jobs/wrong"]
+    [admitted, request] = [line for line in lines if line.get("request_id") == "asked"]
+    assert (admitted["event"], admitted["cause"]) == ("execution admitted", "manual")
+    assert [(line["job"], line["execution"]) for line in (admitted, request)] == [("wrong", asked)] * 2
+    [looked] = [line for line in lines if line.get("request_id") == "looked"]
+    assert (looked["event"], looked["execution"], "job" in looked) == ("request", asked, True)
 
 
 @pytest.mark.slow

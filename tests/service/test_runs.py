@@ -1,5 +1,7 @@
 """Asking for executions, stopping them, and how they are shown."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -50,6 +52,36 @@ def test_the_same_key_is_the_same_execution() -> None:
         other = await world.runs.trigger("job")
         another = await world.runs.trigger("job")
         assert len({first.id, other.id, another.id}) == 3
+
+    in_world(case)
+
+
+def test_a_change_of_a_key_takes_effect_on_what_waits() -> None:
+    async def case(world: World) -> None:
+        async def save(**concurrency: Any) -> None:
+            world.tick()
+            await world.save(overlap="allow", concurrency=concurrency)
+
+        async def statuses() -> list[Status]:
+            found = [await world.store.execution(one.id) for one in asked]
+            return [view.execution.status for view in found if view is not None]
+
+        await save(key="{{ payload.customer }}")
+        asked = []
+        for who in ("a", "a", "a", "b"):
+            world.tick()
+            asked.append(await world.runs.trigger("job", {"customer": who, "region": "eu"}))
+        ready, queued = Status.READY, Status.QUEUED
+        assert await statuses() == [ready, queued, queued, ready]
+        await save(key="{{ payload.customer }}", limit=2)
+        assert await statuses() == [ready, ready, queued, ready]
+        await save(key="{{ payload.region }}", limit=3)
+        assert await statuses() == [ready, ready, queued, ready]
+        await save(key="{{ payload.region }}", limit=1)
+        assert await statuses() == [ready, queued, queued, queued]
+        await save()
+        assert await statuses() == [ready] * 4
+        assert await world.store.verify() == []
 
     in_world(case)
 
@@ -317,6 +349,38 @@ def test_tries_and_reports_are_shown_as_recorded() -> None:
         assert shown["report"]["tasks"][0]["status"] == "failed"
         assert shown["report"]["worked_ms"] == 1000
         msgspec.json.encode(shown)
+
+    in_world(case)
+
+
+def test_a_task_that_was_removed_is_marked_retired_in_history() -> None:
+    async def case(world: World) -> None:
+        tasks: list[dict[str, Any]] = [{"name": name, "command": {}} for name in ("a", "b")]
+        await world.save(tasks=tasks)
+        run = await world.admit()
+        told = tuple(
+            TaskReport(name=name, status="succeeded", attempts=1, on_failure=OnFailure.FAIL_FAST) for name in ("a", "b")
+        )
+        report = Report(
+            mode=Mode.SEQUENTIAL,
+            strategy=OnFailure.FAIL_FAST,
+            status="succeeded",
+            began_us=world.clock.us,
+            worked_us=SECOND_US,
+            tasks=told,
+        )
+        await world.settle(run, detail=write_detail(Detail(report=report)))
+
+        async def retired() -> dict[str, Any]:
+            return {task["name"]: task.get("retired") for task in (await world.runs.shown(run.id))["tasks"]}
+
+        assert await retired() == {"a": None, "b": None}
+        await world.save(tasks=tasks[:1])
+        assert await retired() == {"a": None, "b": True}
+        await world.save(tasks=[*tasks, {"name": "c", "command": {}}])
+        assert await retired() == {"a": None, "b": None}
+        await world.jobs.delete("job")
+        assert await retired() == {"a": None, "b": None}
 
     in_world(case)
 

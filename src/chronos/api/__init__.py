@@ -7,11 +7,13 @@
 
 from chronos.api.access import Access, read_grant, read_users
 from chronos.api.app import Api, Serve, make_api
+from chronos.api.call import ABOUT
 from chronos.api.options import ApiOptions
 from chronos.api.passwords import hash_password
 from chronos.api.tokenbook import TokenBook, hash_token, new_token, read_tokens
 
 __all__ = [
+    "ABOUT",
     "Access",
     "Api",
     "ApiOptions",

@@ -6,6 +6,8 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from http import HTTPStatus
+from random import getrandbits
 from typing import Any
 
 import msgspec
@@ -13,14 +15,17 @@ from aiohttp import web
 from multidict import istr
 
 from chronos.api.access import Access
+from chronos.api.answers import HEADERS
 from chronos.api.call import MATCH, Parts
 from chronos.api.docs import STYLE, page
+from chronos.api.errors import Malformed
 from chronos.api.events import Streams
 from chronos.api.limits import Rate
 from chronos.api.openapi import openapi
 from chronos.api.options import ApiOptions
 from chronos.api.patience import Patience
 from chronos.api.pipeline import Handle, answered, handler_of, refused
+from chronos.api.problems import problem_response
 from chronos.api.table import ROUTES
 from chronos.api.turns import Turns
 from chronos.assembly import Service
@@ -84,8 +89,35 @@ class Api:
         """What lets it listen on sites. ``around`` is put around the answering of every request."""
         loop, limit = asyncio.get_running_loop(), self._parts.options.request_limit
         make = partial(web.Request, loop=loop, client_max_size=limit)
-        server = web.Server(around(self.handle), request_factory=make, access_log=None, logger=logger, **_CONNECTION)
+        server = _Server(around(self.handle), request_factory=make, access_log=None, logger=logger, **_CONNECTION)
         return _Runner(server, self._parts.streams, shutdown_timeout=shutdown_timeout_s)
+
+
+class _Server(web.Server):
+    """Answers in our words also what is no HTTP, and so never becomes a request."""
+
+    def __call__(self) -> web.RequestHandler:
+        return _Handler(self, loop=self._loop, **self._kwargs)
+
+
+class _Handler(web.RequestHandler):
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        response = super().handle_error(request, status, exc, message)
+        if status == HTTPStatus.BAD_REQUEST:
+            first = " ".join((message or "").split())[:200].rstrip(": ") or "it cannot be read"
+            response = problem_response(Malformed(f"this is no HTTP request: {first}"), f"{getrandbits(64):016x}")
+            response.force_close()
+        for name, value in HEADERS:
+            response.headers.setdefault(name, value)
+        return response
 
 
 class _Runner(web.ServerRunner):

@@ -19,6 +19,9 @@ async def trigger(call: Call) -> web.StreamResponse:
     body = await call.form()
     _, payload = body.take("payload")
     at_us = body.instant_us("at")
+    if at_us is not None and at_us > call.parts.clock.now_us():
+        message = "is still to come, and a trigger runs now; save a job with that schedule instead"
+        body.fault("at", message)
     reason = body.text("reason", longest=4_000)
     body.done()
     if call.dry_run:
@@ -39,6 +42,10 @@ async def backfill(call: Call) -> web.StreamResponse:
     """Run the instants of a past range, both ends included."""
     body = await call.form()
     from_us, to_us = body.instant_us("from", needed=True), body.instant_us("to", needed=True)
+    if from_us is not None and to_us is not None and from_us > to_us:
+        body.fault("to", "is before from; a backfill goes from a past instant to a later one")
+    elif to_us is not None and to_us > call.parts.clock.now_us():
+        body.fault("to", "is still to come; a backfill ends at an instant that has passed")
     reason = body.text("reason", longest=4_000)
     body.done()
     assert from_us is not None

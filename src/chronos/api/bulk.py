@@ -9,6 +9,7 @@ from chronos.api.access import Permission
 from chronos.api.answers import answer
 from chronos.api.call import Call
 from chronos.api.errors import InvalidBody
+from chronos.api.facts import check_state, says_another_state
 from chronos.api.plans import SavedAnswer, saved_answer, write_plan, write_refused
 from chronos.api.problems import kind_of
 from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Route, Scope, ref
@@ -52,9 +53,13 @@ async def apply(call: Call) -> web.StreamResponse:
     owner, prune, dry_run = _owner(data), _truth(data, "prune"), _truth(data, "dry_run") or call.dry_run
     problems: list[Problem] = []
     drafts: list[Draft] = []
+    places: dict[tuple[str, str], int] = {}
     for place, draft in enumerate(await _drafts(call, given)):
         if isinstance(draft, Draft):
             drafts.append(draft)
+            first = places.setdefault((draft.namespace, draft.name), place)
+            if first != place:
+                problems.append(Problem(f"/jobs/{place}/name", f'is "{draft.name}", as that of /jobs/{first} is'))
             if draft.spec.owner not in (None, owner):
                 problems.append(Problem(f"/jobs/{place}/owner", f'is "{draft.spec.owner}", and all are "{owner}"\'s'))
         elif isinstance(draft, InvalidJob):
@@ -91,6 +96,12 @@ async def _drafts(call: Call, given: list[Any]) -> list[Draft | ChronosError]:
             found.append(error)
 
     await call.parts.turns.each(given, read_one)
+    for place, (data, draft) in enumerate(zip(given, found, strict=True)):
+        if isinstance(draft, Draft) and says_another_state(data, draft):  # as few do
+            try:
+                check_state(data, draft, await call.parts.store.job_named(draft.namespace, draft.name))
+            except InvalidJob as error:
+                found[place] = error
     return found
 
 

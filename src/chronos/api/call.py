@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import web
 
@@ -21,7 +21,8 @@ from chronos.core.job import Job
 from chronos.core.node import Actor
 from chronos.core.zones import get_zone
 from chronos.errors import NotFound
-from chronos.service.shapes import Problem, read_id
+from chronos.observe.names import shown
+from chronos.service.shapes import Problem, id_text, read_id
 from chronos.service.shapes.form import Form
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.shapes.names import fault_of_name
@@ -37,6 +38,27 @@ MATCH: web.RequestKey[Mapping[str, str]] = web.RequestKey("match", Mapping)
 MAX_KEY = 255  # characters of an Idempotency-Key
 _YES, _NO = ("true", "1", "yes", ""), ("false", "0", "no")
 _MOST_BEHIND_A_PARAMETER = 2_048
+
+
+class About(NamedTuple):
+    """The job and the execution, as far as a request has one."""
+
+    job: Job | bytes | None
+    execution: bytes | None
+
+    def told(self) -> dict[str, str]:
+        """For a log line."""
+        said: dict[str, str] = {}
+        if self.job is not None:
+            known = self.job
+            said["job"] = id_text(known) if isinstance(known, bytes) else shown((known.namespace, known.name))
+        if self.execution is not None:
+            said["execution"] = id_text(self.execution)
+        return said
+
+
+#: What a request turned out to be about, for those who tell of it.
+ABOUT: web.RequestKey[About] = web.RequestKey("about", About)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +91,7 @@ class Call:
     request_id: str
     found_job: Job | None = None
     found_view: ExecutionView | None = None
+    asked: bytes | None = None  # the execution that it asked for
     reading: bool = field(default=False)  # the body is still being received
 
     # --- who and where
@@ -131,6 +154,14 @@ class Call:
         """The execution of the path."""
         assert self.found_view is not None
         return self.found_view
+
+    @property
+    def about(self) -> About:
+        """What it turned out to be about: what it asked for rather than what it named."""
+        if self.found_view is None:
+            return About(self.found_job, self.asked)
+        named = self.found_view.execution
+        return About(self.found_job or named.job, self.asked or named.id)
 
     async def find_job(self, ref: str) -> Job:
         """A job by id or name. One that the caller may not see is not there, and its neighbours are not hinted at."""

@@ -24,6 +24,7 @@ from chronos.store.contract import ExecutionFilter, JobName, Page
 T = TypeVar("T")
 
 TROUBLED = "troubled"
+_OTHER_WORDS = {"SUCCESS": "SUCCEEDED"}  # as the guide's paths answer it
 _MAX_PAGES = 20  # that one request may read to find what the caller may see
 
 
@@ -120,6 +121,7 @@ def would_replay(first: Execution) -> web.Response:
 
 def accepted(call: Call, asked: Triggered, *, again: Execution | None = None) -> web.Response:
     """An execution that was asked for, now or, with the same key, before; ``again``: which one it repeats."""
+    call.asked = asked.id
     id_ = id_text(asked.id)
     said: dict[str, Any] = {"execution_id": id_, "status": asked.status.name.lower(), "created": asked.created}
     if again is not None:
@@ -136,7 +138,7 @@ def filter_of(call: Call, job: bytes | None) -> ExecutionFilter:
     if text == TROUBLED:
         return ExecutionFilter(job=job, troubled=True)
     try:
-        return ExecutionFilter(job=job, status=Status[text.upper()])
+        return ExecutionFilter(job=job, status=Status[_OTHER_WORDS.get(text.upper(), text.upper())])
     except KeyError:
         allowed = ", ".join((*(status.name.lower() for status in Status), TROUBLED))
         raise Malformed(f'the status "{text[:64]}" is none of {allowed}') from None

@@ -13,6 +13,7 @@ from chronos.api.call import Call
 from chronos.api.choosing import CHOICE, read_choice
 from chronos.api.cursors import read_name_cursor, write_cursor
 from chronos.api.errors import Malformed, Stale
+from chronos.api.facts import FIRST, check_facts, check_kept, version_said
 from chronos.api.merge import merge
 from chronos.api.plans import changed_runs, write_saved
 from chronos.api.routes import (
@@ -29,11 +30,12 @@ from chronos.api.routes import (
     page_of,
     ref,
 )
-from chronos.core.job import Job
+from chronos.core.job import Job, readable
 from chronos.errors import Conflict, NotFound
 from chronos.service.jobs import SavedJob
 from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, write_job
 from chronos.service.shapes.names import read_id
+from chronos.service.writing import stale as of_another_version
 
 MERGE_PATCH = "application/merge-patch+json"
 _RACES = 50  # times that somebody else may be faster than a patch that names no version
@@ -45,11 +47,16 @@ async def create(call: Call) -> web.StreamResponse:
     jobs = call.parts.service.jobs
     draft = jobs.read_sent(data, namespace=call.namespace)
     call.require(draft.namespace)
+    check_facts(data, draft, None, call.parts.clock.now_us())
+    if version_said(data) not in (None, FIRST):
+        raise InvalidJob(
+            [Problem("/version", f"is not {FIRST}, which that of a new job is; leave it out")], name=draft.name
+        )
     key, dry_run = _key(call, data), call.dry_run
     [saved] = await jobs.save([draft], actor=call.actor, create_only=True, idempotency=key, dry_run=dry_run)
     if dry_run:
         return answer(write_saved(saved) | {"dry_run": True})
-    job = saved.job or await _by_id(call, saved)
+    job = call.found_job = saved.job or await _by_id(call, saved)
     if saved.created and not (draft.immediate or draft.now):
         return answer(write_job(job), status=201, headers={"ETag": tag_of(job)})
     return await job_answer(call, job, status=201)
@@ -85,7 +92,13 @@ async def put(call: Call) -> web.StreamResponse:
     _same_job(draft, name, namespace)
     if call.request.headers.get("If-None-Match", "").strip() == "*" and existing is not None:
         raise Stale(f'a job named "{name}" exists already')
-    return await _replace(call, draft, existing)
+    check_facts(data, draft, existing, call.parts.clock.now_us())
+    version = version_said(data)
+    if existing is None and version is not None:
+        raise Conflict(
+            f'"{name}" does not exist (any more): you have version {version}; leave it out to create the job'
+        )
+    return await _replace(call, draft, existing, version=version)
 
 
 async def patch(call: Call) -> web.StreamResponse:
@@ -96,13 +109,15 @@ async def patch(call: Call) -> web.StreamResponse:
     jobs = call.parts.service.jobs
     for race in range(_RACES):
         job = call.job
-        _same_state(changes, job)
+        readable(job.spec)  # else all that is not sent would be lost
         draft = jobs.read(merge(write_job(job), changes), namespace=job.namespace)
         _same_job(draft, job.name, job.namespace)
+        check_kept(changes, job.name)
+        check_facts(changes, draft, job, call.parts.clock.now_us())
         try:
-            return await _replace(call, draft, job, made_from_it=True)
+            return await _replace(call, draft, job, made_from_it=True, version=version_said(changes))
         except Conflict:
-            if matches(call) is not None or race == _RACES - 1:
+            if matches(call) is not None or version_said(changes) is not None or race == _RACES - 1:
                 raise
             call.found_job = await jobs.get(id_text(job.id))
     raise AssertionError("the last race is won or raised")
@@ -123,10 +138,24 @@ async def delete(call: Call) -> web.StreamResponse:
 # --- helpers
 
 
-async def _replace(call: Call, draft: Draft, existing: Job | None, *, made_from_it: bool = False) -> web.StreamResponse:
-    """Save a draft over what is there. What was made from a version is saved over that one only."""
-    expect = await expected(call, existing)
-    if made_from_it and existing is not None:
+async def _replace(
+    call: Call, draft: Draft, existing: Job | None, *, made_from_it: bool = False, version: int | None = None
+) -> web.StreamResponse:
+    """Save a draft over what is there. What was made from a version is saved over that one only.
+
+    Who sends an Idempotency-Key with an old version, and says just what is there already, has said it before and was
+    not answered: that is no conflict.
+    """
+    try:
+        expect = await expected(call, existing)
+        if existing is not None and version not in (None, existing.version):
+            assert version is not None
+            raise of_another_version(existing.name, existing.version, version)
+    except Conflict:
+        if existing is None or call.idempotency is None or not await _is_so_already(call, draft):
+            raise
+        expect = existing.version
+    if existing is not None and (made_from_it or version is not None):
         expect = existing.version
     try:
         [saved] = await call.parts.service.jobs.save([draft], actor=call.actor, expect=expect, dry_run=call.dry_run)
@@ -136,8 +165,14 @@ async def _replace(call: Call, draft: Draft, existing: Job | None, *, made_from_
         raise await _as_stale(call, existing) from None
     if call.dry_run:
         return answer(write_saved(saved) | {"dry_run": True})
-    job = await _by_id(call, saved)
+    job = call.found_job = await _by_id(call, saved)
     return await job_answer(call, job, status=201 if saved.created else 200, extra=changed_runs(saved))
+
+
+async def _is_so_already(call: Call, draft: Draft) -> bool:
+    """Whether saving a draft would change nothing."""
+    [planned] = await call.parts.service.jobs.save([draft], actor=call.actor, dry_run=True)
+    return not (planned.changed or planned.created)
 
 
 async def _as_stale(call: Call, job: Job) -> Exception:
@@ -189,14 +224,6 @@ def _same_job(draft: Draft, name: str, namespace: str) -> None:
         problems.append(Problem("/namespace", f'is "{draft.namespace}", and the job is in "{namespace}"'))
     if problems:
         raise InvalidJob(problems, name=name)
-
-
-def _same_state(changes: dict[str, Any], job: Job) -> None:
-    """What is answered may be sent back, but a state that is wished for is not passed over in silence."""
-    state = job.state.name.lower()
-    if changes.get("state", state) != state:
-        message = f'is "{state}", and no field to change: pause, resume, enable and disable switch a job'
-        raise InvalidJob([Problem("/state", message)], name=job.name)
 
 
 _PLANNED = Answer(about="of a dry run: what would become of it", schema=ref("JobOrSaved"), example=examples.JOB)
@@ -253,7 +280,7 @@ ROUTES = (
         tag="Jobs",
         summary="Create or replace a job",
         query=(NAMESPACE, DRY_RUN),
-        body=Body(schema=ref("JobInput"), example=examples.JOB_INPUT),
+        body=Body(schema=ref("JobFields"), example=examples.JOB_INPUT),
         answers={
             200: Answer(about="the job as it is now", schema=ref("JobOrSaved"), example=examples.JOB),
             201: Answer(about="it was created", schema=ref("Job"), example=examples.JOB),

@@ -20,7 +20,7 @@ from structlog.contextvars import bind_contextvars
 
 from chronos.api.access import ANYBODY, NOBODY, Permission, Principal
 from chronos.api.answers import HEADERS
-from chronos.api.call import Call, Parts, refusal
+from chronos.api.call import ABOUT, Call, Parts, refusal
 from chronos.api.errors import (
     Forbidden,
     Malformed,
@@ -121,6 +121,7 @@ def handler_of(route: Route, parts: Parts, patience: Patience) -> Handle:
             pass
         finally:
             patience.end(wait)
+            request[ABOUT] = call.about
         if call.reading:
             raise TooSlow(f"the body did not arrive within {limit}")
         raise TimedOut(f"it took longer than {limit}; it may have been done all the same")

@@ -1,4 +1,4 @@
-"""Metrics: counted as events happen; what stands in the store is read when somebody asks, at most every few seconds.
+"""Metrics: counted as events happen; what stands in the store is read when somebody asks.
 
 Each server has a registry of its own, so that two in one process do not mix.
 """
@@ -37,8 +37,8 @@ from chronos.observe.names import NameOf
 from chronos.store.contract import Store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-FRESH_S = 2.0  # how long what was read of the store is believed
 _PATIENCE_S = 2.0  # how long a scrape waits for the store
+_PAUSE_FOR_COST, _LONGEST_PAUSE_S = 4, 0.5  # between two looks at it, by what the last one took: many may ask
 _MAX_BROKEN = 10_000
 _MAX_KEPT = 20_000
 K = TypeVar("K")
@@ -59,7 +59,8 @@ class Metrics:
         self._tries: dict[tuple[bytes, str, AttemptStatus], tuple[Counter, Histogram]] = {}
         self._ends: dict[tuple[bytes, Status, Code], tuple[Counter, Histogram]] = {}
         self._broken: set[bytes] = set()
-        self._read_s: float | None = None
+        self._begun = 0  # looks at the store
+        self._next_s = 0.0  # when the next may begin
         self.active_jobs = 0  # as of the last look at the store
         self._reading = asyncio.Lock()
         ProcessCollector(registry=self._registry)
@@ -152,15 +153,20 @@ class Metrics:
         return generate_latest(_WithoutCreated(self._registry))
 
     async def refresh(self) -> None:
-        """Read what stands in the store, unless it was read a moment ago.
+        """Read what stands in the store; those who ask while it is being read share the next look.
 
         A store that does not answer leaves the old figures, and ``scheduler_store_up`` says so.
         """
+        before = self._begun
         async with self._reading:
-            now_s = asyncio.get_running_loop().time()
-            if self._read_s is None or now_s - self._read_s >= FRESH_S:
+            if self._begun == before:
+                loop = asyncio.get_running_loop()
+                await asyncio.sleep(self._next_s - loop.time())
+                began_s = loop.time()
+                self._begun += 1
                 await self._read()
-                self._read_s = now_s
+                took_s = loop.time() - began_s
+                self._next_s = began_s + took_s + min(took_s * _PAUSE_FOR_COST, _LONGEST_PAUSE_S)
 
     async def _read(self) -> None:
         meters = self._meters

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from chronos.api import Api, Serve, make_api
+from chronos.api import ABOUT, Api, Serve, make_api
 from chronos.assembly import checks_of, make_engine, make_runners, make_service, make_store
 from chronos.clock import Clock
 from chronos.core.job import JobState
@@ -238,6 +238,7 @@ def _around(metrics: Metrics, base_path: str) -> Callable[[Serve], Serve]:
                     status=response.status,
                     duration_s=round(loop.time() - began_s, 6),
                     request_id=response.headers.get("X-Request-Id"),
+                    **(about.told() if (about := request.get(ABOUT)) is not None else {}),
                 )
             return response
 

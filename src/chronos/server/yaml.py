@@ -10,6 +10,8 @@ from chronos.errors import Invalid
 MAX_BYTES = 4 << 20
 MAX_DEPTH = 64
 MAX_ALIASES = 100
+MAX_REPEATED = 100_000  # values that aliases stand for, all together
+_CHARACTERS = 100  # of a text that count as one value more
 
 
 class _Strict(yaml.SafeLoader):
@@ -19,19 +21,41 @@ class _Strict(yaml.SafeLoader):
         super().__init__(stream)
         self._depth = 0
         self._aliases = 0
+        self._values = 0  # read so far, those that aliases stand for included
+        self._repeated = 0  # of these
+        self._sizes: dict[yaml.Node, int] = {}  # values of what has an anchor, once all of it is read
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            self._aliases += 1
-            if self._aliases > MAX_ALIASES:
-                raise Invalid(f"it repeats itself with more than {MAX_ALIASES} aliases (*name)")
+            return self._again(parent, index)
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        before = self._values
+        self._values += 1 + len(getattr(event, "value", "")) // _CHARACTERS
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise Invalid(f"it is nested more than {MAX_DEPTH} levels deep")
         try:
-            return super().compose_node(parent, index)
+            node = super().compose_node(parent, index)
         finally:
             self._depth -= 1
+        if event.anchor is not None and node is not None:
+            self._sizes[node] = self._values - before
+        return node
+
+    def _again(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """What an alias stands for: a few lines of aliases of aliases would be billions of values."""
+        self._aliases += 1
+        if self._aliases > MAX_ALIASES:
+            raise Invalid(f"it repeats itself with more than {MAX_ALIASES} aliases (*name)")
+        line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
+        if node is None or node not in self._sizes:
+            raise Invalid(f"line {line}: an alias (*name) stands within what it names, which would have no end")
+        self._values += self._sizes[node]
+        self._repeated += self._sizes[node]
+        if self._repeated > MAX_REPEATED:
+            raise Invalid(f"line {line}: its aliases (*name) stand for more than {MAX_REPEATED:,} values; write fewer")
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[object] = set()

@@ -1,22 +1,27 @@
 """One execution that somebody asks for, as the row that the store takes."""
 
+import logging
 from typing import Any
 
 import msgspec
 
 from chronos.core.config import Effective
 from chronos.core.detail import Detail, write_detail
-from chronos.core.execution import Cause
+from chronos.core.execution import Cause, Status
 from chronos.core.ids import asked_execution_id
-from chronos.core.job import JobSpec
+from chronos.core.job import Job, JobSpec
 from chronos.core.keys import key_limit, key_of
 from chronos.errors import Invalid
+from chronos.observe.names import shown
+from chronos.service.shapes import id_text
 from chronos.service.shapes.job import MAX_PAYLOAD
 from chronos.service.shapes.plain import plain
 from chronos.service.shapes.problems import Problem
 from chronos.store.commands import RunRow
 
 MAX_REASON = 1_000
+
+log = logging.getLogger("chronos.service")
 
 
 def checked_payload(payload: Any) -> Any:
@@ -64,3 +69,11 @@ def asked_run(
         key,
         0 if key is None else key_limit(effective),
     )
+
+
+def tell_admitted(job: Job, execution: bytes, cause: Cause, status: Status) -> None:
+    """A log line for what was asked for, as the engine has one for what was due; the request's id stands on it too."""
+    if log.isEnabledFor(logging.DEBUG):
+        fields = {"cause": cause.name.lower(), "status": status.name.lower()}
+        about = {"job": shown((job.namespace, job.name)), "execution": id_text(execution)}
+        log.debug("execution admitted", extra=about | fields)

@@ -14,7 +14,7 @@ from chronos.core.instants import walk
 from chronos.core.job import Job
 from chronos.core.node import Actor
 from chronos.errors import Invalid, QueueFull
-from chronos.service.asking import asked_run, checked_reason
+from chronos.service.asking import asked_run, checked_reason, tell_admitted
 from chronos.service.jobs import Jobs
 from chronos.service.room import Room
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
@@ -116,16 +116,32 @@ class Backfills:
 
     async def _ask(self, job: Job, runs: Sequence[RunRow], idempotency: str | None, actor: Actor) -> Sequence[bytes]:
         """Those that were created, or had been; the first that does not fit ends them. Raises ``QueueFull``."""
-        fits = await self._room.take(len(runs))
+        full: QueueFull | None = None
+        try:
+            fits = await self._room.take(len(runs))
+        except QueueFull as error:
+            if idempotency is None:
+                raise
+            full, fits = error, 0  # what the key has created already takes no room
         command = Backfill(
-            job=job.id, runs=tuple(runs[:fits]), now_us=self._clock.now_us(), idempotency=idempotency, actor=actor
+            job=job.id,
+            runs=tuple(runs),
+            now_us=self._clock.now_us(),
+            idempotency=idempotency,
+            actor=actor,
+            room=fits,
         )
         created = 0
         try:
             answer = await self._store.apply(command)
             created = len(answer.statuses)
         finally:
-            self._room.give_back(fits - created)
+            self._room.settle(fits, created)
+        new = {run.id for run in runs}
+        for id_, status in zip((one for one in answer.ids if one in new), answer.statuses, strict=False):
+            tell_admitted(job, id_, Cause.BACKFILL, status)
         if not answer.ids:
-            raise QueueFull(f'as many executions of "{job.name}" are queued as may be; try again when some have run')
+            raise full or QueueFull(
+                f'as many executions of "{job.name}" are queued as may be; try again when some have run'
+            )
         return answer.ids

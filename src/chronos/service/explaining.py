@@ -85,7 +85,7 @@ def steps_of(view: ExecutionView, nodes: Mapping[int, str], asked_by: str | None
         sentence = f"{_node(one.node, nodes)} started it{late}."
         steps.append(Step(at_us=one.started_us, verdict=Verdict.STARTED, sentence=sentence))
     steps += [_attempt(attempt, nodes) for attempt in view.attempts]
-    steps.append(_stands(one))
+    steps.append(_stands(view))
     if one.cancel is not Cancel.NO:
         steps.append(Step(at_us=one.admitted_us, verdict=Verdict.CANCELED, sentence=_CANCELS[one.cancel]))
     return steps
@@ -164,8 +164,9 @@ def _attempt(attempt: Attempt, nodes: Mapping[int, str]) -> Step:
     return Step(at_us=attempt.started_us, verdict=Verdict.ATTEMPT, sentence=sentence)
 
 
-def _stands(one: Execution) -> Step:
+def _stands(view: ExecutionView) -> Step:
     """Where it is now, or how it ended."""
+    one = view.execution
     if one.status.final:
         message = "" if one.reason is None else f" {one.reason.message}"
         what = one.status.name.lower().replace("_", " ")
@@ -178,15 +179,37 @@ def _stands(one: Execution) -> Step:
             sentence = "It waits for a worker with a free slot that may run it."
         case Status.QUEUED:
             sentence = "It waits behind an earlier execution that has to end first."
-        case Status.WAITING if one.wake_us is not None:
-            sentence = f"It sleeps until {rfc3339(one.wake_us)}: a retry's pause, or a wait."
         case Status.WAITING:
-            sentence = "It sleeps until a signal comes."
+            return Step(at_us=_asleep_us(view), verdict=Verdict.WAITS, sentence=_asleep(one))
         case _:
             sentence = f"It runs, at attempt {one.attempt}."
     at_us = one.started_us if one.status is Status.RUNNING and one.started_us is not None else one.admitted_us
     verdict = Verdict.STARTED if one.status is Status.RUNNING else Verdict.WAITS
     return Step(at_us=at_us, verdict=verdict, sentence=sentence)
+
+
+def _asleep(one: Execution) -> str:
+    """What an execution waits for."""
+    group = detail_of(one).group
+    signals = sorted({task.signal for task in group.tasks if task.signal is not None}) if group is not None else []
+    if not signals:
+        return (
+            "It sleeps until a signal comes."
+            if one.wake_us is None
+            else f"It sleeps until {rfc3339(one.wake_us)}: a retry's pause, or a wait."
+        )
+    named = " or ".join(f'"{signal}"' for signal in signals)
+    return f"It waits for the signal {named}" + (
+        "." if one.wake_us is None else f", and wakes at {rfc3339(one.wake_us)}."
+    )
+
+
+def _asleep_us(view: ExecutionView) -> int:
+    """Since when it does: the end of its last try, or the begin of the one that waits."""
+    one = view.execution
+    ends = [attempt.finished_us for attempt in view.attempts if attempt.finished_us is not None]
+    began = [us for us in (one.attempt_us, one.started_us) if us is not None]
+    return max([one.admitted_us, *ends, *began])
 
 
 def _is(status: Status) -> str:

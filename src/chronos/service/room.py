@@ -1,5 +1,7 @@
 """How much waits in the whole store, and so whether more may be asked for."""
 
+import asyncio
+
 from chronos.clock import Clock
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Status
@@ -7,38 +9,78 @@ from chronos.errors import QueueFull
 from chronos.store.contract import Store
 
 MAX_PENDING = 100_000
-_COUNTED_FOR_US = SECOND_US  # how long a count of what is pending is believed
+_COUNTED_FOR_US = SECOND_US  # how long a count of what is pending is believed where it leaves room
+_PAUSE_S, _LONGEST_PAUSE_S = 0.025, 1.0  # between two counts that are made before anything is refused
+_PAUSE_FOR_COST = 10  # times what the last count took: counting is a tenth of what is done, and not more
 
 
 class Room:
-    """What is ready or queued, counted once a second at most; ``most`` of them may be."""
+    """What is ready or queued; ``most`` of them may be.
+
+    Where there is room, a count is believed for a second, and what was asked for since is added to it. Nothing is
+    refused by such a count, for what has run since is still in it: before that it is counted anew, once for all that
+    are about to be refused.
+    """
 
     def __init__(self, store: Store, clock: Clock, *, most: int = MAX_PENDING) -> None:
         self._store, self._clock = store, clock
         self._most = most
         self._pending = 0
+        self._open = 0  # taken, and not known yet whether it was created
+        self._taken = 0  # since the last count began
         self._counted_us: int | None = None
+        self._begun = 0  # counts, so far
+        self._next_s = 0.0  # when the next may begin
+        self._counting = asyncio.Lock()
 
     async def count(self) -> None:
         """Learn how much waits, unless that is known: once, before many are asked for together."""
-        now_us = self._clock.now_us()
-        if self._counted_us is None or not 0 <= now_us - self._counted_us < _COUNTED_FOR_US:
-            counted = (await self._store.counts()).open
-            self._pending = counted.get(Status.READY, 0) + counted.get(Status.QUEUED, 0)
-            self._counted_us = now_us
+        if not self._is_known():
+            async with self._counting:
+                if not self._is_known():
+                    await self._count()
 
     async def take(self, wanted: int = 1) -> int:
         """Room for as many of these as there is; raises ``QueueFull`` when there is none.
 
-        It is taken at once: many that are asked for together must not all find the same room.
+        It is taken at once: many that are asked for together must not all find the same room. Whoever took it says
+        by ``settle`` what came of it.
         """
         await self.count()
+        if self._pending + wanted > self._most:
+            await self._count_anew()
         fits = min(wanted, self._most - self._pending)
         if fits <= 0:
             raise QueueFull(f"{self._pending} executions wait already, allowed {self._most}; try again later")
         self._pending += fits
+        self._open += fits
+        self._taken += fits
         return fits
 
-    def give_back(self, count: int) -> None:
-        """So many of those it was taken for were not created."""
-        self._pending -= count
+    def settle(self, taken: int, created: int) -> None:
+        """Of those that room was taken for, so many were created."""
+        self._open -= taken
+        self._pending -= taken - created
+
+    def _is_known(self) -> bool:
+        return self._counted_us is not None and 0 <= self._clock.now_us() - self._counted_us < _COUNTED_FOR_US
+
+    async def _count_anew(self) -> None:
+        """A count that began after this was called, by whomever; counts keep their distance."""
+        before = self._begun
+        async with self._counting:
+            if self._begun == before:
+                await asyncio.sleep(self._next_s - asyncio.get_running_loop().time())
+                await self._count()
+
+    async def _count(self) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        self._begun += 1
+        now_us, in_doubt, self._taken = self._clock.now_us(), self._open, 0
+        counted = (await self._store.counts()).open
+        # What was under way meanwhile may be among those, or not: rather too many than more than there may be.
+        self._pending = counted.get(Status.READY, 0) + counted.get(Status.QUEUED, 0) + in_doubt + self._taken
+        self._counted_us = now_us
+        ended_s = loop.time()
+        self._next_s = ended_s + min(max(_PAUSE_S, (ended_s - began_s) * _PAUSE_FOR_COST), _LONGEST_PAUSE_S)

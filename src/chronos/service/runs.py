@@ -1,6 +1,7 @@
 """Executions, for every face: ask for them, stop them, look at them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,11 +10,11 @@ from chronos.clock import Clock
 from chronos.core.calendar import rfc3339
 from chronos.core.detail import Detail
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
-from chronos.core.job import Job, JobSpec
+from chronos.core.job import Job, JobSpec, Unreadable, readable
 from chronos.core.node import Actor
 from chronos.core.report import Report, plain_report
-from chronos.errors import Conflict, Invalid, NotFound
-from chronos.service.asking import asked_run, checked_payload, checked_reason
+from chronos.errors import Conflict, Invalid, NotFound, QueueFull
+from chronos.service.asking import asked_run, checked_payload, checked_reason, tell_admitted
 from chronos.service.jobs import Jobs
 from chronos.service.room import Room
 from chronos.service.shapes import id_text, read_id, write_execution
@@ -138,13 +139,19 @@ class Runs:
         view = await self.get(execution)
         one = view.execution
         job, spec = await self._ran(one)
-        return write_execution(
+        shown = write_execution(
             view,
             job_name=await self._name_of(one.job) if job is None else job.name,
             tasks=() if spec is None else [task.name for task in spec.tasks],
             nodes=await self._names([one.node, *(attempt.node for attempt in view.attempts)]),
             report=None if spec is None else self._plain_report(one, spec),
         )
+        if job is not None and job.version != one.job_version and not isinstance(job.spec, Unreadable):
+            has = {task.name for task in job.spec.tasks}
+            for task in shown["tasks"]:
+                if task["name"] not in has:
+                    task["retired"] = True  # the job has it no more
+        return shown
 
     async def report(self, one: Execution) -> Report | None:
         """The report of an execution; None: it is not over, or its job is forgotten."""
@@ -262,7 +269,7 @@ class Runs:
             job=job.id,
             namespace=job.namespace,
             name=job.name,
-            spec=job.spec,
+            spec=readable(job.spec),
             effective=self._jobs.effective(job.spec),
             cause=cause,
             request=idempotency.encode() if idempotency is not None else self._new_request(),
@@ -271,14 +278,28 @@ class Runs:
             detail=detail,
         )
         command = Trigger(job=job.id, run=run, now_us=now_us, idempotency=idempotency, actor=actor)
-        await self.room.take()
+        try:
+            await self.room.take()
+        except QueueFull as full:
+            return await self._asked_before(command, full)
         created = False
         try:
             asked = await self._store.apply(command)
             created = asked.created
         finally:
-            self.room.give_back(not created)
+            self.room.settle(1, created)
+        if created:
+            tell_admitted(job, asked.id, cause, asked.status)
         return asked
+
+    async def _asked_before(self, command: Trigger, full: QueueFull) -> Triggered:
+        """What a key has created already takes no room."""
+        if command.idempotency is None:
+            raise full
+        try:
+            return await self._store.apply(replace(command, room=False))
+        except QueueFull:
+            raise full from None
 
     async def _job_of(self, execution: Execution) -> Job:
         job = (await self._store.jobs_by_id([execution.job])).get(execution.job)

@@ -1,7 +1,7 @@
 """Writing jobs: create, replace, apply. ``saving`` decides what to write, and decides again after a lost race."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -169,8 +169,9 @@ class Writer:
         """
         if len(drafts) > MAX_APPLIED:
             raise Invalid(f"{len(drafts)} jobs are too many for one change, allowed {MAX_APPLIED}; apply them in parts")
-        if len({(draft.namespace, draft.name) for draft in drafts}) < len(drafts):
-            raise Invalid("a job is named twice in one change; name each job once")
+        named = Counter((draft.namespace, draft.name) for draft in drafts)
+        if twice := [name for (_, name), count in named.items() if count > 1]:
+            raise Invalid(f'"{twice[0]}" is named twice in one change; name each job once')
         owned = [with_fields(draft, spec=with_fields(draft.spec, owner=owner), common=False) for draft in drafts]
         await check_follows(self._store, owned)
         pruned_in = ({draft.namespace for draft in owned} or {namespace}) if prune else set()

@@ -1,0 +1,106 @@
+"""What an answer says of a job besides what the job is told to be: its id, version, state and so on, when it is sent.
+
+What GET answered may be sent back as it is, and what time alone has changed since is no matter. But a value that is not
+so, and will not become so, is refused: nobody who sends ``"state": "paused"`` shall believe that the job is paused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from chronos.api.call import read_instant_us
+from chronos.core.ids import job_id
+from chronos.core.job import Job, JobState
+from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, read_id, write_job
+
+FIRST = 1  # the version of a job that is created
+_LOOKED_AT = frozenset(("id", "state", "note", "created_at", "paused_at", "next_run_at"))
+_LASTING = ("id", "version", "state", "created_at")
+_SWITCHES = "no field to change: pause, resume, enable and disable switch a job"
+
+
+def check_facts(sent: Any, draft: Draft, existing: Job | None, now_us: int) -> None:
+    """Raise ``InvalidJob`` for what is said of a job and is not so. Its version is left to ``version_said``."""
+    if not isinstance(sent, Mapping) or _LOOKED_AT.isdisjoint(sent):
+        return
+    said = {name: value for name, value in sent.items() if name in _LOOKED_AT and value is not None}
+    problems = [*_state(said, draft, existing), *_id(said, draft, existing), *_others(said, existing, now_us)]
+    if problems:
+        raise InvalidJob(problems, name=draft.name)
+
+
+def check_state(sent: Any, draft: Draft, existing: Job | None) -> None:
+    """The same of its state alone."""
+    if problems := _state(sent if isinstance(sent, Mapping) else {}, draft, existing):
+        raise InvalidJob(problems, name=draft.name)
+
+
+def says_another_state(sent: Any, draft: Draft) -> bool:
+    """Whether a job is said to be in a state which it would not have if it were new."""
+    return isinstance(sent, Mapping) and sent.get("state") not in (None, _word(draft.state or JobState.ACTIVE))
+
+
+def check_kept(changes: Mapping[str, Any], name: str) -> None:
+    """Raise ``InvalidJob`` for a patch that takes away what every job has."""
+    gone = [field for field in _LASTING if field in changes and changes[field] is None]
+    if gone:
+        raise InvalidJob(
+            [Problem(f"/{field}", "is the server's, and cannot be taken away") for field in gone], name=name
+        )
+
+
+def version_said(sent: Any) -> int | None:
+    """The version that a change says it was made from; None: it says none."""
+    version = sent.get("version") if isinstance(sent, Mapping) else None
+    if version is not None and type(version) is not int:
+        raise InvalidJob([Problem("/version", "is no whole number; send the one that was answered, or none")])
+    return version
+
+
+def _state(said: Mapping[str, Any], draft: Draft, existing: Job | None) -> list[Problem]:
+    state = said.get("state")
+    now = draft.state or JobState.ACTIVE if existing is None else existing.state
+    soon = draft.state if draft.state is not None and JobState.DISABLED in (draft.state, now) else now
+    if state is None or state in (_word(now), _word(soon)):
+        return []
+    will = "is" if existing is not None else "would be"
+    return [Problem("/state", f'is {_shown(state)}, and the job {will} "{_word(now)}"; it is {_SWITCHES}')]
+
+
+def _id(said: Mapping[str, Any], draft: Draft, existing: Job | None) -> list[Problem]:
+    given = said.get("id")
+    if given is None:
+        return []
+    id_ = job_id(draft.namespace, draft.name, 1) if existing is None else existing.id
+    if isinstance(given, str) and read_id(given) == id_:
+        return []
+    if existing is None:
+        return [Problem("/id", "is that of another job: a new one is given its own; leave it out")]
+    return [Problem("/id", f'is {_shown(given)}, and the job\'s is "{id_text(id_)}"; leave it out')]
+
+
+def _others(said: Mapping[str, Any], existing: Job | None, now_us: int) -> list[Problem]:
+    """Facts that people read, and only the server writes."""
+    problems: list[Problem] = []
+    known = {} if existing is None else write_job(existing)
+    note = said.get("note")
+    if note not in (None, "", known.get("note")):
+        problems.append(Problem("/note", f"is not what is noted; it is {_SWITCHES}, and take a reason"))
+    for name in ("created_at", "paused_at", "next_run_at"):
+        if name not in said or said[name] == known.get(name):
+            continue
+        given_us = read_instant_us(said[name]) if isinstance(said[name], str) else None
+        if given_us is not None and name == "next_run_at" and given_us <= now_us:
+            continue  # it has run since
+        so = known.get(name) or "not set"
+        problems.append(
+            Problem(f"/{name}", f"is {_shown(said[name])}, and it is {so}; the server sets it: leave it out")
+        )
+    return problems
+
+
+def _word(state: JobState) -> str:
+    return state.name.lower()
+
+
+def _shown(value: Any) -> str:
+    return f'"{value[:64]}"' if isinstance(value, str) else f"no text ({type(value).__name__})"

@@ -1,0 +1,62 @@
+"""YAML that somebody wrote: what is refused, and that refusing takes no time."""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from chronos.errors import Invalid
+from chronos.server.config import load
+from chronos.server.yaml import MAX_ALIASES, read_yaml
+
+
+def bomb(width: int = 9, levels: int = 9) -> str:
+    """A few lines of aliases of aliases, which stand for ``width`` to the power of ``levels`` values."""
+    names = "abcdefghijklmnop"[:levels]
+    lines = [f"a: &a [{', '.join(['x'] * width)}]"]
+    lines += [f"{name}: &{name} [{', '.join([f'*{before}'] * width)}]" for before, name in pairwise(names)]
+    return "\n".join(lines)
+
+
+def test_aliases_of_aliases_are_counted_by_what_they_stand_for() -> None:
+    text = bomb()
+    assert text.count("*") < MAX_ALIASES
+    assert len(text) < 400
+    began_s = time.process_time()
+    with pytest.raises(Invalid, match=r"line \d: its aliases .* stand for more than 100,000 values"):
+        read_yaml(text)
+    assert time.process_time() - began_s < 1
+
+
+def test_a_long_text_counts_for_more_than_one() -> None:
+    repeated = ", ".join(["*a"] * 60)
+    assert read_yaml(f"a: &a {'x' * 1_000}\nb: [{repeated}]")
+    with pytest.raises(Invalid, match="stand for more than"):
+        read_yaml(f"a: &a {'x' * 300_000}\nb: [{repeated}]")
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "a: &a {b: [{c: *a}]}"])
+def test_what_stands_within_itself(text: str) -> None:
+    with pytest.raises(Invalid, match=r"line 1: an alias .* stands within what it names"):
+        read_yaml(text)
+
+
+def test_honest_aliases_mean_what_they_say() -> None:
+    text = "retry: &retry {max_attempts: 5}\njobs:\n" + "- {retry: *retry}\n" * MAX_ALIASES
+    [document] = read_yaml(text)
+    assert document["jobs"] == [{"retry": {"max_attempts": 5}}] * MAX_ALIASES
+    with pytest.raises(Invalid, match="more than 100 aliases"):
+        read_yaml(text + "- {retry: *retry}\n")
+
+
+def test_many_values_without_aliases_are_no_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chronos.server.yaml.MAX_REPEATED", 10)
+    assert read_yaml("[" + "x, " * 99 + "x]") == [["x"] * 100]
+
+
+def test_the_configuration_file_is_read_by_the_same_rules(tmp_path: Path) -> None:
+    path = tmp_path / "chronos.yaml"
+    path.write_text(bomb())
+    with pytest.raises(Invalid, match="stand for more than"):
+        load(path, {}, {})

@@ -1,0 +1,140 @@
+"""The bound on what waits: nothing more is admitted beyond it, and nothing is refused because of what has run."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from chronos.core.execution import Status
+from chronos.errors import QueueFull
+from chronos.service.acting import Acting, Action
+from chronos.service.room import Room
+from chronos.store.commands import SYSTEM
+from chronos.store.contract import Counts
+from tests.service.world import HOUR_US, START_US, World, in_world
+
+
+class Counted:
+    """A store that is told how often it counted."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self.times = store, 0
+
+    async def counts(self) -> Counts:
+        self.times += 1
+        return await self._store.counts()  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+async def fill(world: World, count: int) -> None:
+    """Let so many wait."""
+    await world.save("other", overlap="allow")
+    for _ in range(count):
+        await world.runs.trigger("other")
+
+
+def test_what_has_run_takes_no_room() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="allow")
+        for _ in range(12):
+            assert (await world.runs.trigger("job")).created
+            [run] = await world.claim()
+            await world.settle(run)
+
+    in_world(case, max_pending=3)
+
+
+def test_many_at_once_do_not_find_the_same_room() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="allow")
+        asked = await asyncio.gather(*(world.runs.trigger("job") for _ in range(30)), return_exceptions=True)
+        assert sum(not isinstance(one, BaseException) for one in asked) == 5
+        assert {type(one) for one in asked if isinstance(one, BaseException)} == {QueueFull}
+        assert (await world.store.counts()).open == {Status.READY: 5}
+
+    in_world(case, max_pending=5)
+
+
+def test_a_flood_that_is_refused_counts_a_few_times() -> None:
+    async def case(world: World) -> None:
+        store = Counted(world.store)
+        room = Room(store, world.clock, most=2)
+        await fill(world, 2)
+        for _ in range(3):
+            found = await asyncio.gather(*(room.take() for _ in range(500)), return_exceptions=True)
+            assert {type(one) for one in found} == {QueueFull}
+        assert 3 <= store.times <= 5
+
+    in_world(case)
+
+
+def test_what_is_under_way_counts_until_its_fate_is_known() -> None:
+    async def case(world: World) -> None:
+        room = Room(world.store, world.clock, most=4)
+        assert await room.take(3) == 3
+        assert await room.take(3) == 1
+        with pytest.raises(QueueFull):
+            await room.take()
+        room.settle(3, 0)
+        assert await room.take(9) == 3
+
+    in_world(case)
+
+
+def test_the_same_key_is_answered_when_nothing_more_fits() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="allow")
+        asked = await world.runs.trigger("job", idempotency="k")
+        [run] = await world.claim()
+        await world.settle(run, Status.FAILED, dead_letter=True)
+        again = await world.runs.replay(asked.id, idempotency="k")
+        letter = await world.runs.replay_dead_letter(asked.id)
+        for run in await world.claim():
+            await world.settle(run)
+        await fill(world, 4)
+        assert await world.runs.trigger("job", idempotency="k") == (asked.id, Status.FAILED, False)
+        assert (await world.runs.replay(asked.id, idempotency="k"))[::2] == (again.id, False)
+        assert (await world.runs.replay_dead_letter(asked.id))[::2] == (letter.id, False)
+        for key in ("another", None):
+            with pytest.raises(QueueFull, match="4 executions wait already, allowed 4"):
+                await world.runs.trigger("job", idempotency=key)
+        assert (await world.store.counts()).open == {Status.READY: 4}
+
+    in_world(case, max_pending=4)
+
+
+def test_the_same_backfill_is_answered_when_nothing_more_fits() -> None:
+    async def case(world: World) -> None:
+        await world.save(overlap="allow")
+        past = START_US - 3 * HOUR_US, START_US
+        done = await world.backfills.run("job", *past, idempotency="k")
+        assert len(done.ids) == 4
+        await fill(world, 1)
+        assert await world.backfills.run("job", *past, idempotency="k") == done
+        longer = await world.backfills.run("job", START_US - 4 * HOUR_US, START_US, idempotency="another")
+        assert (len(longer.ids), longer.next_us) == (1, START_US - 3 * HOUR_US)
+        assert await world.backfills.run("job", *past, idempotency="k") == done
+        with pytest.raises(QueueFull, match="6 executions wait already, allowed 6"):
+            await world.backfills.run("job", *past, idempotency="new")
+        assert (await world.store.counts()).open == {Status.READY: 6}
+
+    in_world(case, max_pending=6)
+
+
+def test_the_same_done_to_many_is_answered_when_nothing_more_fits() -> None:
+    async def case(world: World) -> None:
+        for name in ("a", "b"):
+            await world.save(name, overlap="allow")
+        jobs = [await world.jobs.get(name) for name in ("a", "b")]
+        acting = Acting(world.store, world.clock, world.runs, actor=SYSTEM)
+        first = await acting.act(Action.TRIGGER, jobs, key=lambda job: job.name)
+        await fill(world, 1)
+        again = await acting.act(Action.TRIGGER, jobs, key=lambda job: job.name)
+        assert [one.execution for one in again] == [one.execution for one in first]
+        assert [one.changed for one in again] == [False, False]
+        refused = await acting.act(Action.TRIGGER, jobs, key=lambda job: f"new {job.name}")
+        assert {type(one.error) for one in refused} == {QueueFull}
+
+    in_world(case, max_pending=3)
