@@ -25,7 +25,7 @@ from chronos.core.config import (
 )
 from chronos.core.execution import TASK_TRANSITIONS, TRANSITIONS, Cause, Status, TaskStatus, may_become
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
-from chronos.core.policy import Admission, admit, gate_spec, may_try_again, rank, retry_delay_us
+from chronos.core.policy import Admission, admit, gate_spec, is_held, may_try_again, rank, retry_delay_us
 from chronos.core.reasons import Code, Reason
 
 JOB = ids.job_id("default", "report", 1)
@@ -150,10 +150,11 @@ def test_merging_is_associative(a: Settings, b: Settings, c: Settings) -> None:
 # --- decisions
 
 
+@pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("key_full", [False, True])
 @pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("overlap", list(Overlap))
-def test_admission(overlap: Overlap, asked: bool, key_full: bool) -> None:
+def test_admission(overlap: Overlap, asked: bool, key_full: bool, held: bool) -> None:
     for limit, queue_max, active, queued in product((0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)):
         verdict = admit(
             overlap=overlap,
@@ -163,10 +164,12 @@ def test_admission(overlap: Overlap, asked: bool, key_full: bool) -> None:
             queued=queued,
             asked=asked,
             key_full=key_full,
+            held=held,
         )
         fits = limit == UNLIMITED or active < limit
-        room = queued < queue_max or (overlap is Overlap.REPLACE and queued == 0)
-        if fits and not key_full:
+        most = queue_max if not held else limit + queue_max - active if limit else queued + 1
+        room = queued < most or (overlap is Overlap.REPLACE and queued == 0)
+        if fits and not key_full and not held:
             assert verdict is Admission.RUN
         elif overlap is Overlap.SKIP and not asked and (queued > 0 or not fits):
             assert verdict is Admission.SKIP_OVERLAP
@@ -174,6 +177,13 @@ def test_admission(overlap: Overlap, asked: bool, key_full: bool) -> None:
             assert verdict is Admission.QUEUE
         else:
             assert verdict is (Admission.REFUSE if asked else Admission.SKIP_FULL)
+
+
+def test_a_pause_holds_what_comes_by_itself_and_what_was_there() -> None:
+    asked = {Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL}
+    for cause in Cause:
+        assert is_held(cause, before=False) is (cause not in asked)
+        assert is_held(cause, before=True) is (cause is not Cause.MANUAL)
 
 
 def test_a_limit_counts_only_under_allow() -> None:

@@ -14,6 +14,7 @@ from chronos.errors import StoreUnavailable
 from chronos.store.commands import PROGRESS, Command, OutputRow, WriteOutput
 from chronos.store.contract import Store
 from chronos.testing.conformance.world import World
+from chronos.testing.loop import run as run_in_virtual_time
 from tests.engine.runners.function_calls import until
 
 
@@ -181,7 +182,7 @@ def test_changes_of_all_attempts_go_together_and_the_rest_at_the_end() -> None:
         assert len(gate.writes) == 2
         loop.cancel()
 
-    run(main)
+    run_in_virtual_time(main())
 
 
 def test_attempts_that_end_together_are_written_together() -> None:

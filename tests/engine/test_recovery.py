@@ -7,10 +7,10 @@ import pytest
 
 from chronos.core import custom
 from chronos.core.calendar import from_us, to_us
-from chronos.core.events import GapFound, JobBroken
+from chronos.core.events import GapFound, JobBroken, Trouble
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.reasons import Code
-from chronos.errors import Invalid
+from chronos.errors import Invalid, StoreBroken
 from chronos.store.commands import Command, Recover
 from tests.engine.world import World, in_world
 
@@ -224,6 +224,27 @@ async def test_gaps_of_many_jobs_are_made_up_for_together(world: World, overlap:
     assert {event.job for event in second.events if isinstance(event, JobBroken)} == {refused}
     assert len(lost) == len(names) - 1
     assert len(work.starts) == 2 * len(names) - 1
+
+
+@in_world
+async def test_a_broken_store_is_no_jobs_fault(world: World) -> None:
+    work = world.work("job")
+    await world.job("job", schedule="@every 10s")
+    await world.reach(95)
+    node = await world.node()
+
+    def breaks(command: Command[Any]) -> bool:
+        if isinstance(command, Recover):
+            raise StoreBroken("somebody has moved the file")
+        return False
+
+    node.link.refuses = breaks
+    await world.advance(3)
+    assert [event for event in node.events if isinstance(event, JobBroken)] == []
+    assert [event.error for event in node.events if isinstance(event, Trouble)] != []
+    node.link.refuses = lambda _: False
+    await world.reach(99)
+    assert len(work.starts) == 1
 
 
 @in_world

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, precondition, rule
 
 from chronos.core.config import Overlap
-from chronos.core.execution import AttemptStatus, Cause, Span, Status
+from chronos.core.execution import AttemptStatus, Cause, Execution, Span, Status
 from chronos.core.ids import asked_execution_id, key_gate_id, scheduled_execution_id, span_id
 from chronos.core.job import After, JobSpec, JobState, ScheduleSpec
-from chronos.core.policy import GateSpec
+from chronos.core.policy import GateSpec, is_held
 from chronos.core.reasons import Code, Reason
 from chronos.store.commands import (
     AckOutbox,
@@ -56,11 +56,13 @@ from chronos.store.commands import (
     Wake,
     WriteOutput,
 )
-from chronos.store.contract import Due
+from chronos.store.contract import Due, ExecutionFilter
 from tests.store.answers import due
 from tests.store.side_by_side import T0, SideBySide
 
 SECOND = 1_000_000
+DAY = 86_400 * SECOND
+KEPT = 5  # ended executions of each job
 NAMES = st.sampled_from(["a", "b", "c"])
 KEYS = [key_gate_id("default", "k1"), key_gate_id("default", "k2")]
 OUTCOMES = st.sampled_from([Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.COMPLETED_WITH_ERRORS])
@@ -81,6 +83,8 @@ class StoreMachine(SideBySide):
         limit=st.integers(0, 2),
         queue_max=st.integers(0, 3),
         keyed=st.booleans(),
+        key=st.sampled_from([None, "k1", "k2", "{{ payload }}"]),
+        key_limit=st.integers(0, 2),
         priority=st.integers(1, 10),
         lane=st.sampled_from(["x", "y"]),
         note=st.integers(0, 3),
@@ -100,6 +104,8 @@ class StoreMachine(SideBySide):
         overlap: Overlap,
         limit: int,
         keyed: bool,
+        key: str | None,
+        key_limit: int,
         state: JobState,
         was: JobState | None,
         run: AtOnce | None,
@@ -112,7 +118,13 @@ class StoreMachine(SideBySide):
             after=(After(job=follows),) if follows else (),
         )
         spec_gate = GateSpec(
-            overlap=overlap, limit=limit if overlap is Overlap.ALLOW else 1, keyed=keyed, keep_count=5, **gate
+            overlap=overlap,
+            limit=limit if overlap is Overlap.ALLOW else 1,
+            keyed=keyed,
+            key=key if keyed else None,
+            key_limit=max(key_limit, 1 if key else 0) if keyed else 0,
+            keep_count=KEPT,
+            **gate,
         )
         row = JobRow(
             namespace="default",
@@ -246,16 +258,24 @@ class StoreMachine(SideBySide):
             self.apply(Signal(execution=run[0], name="go", payload="1", now_us=self.now))
 
     @precondition(lambda self: self.jobs)
-    @rule(data=st.data(), idempotency=st.sampled_from([None, "k"]), key=st.sampled_from([None, *KEYS]))
-    def trigger(self, data: st.DataObject, idempotency: str | None, key: bytes | None) -> None:
+    @rule(
+        data=st.data(),
+        idempotency=st.sampled_from([None, "k"]),
+        key=st.sampled_from([None, *KEYS]),
+        cause=st.sampled_from([Cause.MANUAL, Cause.MANUAL, Cause.REPLAY, Cause.DEPENDENCY]),
+        payload=st.sampled_from([None, '{"payload":"k1"}', '{"payload":"k2"}']),
+    )
+    def trigger(
+        self, data: st.DataObject, idempotency: str | None, key: bytes | None, cause: Cause, payload: str | None
+    ) -> None:
         saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
         request = idempotency.encode() if idempotency else self.request()
-        execution = asked_execution_id(saved.id, Cause.MANUAL, self.now, request)
-        run = RunRow(execution, Cause.MANUAL, self.now, self.now, None, key, 1)
+        execution = asked_execution_id(saved.id, cause, self.now, request)
+        run = RunRow(execution, cause, self.now, self.now, payload, key, 1)
         answer = self.apply(Trigger(job=saved.id, run=run, now_us=self.now, idempotency=idempotency))
         if answer is not None and answer.created:
             self.admitted.add(execution)
-            self.by_hand.add(execution)
+            self._asked_for(saved.id, execution, cause)
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), count=st.integers(1, 4), idempotency=st.sampled_from([None, "b"]))
@@ -274,7 +294,8 @@ class StoreMachine(SideBySide):
         if answer is not None:
             created = set(answer.ids) & {run.id for run in runs}
             self.admitted |= created
-            self.by_hand |= created
+            for execution in created:
+                self._asked_for(saved.id, execution, Cause.BACKFILL)
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), count=st.integers(0, 3), missed=st.integers(0, 4))
@@ -350,7 +371,15 @@ class StoreMachine(SideBySide):
         if self.apply(SetJobState(job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, was=was)):
             self._switched(saved.id, state)
 
+    def _asked_for(self, job: bytes, execution: bytes, cause: Cause) -> None:
+        """By somebody who knows whether the job is paused; a later pause may hold it all the same."""
+        self.asked.setdefault(job, {})[execution] = cause
+        if not is_held(cause, before=job not in self.paused):
+            self.by_hand.add(execution)
+
     def _switched(self, job: bytes, state: JobState) -> None:
+        if state is JobState.PAUSED and job not in self.paused:
+            self.by_hand -= {id_ for id_, cause in self.asked.get(job, {}).items() if is_held(cause, before=True)}
         (self.paused.add if state is JobState.PAUSED else self.paused.discard)(job)
 
     @precondition(lambda self: self.jobs)
@@ -410,6 +439,35 @@ class StoreMachine(SideBySide):
         items = self.apply(TakeOutbox(node=self.nodes[-1], limit=limit))
         self.apply(AckOutbox(ids=tuple(item.id for item in items)))
 
+    @precondition(lambda self: self.now < T0 + 300 * DAY)
+    @rule()
+    def pass_months(self) -> None:
+        """Not so many that an id of a deleted job may be given out again."""
+        self.now += 100 * DAY
+
     @rule(limit=st.integers(1, 50))
     def trim(self, limit: int) -> None:
-        self.apply(Trim(now_us=self.now, limit=limit))
+        before = self._ended()
+        went = self.apply(Trim(now_us=self.now, limit=limit))
+        after = self._ended()
+        gone = before.keys() - after.keys()
+        assert after.keys() <= before.keys()
+        assert len(gone) <= went <= limit
+        newest: dict[bytes, list[bytes]] = {}
+        for one in sorted(before, reverse=True):
+            newest.setdefault(before[one].job, []).append(one)
+        for one in gone:
+            wanted = one in newest[before[one].job][:KEPT] and _ended_us(before[one]) >= self.now - 90 * DAY
+            assert not wanted, before[one]
+        self.admitted -= gone
+
+    def _ended(self) -> dict[bytes, Execution | Span]:
+        page = self.ask(lambda store: store.list_executions(ExecutionFilter(), limit=5_000))
+        return {item.id: item for item in page.items if isinstance(item, Span) or item.status.final}
+
+
+def _ended_us(item: Execution | Span) -> int:
+    if isinstance(item, Span):
+        return item.recorded_us
+    assert item.finished_us is not None
+    return item.finished_us

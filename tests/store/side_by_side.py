@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from chronos.core.execution import Status, may_become
+from chronos.core.execution import Cause, Status, may_become
 from chronos.errors import ChronosError
 from chronos.store.commands import Command, Saved
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
@@ -34,7 +34,8 @@ class SideBySide(RuleBasedStateMachine):
         self.started: set[bytes] = set()
         self.statuses: dict[bytes, Status] = {}
         self.recorded: dict[bytes, int] = {}  # the latest instant of each job that may be on record
-        self.by_hand: set[bytes] = set()
+        self.by_hand: set[bytes] = set()  # what may start although its job is paused
+        self.asked: dict[bytes, dict[bytes, Cause]] = {}  # by job: what somebody asked for
         self._extra: list[tuple[bytes, bytes, int]] = []  # given out together with one that is in the bundle
         self.current: dict[bytes, int] = {}  # token under which each execution was given out last
 
@@ -110,6 +111,7 @@ class SideBySide(RuleBasedStateMachine):
         page = self.ask(lambda store: store.list_executions(ExecutionFilter(), limit=5_000))
         assert self.admitted <= {item.id for item in page.items}
         for item in page.items:
+            assert item.status is Status.QUEUED or not getattr(item, "held", False), "what is held is in somebody's way"
             before = self.statuses.get(item.id)
             if before is not None:  # one command may create an execution and replace it at once
                 assert before is item.status or may_become(before, item.status), (before, item.status)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import suppress
+from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -44,7 +45,11 @@ from tests.store.racer import SECOND, T0
 NODES = 3
 STEPS = 60
 NAMES = ("a", "b", "c", "d")
-KEYS = (None, key_gate_id("default", "k"))
+KEYS = (None, key_gate_id("default", "k"), key_gate_id("default", "m"))
+KEYED: tuple[dict[str, Any], ...] = (
+    *({}, {}, {"keyed": True}),
+    *({"keyed": True, "key": key, "key_limit": limit} for key in ("k", "m") for limit in (1, 2)),
+)
 
 
 class Nodes:
@@ -140,8 +145,9 @@ class Node:
 
     async def _trigger(self) -> None:
         if job := await self._job():
-            execution = asked_execution_id(job, Cause.MANUAL, T0, self._random.randbytes(16))
-            run = RunRow(execution, Cause.MANUAL, T0, T0, None, self._random.choice(KEYS), 1)
+            cause = self._random.choice((Cause.MANUAL, Cause.REPLAY, Cause.DEPENDENCY))
+            execution = asked_execution_id(job, cause, T0, self._random.randbytes(16))
+            run = RunRow(execution, cause, T0, T0, None, self._random.choice(KEYS), 1)
             await self._store.apply(Trigger(job=job, run=run, now_us=T0))
 
     async def _cancel(self) -> None:
@@ -162,7 +168,7 @@ class Node:
             self._random.choice(NAMES),
             overlap=overlap,
             limit=limit,
-            keyed=self._random.random() < 0.3,
+            **self._random.choice(KEYED),
             queue_max=self._random.choice((1, 3)),
             lane=self._random.choice("xy"),
             description=str(self._random.randrange(5)),

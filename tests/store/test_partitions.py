@@ -4,10 +4,12 @@ import asyncio
 from datetime import UTC, datetime
 
 import asyncpg
+import pytest
 
 from chronos.core.config import Overlap
-from chronos.core.execution import AttemptStatus
-from chronos.store.commands import OutputRow, WriteOutput
+from chronos.core.execution import AttemptStatus, Cause
+from chronos.core.ids import scheduled_execution_id
+from chronos.store.commands import OutputRow, Recover, RunRow, WriteOutput
 from chronos.store.contract import ExecutionFilter
 from chronos.store.sql.partitions import AHEAD, WEEK_US, week_of
 from chronos.testing.conformance import World
@@ -197,5 +199,51 @@ def test_what_a_crash_left_half_dropped_goes_and_what_a_person_detached_stays(po
             )
             assert gone is None
             assert kept is not None
+
+    asyncio.run(check())
+
+
+async def recovered(w: World, at_us: int, now_us: int, **options: int) -> bytes:
+    """An execution of an instant that is long over when it is run, with a recorded attempt."""
+    w.now = now_us
+    saved = await w.save("late", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
+    run = RunRow(scheduled_execution_id(saved.id, at_us), Cause.RECOVERY, at_us, at_us)
+    gap = Recover(
+        job=saved.id,
+        version=saved.version,
+        expect_us=at_us,
+        next_us=now_us + WEEK_US,
+        runs=(run,),
+        spans=(),
+        now_us=now_us,
+    )
+    await w.store.apply(gap)
+    [claimed] = await w.claim()
+    await w.store.apply(WriteOutput(rows=(OutputRow(run.id, "task", 1, 0, "said"),)))
+    await w.settle(claimed, attempts=(ended(claimed, 1, AttemptStatus.SUCCEEDED),))
+    return run.id
+
+
+@pytest.mark.parametrize("week", [True, False])
+def test_what_ended_lately_is_kept_however_long_ago_its_instant_is(postgres_url: str, week: bool) -> None:
+    """Whether its week is there, or it went to the default partition."""
+
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            w = World(store)
+            if week:
+                await store.maintain(MONDAY)
+            now_us = MONDAY + 20 * WEEK_US
+            late = await recovered(w, MONDAY + SECOND, now_us, keep_age_us=2 * WEEK_US)
+            for _ in range(2):
+                await store.maintain(now_us + WEEK_US)
+                view = await store.execution(late)
+                assert view is not None
+                assert (len(view.attempts), len(await store.output(late))) == (1, 1)
+            for _ in range(2):
+                await store.maintain(now_us + 3 * WEEK_US)
+            assert await store.execution(late) is None
+            assert [await count(postgres_url, table) for table in ("history", "attempt", "output")] == [0, 0, 0]
+            assert "20270301" not in await weeks(postgres_url)
 
     asyncio.run(check())

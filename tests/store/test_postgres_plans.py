@@ -2,19 +2,23 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from chronos.core.execution import Status
 from chronos.core.job import JobState
-from chronos.store.contract import JobFilter
+from chronos.store.contract import ExecutionFilter, JobFilter
 from chronos.store.sql.admitting import Admitting
+from chronos.store.sql.burying import Burying
 from chronos.store.sql.creating import Creating
 from chronos.store.sql.dialect import Postgres
 from chronos.store.sql.endings import Endings
 from chronos.store.sql.executions import Executions
 from chronos.store.sql.followers import Followers
+from chronos.store.sql.forgetting import Forgetting
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.hot_postgres import HotPostgres
 from chronos.store.sql.job_list import JobList
@@ -23,7 +27,10 @@ from chronos.store.sql.looking import Looking
 from chronos.store.sql.postgres_link import READING, WRITING, Connection, connect
 from chronos.store.sql.reads import Reads
 from chronos.store.sql.records import Records
+from chronos.store.sql.rekeying import Rekeying
+from chronos.store.sql.sweeping import Sweeping
 from chronos.store.sql.switching import Switching
+from chronos.store.sql.trimming import Trimming
 from chronos.store.sql.upkeep import Upkeep
 from tests.store.conftest import on_server, opened
 
@@ -58,22 +65,40 @@ def test_no_write_reads_a_table_whole(postgres_url: str, filled: bool) -> None:
     asyncio.run(check())
 
 
+TAGGED = ("key", "value")
+IN_ORDER = [
+    (JobFilter(namespace="default"), "job_name"),
+    (JobFilter(namespace="default", prefix="job-"), "job_name"),
+    (JobFilter(namespace="default", state=JobState.ACTIVE), "job_name"),
+    (JobFilter(namespace="default", owner="me"), "job_owner"),
+    (JobFilter(owner="me", state=JobState.ACTIVE), "job_owner"),
+    (JobFilter(namespace="default", tag=TAGGED), "job_tag_pkey"),
+    (JobFilter(namespace="default", tag=TAGGED, state=JobState.ACTIVE), "job_tag_pkey"),
+    (JobFilter(tag=TAGGED), "job_tag_pkey"),
+    (JobFilter(namespace="default", tag=("key", None)), "job_tag_key"),
+    (JobFilter(tag=("key", None)), "job_tag_key"),
+    (JobFilter(namespace="default", state=JobState.PAUSED), "idle_named"),
+    (JobFilter(namespace="default", prefix="job-", state=JobState.PAUSED), "idle_named"),
+    (JobFilter(state=JobState.DONE), "idle_named"),
+]
+
+
 @pytest.mark.parametrize("filled", [True, False])
-@pytest.mark.parametrize(
-    "where",
-    [
-        JobFilter(namespace="default"),
-        JobFilter(namespace="default", prefix="job-"),
-        JobFilter(namespace="default", state=JobState.ACTIVE),
-        JobFilter(namespace="default", owner="me"),
-        JobFilter(namespace="default", tag=("key", "value")),
-        JobFilter(namespace="default", tag=("key", "value"), state=JobState.ACTIVE),
-    ],
-    ids=str,
-)
-def test_a_page_of_jobs_is_read_in_order(postgres_url: str, where: JobFilter, filled: bool) -> None:
+def test_a_page_is_read_in_order(postgres_url: str, filled: bool) -> None:
     """Not put in order, whatever PostgreSQL knows of the tables by then: which would read all that come after it."""
-    sql = next(JobList(Postgres()).page(where, 100, b"default\0job")).sql
+    d, cursor = Postgres(), b"default\0job"
+    reads, jobs = Reads(d), JobList(d)
+    wanted = [(next(jobs.page(where, 100, cursor)), index) for where, index in IN_ORDER]
+    several = JobFilter(namespace="default", tag=TAGGED, state=JobState.PAUSED, owner="me")
+    for shortest, index in enumerate(("idle_named", "job_tag_pkey", "job_owner")):
+        page = jobs.page(several, 100, cursor)
+        look = next(page).sql
+        wanted.append((page.send([tuple(None if place == shortest else 1 for place in (0, 0, 1, 1, 2, 2))]), index))
+    for status in (Status.FAILED, Status.SKIPPED):
+        few = reads.list_executions(ExecutionFilter(status=status), 50, None)
+        wanted.append((next(few), "history_.*_status_id_idx"))
+    wanted.append((next(reads.audit("default", 50, bytes(16))), "audit_namespace"))
+    wanted.append((next(reads.list_dead_letters("default", 50, None)), "dead_letter_namespace"))
 
     async def check() -> None:
         async with opened(postgres_url):
@@ -82,15 +107,21 @@ def test_a_page_of_jobs_is_read_in_order(postgres_url: str, where: JobFilter, fi
             await fill(postgres_url)
         connection = await connect(postgres_url, READING)
         try:
-            found = await plan(connection, sql)
+            plans = [(await plan(connection, query.sql), index) for query, index in wanted]
+            looking = await plan(connection, look)
         finally:
             await connection.close()
-        way = [found]
-        while "Plans" in way[-1]:
-            way.append(way[-1]["Plans"][0])
-        kinds = [node["Node Type"] for node in way]
-        assert "Sort" not in kinds[kinds[::-1].index("Limit") * -1 :], found  # but those of the page may be
-        assert way[-1].get("Index Name") in ("job_name", "job_tag_pkey"), found
+        looked_at = [node["Index Name"] for part in looking["Plans"] for node in part["Plans"]]
+        assert looked_at == ["idle_named"] * 2 + ["job_tag_pkey"] * 2 + ["job_owner"] * 2
+        for found, index in plans:
+            way = [found]
+            while parts := [part for part in way[-1].get("Plans", ()) if part["Parent Relationship"] != "SubPlan"]:
+                way.append(parts[0])
+            kinds = [node["Node Type"] for node in way]
+            read = kinds[kinds[::-1].index("Limit") * -1 :]  # what is on the page may be put in order
+            assert not [kind for kind in read if "Sort" in kind], found
+            assert re.fullmatch(index, way[-1].get("Index Name", "")), found
+            assert "Index Cond" in way[-1], found
 
     asyncio.run(check())
 
@@ -98,12 +129,15 @@ def test_a_page_of_jobs_is_read_in_order(postgres_url: str, where: JobFilter, fi
 async def fill(url: str) -> None:
     """Put thousands of rows of anything into every table."""
     for name, columns in await on_server(url, TABLES):
-        values = ", ".join({"uuid": "gen_random_uuid()", "bigint": "i % 4"}.get(kind, "i::text") for kind in columns)
+        values = ", ".join(
+            {"uuid": "gen_random_uuid()", "bigint": "i % 4", "number": "i"}.get(kind, "i::text") for kind in columns
+        )
         await on_server(url, f"insert into chronos.{name} select {values} from generate_series(100, 5100) as i")
 
 
 TABLES = """
-    select table_name, array_agg(data_type::text order by ordinal_position) from information_schema.columns
+    select table_name, array_agg(case column_name when 'number' then 'number' else data_type end::text
+        order by ordinal_position) from information_schema.columns
     where table_schema = 'chronos' and table_name !~ '_(default|[0-9]+)$'
         and table_name not in ('meta', 'sent', 'tally', 'lane', 'node')
     group by 1"""
@@ -128,9 +162,14 @@ def statements() -> Iterator[str]:
         jobs,
         switching,
         new,
+        Rekeying(d, gates),
         Followers(d),
         Looking(d),
         Upkeep(d, gates, records),
+        Trimming(d, records),
+        Forgetting(d),
+        Burying(d, records),
+        Sweeping(d, Forgetting(d), Burying(d, records)),
     ):
         for text in vars(home).values():
             if isinstance(text, str) and text:

@@ -15,8 +15,8 @@ from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.errors import Conflict, StoreBroken
 from chronos.store.commands import NEW, AtOnce, DeleteJob, JobRow, SaveJobs
+from chronos.store.commands.weight import MAX_ROWS
 from chronos.store.contract import JobFilter
-from chronos.store.pump import MAX_ROWS
 from chronos.store.sql.creating import Creating
 from chronos.store.sql.sheets import Sheets
 from chronos.store.sql.sqlite import SqliteStore

@@ -15,11 +15,13 @@ from chronos.core.job import JobState
 from chronos.core.reasons import Code
 from chronos.errors import Conflict
 from chronos.store.commands import NEW, Admit, Claim, SaveJobs, Settle, SettleRow
-from chronos.store.contract import JobFilter
+from chronos.store.contract import ExecutionFilter, JobFilter
+from chronos.store.sql.burying import Burying
 from chronos.store.sql.dialect import Sqlite
 from chronos.store.sql.endings import Endings
 from chronos.store.sql.executions import Executions
 from chronos.store.sql.followers import Followers
+from chronos.store.sql.forgetting import Forgetting
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.hot_sqlite import HotSqlite
 from chronos.store.sql.job_list import JobList
@@ -28,7 +30,9 @@ from chronos.store.sql.looking import Looking
 from chronos.store.sql.reads import Reads
 from chronos.store.sql.records import Records
 from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.sweeping import Sweeping
 from chronos.store.sql.switching import Switching
+from chronos.store.sql.trimming import Trimming
 from chronos.store.sql.upkeep import Upkeep
 from chronos.testing.conformance import World
 from chronos.testing.conformance.world import SECOND, T0, admit_row
@@ -156,7 +160,9 @@ def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
     hot = HotSqlite(d)
     executions = Executions(d, hot, gates, records, Endings(d, hot, gates, records))
     jobs, upkeep = Jobs(d, gates, records, switching), Upkeep(d, gates, records)
-    homes = (Reads(d), jobs, executions, upkeep, switching, records, Followers(d), Looking(d))
+    forgetting, burying = Forgetting(d), Burying(d, records)
+    trimming = (Trimming(d, records), Sweeping(d, forgetting, burying), forgetting, burying)
+    homes = (Reads(d), jobs, executions, upkeep, switching, records, Followers(d), Looking(d), *trimming)
     texts = [text for home in homes for text in vars(home).values() if isinstance(text, str)]
     texts = [text for text in texts if " job" in text or " history" in text]
     tagged = JobFilter(tag=("key", "value")), JobFilter(tag=("key", None), namespace="default", contains="text")
@@ -211,6 +217,80 @@ def test_a_page_costs_the_same_wherever_it_is(where: JobFilter, namespace: str |
         assert names == [f"job-{n:04}" for n in range(3 if every > 1 else 0, NAMES, every)][:400]
 
     run(check)
+
+
+@pytest.mark.parametrize("namespace", [None, "default"])
+def test_few_jobs_among_many_are_not_looked_for_among_all(namespace: str | None) -> None:
+    """Be they at the end of the list, or none."""
+
+    async def check(store: SqliteStore) -> None:
+        world = World(store)
+        for first in range(0, NAMES, 1_000):
+            rows = [world.row(f"job-{n:04}", tags={"all": "yes"}, owner="all") for n in range(first, first + 1_000)]
+            await store.apply(SaveJobs(rows=tuple(rows), now_us=T0))
+        off = [world.row(f"off-{n:04}", tags={"off": str(n)}, state=JobState.DISABLED) for n in range(1_000)]
+        await store.apply(SaveJobs(rows=tuple(off), now_us=T0))
+        await world.save("one", tags={"all": "no", "rare": "x"}, owner="me")
+        await world.set_state((await world.job("one")).id, JobState.PAUSED)
+        paused, disabled = JobState.PAUSED, JobState.DISABLED
+        for where, found in (
+            (JobFilter(state=paused), ["one"]),
+            (JobFilter(state=paused, prefix="o"), ["one"]),
+            (JobFilter(state=JobState.DONE), []),
+            (JobFilter(owner="me"), ["one"]),
+            (JobFilter(owner="nobody"), []),
+            (JobFilter(tag=("rare", None)), ["one"]),
+            (JobFilter(tag=("all", "yes"), state=paused), []),
+            (JobFilter(tag=("all", None), state=paused), ["one"]),
+            (JobFilter(tag=("all", "no"), state=disabled), []),
+            (JobFilter(tag=("all", "yes"), owner="me"), []),
+            (JobFilter(owner="all", state=paused), []),
+            (JobFilter(contains="job", state=paused), []),
+            (JobFilter(tag=("all", "no"), owner="me", state=paused, contains="ne"), ["one"]),
+            (JobFilter(state=disabled), [row.name for row in off[:100]]),
+            (JobFilter(tag=("off", None)), [row.name for row in off[:100]]),
+        ):
+            with steps(store._open_writer()) as thousands:
+                page = await store.list_jobs(replace(where, namespace=namespace), limit=100)
+            assert [job.name for job in page.items] == found, where
+            assert len(thousands) * 1_000 < FEW_STEPS, where
+
+    run(check)
+
+
+def test_few_records_among_many_are_not_looked_for_among_all() -> None:
+    async def check(store: SqliteStore) -> None:
+        world = World(store)
+        await world.save("job")
+        for statement in MANY_RECORDS:
+            store._open_writer().execute(statement, (NAMES,))
+        for status in Status:
+            with steps(store._open_writer()) as thousands:
+                page = await store.list_executions(ExecutionFilter(status=status), limit=20)
+            expected = {Status.FAILED: 1, Status.CANCELED: 1, Status.SUCCEEDED: 20}.get(status, 0)
+            assert ([run.status for run in page.items], len(thousands) < 10) == ([status] * expected, True), status
+        for listed in (store.audit, store.list_dead_letters):
+            with steps(store._open_writer()) as thousands:
+                assert len((await listed(namespace="rare", limit=20)).items) == 1
+            assert len(thousands) < 10
+
+    run(check)
+
+
+_ID = "unhex(printf('%032x', value))"
+_NUMBERS = "with recursive numbers (value) as (select 1 union all select value + 1 from numbers where value < ?)"
+MANY_RECORDS = [
+    f"""{_NUMBERS} insert into history (id, job, version, cause, scheduled_us, status, code, token, attempt,
+        admitted_us, finished_us)
+        select {_ID}, g.job, 1, 1, 0, case value when 1 then 21 when 2 then 12 else 10 end, 'succeeded', 1, 1, 0, 0
+        from numbers, gate as g""",
+    f"""{_NUMBERS} insert into audit (id, at_us, actor, action, namespace, subject, origin, detail)
+        select {_ID}, 0, '', 'create', case value when 1 then 'rare' else 'default' end, '', '', ''
+        from numbers""",
+    f"""{_NUMBERS} insert into dead_letter (execution, job, namespace, failed_us, code)
+        select {_ID}, zeroblob(16), case value when 1 then 'rare' else 'default' end, 0, 'task_failed'
+        from numbers""",
+]
 
 
 @pytest.mark.parametrize("namespace", [None, "default"])

@@ -1,21 +1,26 @@
-"""A store of the first schema, with jobs that follow others and executions that wait, under this release."""
+"""Stores of earlier schemas under this release: their data is there, and a node that is still at work does no harm."""
 
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from chronos.core.execution import Status
-from chronos.core.job import After, On
-from chronos.store.commands import DeleteJob, Signal
+from chronos.core.job import After, JobState, On
+from chronos.store.commands import DeleteJob, SaveJobs, Signal
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 from chronos.store.sql import migrations
 from chronos.store.sql.dialect import Postgres, Sqlite
 from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.testing.conformance import World
+from tests.store.conftest import on_server, opened
 
 UP, DOWN, RUN, GONE, LOST, *ENDED = (bytes([0] * 15 + [i]) for i in range(1, 9))
 FOLLOWS = '{"after":[{"job":"up"},{"job":"up","on":"failure"}]}'
@@ -103,5 +108,92 @@ def test_the_first_schema_is_upgraded_with_its_data(
             assert await store.verify() == []
         finally:
             await store.close()
+
+    asyncio.run(check())
+
+
+SEVENTH = 7
+OFF = {state: [f"{state.name.lower()}-{i}" for i in range(3)] for state in JobState if state is not JobState.ACTIVE}
+
+
+async def listed(store: Store, **where: Any) -> list[str]:
+    return [job.name for job in (await store.list_jobs(JobFilter(**where), limit=99)).items]
+
+
+def test_lists_by_state_owner_and_tag_hold_what_was_there_before_them(
+    make_old_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schema 7 knew no lists of its own for them; what changes under it is not written there."""
+
+    async def fill() -> None:
+        store = make_old_store()
+        await store.open()
+        try:
+            w = World(store)
+            await w.save("active", tags={"team": "a"}, owner="me")
+            for state, names in OFF.items():
+                rows = tuple(w.row(name, state=state, tags={"team": state.name}, owner="me") for name in names)
+                await store.apply(SaveJobs(rows=rows, now_us=AT))
+        finally:
+            await store.close()
+
+    async def check() -> None:
+        store = make_old_store()
+        await store.open()
+        try:
+            w = World(store)
+            assert await store.verify() == []
+            for state, names in OFF.items():
+                assert await listed(store, state=state) == names
+                assert await listed(store, state=state, tag=("team", state.name), owner="me") == names
+            assert await listed(store, tag=("team", None)) == sorted(["active", *chain.from_iterable(OFF.values())])
+            assert await listed(store, owner="me", state=JobState.ACTIVE) == ["active"]
+            await w.set_state((await w.job("paused-1")).id, JobState.DISABLED)
+            await store.apply(DeleteJob(job=(await w.job("disabled-2")).id, now_us=AT))
+            assert await listed(store, state=JobState.PAUSED) == ["paused-0", "paused-2"]
+            assert await listed(store, state=JobState.DISABLED) == ["disabled-0", "disabled-1", "paused-1"]
+            assert await store.verify() == []
+        finally:
+            await store.close()
+
+    with monkeypatch.context() as before:
+        before.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:SEVENTH])
+        asyncio.run(fill())
+    asyncio.run(check())
+
+
+WAITING = """
+    select 1 from pg_locks
+    where not granted and database = (select oid from pg_database where datname = current_database())"""
+
+
+def test_an_upgrade_that_gets_into_the_way_of_a_node_at_work_begins_anew(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node has written a gate, and goes on to its job; the upgrade has locked jobs, and waits for the gates."""
+
+    async def check() -> None:
+        with monkeypatch.context() as before:
+            before.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:SEVENTH])
+            async with opened(postgres_url) as store:
+                await World(store).save("job")
+        database = urlsplit(postgres_url).path[1:]
+        await on_server(postgres_url, f"alter database {database} set deadlock_timeout = '300ms'")
+        node, watcher = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
+        store = PostgresStore(postgres_url)
+        try:
+            await node.execute("set search_path = chronos; set deadlock_timeout = '60s'")  # it is not to give in
+            await node.execute("begin; update gate set seq = seq")
+            opening = asyncio.create_task(store.open())
+            while not opening.done() and not await watcher.fetchval(WAITING):  # noqa: ASYNC110 - it cannot tell
+                await asyncio.sleep(0.01)
+            await node.execute("update job set note = 'written'; commit")
+            await opening
+            assert (await World(store).job()).note == "written"
+            assert await store.verify() == []
+        finally:
+            await store.close()
+            await node.close()
+            await watcher.close()
 
     asyncio.run(check())

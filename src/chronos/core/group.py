@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from chronos.core.config import Effective, Mode, OnFailure, Settings, cascade
 from chronos.core.execution import TaskRun, TaskStatus
-from chronos.core.job import JobSpec
+from chronos.core.job import JobSpec, readable
 from chronos.core.reasons import Code
 from chronos.errors import Invalid
 
@@ -44,8 +44,10 @@ class Layout:
 def lay_out(spec: JobSpec, *upper: Settings) -> Layout:
     """The tasks of a job under server and namespace settings, given from the outermost in.
 
-    Raises ``Invalid`` when names repeat, a task needs one that is not there, or needs go round in a circle.
+    Raises ``Invalid`` when names repeat, a task needs one that is not there, or needs go round in a circle; or when it
+    is not known what the job says.
     """
+    readable(spec)
     whole = cascade(*upper, spec.settings)
     places = {task.name: place for place, task in enumerate(spec.tasks)}
     if len(places) < len(spec.tasks):

@@ -7,12 +7,13 @@
 
 from chronos.core.diff import Handover
 from chronos.core.instants import Instants
-from chronos.core.job import JobSpec, Outgoing
+from chronos.core.job import JobSpec, Outgoing, readable
 from chronos.core.schedule import Schedule
 
 
 def instants_of(spec: JobSpec, name: str) -> Instants | None:
-    """What a planner follows for a job of this name; None: nothing by itself. Raises ``InvalidSchedule``."""
+    """What a planner follows for a job of this name; None: nothing by itself. Raises ``Invalid``."""
+    readable(spec)
     schedule = None if spec.schedule is None else spec.schedule.parse(name)
     return schedule if spec.outgoing is None else _behind(spec.outgoing, schedule, name)
 

@@ -13,6 +13,7 @@ from chronos.core.calendar import from_us
 from chronos.core.config import NOTHING_SET, Definition, Settings
 from chronos.core.parse import parse_schedule
 from chronos.core.schedule import Schedule
+from chronos.errors import Invalid
 
 NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H`` of a name, no words
 
@@ -103,6 +104,19 @@ class JobSpec(Definition, frozen=True, kw_only=True):
     tags: dict[str, str] = field(default_factory=dict)
     payload: Any = None
     outgoing: Outgoing | None = None  # not said by anybody: kept while an update comes into force
+
+
+class Unreadable(JobSpec, frozen=True, kw_only=True):
+    """In place of what the store holds and this release cannot read: nothing is known of it but why."""
+
+    error: str
+
+
+def readable(spec: JobSpec) -> JobSpec:
+    """The spec itself. Raises ``Invalid`` where it stands for one that cannot be read."""
+    if isinstance(spec, Unreadable):
+        raise Invalid(spec.error)
+    return spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,13 @@ def key_of(effective: Effective, *, namespace: str, name: str, payload: Any) -> 
     """
     if effective.key is None:
         return None
+    return rendered_key(effective.key, namespace=namespace, name=name, payload=payload)
+
+
+def rendered_key(template: str, *, namespace: str, name: str, payload: Any) -> bytes:
+    """The gate of the key that a job's template makes of one execution."""
     scope = {"payload": payload, "job": {"name": name, "namespace": namespace}, "namespace": namespace}
-    return key_gate_id(namespace, render(effective.key, scope))
+    return key_gate_id(namespace, render(template, scope))
 
 
 def key_limit(effective: Effective) -> int:

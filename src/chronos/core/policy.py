@@ -5,6 +5,8 @@ from enum import IntEnum
 from hashlib import blake2b
 
 from chronos.core.config import UNLIMITED, Effective, Overlap
+from chronos.core.execution import Cause
+from chronos.core.keys import key_limit
 
 PRIORITY_STEP_US = 60_000_000  # each step of priority is worth a minute of waiting, so that nothing starves
 
@@ -29,26 +31,50 @@ class GateSpec:
     priority: int = 5
     lane: str = "default"  # what a worker must be able to do, as one text: see ``lane_key``
     keyed: bool = False  # its executions carry a concurrency key
+    key: str | None = None  # the template of their keys; None, if keyed: what is there keeps the key that it has
+    key_limit: int = 0  # of each key; 0: whatever it is
     keep_count: int = 1000
     keep_age_us: int = 90 * 86_400 * 1_000_000
 
 
 def admit(
-    *, overlap: Overlap, limit: int, queue_max: int, active: int, queued: int, asked: bool, key_full: bool = False
+    *,
+    overlap: Overlap,
+    limit: int,
+    queue_max: int,
+    active: int,
+    queued: int,
+    asked: bool,
+    key_full: bool = False,
+    held: bool = False,
 ) -> Admission:
     """Run, queue, skip or refuse. ``active`` counts ready, running and waiting executions of the gate.
 
     One that waits for its key is as good as a running one to those that come after it. What replaces another always
-    finds room behind it.
+    finds room behind it. What is ``held`` waits, whatever room there is, and as many may wait as else could be there.
     """
     fits = limit == UNLIMITED or active < limit
-    if fits and not key_full:
+    if fits and not key_full and not held:
         return Admission.RUN
     if overlap is Overlap.SKIP and not asked and (queued or not fits):
         return Admission.SKIP_OVERLAP
-    if queued < queue_max or (overlap is Overlap.REPLACE and not queued):
+    room = queued < queue_max
+    if held:
+        room = limit == UNLIMITED or active + queued < limit + queue_max
+    if room or (overlap is Overlap.REPLACE and not queued):
         return Admission.QUEUE
     return Admission.REFUSE if asked else Admission.SKIP_FULL
+
+
+def is_held(cause: Cause, *, before: bool) -> bool:
+    """Whether an execution of a paused job that has not started waits until the job is resumed.
+
+    A trigger does not. What else a person asks for (a replay, a backfill) runs if it was asked for during the pause; if
+    it was there ``before``, it is held like all that the pause is to stop.
+    """
+    if cause is Cause.MANUAL:
+        return False
+    return before or cause not in (Cause.REPLAY, Cause.BACKFILL)
 
 
 def gate_spec(effective: Effective, lane: str) -> GateSpec:
@@ -61,6 +87,8 @@ def gate_spec(effective: Effective, lane: str) -> GateSpec:
         priority=effective.priority,
         lane=lane,
         keyed=effective.key is not None,
+        key=effective.key,
+        key_limit=key_limit(effective) if effective.key is not None else 0,
         keep_count=effective.keep_count,
         keep_age_us=effective.keep_age_us,
     )

@@ -52,4 +52,4 @@ class Reason:
 
     @classmethod
     def of(cls, code: Code, message: str | None = None) -> "Reason":
-        return cls(code, message or _SENTENCES[code])
+        return cls(code, message or _SENTENCES.get(code) or f"{code.value}: a newer release knows what this means.")

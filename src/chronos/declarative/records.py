@@ -7,16 +7,15 @@ of the last success, so that no longer search is needed however often a task has
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from chronos.assembly import make_store
 from chronos.core.calendar import to_us
 from chronos.core.execution import Attempt, Execution, Status
-from chronos.core.job import Job
+from chronos.core.job import Job, readable
 from chronos.declarative.callbacks import COVERED, LAST_SUCCESS, REGISTERED, Pending
 from chronos.declarative.errors import TaskInvalidStructureError
 from chronos.declarative.tasks import NAMESPACE, TaskState, is_task, persisted
 from chronos.declarative.writing import send_all
+from chronos.errors import Invalid
 from chronos.store.commands import Signal
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 
@@ -40,17 +39,14 @@ async def read_jobs(store: Store) -> dict[str, Job]:
     """Everything in the face's namespace, by name. Raises ``TaskInvalidStructureError`` for what is no job at all."""
     jobs: dict[str, Job] = {}
     cursor: bytes | None = None
-    limit = _PAGE
     while True:
-        try:
-            page = await store.list_jobs(JobFilter(namespace=NAMESPACE), limit=limit, cursor=cursor)
-        except msgspec.DecodeError as error:
-            if limit > 1:
-                limit = 1  # to say which one it is
-                continue
-            where = f'after "{max(jobs)}"' if jobs else "that comes first"
-            told = f"The persisted state of a task is no definition of a job, of the one {where}: {error}"
-            raise TaskInvalidStructureError(told, None).caused_by(error) from error
+        page = await store.list_jobs(JobFilter(namespace=NAMESPACE), limit=_PAGE, cursor=cursor)
+        for job in page.items:
+            try:
+                readable(job.spec)
+            except Invalid as error:
+                told = f'The persisted state of the task "{job.name}" is no definition of a job: {error}'
+                raise TaskInvalidStructureError(told, None).caused_by(error) from error
         jobs.update((job.name, job) for job in page.items)
         cursor = page.cursor
         if cursor is None:

@@ -47,13 +47,21 @@ class Entry:
 
     @_lazy
     def instants(self) -> Instants | None:
-        """When it is due; None: only when it is asked for. Raises ``InvalidSchedule``."""
+        """When it is due; None: only when it is asked for. Raises ``Invalid``."""
         return instants_of(self.spec, self.name)
 
     @_lazy
     def layout(self) -> Layout:
         """Its tasks. Raises ``Invalid``."""
         return lay_out(self.spec, self._defaults)
+
+    @property
+    def can_be_laid_out(self) -> bool:
+        """Whether anybody can tell what its tasks are."""
+        try:
+            return bool(self.layout)
+        except ChronosError:
+            return False
 
     @_lazy
     def lane(self) -> Lane:

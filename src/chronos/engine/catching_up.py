@@ -20,7 +20,7 @@ from chronos.engine.crew import Crew
 from chronos.engine.dispatcher import Dispatcher
 from chronos.engine.prepared import Prepared, run_row
 from chronos.engine.sending import insist
-from chronos.errors import ChronosError
+from chronos.errors import ChronosError, StoreBroken
 from chronos.store.commands import Admitted, Recover
 
 _BATCH = 500  # runs and spans that are sent together
@@ -134,6 +134,9 @@ class CatchingUp:
         entry, cause, command = judged
         try:
             admitted = await insist(self._crew.store, command, self._crew.node.trouble)
+        except StoreBroken as error:
+            self._crew.node.trouble(error)  # which is no job's fault
+            return False
         except ChronosError as error:
             self._catalog.broken(entry, error, command.now_us)
             return False

@@ -58,8 +58,8 @@ class Verdict:
 
 def judge(entry: Entry | None, execution: Execution, now_us: int, *, end: End | None = None) -> Verdict:
     """The verdict on an execution that nobody works on any more. ``end``: it ends so, whatever its policy says."""
-    detail = msgspec.convert(execution.detail or {}, Detail)
-    if entry is None:  # its job is gone, and the version it ran under too
+    detail = _detail_of(execution)
+    if entry is None or detail is None:  # its job is gone, and the version it ran under too; or nobody can read them
         over = End(status=Status.STALE, reason=Reason.of(Code.WORKER_LOST))
         return Verdict(end=end or over, attempt=execution.attempt, lost=(), detail=None)
     group = _as_it_ran(entry, detail, execution, now_us)
@@ -92,6 +92,13 @@ def judge(entry: Entry | None, execution: Execution, now_us: int, *, end: End | 
         detail=write_detail(ended),
         follow=() if hook is None else (follow_hook(entry, hook, ended, execution.scheduled_us),),
     )
+
+
+def _detail_of(execution: Execution) -> Detail | None:
+    try:
+        return msgspec.convert(execution.detail or {}, Detail)
+    except msgspec.ValidationError:
+        return None
 
 
 def _as_it_ran(entry: Entry, detail: Detail, execution: Execution, now_us: int) -> Group:

@@ -16,7 +16,7 @@ from chronos.core.detail import Detail, write_detail
 from chronos.core.events import ExecutionEnded, Trouble
 from chronos.core.execution import Cause, Execution, Status
 from chronos.core.ids import asked_execution_id
-from chronos.core.job import JobState, On, Target
+from chronos.core.job import JobState, On, Target, Unreadable
 from chronos.core.keys import key_limit, key_of
 from chronos.core.lane import Lane
 from chronos.core.outcome import Succeeded
@@ -29,7 +29,7 @@ from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
 from chronos.engine.runners.contract import Call
 from chronos.engine.sending import insist
-from chronos.errors import ChronosError, NotFound, Unavailable
+from chronos.errors import ChronosError, Invalid, NotFound, Unavailable
 from chronos.store.commands import AckOutbox, OutboxItem, RecordSkip, RunRow, TakeOutbox, Trigger
 from chronos.store.contract import ExecutionFilter
 
@@ -194,7 +194,7 @@ class Outbox:
             return True
         pair = (ended.job, ended.job_version)
         entry = (await self._catalog.fetch([pair])).get(pair)
-        if entry is None:
+        if entry is None or not entry.can_be_laid_out:
             return True
         stopped = stop(entry.layout, detail.group, Code.CANCELED, ended.finished_us or 0, ended.reason.message)
         over = report(entry.layout, stopped.group, End(status=ended.status, reason=ended.reason))
@@ -207,8 +207,13 @@ class Outbox:
         entries = await self._catalog.current([job for job, _ in found])
         jobs = await self._crew.store.jobs_by_id(list(entries))
         for job, on in found:
-            if job in jobs and jobs[job].state is not JobState.DISABLED:
-                await self._follow(entries[job], on, upstream, ended)
+            if job not in jobs or jobs[job].state is JobState.DISABLED:
+                continue
+            entry = entries[job]
+            if isinstance(entry.spec, Unreadable):  # what else it waits for is not known
+                self._catalog.broken(entry, Invalid(entry.spec.error), self._crew.clock.now_us())
+            else:
+                await self._follow(entry, on, upstream, ended)
 
     async def _follow(self, entry: Entry, on: On, upstream: Entry, ended: Execution) -> None:
         finished_us = ended.finished_us or 0

@@ -168,8 +168,10 @@ class Reaper:
         return [judge(entry, execution, now_us, end=end) for execution, entry in zip(executions, entries, strict=True)]
 
     async def _entries(self, executions: list[Execution]) -> list[Entry | None]:
-        found = await self._catalog.fetch((execution.job, execution.job_version) for execution in executions)
-        return [found.get((execution.job, execution.job_version)) for execution in executions]
+        """None: its definition is gone, or nobody here can read it."""
+        pairs = [(execution.job, execution.job_version) for execution in executions]
+        found = await self._catalog.fetch(pairs)
+        return [entry if (entry := found.get(pair)) is not None and entry.can_be_laid_out else None for pair in pairs]
 
     def _tell_ends(
         self, executions: Sequence[Execution], verdicts: Sequence[Verdict], done: set[bytes], now_us: int

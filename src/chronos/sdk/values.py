@@ -9,7 +9,7 @@ from chronos.core.calendar import from_us
 from chronos.core.detail import Detail
 from chronos.core.execution import Execution, Span, Status
 from chronos.core.group import TaskState
-from chronos.core.job import Job, JobState
+from chronos.core.job import Job, JobState, Unreadable
 from chronos.core.report import Report, TaskReport, word
 from chronos.engine.runners.context import MissedSpan, missed_span
 from chronos.errors import ChronosError
@@ -119,7 +119,7 @@ def job_info(job: Job) -> JobInfo:
         description=job.spec.description,
         owner=job.spec.owner,
         tags=dict(job.spec.tags),
-        note=job.note,
+        note=job.spec.error if isinstance(job.spec, Unreadable) else job.note,
     )
 
 

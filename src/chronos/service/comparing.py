@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chronos.core.diff import Diff, diff
-from chronos.core.job import JobVersion
+from chronos.core.job import JobVersion, readable
 from chronos.service.saving import COMPARED_US
 from chronos.service.shapes import write_spec
 from chronos.service.shapes.plain import step
@@ -31,9 +31,10 @@ class VersionDiff:
 
 
 def compare(name: str, old: JobVersion, new: JobVersion, now_us: int) -> VersionDiff:
-    """What differs between two versions of the job of this name."""
-    before = None if old.spec.schedule is None else old.spec.schedule.parse(name).anchor(now_us)
-    after = None if new.spec.schedule is None else new.spec.schedule.parse(name).anchor(now_us)
+    """What differs between two versions of the job of this name. Raises ``Invalid`` where one cannot be read."""
+    left, right = readable(old.spec).schedule, readable(new.spec).schedule
+    before = None if left is None else left.parse(name).anchor(now_us)
+    after = None if right is None else right.parse(name).anchor(now_us)
     return VersionDiff(
         old=old.version,
         new=new.version,

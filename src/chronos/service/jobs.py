@@ -11,7 +11,7 @@ from chronos.core.config import Effective, Settings, cascade
 from chronos.core.group import Layout, lay_out
 from chronos.core.inforce import instants_of
 from chronos.core.instants import walk
-from chronos.core.job import Job, JobSpec, JobState, JobVersion
+from chronos.core.job import Job, JobSpec, JobState, JobVersion, readable
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
 from chronos.errors import ChronosError, NotFound
@@ -202,7 +202,7 @@ class Jobs:
         """Make a job say again what it said in an old version; that is a new version."""
         job = await self._at(ref, namespace, expect)
         old = await self._version(job, version)
-        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(old.spec, outgoing=None))
+        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(readable(old.spec), outgoing=None))
         [saved] = await self.save([draft], actor=actor, expect=job.version, dry_run=dry_run)
         return saved
 

@@ -21,7 +21,7 @@ from chronos.core.cron import CronRule
 from chronos.core.diff import MAX_COMPARED, Diff, diff, takeover
 from chronos.core.inforce import instants_of, still_needed
 from chronos.core.iso8601 import Period
-from chronos.core.job import Job, JobSpec, JobState, Outgoing, ScheduleSpec
+from chronos.core.job import Job, JobSpec, JobState, Outgoing, ScheduleSpec, Unreadable
 from chronos.core.keys import key_limit, key_of
 from chronos.core.lane import lane_of
 from chronos.core.once import LaterRule, OnceRule
@@ -158,7 +158,7 @@ def prepare(
     if existing is None:
         return _prepared_new(draft, shared, now_us)
     effective = shared.effective(draft.spec.settings)
-    same = _same_schedule(draft, existing, now_us)
+    same = not isinstance(existing.spec, Unreadable) and _same_schedule(draft, existing, now_us)
     coming = _kept(draft, existing, now_us) if same else _taken_over(draft, existing, effective, now_us, compared)
     if coming.spec == existing.spec or (
         same and replace(coming.spec, outgoing=existing.spec.outgoing) == existing.spec
@@ -272,7 +272,8 @@ def _kept(draft: Draft, existing: Job, now_us: int) -> _Coming:
 
 
 def _taken_over(draft: Draft, existing: Job, effective: Effective, now_us: int, compared: int) -> _Coming:
-    live = existing.state in (JobState.ACTIVE, JobState.PAUSED)
+    known = not isinstance(existing.spec, Unreadable)
+    live = known and existing.state in (JobState.ACTIVE, JobState.PAUSED)
     old = instants_of(existing.spec, existing.name) if live else None
     new = draft.schedule
     taken = takeover(

@@ -13,7 +13,7 @@ from chronos.core.exclude import NOTHING
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.ids import id_floor, scheduled_execution_id
 from chronos.core.inforce import instants_of
-from chronos.core.job import Job, JobSpec, JobState
+from chronos.core.job import Job, JobSpec, JobState, Unreadable
 from chronos.core.node import AuditEntry
 from chronos.core.reasons import Code
 from chronos.service.absence import absence
@@ -232,6 +232,8 @@ class Why:
 
     def _coming(self, job: Job) -> Step:
         now_us = self._clock.now_us()
+        if isinstance(job.spec, Unreadable):
+            return Step(at_us=now_us, verdict=Verdict.OFF, sentence=f"It cannot run: {job.spec.error}.")
         match job.state:
             case JobState.ACTIVE if job.next_us is not None:
                 return Step(
@@ -253,6 +255,9 @@ class Why:
 
 def _no_instant(spec: JobSpec, name: str, version: int, at_us: int) -> Step | None:
     """Why the schedule does not name an instant; None: it does."""
+    if isinstance(spec, Unreadable):
+        sentence = f"What version {version} of the job, in force then, says is not known: {spec.error}."
+        return Step(at_us=at_us, verdict=Verdict.UNKNOWN, sentence=sentence)
     instants = instants_of(spec, name)
     if instants is None or spec.schedule is None:
         sentence = f"Version {version} of the job, in force then, has no schedule."

@@ -121,7 +121,8 @@ class Store(Protocol):
     async def apply(self, command: Command[R]) -> R:
         """Apply one command in one transaction, together with others that wait (group commit).
 
-        Returns when it is durable. Cancelling the waiter does not cancel the command.
+        Returns when it is durable. Cancelling the waiter does not cancel the command. What no engine can keep (NUL and
+        lone surrogates in a text, numbers beyond 64 bits) is ``Invalid`` on all of them.
         """
 
     def on_hint(self, callback: Callable[[Hint], None]) -> None:
@@ -245,7 +246,8 @@ class Store(Protocol):
     async def verify(self) -> list[str]:
         """Hold counters against rows, and tables against each other: one sentence for each thing that does not fit.
 
-        Reads everything that is open, and the counters of every job: for tests and for ``doctor``, not for a timer.
+        Reads everything that is open, the counters of every job, and what it says: for tests and for ``doctor``, not
+        for a timer.
         """
 
     async def maintain(self, now_us: int) -> None:

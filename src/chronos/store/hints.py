@@ -6,7 +6,6 @@ Where the answer does not say, the hint is given: one too many costs a look, one
 from typing import Any
 
 from chronos.core.execution import Status
-from chronos.core.job import JobState
 from chronos.store.commands import (
     NEW,
     Admit,
@@ -32,6 +31,7 @@ from chronos.store.commands import (
 from chronos.store.contract import Hint
 
 NOTHING = Hint(0)
+_GONE = Hint.JOBS | Hint.CANCEL | Hint.OUTBOX | Hint.READY  # ready is what waited for a job's concurrency keys
 _SETTLED_AT_ONCE = {Status.RUNNING, Status.SKIPPED}  # admitted so, there is nothing to look for
 
 
@@ -73,16 +73,16 @@ def _of_a_person(command: Command[Any], answer: Any) -> Hint:
             return Hint.JOBS
         case SaveJobs():
             changed = any(saved.changed and not saved.created for saved in answer)
-            gone = _if(command.delete, Hint.JOBS | Hint.CANCEL | Hint.OUTBOX)
+            gone = _if(command.delete, _GONE)
             return (
                 _if(any(saved.changed for saved in answer), Hint.JOBS) | _if(changed, Hint.READY) | gone | _ran(command)
             )
         case Backfill():
             return _started(set(answer.statuses), replaces=True) if answer.statuses else NOTHING
         case SetJobState():
-            return _if(answer, Hint.JOBS | _if(command.state is not JobState.PAUSED, Hint.READY))
+            return _if(answer, Hint.JOBS | Hint.READY)  # what is held makes room for others
         case DeleteJob():
-            return Hint.JOBS | Hint.CANCEL | Hint.OUTBOX
+            return _GONE
         case CancelExecution():
             return Hint.CANCEL if answer is Status.RUNNING else Hint.READY | Hint.OUTBOX
         case RecordSkip():

@@ -24,7 +24,7 @@ def job_info(job: Answer) -> JobInfo:
         description=job.get("description", ""),
         owner=job.get("owner"),
         tags=dict(job.get("tags") or {}),
-        note=job.get("note", ""),
+        note=job.get("error") or job.get("note", ""),
     )
 
 

@@ -95,7 +95,7 @@ class Trigger(Command[Triggered]):
     """Create one asked-for execution, paused or not. The cursor is not touched.
 
     The same ``idempotency`` key within the job's namespace answers the same execution. Raises ``NotFound`` when the
-    job is gone, ``QueueFull`` when its queue is full.
+    job is gone, ``QueueFull`` when its queue is full, or when there is no ``room`` for one that was not known before.
     """
 
     job: bytes
@@ -103,6 +103,7 @@ class Trigger(Command[Triggered]):
     now_us: int
     idempotency: str | None = None
     actor: Actor = SYSTEM
+    room: bool = True
 
 
 class Backfilled(NamedTuple):
@@ -116,7 +117,8 @@ class Backfill(Command[Backfilled]):
 
     Paused or not, as ``Trigger``; the cursor is not touched. The first run that does not fit ends it: what was
     answered is there, the rest may be sent later. With the same ``idempotency`` key an instant has the same
-    execution. Raises ``NotFound`` when the job is gone.
+    execution. Of those that were not known before, ``room`` are created at most. Raises ``NotFound`` when the job is
+    gone.
     """
 
     job: bytes
@@ -124,6 +126,7 @@ class Backfill(Command[Backfilled]):
     now_us: int
     idempotency: str | None = None
     actor: Actor = SYSTEM
+    room: int | None = None  # None: for all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

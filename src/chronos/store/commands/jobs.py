@@ -54,10 +54,10 @@ class DeleteRow(NamedTuple):
 class SaveJobs(Command[list[Saved]]):
     """Create or replace jobs, and delete others, all or none. Each job at most once.
 
-    A new version re-configures what is ready or queued in the same transaction, and wakes queued executions where the
-    new limit has room. A job that stays paused or disabled keeps its note. One that says what is there already is no
-    new version; where its row says what state it ``was`` in and wants another, it is switched. Deleting means what it
-    means for ``DeleteJob``.
+    A new version re-configures what is ready or queued in the same transaction: with its concurrency keys, which are
+    made anew by its template, and their limit. It wakes queued executions where there is room now. A job that stays
+    paused or disabled keeps its note. One that says what is there already is no new version; where its row says what
+    state it ``was`` in and wants another, it is switched. Deleting means what it means for ``DeleteJob``.
 
     Raises ``Conflict`` naming the first job that is not at its expected version or, where something would change, not
     in its expected state; ``NotFound`` when one to delete is gone; ``QueueFull`` when there is no room for what is to
@@ -95,9 +95,10 @@ class DeleteJob(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetJobState(Command[bool]):
-    """Pause, resume, disable, enable. Pausing holds what is ready and queued, except what was asked for by hand.
+    """Pause, resume, disable, enable. Pausing holds what is ready and queued, except what was triggered by hand.
 
-    Resuming lets go of it, moves the cursor to ``next_us`` and records the instants in between as ``spans``.
+    What is held is queued: it keeps no others from running, of its job or behind its concurrency key. Resuming lets go
+    of it, in its order, moves the cursor to ``next_us`` and records the instants in between as ``spans``.
     With ``was``, the state it was decided for, somebody else who did the same meanwhile is not outdone: the answer is
     False, and nothing is changed. Raises ``NotFound``, or ``Conflict`` when the job is not at ``expect``, in a third
     state, or ``spans`` do not begin where its cursor stands.

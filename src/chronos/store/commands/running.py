@@ -93,7 +93,9 @@ class Settle(Command[Settled]):
 
     A row is refused, and changes nothing, when the execution is not running under its token. A row that was settled
     before with the same token and status is a success. Woken successors in ``take_lanes`` are handed over running, at
-    most ``take`` of them; the others become ready. Each execution at most once a command.
+    most ``take`` of them; the others become ready. A concurrency key that comes free goes to whoever is ranked best of
+    all who wait for it, whichever their jobs; where a concurrent engine cannot tell, ``Wake`` finds them. Each
+    execution at most once a command.
     """
 
     rows: tuple[SettleRow, ...]
@@ -190,7 +192,10 @@ class Release(Command[list[bytes]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake(Command[int]):
-    """Waiting executions whose time has come become ready, at most ``limit``, earliest first. Answers how many."""
+    """Waiting executions whose time has come become ready, at most ``limit``, earliest first. Answers how many.
+
+    So does what is queued although its gate and its concurrency key have room, best-ranked first.
+    """
 
     now_us: int
     limit: int

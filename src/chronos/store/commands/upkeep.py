@@ -48,12 +48,14 @@ class DropDeadLetters(Command[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trim(Command[int]):
-    """Delete history that no job wants to keep any more, at most ``limit`` rows; answers how many went.
+    """Delete what nobody wants to keep any more, at most ``limit`` rows; answers how many went.
 
-    Bounded work: it looks only at jobs that ran often enough since they were trimmed last, and at the oldest rows; at
-    what deleted jobs left behind only once in a while, until nothing of it is left. While there is room, lines of the
-    audit log go after ``AUDIT_KEPT_US``, and nodes that have been gone for ``NODES_KEPT_US`` and hold nothing. The
-    latest node stays: its number must not be given to another.
+    Bounded work. It looks at jobs that ran often since they were trimmed last; at a page of everything else, where it
+    stopped before, and once it has seen it all not before an hour has passed; at what deleted jobs left behind once in
+    a while, until nothing of it is left. Of history the oldest rows go, by when they ended. A job that is done goes
+    after its history, ``keep_age_us`` after it was last heard of, unless it follows others or has an owner. While there
+    is room, lines of the audit log go after ``AUDIT_KEPT_US``, and nodes that have been gone for ``NODES_KEPT_US`` and
+    hold nothing. The latest node stays: its number must not be given to another.
     """
 
     now_us: int

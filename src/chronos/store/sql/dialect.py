@@ -56,6 +56,7 @@ class Dialect(Protocol):
 
     name: str
     serial: bool  # one writer at a time: what it reads stays so until its transaction ends
+    guesses: bool  # plans go by what the engine believes to be in the tables
 
     def types(self) -> dict[str, str]:
         """Column types and table options, for the schema's placeholders."""
@@ -75,6 +76,9 @@ class Dialect(Protocol):
 
     def among(self, column: str, query: str) -> str:
         """A condition: the column is one of what the query gives; it is run once, and first."""
+
+    def of_each(self, rows: str, query: str) -> str:
+        """A table of ids: those that a query, which may name columns of ``i``, gives for each row ``i`` of another."""
 
     def then(self, column: str) -> str:
         """The end of an order, where it costs nothing: a serial engine puts equals in order, too."""
@@ -139,6 +143,7 @@ class Sqlite:
 
     name = "sqlite"
     serial = True
+    guesses = False
 
     def types(self) -> dict[str, str]:
         whole = "strict, without rowid"
@@ -170,6 +175,10 @@ class Sqlite:
     def among(self, column: str, query: str) -> str:
         return f"{column} in ({query})"
 
+    def of_each(self, rows: str, query: str) -> str:
+        found = f"json_each((select json_group_array(hex(id)) from ({query})))"
+        return f"(select unhex(found.value) as id from {rows} as i cross join {found} as found)"
+
     def then(self, column: str) -> str:
         return f", {column}"
 
@@ -191,7 +200,8 @@ class Sqlite:
 
     def tags_of(self, number: int) -> str:
         return f"""(key, value, namespace, name) in (
-            select t.key, t.value, j.namespace, j.name from job as j, json_each(j.spec, '$.tags') as t
+            select t.key, t.value, j.namespace, j.name
+            from job as j, json_each(iif(json_valid(j.spec), j.spec, '{{}}'), '$.tags') as t
             where {self.is_job_of("j", number)})"""
 
     def is_job(self, job: str, id_: str) -> str:
@@ -227,6 +237,7 @@ class Postgres:
 
     name = "postgres"
     serial = False
+    guesses = True
 
     def types(self) -> dict[str, str]:
         return {
@@ -256,6 +267,9 @@ class Postgres:
 
     def among(self, column: str, query: str) -> str:
         return f"{column} = any(array({query}))"
+
+    def of_each(self, rows: str, query: str) -> str:
+        return f"(select found.id from {rows} as i cross join lateral ({query}) as found)"
 
     def then(self, column: str) -> str:
         return ""
@@ -289,7 +303,8 @@ class Postgres:
         return ""
 
     def plan_anew(self) -> str:
-        anew = {"plan_cache_mode": "force_custom_plan", "enable_bitmapscan": "on"}  # which the index of names needs
+        names = dict.fromkeys(("enable_bitmapscan", "enable_sort"), "on")  # which their index needs
+        anew = {"plan_cache_mode": "force_custom_plan", **names}
         settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in anew.items())
         return f"select {settings}"
 

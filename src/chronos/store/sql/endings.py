@@ -26,7 +26,7 @@ from chronos.store.commands import (
 )
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.gates import Gates
-from chronos.store.sql.locks import Gate, Raced
+from chronos.store.sql.locks import Gate, Raced, leave
 from chronos.store.sql.records import Records
 from chronos.store.sql.theirs import Statements, check_statements
 
@@ -243,17 +243,16 @@ class Endings:
 
     def _leave(self, gate: Gate | None, status: Status, key: bytes | None, now_us: int) -> Steps[None]:
         """An execution that was not running leaves its gate, and its key's; what was queued behind it wakes."""
-        queued = status is Status.QUEUED
-        keys = yield from self._gates.relock_keys([key] if key is not None else [])
-        for one in keys.values():
-            one.queued -= queued
-            one.active -= not queued
-        yield from self._gates.save_keys(keys.values())
-        if gate is not None:
-            gate.queued -= queued
-            gate.active -= not queued
-            yield from self._gates.wake([gate], now_us=now_us)
-            yield from self._gates.save([gate])
+        if key is not None and status is Status.QUEUED:
+            keys = yield from self._gates.relock_keys([key])
+            leave(keys[key], status)
+            yield from self._gates.save_keys(keys.values())
+        own = [gate] if gate is not None else []
+        for one in own:
+            leave(one, status)
+        freed = {key: 1} if key is not None and status is not Status.QUEUED else {}
+        yield from self._gates.wake(own, now_us=now_us, freed=freed)
+        yield from self._gates.save(own)
 
     # --- lost, skipped
 

@@ -135,6 +135,8 @@ class Executions:
         before = yield from self._records.made_before(namespace, command.idempotency)
         if before is not None:
             return (yield from self._again(before))
+        if not command.room:
+            raise QueueFull("as many executions wait as may; try again later")
         admitted, refused = yield from self._admitting.admit_runs(gate, [command.run], now_us=command.now_us)
         if refused:
             raise QueueFull(f'"{name}" has {gate.queued} executions queued, which is all it may have')
@@ -155,6 +157,7 @@ class Executions:
         made = (yield from self._records.made_of(namespace, list(keys))) if keys else {}
         before = {keys[key]: execution for key, execution in made.items()}
         new = [run for run in command.runs if run.id not in before]
+        new, beyond = new[: command.room], [] if command.room is None else new[command.room :]
         admitted, refused = yield from self._admitting.admit_runs(gate, new, now_us=command.now_us)
         if admitted:
             created = {run.id for run in admitted}
@@ -164,7 +167,7 @@ class Executions:
             instants_us = [run.scheduled_us for run in new if run.id in created]
             told = f"{len(created)} of {rfc3339(instants_us[0])} to {rfc3339(instants_us[-1])}"
             yield from self._records.audit(command.actor, "backfill", namespace, name, command.now_us, told)
-        left = {run.id for run in refused}
+        left = {run.id for run in (*refused, *beyond)}
         there = takewhile(lambda run: run.id not in left, command.runs)
         return Backfilled([before.get(run.id, run.id) for run in there], [run.status for run in admitted])
 

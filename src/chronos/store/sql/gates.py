@@ -1,19 +1,22 @@
 """What stands behind a locked gate: which of it starts as room is made, what is put back or ended before it started."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from heapq import merge
 from typing import Any
 
 from chronos.core.execution import Cancel, Cause, Status
+from chronos.core.policy import is_held
 from chronos.core.reasons import Code
 from chronos.store.commands import Claimed
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.locks import Gate, Locks, Open, ids, leave
+from chronos.store.sql.locks import Gate, KeyGate, Locks, Open, back_in_line, ids, leave
 from chronos.store.sql.records import Records
 
 CAUSES = {int(cause): cause for cause in Cause}
 CLAIMED = "id, job, version, cause, scheduled_us, attempt, token, admitted_us, started_us, worked_us, detail"
 NONE_FREED: Mapping[bytes, int] = {}
 _FEW = 4  # so many gates are asked one by one, with a limit that an index serves
+_OTHERS = 16  # so many more jobs, and executions of each, are looked at behind a key than places came free there
 _UNSTARTED = (Status.READY, Status.QUEUED, Status.WAITING)
 
 
@@ -27,7 +30,7 @@ class Gates(Locks):
             select id from active where {d.one_of("id", 1)}
             union all select id from history where {d.one_of("id", 1)}"""
         self._lock_open = f"""
-            select job, id, status, key from active where {d.one_of("job", 1)}
+            select job, id, status, key, held from active where {d.one_of("job", 1)}
             order by job, scheduled_us, id {d.lock()}"""
         self._end = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
@@ -41,10 +44,11 @@ class Gates(Locks):
         self._ask = f"update active set cancel = $1 where {d.one_of('id', 2)} and {unasked}"
         queued = f"status = {int(Status.QUEUED)} and held = 0"
         self._first_queued = f"""
-            select id, job, key, lane from active where job = $1 and {queued} order by scheduled_us, id limit $2"""
+            select id, job, key, lane, rank from active where job = $1 and {queued}
+            order by scheduled_us, id limit $2"""
         self._first_queued_of_many = f"""
-            select id, job, key, lane from (
-                select a.id, a.job, a.key, a.lane, i.room,
+            select id, job, key, lane, rank from (
+                select a.id, a.job, a.key, a.lane, a.rank, i.room,
                     row_number() over (partition by a.job order by a.scheduled_us, a.id) as place
                 from {d.rows(1, "job:i room:n")} as i join active as a on a.job = i.job
                 where {d.within("a.job", 1)} and {queued}
@@ -60,9 +64,29 @@ class Gates(Locks):
             select id, key from active where job = $1 and status = {int(Status.READY)}
             order by scheduled_us desc, id desc limit $2 {d.lock()}"""
         self._back_in_line = f"update active set status = {int(Status.QUEUED)} where {d.one_of('id', 1)}"
-        self._waiting_on_keys = f"""
-            select job from active where {d.one_of("key", 1)} and status = {int(Status.QUEUED)}"""
-        self._free_keys = "select key from key_gate where queued > 0 and active < lim order by key limit $1"
+        stopped = ", ".join(str(int(cause)) for cause in Cause if is_held(cause, before=True))
+        unstarted = f"{d.one_of('job', 1)} and started_us is null and cause in ({stopped})"
+        self._hold_ready = f"""
+            update active set held = 1, status = {int(Status.QUEUED)}
+            where status = {int(Status.READY)} and {unstarted} returning job, key"""
+        self._hold_queued = f"update active set held = 1 where status = {int(Status.QUEUED)} and {unstarted}"
+        self._waiting_on_keys = f"select job from active where {d.one_of('key', 1)} and {queued}"
+        self._next_behind_keys = f"""
+            with waiting as materialized (select job, rank from active where {d.one_of("key", 2)} and {queued})
+            select job from waiting group by job order by min(rank), job limit $1"""
+        self._first_behind_keys = f"""
+            select id, job, key, lane, rank from (
+                select a.id, a.job, a.key, a.lane, a.rank, i.room,
+                    row_number() over (partition by a.job, a.key order by a.scheduled_us, a.id) as place,
+                    row_number() over (partition by a.job order by a.scheduled_us, a.id) as place_of_all
+                from {d.rows(1, "job:i key:i room:n")} as i join active as a on a.key = i.key and a.job = i.job
+                where {d.within("a.key", 2)} and {queued}
+            ) as q where place <= room order by job, place_of_all"""
+        room = "(select g.lim = 0 or g.active < g.lim from gate as g where g.job = a.job)"
+        self._free_keys = f"""
+            select k.key from key_gate as k where k.queued > 0 and k.active < k.lim and (
+                select 1 from active as a where a.key = k.key and {queued} and {room} limit 1
+            ) is not null order by k.key limit $1"""
 
     def known(self, executions: Sequence[bytes]) -> Steps[set[bytes]]:
         """Which of these executions exist, open or ended."""
@@ -81,34 +105,37 @@ class Gates(Locks):
     ) -> Steps[tuple[list[Claimed], int]]:
         """Queued executions of locked gates that have room become ready, or running here while ``take`` lasts.
 
-        The gates are changed in place. ``freed`` says how often concurrency keys were let go of before: all keys are
-        locked at once, in order. Answers what was taken, and how many became ready.
+        The gates are changed in place. ``freed`` says how often concurrency keys are let go of by this (0: the caller
+        has counted that): what other jobs have queued behind them is woken too, whoever is ranked best, unless somebody
+        has locked their gates, or they are many: then the next sweep finds them. Keys are locked at once, in order.
+        Answers what was taken, and how many became ready. No other gate may be locked and changed without being saved.
         """
-        open_gates = {g.job: g for g in gates if g.queued > 0 and (g.lim == 0 or g.active < g.lim)}
+        mine = list(gates)
+        open_gates = {g.job: g for g in mine if _has_room(g)}
+        others = (yield from self._others(freed, {g.job for g in mine})) if freed else {}
         waiting = (yield from self._in_line(list(open_gates.values()))) if open_gates else []
+        if others:
+            waiting += yield from self._behind_keys(others.values(), freed)
         keys = yield from self.relock_keys(sorted({row[2] for row in waiting if row[2] is not None} | freed.keys()))
         for freed_key, count in freed.items():
             keys[freed_key].active -= count
         chosen: list[Row] = []
-        for execution, job, key_id, lane in waiting:
-            gate = open_gates[job]
-            key = keys[key_id] if key_id is not None else None
-            if (gate.lim and gate.active >= gate.lim) or (key is not None and key.active >= key.lim > 0):
-                continue
-            gate.active += 1
-            gate.queued -= 1
-            if key is not None:
-                key.active += 1
-                key.queued -= 1
-            claim = take > 0 and lane in lanes
+        for execution, job, _, lane, _ in _chosen(waiting, open_gates | others, keys):
+            claim = take > 0 and lane in lanes and job not in others
             take -= claim
             status = Status.RUNNING if claim else Status.READY
             chosen.append((execution, int(status), node if claim else None, int(claim), now_us))
         if chosen or freed:
             yield from self.save_keys(keys.values())
+        yield from self.save(others.values())
         rows = (yield Query(self._make_ready, rows=Rows("innnn", chosen))) if chosen else []
         taken = claimed(row[:-1] for row in rows if row[-1] == Status.RUNNING)
         return taken, len(rows) - len(taken)
+
+    def hand_on(self, freed: Collection[bytes], now_us: int) -> Steps[None]:
+        """After executions let go of concurrency keys, and their gates were saved: whoever waits for those is woken."""
+        if freed:
+            yield from self.wake((), now_us=now_us, freed=dict.fromkeys(freed, 0))
 
     def wake_behind_keys(self, keys: Sequence[bytes], now_us: int) -> Steps[int]:
         """After concurrency keys were freed: wake what other jobs have queued behind them. Locks its own gates."""
@@ -123,47 +150,66 @@ class Gates(Locks):
         rows = yield Query(self._free_keys, (limit,))
         return [row[0] for row in rows]
 
-    def shrink(self, gate: Gate) -> Steps[None]:
-        """After a locked gate's limit became smaller: what is ready beyond it goes back in line, the latest first."""
+    def shrink(self, gate: Gate) -> Steps[set[bytes]]:
+        """After a locked gate's limit became smaller: what is ready beyond it goes back in line, the latest first.
+
+        Answers the concurrency keys that came free.
+        """
         if gate.lim == 0 or gate.active <= gate.lim:
-            return
+            return set()
         rows = yield Query(self._last_ready, (gate.job, gate.active - gate.lim))
         if not rows:
-            return
+            return set()
         yield Query(self._back_in_line, rows=ids(row[0] for row in rows))
-        gate.active -= len(rows)
-        gate.queued += len(rows)
-        keys = yield from self.relock_keys([row[1] for row in rows if row[1] is not None])
-        for _, key in rows:
-            if key is not None:
-                keys[key].active -= 1
-                keys[key].queued += 1
-        yield from self.save_keys(keys.values())
+        return (yield from self._count_back([(gate, key) for _, key in rows]))
 
-    def end_unstarted(self, gate: Gate, code: Code, message: str | None, now_us: int) -> Steps[None]:
-        """Cancel everything of a locked gate that is not running.
+    def hold(self, gates: Iterable[Gate]) -> Steps[set[bytes]]:
+        """Jobs of locked gates are being paused: what has not started is held, in line, and in nobody's way there.
+
+        Answers the concurrency keys that came free.
+        """
+        held = {gate.job: gate for gate in gates if gate.active + gate.queued > 0}
+        if not held:
+            return set()
+        rows = yield Query(self._hold_ready, rows=ids(held))
+        yield Query(self._hold_queued, rows=ids(held))
+        return (yield from self._count_back([(held[job], key) for job, key in rows]))
+
+    def _count_back(self, rows: Sequence[tuple[Gate, bytes | None]]) -> Steps[set[bytes]]:
+        """Executions of these gates, with these keys, were ready and are queued again."""
+        keys = yield from self.relock_keys(sorted({key for _, key in rows if key is not None}))
+        for gate, key in rows:
+            back_in_line(gate)
+            if key is not None:
+                back_in_line(keys[key])
+        yield from self.save_keys(keys.values())
+        return set(keys)
+
+    def end_unstarted(self, gate: Gate, code: Code, message: str | None, now_us: int) -> Steps[set[bytes]]:
+        """Cancel everything of a locked gate that is not running. Answers the concurrency keys that came free.
 
         What runs is locked too: it cannot be released between being passed over here and being asked to stop.
         """
         if gate.active + gate.queued == 0:
-            return
+            return set()
         opened = yield from self.lock_open([gate.job])
         gone = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _UNSTARTED}
         if not gone:
-            return
+            return set()
         yield from self.end(dict.fromkeys(gone, gate), code, message, now_us)
         keys = yield from self.relock_keys([run.key for run in gone.values() if run.key is not None])
-        for status, key in gone.values():
-            leave(gate, status)
-            if key is not None:
-                leave(keys[key], status)
+        for run in gone.values():
+            leave(gate, run.status)
+            if run.key is not None:
+                leave(keys[run.key], run.status)
         yield from self.save_keys(keys.values())
+        return set(keys)
 
     def lock_open(self, jobs: Sequence[bytes]) -> Steps[dict[bytes, dict[bytes, Open]]]:
         """What jobs whose gates are locked have open, by job and execution, locked too."""
         found: dict[bytes, dict[bytes, Open]] = {}
-        for job, execution, status, key in (yield Query(self._lock_open, rows=ids(jobs))) if jobs else ():
-            found.setdefault(job, {})[execution] = Open(status, key)
+        for job, execution, status, key, held in (yield Query(self._lock_open, rows=ids(jobs))) if jobs else ():
+            found.setdefault(job, {})[execution] = Open(status, key, bool(held))
         return found
 
     def end(self, gone: Mapping[bytes, Gate], code: Code, message: str | None, now_us: int) -> Steps[None]:
@@ -184,6 +230,19 @@ class Gates(Locks):
         if executions:
             yield Query(self._ask, (int(cancel),), ids(executions))
 
+    def _others(self, freed: Mapping[bytes, int], mine: Collection[bytes]) -> Steps[dict[bytes, Gate]]:
+        """The gates of other jobs that wait for concurrency keys, have room, and were free to be locked."""
+        found = yield Query(self._next_behind_keys, (_OTHERS + sum(freed.values()),), ids(freed))
+        jobs = sorted(row[0] for row in found if row[0] not in mine)
+        gates = (yield from self.try_lock(jobs)) if jobs else {}
+        return {job: gate for job, gate in gates.items() if _has_room(gate)}
+
+    def _behind_keys(self, gates: Iterable[Gate], freed: Mapping[bytes, int]) -> Steps[list[Row]]:
+        """The executions of these gates that are next behind the keys, as many as there may be room for."""
+        most = _OTHERS + sum(freed.values())
+        wanted = [(g.job, key, min(most, g.lim - g.active if g.lim else most)) for g in gates for key in freed]
+        return (yield Query(self._first_behind_keys, rows=Rows("iin", wanted)))
+
     def _in_line(self, gates: list[Gate]) -> Steps[list[Row]]:
         """The executions that are next, as many as each gate has room for.
 
@@ -191,7 +250,7 @@ class Gates(Locks):
         """
         wanted = {g.job: g.queued if g.lim == 0 else g.lim - g.active for g in gates}
         found = yield from self._first_in_line(wanted)
-        keyed = {job for _, job, key, _ in found if key is not None}
+        keyed = {row[1] for row in found if row[2] is not None}
         if keyed:
             found = [row for row in found if row[1] not in keyed]
             found += yield from self._first_in_line({g.job: g.queued for g in gates if g.job in keyed})
@@ -204,6 +263,33 @@ class Gates(Locks):
         for job, room in wanted.items():
             found += yield Query(self._first_queued, (job, room))
         return found
+
+
+def _has_room(gate: Gate) -> bool:
+    return gate.queued > 0 and (gate.lim == 0 or gate.active < gate.lim)
+
+
+def _chosen(waiting: Sequence[Row], gates: Mapping[bytes, Gate], keys: Mapping[bytes, KeyGate]) -> Iterable[Row]:
+    """Those that there is room for, counted as they are given; of each job in its order.
+
+    Where concurrency keys are at stake, of jobs that may want the same one whoever is ranked best comes first.
+    """
+    in_turn: Iterable[Row] = waiting
+    if keys:
+        lines: dict[bytes, list[Row]] = {}
+        for row in waiting:
+            lines.setdefault(row[1], []).append(row)
+        in_turn = merge(*lines.values(), key=lambda row: (row[4], row[0]))
+    for row in in_turn:
+        gate = gates[row[1]]
+        key = keys[row[2]] if row[2] is not None else None
+        if (gate.lim and gate.active >= gate.lim) or (key is not None and key.active >= key.lim > 0):
+            continue
+        for counted in (gate, key):
+            if counted is not None:
+                counted.active += 1
+                counted.queued -= 1
+        yield row
 
 
 def claimed(rows: Iterable[Sequence[Any]]) -> list[Claimed]:

@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterable, Sequence
 from chronos.core.config import Overlap
 from chronos.core.execution import Cancel, Cause, Status
 from chronos.core.ids import asked_execution_id
-from chronos.core.job import JobState
+from chronos.core.job import JobState, Unreadable
 from chronos.core.node import Actor
 from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import Code
 from chronos.errors import Conflict, Invalid, QueueFull
 from chronos.store.commands import NEW, AtOnce, DeleteJob, JobRow, RunRow, Saved, SaveJobs
+from chronos.store.sql import rows as record
 from chronos.store.sql.admitting import Admitting
+from chronos.store.sql.burying import Burying
 from chronos.store.sql.creating import (
     GATE,
     GATE_NAMES,
@@ -29,8 +31,10 @@ from chronos.store.sql.gates import Gates
 from chronos.store.sql.locks import Gate, Raced, ids
 from chronos.store.sql.looking import Looking
 from chronos.store.sql.records import Records
+from chronos.store.sql.rekeying import Rekeying
 from chronos.store.sql.sheets import Sheets
 from chronos.store.sql.switching import Switching, check_state
+from chronos.store.sql.tagging import Tagging
 
 _FOLLOWS = ('"after":', '"on_complete":')  # in the JSON of a job that has links; merely said there, nothing is lost
 
@@ -41,6 +45,8 @@ class Jobs:
     def __init__(self, d: Dialect, gates: Gates, records: Records, switching: Switching) -> None:
         self._gates, self._records, self._followers, self._switching = gates, records, Followers(d), switching
         self._looking, self._creating, self._admitting = Looking(d), Creating(d, records), Admitting(d, gates)
+        self._burying, self._tagging = Burying(d, records), Tagging(d)
+        self._rekeying = Rekeying(d, gates)
         self.sheets = Sheets(self._looking, self._creating, records)
         self._mutex = d.mutex()
         self._highest_lane = "select coalesce(max(number), 0) from lane"
@@ -65,17 +71,6 @@ class Jobs:
             from {d.rows(1, "job:i version:n lane:n shift_us:n exclusive:n")} as i
             where {d.within("a.job", 1)} and a.job = i.job
                 and a.status in ({int(Status.READY)}, {int(Status.QUEUED)})"""
-        self._drop_tags = f"delete from job_tag where {d.tags_of(1)}"
-        self._bury = f"""
-            insert into tombstone (namespace, name, incarnation, job, deleted_us)
-            select * from {d.rows(1, "namespace:t name:t incarnation:n job:i deleted_us:n")} as i where true
-            on conflict (namespace, name) do update set incarnation = excluded.incarnation, job = excluded.job,
-                deleted_us = excluded.deleted_us"""
-        self._leave_remains = f"""
-            insert into remains (job, look_us, namespace, name)
-            select * from {d.rows(1, "job:i look_us:n namespace:t name:t")} as i where true on conflict do nothing"""
-        self._drop = f"delete from job where {d.is_job_of('job', 1)}"
-        self._drop_gates = f"delete from gate where {d.one_of('job', 1)}"
 
     def save(self, command: SaveJobs) -> Steps[list[Saved]]:
         """See ``SaveJobs``."""
@@ -131,17 +126,18 @@ class Jobs:
             if any(spec.after or spec.on_complete is not None for spec in specs)
             else []
         )
-        linked = [s.id for r, _, s in changed if any(word in existing[(r.namespace, r.name)][2] for word in _FOLLOWS)]
+        linked = [s.id for r, _, s in changed if _may_follow(existing[(r.namespace, r.name)][2])]
         left = linked + sorted(gone)
         touched = {(link[0], link[1]) for link in links} | (yield from self._followers.upstream_of(left))
         upstream = yield from self._followers.ids(touched)
         gates = yield from self._lock(changed, turned, gone, upstream)
         doomed = (yield from self._switching.expected(gone)) if gone else []
         yield from self._creating.insert(new, found.number, lanes, command)
+        freed: set[bytes] = set()
         if changed:
-            yield from self._update(changed, gates, lanes, command)
+            freed |= yield from self._update(changed, gates, lanes, command)
         if turned:
-            yield from self._switching.turn(turned, gates, command)
+            freed |= yield from self._switching.turn(turned, gates, command)
         yield from self._followers.forget(left)
         yield from self._followers.add(links)
         if known := found.followed | touched:
@@ -149,7 +145,8 @@ class Jobs:
             upstream |= {name: job for name, job in created.items() if name in known}
         yield from self._followers.mark(upstream)
         if doomed:
-            yield from self._delete(doomed, gates, command.now_us, command.actor)
+            freed |= yield from self._delete(doomed, gates, command.now_us, command.actor)
+        yield from self._gates.hand_on(freed, command.now_us)
         if [row.run for row in rows].count(None) < len(rows):
             yield from self._run_at_once(command, saved, only_turned)
         return saved
@@ -173,7 +170,8 @@ class Jobs:
         gates: dict[bytes, Gate],
         lanes: dict[str, int],
         command: SaveJobs,
-    ) -> Steps[None]:
+    ) -> Steps[set[bytes]]:
+        """Answers the concurrency keys that came free."""
         now_us = command.now_us
         jobs = [
             (
@@ -183,7 +181,7 @@ class Jobs:
             for r, spec, s in changed
         ]
         yield Query(self._keep_version, rows=ids(s.id for _, _, s in changed))
-        yield Query(self._drop_tags, rows=ids(s.id for _, _, s in changed))
+        yield from self._tagging.drop(ids(s.id for _, _, s in changed))
         yield Query(self._replace, rows=Rows("intttnnn", jobs))
         yield Query(self._set_gates, rows=Rows(GATE_TYPES, gate_rows([(r, s) for r, _, s in changed], lanes)))
         shifts = [
@@ -195,16 +193,19 @@ class Jobs:
         ]
         yield Query(self._reconfigure, rows=Rows("innnn", shifts))
         yield from self._creating.tag_and_audit("update", [(r, s) for r, _, s in changed], command)
-        mine: list[Gate] = []
-        for row, _, saved in changed:
-            gate = gates[saved.id]
-            mine.append(gate)
+        mine = [gates[saved.id] for _, _, saved in changed]
+        keyed = [(r, g) for (r, _, _), g in zip(changed, mine, strict=True) if g.keyed or r.gate.keyed]
+        freed: set[bytes] = set()
+        for (row, _, _), gate in zip(changed, mine, strict=True):
             gate.overlap, gate.lim, gate.keyed = row.gate.overlap, row.gate.limit, row.gate.keyed
-            yield from self._switching.enter(gate, row.state, now_us)
+            freed |= yield from self._switching.enter(gate, row.state, now_us)
             gate.next_us = row.next_us
-            yield from self._gates.shrink(gate)
+        freed |= yield from self._rekeying.rekey(keyed)
+        for gate in mine:
+            freed |= yield from self._gates.shrink(gate)
         yield from self._gates.wake(mine, now_us=now_us)
         yield from self._gates.save(mine)
+        return freed
 
     def _intern(self, keys: Sequence[str], lanes: dict[str, int]) -> Steps[dict[str, int]]:
         """Numbers for lanes, given those that have one; new ones are given out one at a time across the whole store."""
@@ -227,26 +228,22 @@ class Jobs:
         doomed = yield from self._switching.expected({command.job: command.expect})
         yield from self._followers.forget([command.job] if touched else [])
         yield from self._followers.mark(upstream)
-        yield from self._delete(doomed, gates, command.now_us, command.actor)
+        freed = yield from self._delete(doomed, gates, command.now_us, command.actor)
+        yield from self._gates.hand_on(freed, command.now_us)
 
-    def _delete(self, doomed: list[Row], gates: dict[bytes, Gate], now_us: int, actor: Actor) -> Steps[None]:
-        """Jobs whose gates are locked go; rows of ``_names``."""
-        jobs = ids(row[0] for row in doomed)
-        for (job,) in jobs.values:
+    def _delete(self, doomed: list[Row], gates: dict[bytes, Gate], now_us: int, actor: Actor) -> Steps[set[bytes]]:
+        """Jobs whose gates are locked go; rows of ``_names``. Answers the concurrency keys that came free."""
+        freed: set[bytes] = set()
+        for job, *_ in doomed:
             gate = gates[job]
-            yield from self._gates.end_unstarted(gate, Code.JOB_DELETED, None, now_us)
+            freed |= yield from self._gates.end_unstarted(gate, Code.JOB_DELETED, None, now_us)
             if gate.active:
                 yield from self._gates.ask_running(job, Cancel.DELETED)
-        yield from self._records.tally(Counter(gates[row[0]].state for row in doomed), -1)
-        yield Query(self._keep_version, rows=jobs)
-        yield Query(self._drop_tags, rows=jobs)
-        yield Query(self._drop, rows=jobs)
-        yield Query(self._drop_gates, rows=jobs)  # the last: what is to go is found by them
-        buried = [(namespace, name, incarnation, job, now_us) for job, namespace, name, incarnation, _ in doomed]
-        yield Query(self._bury, rows=Rows("ttnin", buried))
-        yield Query(self._leave_remains, rows=Rows("intt", [(job, now_us, *names) for job, *names, _, _ in doomed]))
+        states = Counter(gates[row[0]].state for row in doomed)
+        yield from self._burying.bury([row[:4] for row in doomed], states, now_us)
         names = [(namespace, name) for _, namespace, name, _, _ in doomed]
         yield from self._records.audits(actor, now_us, told("delete", [(*name, "") for name in names]))
+        return freed
 
     def _run_at_once(self, command: SaveJobs, saved: Sequence[Saved], turned: Collection[bytes]) -> Steps[None]:
         """What is to run as soon as it is saved, under gates as they are now: new, or locked before."""
@@ -273,6 +270,11 @@ class Jobs:
             (part.actor, part.now_us, ("trigger", row.namespace, row.name, run.id.hex()))
             for part, row, run in asked.values()
         )
+
+
+def _may_follow(text: str) -> bool:
+    """Whether a job that said this may have links; one that cannot be read may."""
+    return any(word in text for word in _FOLLOWS) or isinstance(record.spec(text), Unreadable)
 
 
 def _check_expected(row: JobRow, found: Row | None) -> None:

@@ -1,7 +1,8 @@
 """Gates as rows: locked, read, written back.
 
 Order of locks: job gates in key order, then key gates in key order, then executions. Where only executions tell which
-keys they hold, these come last, again in order; what deadlocks over that is begun again (see ``postgres_lane``).
+keys they hold, these come last, again in order; what deadlocks over that is begun again (see ``postgres_lane``). Gates
+of other jobs, whose turn it may be behind a key that came free, are taken only if they are free.
 """
 
 from collections.abc import Iterable
@@ -56,6 +57,7 @@ class Open(NamedTuple):
 
     status: int
     key: bytes | None
+    held: bool
 
 
 class Raced(Exception):
@@ -71,10 +73,13 @@ class Locks:
     """Statements and steps that lock gates and concurrency keys, and let them go changed."""
 
     def __init__(self, d: Dialect) -> None:
-        self._lock = f"""
+        self._lock, self._try_lock = (
+            f"""
             select job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed, active, queued, seq,
                 done_us, followed
-            from gate where {d.one_of("job", 1)} order by job {d.lock()}"""
+            from gate where {d.one_of("job", 1)} order by job {how}"""
+            for how in (d.lock(), d.lock_or_skip())
+        )
         self._save = f"""
             update gate as g set next_us = i.next_us, state = i.state, active = i.active, queued = i.queued,
                 seq = i.seq, done_us = i.done_us
@@ -92,6 +97,11 @@ class Locks:
     def lock(self, jobs: Iterable[bytes]) -> Steps[dict[bytes, Gate]]:
         """The gates of some jobs, locked; those that do not exist are missing."""
         rows = yield Query(self._lock, rows=ids(dict.fromkeys(jobs)))
+        return {row[0]: _gate(row) for row in rows}
+
+    def try_lock(self, jobs: Iterable[bytes]) -> Steps[dict[bytes, Gate]]:
+        """Those of them that nobody else has locked, for whoever has locked other gates already: it never waits."""
+        rows = yield Query(self._try_lock, rows=ids(jobs))
         return {row[0]: _gate(row) for row in rows}
 
     def save(self, gates: Iterable[Gate]) -> Steps[None]:
@@ -126,6 +136,18 @@ def move_cursor(gate: Gate, next_us: int | None) -> None:
     gate.next_us = next_us
     if next_us is None and gate.state == JobState.ACTIVE:
         gate.state = JobState.DONE
+
+
+def join(counted: Gate | KeyGate, status: int) -> None:
+    """An execution in a status is open under a gate or key from now on."""
+    counted.queued += status == Status.QUEUED
+    counted.active += status != Status.QUEUED
+
+
+def back_in_line(counted: Gate | KeyGate) -> None:
+    """An execution that was ready under a gate or key is queued there again."""
+    counted.active -= 1
+    counted.queued += 1
 
 
 def leave(counted: Gate | KeyGate, status: int) -> None:

@@ -1,7 +1,8 @@
 """Partitions of history on PostgreSQL: a week each, made ahead, dropped whole when everybody's retention has passed.
 
 Ids begin with their time, so a week of ids is a range of them. What fits no week (an old gap that was recovered, say)
-goes to the default partition. Everything here is a short step that gives up rather than make the engine wait.
+goes to the default partition. It is kept from its end on: a week stays while something of it ended only lately.
+Everything here is a short step that gives up rather than make the engine wait.
 """
 
 from datetime import UTC, datetime
@@ -37,17 +38,21 @@ async def look_after(connection: Connection, now_us: int) -> None:
         kept_us = int(await connection.fetchval(_KEPT_LONGEST) or now_us)
         first_open: bytes | None = await connection.fetchval("select id from active order by id limit 1")
         cut = min(id_floor(now_us - kept_us), first_open or b"\xff" * 16)
+        weeks = {
+            start_us for table in TABLES for start_us, attached in (await _weeks(connection, table)).items() if attached
+        }
+        over = {start_us for start_us in weeks if await _is_over(connection, start_us, cut, now_us - kept_us)}
         for table, column in TABLES.items():
             there = await _weeks(connection, table)
             for start_us in _coming(now_us):
                 if start_us not in there:
                     await _create(connection, table, column, start_us)
             for start_us, attached in there.items():
-                if attached and id_floor(start_us + WEEK_US) <= cut:
+                if attached and start_us in over:
                     await _detach(connection, table, start_us)
             for name, _ in await connection.fetch(_NAMED, SCHEMA, f"^{table}_gone_[0-9]{{8}}$"):
                 await connection.execute(f"drop table {name}")
-            await connection.execute(_trim_strays(table, column), cut, _TRIMMED_AT_ONCE)
+            await connection.execute(_trim_strays(table, column), cut, _TRIMMED_AT_ONCE, now_us - kept_us)
         await connection.execute("delete from sent where sent < now() - interval '1 hour'")
     finally:
         if not connection.is_closed():
@@ -116,8 +121,18 @@ async def _detach(connection: Connection, table: str, start_us: int) -> None:
         return
 
 
+async def _is_over(connection: Connection, start_us: int, cut: bytes, before_us: int) -> bool:
+    """Whether nobody keeps anything of a week: all of its ids are too old, and all of it ended too long ago."""
+    low, high = id_floor(start_us), id_floor(start_us + WEEK_US)
+    if high > cut:
+        return False
+    ended_us: int | None = await connection.fetchval(_LAST_END, low, high)
+    return ended_us is None or ended_us < before_us
+
+
 def _trim_strays(table: str, column: str) -> str:
-    old = f"select {column} from {table}_default where {column} < $1 order by {column} limit $2"
+    lately = f"select 1 from history as h where h.id = s.{column} and h.finished_us >= $3"
+    old = f"select {column} from {table}_default as s where {column} < $1 and not exists ({lately}) order by 1 limit $2"
     return f"delete from {table}_default where {column} = any(array({old}))"
 
 
@@ -125,6 +140,7 @@ _KEPT_LONGEST = "select value from meta where name = 'keep_age_us'"
 _KEEP_AT_LEAST = """
     insert into meta as m (name, value) values ('keep_age_us', $1)
     on conflict (name) do update set value = excluded.value where m.value::bigint < excluded.value::bigint"""
+_LAST_END = "select finished_us from history where id >= $1 and id < $2 order by finished_us desc limit 1"
 _NAMED = """
     select c.relname, c.relispartition from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
     where n.nspname = $1 and c.relkind = 'r' and c.relname ~ $2 order by c.relname"""

@@ -14,6 +14,7 @@ import asyncpg
 
 from chronos.errors import ChronosError, Invalid, StoreUnavailable
 from chronos.store.commands import Command, SaveJobs
+from chronos.store.commands.storable import check_storable, half_a_character
 from chronos.store.contract import Hint
 from chronos.store.pump import Pump, in_a_task
 from chronos.store.sql import partitions
@@ -147,13 +148,17 @@ class PostgresStore(SqlStore):
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``. Rows of ``Admit`` and ``Settle`` that go through different lanes are independent."""
+        check_storable(command)
         if isinstance(command, SaveJobs):
             await self._keep_as_long_as(command)
         if not self._pumps:
             raise StoreUnavailable("the store is not open")
         (lane, part), *others = route(command, self._work_lanes)
         if not others:
-            return await self._pumps[lane].apply(part)
+            try:
+                return await self._pumps[lane].apply(part)
+            except UnicodeEncodeError as error:
+                raise half_a_character() from error
         try:
             sent = [self._pumps[lane].submit(part) for lane, part in ((lane, part), *others)]
             return join(command, await _all_of(sent))  # type: ignore[no-any-return]

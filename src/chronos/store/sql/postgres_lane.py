@@ -41,7 +41,7 @@ MAX_CONFLICTS = 6
 _FEW = 20  # rows, for which another statement costs more than it spares
 _OLD_NOTES = 64  # deleted together, with a later commit
 _LOCK = "select count(*) from (select 1 from gate where job = any($1::uuid[]) order by job for update) as locked"
-_KEYED = "select exists (select from key_gate)"
+_KEYED = "select exists (select from key_gate where active > 0 or queued > 0)"
 _NOTED = "select 1 from sent where id = $1"
 
 

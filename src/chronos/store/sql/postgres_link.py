@@ -39,7 +39,12 @@ _COMMON = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
-READING = _COMMON | {"application_name": "chronos reader"}
+# Lists are read in order off an index, and end where the page does; what is to be sorted is read to its end first.
+READING = _COMMON | {
+    "application_name": "chronos reader",
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
+}
 LISTENING = _COMMON | {"application_name": "chronos listener"}
 WRITING = _COMMON | {
     "application_name": "chronos writer",

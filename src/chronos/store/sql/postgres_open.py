@@ -3,17 +3,20 @@
 The tables live in a schema of their own, so whatever else the database holds is left alone.
 """
 
+import asyncio
+import random
 from collections.abc import Mapping
 
 from chronos.errors import StoreBroken, StoreUnavailable
 from chronos.store.sql import migrations
 from chronos.store.sql.dialect import Postgres
-from chronos.store.sql.postgres_errors import ERRORS, Place
+from chronos.store.sql.postgres_errors import ERRORS, Place, is_passing
 from chronos.store.sql.postgres_link import SCHEMA, Connection
 
 OLDEST = 14
 _MIGRATION_LOCK = 0x6368726F02  # advisory lock: whoever changes the schema
 _LONG_S = 3600.0  # what a migration of a large store may take
+_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0)  # between tries
 _NEEDED = ("fsync", "synchronous_commit", "full_page_writes")
 _FACTS = """
     select name, setting from pg_settings where name = any($1::text[])
@@ -44,7 +47,23 @@ def judge(version: int, facts: Mapping[str, str], place: Place, *, allow_unsafe:
 
 
 async def migrate(connection: Connection, place: Place, *, trigrams: bool = True) -> None:
-    """Bring the schema up to date, one node at a time; the others wait and find it done."""
+    """Bring the schema up to date, one node at a time; the others wait and find it done.
+
+    A node of the release before may be at work: where the two wait for each other, this one may have to begin anew.
+    """
+    for pause_s in _PAUSES_S:
+        try:
+            await _migrate(connection, place, trigrams=trigrams)
+        except ERRORS as error:
+            if not is_passing(error):
+                raise
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1))
+        else:
+            return
+    await _migrate(connection, place, trigrams=trigrams)
+
+
+async def _migrate(connection: Connection, place: Place, *, trigrams: bool) -> None:
     async with connection.transaction():
         await connection.execute(f"select pg_advisory_xact_lock({_MIGRATION_LOCK})", timeout=_LONG_S)
         if not await connection.fetchval("select 1 from pg_namespace where nspname = $1", SCHEMA):

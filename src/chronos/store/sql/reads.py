@@ -16,6 +16,7 @@ from chronos.store.sql.numbers import ran
 
 REPLACE = [overlap.value for overlap in OVERLAPS].index("replace")
 _TROUBLED = 20  # and above: see ``Status``
+_LAST = b"\xff" * 16  # later than every id
 _DEAD = "execution, job, namespace, failed_us, code, message"
 
 
@@ -123,14 +124,15 @@ class Reads:
         found = yield Query(self._depths, alone=True)
         lanes: dict[int, dict[Status, int]] = {}
         for lane, status, count in found:
-            lanes.setdefault(lane, {})[Status(status)] = count
+            lanes.setdefault(lane, {})[record.member(Status, status)] = count
         order = (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
         return [Depth(lane, *(counts.get(status, 0) for status in order)) for lane, counts in lanes.items()]
 
     def counts(self) -> Steps[Counts]:
         jobs = yield Query(self._job_counts)
         opened = yield Query(self._open_counts)
-        return Counts({JobState(s): n for s, n in jobs}, {Status(s): n for s, n in opened})
+        states = {record.member(JobState, s): n for s, n in jobs}
+        return Counts(states, {record.member(Status, s): n for s, n in opened})
 
     def jobs_by_id(self, wanted: Sequence[bytes]) -> Steps[dict[bytes, Job]]:
         found = yield Query(self._by_id, rows=ids(wanted), alone=True)
@@ -168,26 +170,33 @@ class Reads:
     def list_executions(
         self, where: ExecutionFilter, limit: int, cursor: bytes | None
     ) -> Steps[Page[Execution | Span]]:
-        args: list[Any] = [limit + 1]
-        tests = ["true"]
-        if where.status is not None:
-            args.append(int(where.status))
-            tests.append(f"status = ${len(args)}")
-        if cursor is not None:
-            args.append(cursor)
-            tests.append(f"id < ${len(args)}")
+        args: list[Any] = [limit + 1, *([cursor] if cursor is not None else [])]
+        tests = ["id < $2"] if cursor is not None else ["true"]
+        newest = "order by id desc limit $1"
+        opened, ended, latest = [*tests], [*tests], newest
+        status = where.status
         if where.troubled:
-            tests.append(f"status >= {_TROUBLED}")
-        opened, ended = tests, tests
+            ended.append(f"status >= {_TROUBLED}")
+        if status is not None and where.job is None and status > Status.SUCCEEDED:
+            args = [limit + 1, cursor or _LAST, int(status)]
+            ended += [f"status > {int(Status.SUCCEEDED)}", *_among("status", "id", "$3", "$2")]
+            latest = "order by status desc, id desc limit $1"
+        elif status is not None:
+            args.append(int(status))
+            ended.append(f"status = ${len(args)}")
+            opened.append(f"status = ${len(args)}")
         if where.job is not None:
             args.append(where.job)
-            opened, ended = [*tests, f"job = ${len(args)}"], [*tests, ran("history", f"${len(args)}")]
-        newest = "order by id desc limit $1"
-        sql = f"""
-            select * from (
-                select * from (select {record.OPEN} from active where {" and ".join(opened)} {newest}) as o
-                union all select * from (select {record.ENDED} from history where {" and ".join(ended)} {newest}) as h
-            ) as both_tables {newest}"""
+            opened.append(f"job = ${len(args)}")
+            ended.append(ran("history", f"${len(args)}"))
+        parts = []
+        if not where.troubled and (status is None or not status.final):
+            parts.append(f"select * from (select {record.OPEN} from active where {' and '.join(opened)} {newest}) as o")
+        if status is None or status.final:
+            parts.append(
+                f"select * from (select {record.ENDED} from history where {' and '.join(ended)} {latest}) as h"
+            )
+        sql = f"select * from ({' union all '.join(parts)}) as found {newest}"
         found = yield Query(sql, tuple(args), alone=True)
         items = [record.execution(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
@@ -233,13 +242,10 @@ class Reads:
     def _newest(
         self, table: str, columns: str, key: str, namespace: str | None, limit: int, cursor: bytes | None
     ) -> Query:
-        args: list[Any] = [limit + 1]
-        tests = ["true"]
-        for test, value in ((f"{key} <", cursor), ("namespace =", namespace)):
-            if value is not None:
-                args.append(value)
-                tests.append(f"{test} ${len(args)}")
-        sql = f"select {columns} from {table} where {' and '.join(tests)} order by {key} desc limit $1"
+        args, tests, order = [limit + 1, cursor or _LAST], [f"{key} < $2"], f"{key} desc"
+        if namespace is not None:
+            args, tests, order = [*args, namespace], _among("namespace", key, "$3", "$2"), f"namespace desc, {key} desc"
+        sql = f"select {columns} from {table} where {' and '.join(tests)} order by {order} limit $1"
         return Query(sql, tuple(args), alone=True)
 
     def nodes(self) -> Steps[list[Node]]:
@@ -248,6 +254,11 @@ class Reads:
     def outbox(self, limit: int, after: bytes | None) -> Steps[list[OutboxItem]]:
         found = yield Query(self._outbox, (after or bytes(16), limit), alone=True)
         return [OutboxItem(*row) for row in found]
+
+
+def _among(column: str, id_: str, value: str, before: str) -> list[str]:
+    """Conditions: the column is this, the id is before that; said as bounds, see ``job_list``."""
+    return [f"({column}, {id_}) < ({value}, {before})", f"{column} >= {value}"]
 
 
 def _latest(d: Dialect, *, open_ones: str, ended: str) -> str:

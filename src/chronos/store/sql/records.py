@@ -95,7 +95,7 @@ class Records:
         """Put what must follow executions into the outbox."""
         values = [
             (
-                stamped(now_us, b"outbox", execution, f"{item.kind}\0{item.target}".encode()),
+                stamped(now_us, b"outbox", execution, "\0".join(item).encode()),
                 *item[:2],
                 execution,
                 item.body,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
 from chronos.core.job import JobState
-from chronos.core.policy import PRIORITY_STEP_US, Admission, admit
+from chronos.core.policy import PRIORITY_STEP_US, Admission, admit, is_held
 from chronos.core.reasons import Code
 from chronos.store.commands import Admitted, RunRow
 from chronos.store.sql.dialect import Row
@@ -60,10 +60,11 @@ class Round:
             scheduled = run.cause in (Cause.SCHEDULE, Cause.RECOVERY)
             if run.id in self.known or (scheduled and run.scheduled_us <= gate.done_us):
                 continue
+            held = gate.state == JobState.PAUSED and is_held(run.cause, before=False)
             if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
-                self._replace(gate)
+                self._replace(gate, held=held)
             key = self.keys.get(run.key) if run.key is not None else None
-            verdict = _verdict(gate, key, asked=late or run.cause.asked)
+            verdict = _verdict(gate, key, asked=late or run.cause.asked, held=held)
             if verdict is Admission.REFUSE:
                 refused.append(run)
                 continue
@@ -73,7 +74,7 @@ class Round:
             if verdict in (Admission.SKIP_OVERLAP, Admission.SKIP_FULL):
                 admitted.append(self._skip(gate, run, verdict))
             else:
-                admitted.append(self._insert(gate, key, run, verdict, claim=claim))
+                admitted.append(self._insert(gate, key, run, verdict, claim=claim, held=held))
         return admitted, refused
 
     def _on_trial(self, gate: Gate, runs: Sequence[RunRow]) -> "Round":
@@ -83,10 +84,12 @@ class Round:
         keys = {key: copy(self.keys[key]) for key in wanted if key in self.keys}
         return Round(now_us=self.now_us, known=self.known, keys=keys, open={gate.job: dict(mine)})
 
-    def _replace(self, gate: Gate) -> None:
-        """What has not started ends; what runs is asked to stop."""
+    def _replace(self, gate: Gate, *, held: bool) -> None:
+        """What has not started ends; what runs is asked to stop. What is ``held`` replaces only what is held too."""
         mine = self.open[gate.job]
-        for id_, (status, key) in list(mine.items()):
+        for id_, (status, key, is_held_too) in list(mine.items()):
+            if held and not is_held_too:
+                continue
             if status == Status.RUNNING:
                 self.asked[id_] = None
                 continue
@@ -103,7 +106,9 @@ class Round:
         self.skipped.append((*what, code.value, token, self.now_us, run.detail))
         return Admitted(run.id, gate.job, Status.SKIPPED, token)
 
-    def _insert(self, gate: Gate, key: KeyGate | None, run: RunRow, verdict: Admission, *, claim: bool) -> Admitted:
+    def _insert(
+        self, gate: Gate, key: KeyGate | None, run: RunRow, verdict: Admission, *, claim: bool, held: bool
+    ) -> Admitted:
         runs_now = verdict is Admission.RUN
         for counted in (gate, key):
             if counted is not None:
@@ -118,15 +123,15 @@ class Round:
                 run.ready_us - gate.priority * PRIORITY_STEP_US,
                 *(int(status), int(gate.overlap is not Overlap.ALLOW), self.node if owned else None, token),
                 *(self.now_us, self.now_us if owned else None, run.key, self.request, run.detail),
-                int(gate.state == JobState.PAUSED and run.cause is Cause.DEPENDENCY),  # asked for, but not by hand
+                int(held),
             )
         )
         if gate.overlap is Overlap.REPLACE:
-            self.open.setdefault(gate.job, {})[run.id] = Open(status, run.key)
+            self.open.setdefault(gate.job, {})[run.id] = Open(status, run.key, held)
         return Admitted(run.id, gate.job, status, token)
 
 
-def _verdict(gate: Gate, key: KeyGate | None, *, asked: bool) -> Admission:
+def _verdict(gate: Gate, key: KeyGate | None, *, asked: bool, held: bool) -> Admission:
     return admit(
         overlap=gate.overlap,
         limit=gate.lim,
@@ -135,4 +140,5 @@ def _verdict(gate: Gate, key: KeyGate | None, *, asked: bool) -> Admission:
         queued=gate.queued,
         asked=asked,
         key_full=key is not None and key.active >= key.lim > 0,
+        held=held,
     )

@@ -1,11 +1,16 @@
-"""From rows to records: where tuples end and values begin."""
+"""From rows to records: where tuples end and values begin.
 
-from typing import Any
+One row that cannot be read must not keep anybody from the others: a definition becomes ``Unreadable``, a status or a
+code that a newer release has written is shown as it is.
+"""
+
+from enum import Enum
+from typing import Any, TypeVar
 
 import msgspec
 
 from chronos.core.execution import Attempt, AttemptStatus, Cancel, Cause, DeadLetter, Execution, Span, Status
-from chronos.core.job import Job, JobSpec, JobState, JobVersion
+from chronos.core.job import Job, JobSpec, JobState, JobVersion, Unreadable
 from chronos.core.node import AuditEntry, Node
 from chronos.core.reasons import Code, Reason
 from chronos.store.sql.dialect import Row
@@ -25,6 +30,7 @@ AUDIT = "id, at_us, actor, action, namespace, subject, origin, detail"
 
 _SPEC = msgspec.json.Decoder(JobSpec)
 _JSON = msgspec.json.Decoder()
+E = TypeVar("E", bound=Enum)
 
 
 def job(row: Row) -> Job:
@@ -35,7 +41,7 @@ def job(row: Row) -> Job:
         name=row[2],
         incarnation=row[3],
         version=row[4],
-        state=JobState(row[5]),
+        state=member(JobState, row[5]),
         spec=spec(row[6]),
         next_us=row[7],
         created_us=row[8],
@@ -46,19 +52,36 @@ def job(row: Row) -> Job:
 
 
 def spec(text: str) -> JobSpec:
-    """Of its JSON."""
-    return _SPEC.decode(text)
+    """Of its JSON; ``Unreadable`` where that says what no job can say, or nothing this release understands."""
+    try:
+        return _SPEC.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return Unreadable(
+            error=f"its definition cannot be read ({error}): it was changed by hand, is damaged, or was written by a "
+            "newer release; save the job anew or delete it, or let that release run it"
+        )
+
+
+def member(kind: type[E], value: Any) -> E:
+    """Of an enumeration; one that this release does not know is none of those that it knows, and has a name."""
+    try:
+        return kind(value)
+    except ValueError:
+        base: Any = str if issubclass(kind, str) else int
+        strange = base.__new__(kind, value)
+        strange._name_, strange._value_ = f"UNKNOWN_{value}", value
+        return strange  # type: ignore[no-any-return]
 
 
 def version(row: Row) -> JobVersion:
     """Of job, version, spec, saved_us, author."""
-    return JobVersion(job=row[0], version=row[1], spec=_SPEC.decode(row[2]), saved_us=row[3], author=row[4])
+    return JobVersion(job=row[0], version=row[1], spec=spec(row[2]), saved_us=row[3], author=row[4])
 
 
 def execution(row: Row) -> Execution | Span:
     """Of the ``OPEN`` or ``ENDED`` columns."""
     reason = _reason(row[6], row[7])
-    status = Status(row[5])
+    status = member(Status, row[5])
     if row[19] is not None and reason is not None:
         return Span(
             id=row[0],
@@ -74,7 +97,7 @@ def execution(row: Row) -> Execution | Span:
         id=row[0],
         job=row[1],
         job_version=row[2],
-        cause=Cause(row[3]),
+        cause=member(Cause, row[3]),
         scheduled_us=row[4],
         status=status,
         reason=reason,
@@ -85,7 +108,7 @@ def execution(row: Row) -> Execution | Span:
         started_us=row[12],
         finished_us=row[13],
         wake_us=row[14],
-        cancel=Cancel(row[15]),
+        cancel=member(Cancel, row[15]),
         held=bool(row[16]),
         worked_us=row[17],
         detail=_detail(row[18]),
@@ -99,7 +122,7 @@ def attempt(row: Row) -> Attempt:
         execution=row[0],
         task=row[1],
         number=row[2],
-        status=AttemptStatus(row[3]),
+        status=member(AttemptStatus, row[3]),
         started_us=row[4],
         finished_us=row[5],
         node=row[6],
@@ -110,7 +133,7 @@ def attempt(row: Row) -> Attempt:
 
 def dead_letter(row: Row) -> DeadLetter:
     """Of execution, job, namespace, failed_us, code, message."""
-    reason = Reason.of(Code(row[4]), row[5])
+    reason = Reason.of(member(Code, row[4]), row[5])
     return DeadLetter(execution=row[0], job=row[1], namespace=row[2], failed_us=row[3], reason=reason)
 
 
@@ -136,8 +159,14 @@ def audit(row: Row) -> AuditEntry:
 
 
 def _reason(code: str | None, message: str | None) -> Reason | None:
-    return None if code is None else Reason.of(Code(code), message)
+    return None if code is None else Reason.of(member(Code, code), message)
 
 
 def _detail(text: str | None) -> dict[str, Any] | None:
-    return None if text is None else _JSON.decode(text)
+    if text is None:
+        return None
+    try:
+        found = _JSON.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -240,3 +240,73 @@ insert into job_fts (job_fts) values ('rebuild');
 
 SEVENTH_SQLITE = NUMBERS_SQLITE + NUMBERED + NUMBERED_LATER_SQLITE + SHORTER_NAMES_SQLITE
 SEVENTH_POSTGRES = NUMBERS_POSTGRES + NUMBERED + NUMBERED_LATER_POSTGRES
+
+# Jobs that are not active, in the order of lists, for lists by state: most jobs are active, and few of those that are
+# listed may be none of them. Triggers keep it, so that releases before this one do, too.
+IDLE = """
+create table idle (
+    number {int} not null primary key,
+    job {id} not null,
+    state {int} not null,
+    namespace {text} not null,
+    name {text} not null
+) {job};
+create index idle_named on idle (state, namespace, name);
+"""
+IDLE_SQLITE = """
+create trigger job_made_idle after insert on gate when new.state <> 0 begin
+    insert into idle select new.number, new.job, new.state, j.namespace, j.name from job as j
+        where j.number = new.number;
+end;
+create trigger job_turned after update of state on gate when new.state <> old.state begin
+    delete from idle where number = old.number;
+    insert into idle select new.number, new.job, new.state, j.namespace, j.name from job as j
+        where new.state <> 0 and j.number = new.number;
+end;
+create trigger idle_job_gone after delete on gate when old.state <> 0 begin
+    delete from idle where number = old.number;
+end;
+insert into idle select g.number, g.job, g.state, j.namespace, j.name from gate as g join job as j
+    on j.number = g.number where g.state <> 0;
+"""
+IDLE_POSTGRES = """
+create function list_idle() returns trigger language plpgsql set search_path from current as $$ begin
+    if tg_op <> 'INSERT' then
+        delete from idle where number = old.number;
+    end if;
+    if tg_op <> 'DELETE' then
+        insert into idle (number, job, state, namespace, name)
+            select new.number, new.job, new.state, j.namespace, j.name from job as j
+            where new.state <> 0 and j.id = new.job;
+    end if;
+    return null;
+end $$;
+create trigger job_made_idle after insert on gate
+    for each row when (new.state <> 0) execute function list_idle();
+create trigger job_turned after update of state on gate
+    for each row when (new.state <> old.state) execute function list_idle();
+create trigger idle_job_gone after delete on gate
+    for each row when (old.state <> 0) execute function list_idle();
+insert into idle (number, job, state, namespace, name) select g.number, g.job, g.state, j.namespace, j.name
+    from gate as g join job as j on j.id = g.job where g.state <> 0;
+"""
+
+# All that a filter of a list asks for comes first, then the order of the list. The key of a tag by itself is not to be
+# taken for one with its value, which has an index. Most executions succeed, and are found among all; each of the other
+# outcomes may be rare.
+LISTED = """
+create index job_owner on job (owner, namespace, name) where owner is not null;
+create index job_tag_key on job_tag ((key || ''), namespace, name);
+create index audit_namespace on audit (namespace, id);
+create index dead_letter_namespace on dead_letter (namespace, execution);
+create index history_status on history (status, id) where status > 10;
+"""
+
+# Whoever writes meanwhile waits. All locks are taken before there is anything to lose: who is in the middle of
+# something may wait for one of them in turn, and then it begins anew (see ``postgres_open``).
+ALL_AT_ONCE_POSTGRES = """
+lock table job, gate, job_tag, audit, dead_letter, history in share row exclusive mode;
+"""
+
+EIGHTH_SQLITE = IDLE + IDLE_SQLITE + LISTED
+EIGHTH_POSTGRES = ALL_AT_ONCE_POSTGRES + IDLE + IDLE_POSTGRES + LISTED

@@ -18,6 +18,7 @@ import apsw
 
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
 from chronos.store.commands import HOT, Command
+from chronos.store.commands.storable import check_storable, half_a_character
 from chronos.store.hints import NOTHING, hint_of
 from chronos.store.merge import merge, split
 from chronos.store.pump import Outcome, Pump
@@ -27,7 +28,7 @@ from chronos.store.sql.hot_sqlite import HotSqlite
 from chronos.store.sql.packed import inserting
 from chronos.store.sql.sqlite_alone import TURN, Guard
 from chronos.store.sql.sqlite_errors import execute_theirs, explained
-from chronos.store.sql.sqlite_file import connect_reader, connect_writer, copy_to
+from chronos.store.sql.sqlite_file import Place, connect_reader, connect_writer, copy_to
 from chronos.store.sql.sqlite_log import Log
 from chronos.store.sql.sqlite_writer import Writer
 from chronos.store.sql.store import SqlStore
@@ -67,6 +68,7 @@ class SqliteStore(SqlStore):
         self._read_threads: ThreadPoolExecutor | None = None
         self._log: Log | None = None
         self._guard: Guard | None = None
+        self._place: Place | None = None
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
 
@@ -101,15 +103,18 @@ class SqliteStore(SqlStore):
             for connection in (*self._readers, *([self._writer] if self._writer else [])):
                 connection.close()
         self._readers.clear()
-        self._writer = self._write_thread = self._read_threads = self._log = self._guard = None
+        self._writer = self._write_thread = self._read_threads = self._log = self._guard = self._place = None
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
-        if not self._writes.has_use_of_time(command):
-            return await self._pump.apply(command)
+        check_storable(command)
         try:
+            if not self._writes.has_use_of_time(command):
+                return await self._pump.apply(command)
             await self._in_reader(lambda _: self._writes.prepare(command))
             return await self._pump.apply(command)
+        except UnicodeEncodeError as error:
+            raise half_a_character() from error
         finally:
             self._writes.forget(command)
 
@@ -157,6 +162,8 @@ class SqliteStore(SqlStore):
     def _transaction(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply a batch; an error of one command undoes that command only."""
         writer = self._open_writer()
+        if self._place is not None:
+            self._place.check()
         applied: list[Command[Any]] = []
         try:
             writer.execute("begin immediate")
@@ -293,6 +300,7 @@ class SqliteStore(SqlStore):
         with TURN:
             self._writer = self._connect_writer()
             self._guard = Guard(path)
+            self._place = Place(path)
 
     def _connect_writer(self) -> apsw.Connection:
         try:

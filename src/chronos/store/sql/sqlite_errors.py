@@ -16,6 +16,8 @@ _ROWS = (
     *(apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE),
     *(apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE),
 )
+_DAMAGED = "{path} is no SQLite database, or a damaged one ({error}); restore a backup or give another file"
+_OF_ANOTHER_FORMAT = ("unsupported file format",)  # a header like this is told without a code of its own
 _SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], ...] = (
     (
         (apsw.FullError,),
@@ -35,7 +37,7 @@ _SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], 
     (
         (apsw.NotADBError, apsw.CorruptError),
         StoreBroken,
-        "{path} is no SQLite database, or a damaged one ({error}); restore a backup or give another file",
+        _DAMAGED,
     ),
     (
         (apsw.BusyError, apsw.LockedError),
@@ -55,7 +57,9 @@ def explained(error: apsw.Error, path: Path | None) -> ChronosError:
     for kinds, build, sentence in _SENTENCES:
         if isinstance(error, kinds):
             return build(sentence.format(path=path or "memory", error=error))
-    return StoreBroken(f"SQLite: {error}")
+    if str(error) in _OF_ANOTHER_FORMAT:
+        return StoreBroken(_DAMAGED.format(path=path or "memory", error=error))
+    return StoreBroken(f"{path or 'memory'}: {error} (says SQLite, and Chronos did not expect it)")
 
 
 def execute_theirs(connection: apsw.Connection, query: Query) -> list[Row]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import apsw
 
 from chronos.store.commands import Command
+from chronos.store.commands.storable import check_storable, half_a_character
 from chronos.store.hints import hint_of
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.store.sql.sqlite_file import connect, connect_writer, make_views
@@ -22,7 +23,11 @@ class MemoryStore(SqliteStore):
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
-        [answer] = self._transaction((command,))
+        check_storable(command)
+        try:
+            [answer] = self._transaction((command,))
+        except UnicodeEncodeError as error:
+            raise half_a_character() from error
         if isinstance(answer, Exception):
             raise answer
         if hint := hint_of(command, answer):

@@ -1,9 +1,9 @@
 """Jobs that change their state: paused, resumed, disabled, enabled. The same on every engine."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from chronos.core.execution import Cause, Status
+from chronos.core.execution import Cause
 from chronos.core.job import JobState
 from chronos.errors import Conflict, NotFound
 from chronos.store.commands import SaveJobs, SetJobState
@@ -26,9 +26,6 @@ class Switching:
             update job as j set note = i.note, updated_us = i.now_us, paused_us = i.paused_us
             from {d.rows(1, "id:i note:t now_us:n paused_us:n")} as i
             where {d.within("j.id", 1)} and {d.is_job("j", "i.id")}"""
-        asked = int(Cause.MANUAL)
-        unstarted = f"status in ({int(Status.READY)}, {int(Status.QUEUED)}) and started_us is null and cause <> {asked}"
-        self._hold = f"update active set held = 1 where {d.one_of('job', 1)} and {unstarted}"
         self._let_go = f"""
             update active as a set held = 0, ready_since_us = i.now_us from {d.rows(1, "job:i now_us:n")} as i
             where {d.within("a.job", 1)} and a.job = i.job and a.held = 1"""
@@ -53,49 +50,54 @@ class Switching:
         lines = [
             (part.actor, part.now_us, (_verb(gate, part.state), *names[part.job], part.note)) for part, gate in turned
         ]
-        yield from self._enter([(gate, part.state, part.now_us) for part, gate in turned])
+        freed = yield from self._enter([(gate, part.state, part.now_us) for part, gate in turned])
         for part, gate in turned:
             if not part.keep_cursor:
                 gate.next_us = part.next_us
             gate.done_us = max([gate.done_us, *(span.to_us for span in part.spans)])
         spans = ((gate.version, span) for part, gate in turned for span in part.spans)
         yield from self._records.spans(int(Cause.SCHEDULE), spans)
-        yield from self._leave([(gate, part.note, part.now_us) for part, gate in turned])
+        yield from self._leave([(gate, part.note, part.now_us) for part, gate in turned], freed)
         yield from self._records.audit_all(lines)
 
-    def turn(self, turned: Sequence[Written], gates: Mapping[bytes, Gate], command: SaveJobs) -> Steps[None]:
-        """Jobs that say what they said, and are to be in another state; their gates are locked, and as expected."""
+    def turn(self, turned: Sequence[Written], gates: Mapping[bytes, Gate], command: SaveJobs) -> Steps[set[bytes]]:
+        """Jobs that say what they said, and are to be in another state; their gates are locked, and as expected.
+
+        Answers the concurrency keys that came free.
+        """
+        freed: set[bytes] = set()
         verbs: dict[str, list[tuple[str, str, str]]] = {}
         for row, _, saved in turned:
             gate = gates[saved.id]
             verbs.setdefault(_verb(gate, row.state), []).append((row.namespace, row.name, ""))
-            yield from self.enter(gate, row.state, command.now_us)
+            freed |= yield from self.enter(gate, row.state, command.now_us)
             gate.next_us = row.next_us
-        yield from self._leave([(gates[saved.id], "", command.now_us) for _, _, saved in turned])
+        yield from self._leave([(gates[saved.id], "", command.now_us) for _, _, saved in turned], ())
         lines: list[Line] = [line for verb, jobs in verbs.items() for line in told(verb, jobs)]
         yield from self._records.audits(command.actor, command.now_us, lines)
+        return freed
 
-    def enter(self, gate: Gate, state: JobState, now_us: int) -> Steps[None]:
-        """A locked gate changes its state; what is held follows."""
-        yield from self._enter([(gate, state, now_us)])
+    def enter(self, gate: Gate, state: JobState, now_us: int) -> Steps[set[bytes]]:
+        """A locked gate changes its state; what is held follows. Answers the concurrency keys that came free."""
+        return (yield from self._enter([(gate, state, now_us)]))
 
-    def _enter(self, entering: Sequence[tuple[Gate, JobState, int]]) -> Steps[None]:
+    def _enter(self, entering: Sequence[tuple[Gate, JobState, int]]) -> Steps[set[bytes]]:
         changes: Counter[int] = Counter()
-        held: list[bytes] = []
+        held: list[Gate] = []
         let_go: list[tuple[bytes, int]] = []
         for gate, state, now_us in entering:
             if state is JobState.PAUSED and gate.state != JobState.PAUSED:
-                held.append(gate.job)
+                held.append(gate)
             elif state is not JobState.PAUSED and gate.state == JobState.PAUSED:
                 let_go.append((gate.job, now_us))
             changes.update({gate.state: -1})
             changes.update({int(state): 1})
             gate.state = int(state)
-        if held:
-            yield Query(self._hold, rows=ids(held))
+        freed = yield from self._gates.hold(held)
         if let_go:
             yield Query(self._let_go, rows=Rows("in", let_go))
         yield from self._records.tally(changes)
+        return freed
 
     def expected(self, wanted: Mapping[bytes, int | None]) -> Steps[list[Row]]:
         """Id, namespace, name, incarnation and version of jobs that are there, at the version that is expected."""
@@ -110,10 +112,14 @@ class Switching:
                 )
         return rows
 
-    def _leave(self, switched: Sequence[tuple[Gate, str, int]]) -> Steps[None]:
-        """Gates that changed their state are written back, each with the note of its job, and since when."""
+    def _leave(self, switched: Sequence[tuple[Gate, str, int]], freed: Collection[bytes]) -> Steps[None]:
+        """Gates that changed their state are written back, each with the note of its job, and since when.
+
+        What is behind them, or behind the keys that came free, and need not wait any more is woken.
+        """
         gates = [gate for gate, _, _ in switched]
-        yield from self._gates.wake(gates, now_us=max(now_us for _, _, now_us in switched))
+        now_us = max(now_us for _, _, now_us in switched)
+        yield from self._gates.wake(gates, now_us=now_us, freed=dict.fromkeys(freed, 0))
         yield from self._gates.save(gates)
         notes = [
             (gate.job, note, now_us, now_us if gate.state == JobState.PAUSED else None)

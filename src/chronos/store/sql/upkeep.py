@@ -1,9 +1,8 @@
-"""Steps for nodes, the outbox, dead letters and retention. The same on every engine."""
+"""Steps for nodes, the outbox, dead letters and output. The same on every engine."""
 
 import msgspec
 
 from chronos.core.execution import Cancel, Status
-from chronos.core.ids import id_floor
 from chronos.store.commands import (
     AckOutbox,
     Beat,
@@ -17,25 +16,20 @@ from chronos.store.commands import (
     Trim,
     WriteOutput,
 )
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.locks import ids
-from chronos.store.sql.numbers import ran
 from chronos.store.sql.records import Records
+from chronos.store.sql.trimming import Trimming
 
-IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
-AUDIT_KEPT_US = 400 * 86_400 * 1_000_000
-NODES_KEPT_US = 30 * 86_400 * 1_000_000
 _NAMED = 100  # executions that one line of the audit log names
-_LOOKS = 32  # so often is a deleted job looked at while its history is kept
-_LOOK_EVERY_US = 3_600 * 1_000_000  # but not more often than this
 
 
 class Upkeep:
     """Statements and steps."""
 
     def __init__(self, d: Dialect, gates: Gates, records: Records) -> None:
-        self._gates, self._records = gates, records
+        self._gates, self._records, self._trimming = gates, records, Trimming(d, records)
         self._mutex = d.mutex()
         self._same_node = "select number from node where incarnation = $1"
         self._register = """
@@ -62,40 +56,10 @@ class Upkeep:
         }
         self._ack = f"delete from outbox where {d.one_of('id', 1)}"
         self._drop_dead = f"delete from dead_letter where {d.one_of('execution', 1)} returning namespace, execution"
-        # Served by an index of its own: jobs that ran 64 times since their history was looked at last.
-        self._too_long = """
-            select job, keep_count, keep_age_us, seq from gate where seq - trimmed >= 64 order by job limit $1"""
-        self._cut = f"select h.id from history as h where {ran('h', '$1')} order by h.id desc limit 1 offset $2"
-        oldest = f"select h.id from history as h where {ran('h', '$1')} and h.id <= $2 order by h.id limit $3"
-        self._drop_old = f"delete from history where {d.among('id', oldest)} returning id"
-        self._drop_attempts = f"delete from attempt where {d.one_of('execution', 1)}"
-        self._drop_output = f"delete from output where {d.one_of('execution', 1)}"
         self._write_output = f"""
             insert into output (execution, task, number, part, text)
             select * from {d.rows(1, "execution:i task:t number:n part:n text:t")} as i where true
             on conflict (execution, task, number, part) do update set text = excluded.text"""
-        self._trimmed = "update gate set trimmed = $2 where job = $1"
-        self._remains = "select job from remains where look_us <= $1 order by look_us, job limit $2"
-        self._left = f"""
-            select * from (select h.id from history as h where {ran("h", "$1")} limit 1) as ended
-            union all select * from (select id from active where job = $1 limit 1) as a"""
-        self._look_again = "update remains set look_us = $2 where job = $1"
-        self._nothing_left = "delete from remains where job = $1"
-        self._drop_keys = """
-            delete from idempotency where created_us < $1 and created_us <= coalesce(
-                (select created_us from idempotency where created_us < $1 order by created_us limit 1 offset $2), $1)"""
-        oldest_lines = "select id from audit where id < $1 order by id limit $2"
-        self._drop_audit = f"delete from audit where {d.among('id', oldest_lines)} returning id"
-        self._gone_nodes = """
-            select number from node
-            where coalesce(stopped_us, beat_us) < $1 and number < (select max(number) from node)
-            order by number limit $2"""
-        self._holders = f"""
-            select distinct owner from active where {d.one_of("owner", 1, "n")}
-            union select distinct owner from outbox where {d.one_of("owner", 1, "n")}"""
-        self._drop_nodes = f"""
-            delete from node where coalesce(stopped_us, beat_us) < $1 and {d.one_of("number", 2, "n")}
-            returning number"""
 
     def register(self, command: RegisterNode) -> Steps[int]:
         """See ``RegisterNode``."""
@@ -153,56 +117,4 @@ class Upkeep:
 
     def trim(self, command: Trim) -> Steps[int]:
         """See ``Trim``."""
-        yield Query(self._drop_keys, (command.now_us - IDEMPOTENCY_KEPT_US, command.limit))
-        left = command.limit
-        gates: list[Row] = yield Query(self._too_long, (min(left, 100),))
-        for job, keep_count, keep_age_us, seq in gates:
-            cut = yield Query(self._cut, (job, keep_count))
-            by_age = id_floor(command.now_us - keep_age_us)
-            upto = max(cut[0][0], by_age) if cut else by_age
-            left -= yield from self._drop_until(job, upto, left)
-            if left <= 0:
-                break
-            yield Query(self._trimmed, (job, seq))
-        if left > 0:
-            left -= yield from self._trim_remains(command, left)
-        if left > 0:
-            lines = yield Query(self._drop_audit, (id_floor(command.now_us - AUDIT_KEPT_US), left))
-            left -= len(lines)
-        if left > 0:
-            left -= yield from self._trim_nodes(command.now_us - NODES_KEPT_US, left)
-        return command.limit - left
-
-    def _trim_nodes(self, before_us: int, limit: int) -> Steps[int]:
-        """Nodes that were last heard of so long ago, unless something still has to be taken from them."""
-        gone = yield Query(self._gone_nodes, (before_us, limit))
-        if not gone:
-            return 0
-        numbers = [row[0] for row in gone]
-        holders = {row[0] for row in (yield Query(self._holders, rows=Rows("n", [(number,) for number in numbers])))}
-        free = [(number,) for number in numbers if number not in holders]
-        return len((yield Query(self._drop_nodes, (before_us,), Rows("n", free))))
-
-    def _trim_remains(self, command: Trim, limit: int) -> Steps[int]:
-        """What deleted jobs left behind: they have no gate that would say how long it is wanted."""
-        upto = id_floor(command.now_us - command.keep_deleted_us)
-        again_us = command.now_us + max(command.keep_deleted_us // _LOOKS, _LOOK_EVERY_US)
-        left = limit
-        jobs: list[Row] = yield Query(self._remains, (command.now_us, min(limit, 100)))
-        for (job,) in jobs:
-            left -= yield from self._drop_until(job, upto, left)
-            if left <= 0:
-                break
-            if (yield Query(self._left, (job,))):
-                yield Query(self._look_again, (job, again_us))
-            else:
-                yield Query(self._nothing_left, (job,))
-        return limit - left
-
-    def _drop_until(self, job: bytes, upto: bytes, limit: int) -> Steps[int]:
-        """Delete the oldest executions of a job, and all that was recorded with them."""
-        gone = yield Query(self._drop_old, (job, upto, limit))
-        if gone:
-            yield Query(self._drop_attempts, rows=Rows("i", [row[:1] for row in gone]))
-            yield Query(self._drop_output, rows=Rows("i", [row[:1] for row in gone]))
-        return len(gone)
+        return self._trimming.trim(command)

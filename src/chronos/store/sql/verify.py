@@ -1,12 +1,17 @@
 """Cross-checks of a whole store: what must always be true of its tables, each as a query that finds the exceptions."""
 
 from chronos.core.execution import Status
+from chronos.core.job import Unreadable
+from chronos.store.sql import rows as record
 from chronos.store.sql.dialect import Dialect, Query, Steps
 
 _READY, _QUEUED, _RUNNING, _WAITING = (
     int(status) for status in (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
 )
 _WORST = 20  # exceptions named for each check
+_PAGE = 1_000
+_DEFINITIONS = """
+    select namespace, name, spec from job where (namespace, name) > ($1, $2) order by namespace, name limit $3"""
 
 CHECKS = {
     "gate {0} counts {1} active and {2} queued, but {3} and {4} are there": f"""
@@ -52,6 +57,11 @@ CHECKS = {
         select t.state, t.jobs, coalesce(n.jobs, 0) from tally as t left join (
             select state, count(*) as jobs from gate group by state
         ) as n on n.state = t.state where t.jobs <> coalesce(n.jobs, 0)""",
+    "job {0} is in state {1}, but listed as {2}": """
+        select g.job, g.state, i.state from gate as g left join idle as i on i.number = g.number
+        where g.state <> coalesce(i.state, 0)""",
+    "job {0} is listed by its state, but is not there": """
+        select i.job from idle as i where not exists (select 1 from gate as g where g.job = i.job)""",
 }
 
 
@@ -69,4 +79,20 @@ class Verify:
             found += [
                 sentence.format(*(value.hex() if isinstance(value, bytes) else value for value in row)) for row in rows
             ]
-        return found
+        return found + (yield from _unreadable())
+
+
+def _unreadable() -> Steps[list[str]]:
+    """Definitions that this release cannot read: no statement finds these."""
+    found: list[str] = []
+    last = ("", "")
+    while len(found) < _WORST:
+        rows = yield Query(_DEFINITIONS, (*last, _PAGE))
+        for namespace, name, text in rows:
+            spec = record.spec(text)
+            if isinstance(spec, Unreadable):
+                found.append(f'job "{name}" in the namespace "{namespace}": {spec.error}')
+        if len(rows) < _PAGE:
+            break
+        last = rows[-1][:2]
+    return found[:_WORST]

@@ -1,6 +1,6 @@
 """Every command and the steps that apply it: the one table both drivers go by, and which commands merge into one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from chronos.store.commands import (
@@ -110,8 +110,3 @@ class Writes:
         if isinstance(command, Claim):
             return self._claim(command, resent=resent)
         return self._once[type(command)](command)
-
-    @property
-    def commands(self) -> Sequence[type[Command[Any]]]:
-        """Every command there is."""
-        return (*self._once, Admit, Claim)

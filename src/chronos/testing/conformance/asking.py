@@ -36,6 +36,17 @@ async def case_the_same_key_is_the_same_execution(w: World) -> None:
     assert (await w.trigger(saved.id, idempotency="order-18")).id != first.id
 
 
+async def case_a_known_key_needs_no_room(w: World) -> None:
+    saved = await w.save()
+    first = await w.trigger(saved.id, idempotency="order-17")
+    w.tick()
+    assert await w.trigger(saved.id, idempotency="order-17", room=False) == first._replace(created=False)
+    for key in ("order-18", None):
+        with raises(QueueFull):
+            await w.trigger(saved.id, idempotency=key, room=False)
+    assert (await w.store.counts()).open == {Status.READY: 1}
+
+
 async def case_what_is_asked_for_is_never_skipped(w: World) -> None:
     saved = await w.save(overlap=Overlap.SKIP, queue_max=2)
     running = await w.one()
@@ -82,6 +93,19 @@ async def case_a_backfill_with_the_same_key_asks_for_the_rest_only(w: World) -> 
     w.tick()
     assert await w.backfill(saved.id, *past_us, idempotency="may") == Backfilled(again.ids, [])
     assert len((await w.backfill(saved.id, *past_us)).statuses) == 4
+
+
+async def case_a_backfill_creates_as_many_as_there_is_room_for(w: World) -> None:
+    saved = await w.save(overlap=Overlap.ALLOW)
+    past_us = [T0 - SECOND * ago for ago in (5, 4, 3, 2, 1)]
+    first = await w.backfill(saved.id, *past_us, idempotency="may", room=2)
+    assert (len(first.ids), len(first.statuses)) == (2, 2)
+    w.tick()
+    assert await w.backfill(saved.id, *past_us, idempotency="may", room=0) == Backfilled(first.ids, [])
+    more = await w.backfill(saved.id, *past_us, idempotency="may", room=1)
+    assert (more.ids[:2], len(more.ids), len(more.statuses)) == (first.ids, 3, 1)
+    assert await w.backfill(saved.id, *past_us, room=0) == Backfilled([], [])
+    assert (await w.store.counts()).open == {Status.READY: 3}
 
 
 async def case_a_backfill_of_a_job_that_is_gone(w: World) -> None:

@@ -52,6 +52,15 @@ async def case_followers_are_known_by_the_name_they_follow(w: World) -> None:
     assert await w.store.followers("default", "up") == [(one.id, On.COMPLETION)]
 
 
+async def case_all_that_follows_an_end_is_kept_however_alike(w: World) -> None:
+    await w.save("job")
+    alerts = tuple(Follow("alert", "chat", f'{{"n":{n}}}') for n in range(3))
+    settled = await w.settle(await w.one("job"), follow=alerts)
+    items = await w.store.outbox(limit=9)
+    assert settled.told == len(items) == 3
+    assert {item.body for item in items} == {alert.body for alert in alerts}
+
+
 async def case_an_end_of_a_followed_job_is_told(w: World) -> None:
     await w.save("up", overlap=Overlap.ALLOW)
     await w.save("alone", overlap=Overlap.ALLOW)

@@ -3,7 +3,7 @@
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Status
 from chronos.core.job import JobState
-from chronos.store.commands import SaveJobs, Trim
+from chronos.store.commands import DeleteJob, SaveJobs, Trim
 from chronos.store.contract import ExecutionFilter, JobFilter
 from chronos.testing.conformance.world import SECOND, T0, World, ended
 
@@ -69,7 +69,46 @@ async def case_job_filters(w: World) -> None:
     assert await listed(tag=("n", None)) == names
     assert await listed(tag=("m", None)) == []
     assert await listed(state=JobState.PAUSED) == ["job-004"]
+    assert await listed(state=JobState.PAUSED, prefix="job-00") == ["job-004"]
+    assert await listed(state=JobState.PAUSED, prefix="job-01") == []
+    assert await listed(state=JobState.PAUSED, tag=("n", "1")) == ["job-004"]
+    assert await listed(state=JobState.PAUSED, tag=("n", "2")) == []
+    assert await listed(state=JobState.PAUSED, contains="b-0") == ["job-004"]
+    assert await listed(state=JobState.PAUSED, owner="x") == []
+    assert await listed(state=JobState.DISABLED, tag=("n", None)) == []
+    assert await listed(owner="x", tag=("n", "1"), state=JobState.ACTIVE) == ["job-001", "job-007"]
+    assert await listed(owner="nobody") == []
     assert await listed(owner="x", prefix="job-00") == ["job-001", "job-003", "job-005", "job-007", "job-009"]
+
+
+async def case_pages_of_every_kind_are_complete_and_in_order(w: World) -> None:
+    await w.start_node()
+    names = [(namespace, f"job-{i:02}") for namespace in ("a", "b") for i in range(9)]
+    for state in (JobState.PAUSED, JobState.DISABLED, JobState.DONE):
+        rows = tuple(
+            w.row(f"{name}-{int(state)}", namespace=namespace, state=state, tags={"t": name[-1]}, owner="x")
+            for namespace, name in names
+        )
+        await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
+        for where in (
+            JobFilter(state=state),
+            JobFilter(state=state, owner="x"),
+            JobFilter(state=state, tag=("t", None)),
+        ):
+            seen: list[tuple[str, str]] = []
+            cursor = None
+            while cursor is not None or not seen:
+                page = await w.store.list_jobs(where, limit=4, cursor=cursor)
+                seen += [(job.namespace, job.name) for job in page.items]
+                cursor = page.cursor
+            assert seen == [(namespace, f"{name}-{int(state)}") for namespace, name in names]
+    for job in (await w.store.list_jobs(JobFilter(state=JobState.PAUSED, namespace="a"), limit=9)).items:
+        await w.set_state(job.id, JobState.ACTIVE)
+    [first, *_] = (await w.store.list_jobs(JobFilter(state=JobState.PAUSED), limit=99)).items
+    assert (first.namespace, first.name) == ("b", "job-00-1")
+    await w.store.apply(DeleteJob(job=first.id, now_us=w.now))
+    left = (await w.store.list_jobs(JobFilter(state=JobState.PAUSED), limit=99)).items
+    assert [(job.namespace, job.name) for job in left] == [("b", f"job-{i:02}-1") for i in range(1, 9)]
 
 
 async def case_tags_follow_the_version(w: World) -> None:

@@ -146,16 +146,18 @@ class World:
             key_gate_id("default", key) if key else None,
             run.pop("key_limit", 1),
         )
-        return await self.store.apply(Trigger(job=job, run=row, now_us=self.now, idempotency=idempotency))
+        return await self.store.apply(Trigger(job=job, run=row, now_us=self.now, idempotency=idempotency, **run))
 
-    async def backfill(self, job: bytes, *instants_us: int, idempotency: str | None = None) -> Backfilled:
+    async def backfill(
+        self, job: bytes, *instants_us: int, idempotency: str | None = None, room: int | None = None
+    ) -> Backfilled:
         """Ask for the executions of past instants."""
         request = idempotency.encode() if idempotency else self.request()
         runs = tuple(
             RunRow(asked_execution_id(job, Cause.BACKFILL, self.now, request, at_us), Cause.BACKFILL, at_us, self.now)
             for at_us in instants_us
         )
-        return await self.store.apply(Backfill(job=job, runs=runs, now_us=self.now, idempotency=idempotency))
+        return await self.store.apply(Backfill(job=job, runs=runs, now_us=self.now, idempotency=idempotency, room=room))
 
     async def wake(self, limit: int = 100) -> int:
         """Wake what is due to wake."""

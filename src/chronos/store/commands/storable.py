@@ -1,0 +1,107 @@
+"""What no store can keep is refused before it is sent, so that every engine says the same.
+
+Only what people ask for is looked at, and of that what goes into columns of its own. What comes by the thousand each
+second (outcomes, output) was made by the engine, which leaves nothing of the kind in it; definitions and payloads are
+JSON, where anything can be written.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from chronos.errors import Invalid
+from chronos.store.commands.admission import Backfill, RecordSkip, Trigger
+from chronos.store.commands.base import Command
+from chronos.store.commands.jobs import DeleteJob, SaveJobs, SetJobState
+from chronos.store.commands.nodes import RegisterNode
+from chronos.store.commands.running import CancelExecution, Signal
+from chronos.store.commands.tokens import CreateToken, RevokeToken
+from chronos.store.commands.upkeep import DropDeadLetters
+
+_MAX = (1 << 63) - 1
+_HALF = "a text holds half a character (a lone surrogate), which no store can keep; take it out"
+
+
+def check_storable(command: Command[Any]) -> None:
+    """Raises ``Invalid`` for text with NUL or lone surrogates, and for numbers beyond 64 bits."""
+    said = _SAID.get(type(command))
+    if said is None:
+        return
+    texts, numbers = said(command)
+    text = "".join(one for one in texts if one)
+    if "\0" in text:
+        raise Invalid("a text holds the character NUL, which no store can keep; take it out")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise half_a_character() from error
+    for number in numbers:
+        if number is not None and not -_MAX - 1 <= number <= _MAX:
+            raise Invalid(f"{number} is beyond what a store can keep (64 bits); give a smaller number")
+
+
+def half_a_character() -> Invalid:
+    """For text that could not be encoded after all: within a definition, say."""
+    return Invalid(_HALF)
+
+
+_Said = tuple[Iterable[str | None], Iterable[int | None]]
+
+
+def _saved(command: SaveJobs) -> _Said:
+    rows = command.rows
+    texts: list[str | None] = [row.name for row in rows]
+    texts += {row.namespace for row in rows}
+    for spec in {id(row.spec): row.spec for row in rows}.values():  # many say the same
+        texts.append(spec.owner)
+        if spec.tags:
+            texts += spec.tags
+            texts += spec.tags.values()
+    texts += (command.idempotency, command.actor.name, command.actor.origin)
+    return texts, [command.now_us, *(row.next_us for row in rows)]
+
+
+def _switched(command: SetJobState) -> _Said:
+    texts = (command.note, command.actor.name, command.actor.origin, *(span.reason.message for span in command.spans))
+    return texts, (command.now_us, command.next_us)
+
+
+def _asked(command: Trigger | Backfill) -> _Said:
+    runs = (command.run,) if isinstance(command, Trigger) else command.runs
+    texts = (command.idempotency, command.actor.name, command.actor.origin)
+    return texts, [command.now_us, *(run.scheduled_us for run in runs), *(run.ready_us for run in runs)]
+
+
+def _made(command: CreateToken) -> _Said:
+    token = command.token
+    return (token.name, token.author, command.actor.name, command.actor.origin), (command.now_us, token.expires_us)
+
+
+def _named(*names: str) -> Callable[[Any], _Said]:
+    """These fields, and whoever asks where that is known."""
+
+    def said(command: Any) -> _Said:
+        actor = getattr(command, "actor", None)
+        texts = [getattr(command, name) for name in names]
+        return texts if actor is None else [*texts, actor.name, actor.origin], (command.now_us,)
+
+    return said
+
+
+def _node(command: RegisterNode) -> _Said:
+    return (command.name, *command.labels, *command.labels.values()), (command.now_us, command.slots)
+
+
+_SAID: dict[type[Command[Any]], Callable[[Any], _Said]] = {
+    SaveJobs: _saved,
+    SetJobState: _switched,
+    DeleteJob: _named(),
+    Trigger: _asked,
+    Backfill: _asked,
+    RecordSkip: _named("message"),
+    CancelExecution: _named("message"),
+    Signal: _named("name"),
+    DropDeadLetters: _named(),
+    CreateToken: _made,
+    RevokeToken: _named("name"),
+    RegisterNode: _node,
+}

@@ -1,0 +1,234 @@
+"""The round: jobs, dead letters, concurrency keys and tombstones are walked through, a page a command, then it rests.
+
+So everything is looked at sooner or later, though nothing says that it is time: what jobs that seldom run keep too
+long, one-time jobs that are over, dead letters that nobody cared for, keys that nobody uses, names that nobody knows.
+Where the round is stands in ``meta``, as one number: the stage, and behind it the id that was looked at last.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from chronos.core.ids import ID_BYTES, id_floor, job_ids
+from chronos.core.job import JobState
+from chronos.store.commands import Trim
+from chronos.store.sql.burying import Burying
+from chronos.store.sql.dialect import Dialect, Query, Row, Steps
+from chronos.store.sql.followers import OWN, Followers
+from chronos.store.sql.forgetting import NONE, Forgetting, Old
+from chronos.store.sql.locks import ids
+
+TOMBSTONES_KEPT_US = 400 * 86_400 * 1_000_000
+_EVERY_US = 3_600 * 1_000_000
+_JOBS = 100  # of a page
+_OTHERS = 1_000
+_ENTRIES = 100_000  # of history that are counted for a page, about
+_FEW = 64  # to keep: counting more than that is for jobs that ran so often
+_INCARNATIONS = 100  # names that were used more often keep their tombstone
+_STAGE = 1 << 8 * ID_BYTES
+_PLACE = "trim_round"
+_DONE = int(JobState.DONE)
+
+
+class _Page(NamedTuple):
+    """How much went, and the last id of the page; None: there is no other page."""
+
+    went: int
+    last: int | None = None
+
+
+class _Seen(NamedTuple):
+    """A job, as the round comes by."""
+
+    job: bytes
+    number: int
+    keep_count: int
+    keep_age_us: int
+    seq: int
+    state: int
+    open: int
+    done_us: int
+    first: bytes | None  # of its history
+
+    @property
+    def may_be_too_many(self) -> bool:
+        """As far as the round cares: those that keep very much are looked at as they run."""
+        if self.first is None or self.keep_count > _ENTRIES:
+            return False
+        return self.seq > self.keep_count or self.keep_count < _FEW
+
+
+class Sweeping:
+    """Statements and steps."""
+
+    def __init__(self, d: Dialect, forgetting: Forgetting, burying: Burying) -> None:
+        self._forgetting, self._burying, self._followers = forgetting, burying, Followers(d)
+        self._stages: tuple[Callable[[Trim, bytes, int], Steps[_Page]], ...] = (
+            self._jobs,
+            self._letters,
+            self._keys,
+            self._tombstones,
+        )
+        self._place = f"select value from meta where name = '{_PLACE}' {d.lock_or_skip()}"
+        self._begin = f"insert into meta (name, value) values ('{_PLACE}', '0') on conflict do nothing"
+        self._go_on = f"update meta set value = $1 where name = '{_PLACE}'"
+        self._gates = """
+            select g.job, g.number, g.keep_count, g.keep_age_us, g.seq, g.state, g.active + g.queued, g.done_us,
+                (select h.id from history as h where h.number = g.number and h.job = g.job order by h.id limit 1)
+            from gate as g where g.job > $1 order by g.job limit $2"""
+        self._still_done = f"""
+            select job from gate where {d.one_of("job", 1)} and state = {_DONE} and active + queued = 0
+            order by job {d.lock_or_skip()}"""
+        self._following = f"select follower from job_after where {d.one_of('follower', 1)} and outcome <> '{OWN}'"
+        self._named = f"""
+            select id, namespace, name, incarnation, updated_us, owner from job where {d.is_job_of("job", 1)}
+            order by id"""
+        self._old_letters = """
+            select l.execution, l.failed_us, (select g.keep_age_us from gate as g where g.job = l.job)
+            from dead_letter as l where l.execution > $1 and l.execution < $3 order by l.execution limit $2"""
+        self._drop_letters = f"delete from dead_letter where {d.one_of('execution', 1)} returning execution"
+        self._some_keys = "select key, active + queued from key_gate where key > $1 order by key limit $2"
+        self._drop_keys = f"""
+            with idle as materialized (
+                select key from key_gate where {d.one_of("key", 1)} and active = 0 and queued = 0
+                order by key {d.lock_or_skip()}
+            )
+            delete from key_gate where {d.among("key", "select key from idle")} returning key"""
+        self._buried = """
+            select job, namespace, name, incarnation, deleted_us from tombstone where job > $1 order by job limit $2"""
+        self._known = f"select job from remains where {d.one_of('job', 1)}"
+        self._drop_versions = f"delete from job_version where {d.one_of('job', 1)}"
+        self._forget = f"delete from tombstone where deleted_us < $1 and {d.one_of('job', 2)} returning job"
+
+    def sweep(self, command: Trim, limit: int) -> Steps[int]:
+        """Go on with the round, a page of each stage at most."""
+        place = yield from self._where()
+        if place is None:
+            return 0
+        stage, last = divmod(place, _STAGE)
+        if stage >= len(self._stages):
+            if command.now_us < last <= command.now_us + _EVERY_US:
+                return 0
+            stage, last = 0, 0
+        left = limit
+        while stage < len(self._stages) and left > 0:
+            page = yield from self._stages[stage](command, last.to_bytes(ID_BYTES), left)
+            left -= page.went
+            if page.last is not None:
+                last = page.last
+                break
+            stage, last = stage + 1, 0
+        if stage >= len(self._stages):
+            last = command.now_us + _EVERY_US
+        yield Query(self._go_on, (str(stage * _STAGE + last),))
+        return limit - left
+
+    def _where(self) -> Steps[int | None]:
+        """Where the round is; None: somebody else is at it."""
+        found = yield Query(self._place)
+        if not found:
+            yield Query(self._begin)
+            found = yield Query(self._place)
+        return int(found[0][0]) if found else None
+
+    # --- jobs
+
+    def _jobs(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
+        size = min(_JOBS, limit)
+        seen = [_Seen(*row) for row in (yield Query(self._gates, (after, size)))]
+        more = len(seen) == size
+        few = _countable(seen)
+        more, seen = more or few < len(seen), seen[:few]
+        many = [(one.job, one.number, one.keep_count) for one in seen if one.may_be_too_many]
+        cuts = yield from self._forgetting.too_many(many)
+        old = []
+        for one in seen:
+            before_us = command.now_us - one.keep_age_us
+            if one.job in cuts or (one.first is not None and one.first <= id_floor(before_us)):
+                old.append(Old(one.job, one.number, before_us, cuts.get(one.job, NONE)))
+        went, unfinished = yield from self._forgetting.drop(old, limit)
+        if unfinished:
+            return _Page(went, _before(min(unfinished)))
+        over = [
+            one
+            for one in seen
+            if one.state == _DONE and not one.open and one.done_us < command.now_us - one.keep_age_us
+        ]
+        room = limit - went
+        went += yield from self._expire(over[:room], command.now_us)
+        if len(over) > room:
+            return _Page(went, _before(over[room].job))
+        return _Page(went, int.from_bytes(seen[-1].job) if more else None)
+
+    def _expire(self, over: Sequence[_Seen], now_us: int) -> Steps[int]:
+        """Jobs that are done go when nothing of them is left, unless they follow others or belong to a set of jobs."""
+        of = {one.job: one for one in over}
+        free = [row[0] for row in (yield Query(self._still_done, rows=ids(of)))] if of else []
+        if not free:
+            return 0
+        kept = yield from self._forgetting.left([(job, of[job].number) for job in free])
+        kept |= {row[0] for row in (yield Query(self._following, rows=ids(free)))}
+        found: list[Row] = yield Query(self._named, rows=ids(job for job in free if job not in kept))
+        doomed = [row[:4] for row in found if row[4] < now_us - of[row[0]].keep_age_us and row[5] is None]
+        if doomed:
+            yield from self._followers.forget([row[0] for row in doomed])
+            yield from self._burying.bury(doomed, Counter({_DONE: len(doomed)}), now_us)
+        return len(doomed)
+
+    # --- all else
+
+    def _letters(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
+        """Dead letters, as long as the server keeps history, and their job does."""
+        size = min(_OTHERS, limit)
+        latest = id_floor(command.now_us - command.keep_deleted_us)
+        rows = yield Query(self._old_letters, (after, size, latest))
+        old = [
+            execution
+            for execution, failed_us, keep_age_us in rows
+            if failed_us < command.now_us - max(command.keep_deleted_us, keep_age_us or 0)
+        ]
+        went = len((yield Query(self._drop_letters, rows=ids(old)))) if old else 0
+        return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
+
+    def _keys(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
+        """Concurrency keys that nothing holds or waits for: whoever uses one next makes it anew."""
+        size = min(_OTHERS, limit)
+        rows = yield Query(self._some_keys, (after, size))
+        idle = [key for key, used in rows if not used]
+        went = len((yield Query(self._drop_keys, rows=ids(idle)))) if idle else 0
+        return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
+
+    def _tombstones(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
+        """Names of deleted jobs: the next of that name may have the id of the first, for nothing knows it any more."""
+        size = min(_OTHERS, limit)
+        before_us = command.now_us - max(TOMBSTONES_KEPT_US, command.keep_deleted_us)
+        rows = yield Query(self._buried, (after, size))
+        of = {
+            job: job_ids((namespace, name, n) for n in range(1, incarnation + 1))
+            for job, namespace, name, incarnation, deleted_us in rows
+            if deleted_us < before_us and incarnation <= _INCARNATIONS
+        }
+        went = 0
+        if of:
+            every = ids(job for own in of.values() for job in own)
+            known = {row[0] for row in (yield Query(self._known, rows=every))}
+            forgotten = [job for job, own in of.items() if known.isdisjoint(own)]
+            if forgotten:
+                yield Query(self._drop_versions, rows=ids(job for one in forgotten for job in of[one]))
+                went = len((yield Query(self._forget, (before_us,), ids(forgotten))))
+        return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
+
+
+def _before(job: bytes) -> int:
+    """Whoever goes on behind it comes to this job next."""
+    return int.from_bytes(job) - 1
+
+
+def _countable(seen: Sequence[_Seen]) -> int:
+    """How many jobs of a page are looked at, so that not too much of their history has to be counted; one at least."""
+    entries = 0
+    for place, one in enumerate(seen):
+        entries += min(one.keep_count, one.seq) if one.may_be_too_many else 0
+        if entries > _ENTRIES and place > 0:
+            return place
+    return len(seen)

@@ -1,0 +1,130 @@
+"""Steps of retention: what nobody wants to keep any more goes, the oldest first. The same on every engine.
+
+Jobs that run often are looked at as they run, what deleted jobs left behind once in a while, and everything else when
+the round comes by (see ``sweeping``).
+"""
+
+from chronos.core.ids import id_floor
+from chronos.store.commands import Trim
+from chronos.store.sql.burying import Burying
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.forgetting import NONE, Forgetting, Old
+from chronos.store.sql.locks import ids
+from chronos.store.sql.records import Records
+from chronos.store.sql.sweeping import Sweeping
+
+IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
+AUDIT_KEPT_US = 400 * 86_400 * 1_000_000
+NODES_KEPT_US = 30 * 86_400 * 1_000_000
+_JOBS = 100  # looked at by one command
+_LOOKS = 32  # so often is a deleted job looked at while its history is kept
+_LOOK_EVERY_US = 3_600 * 1_000_000  # but not more often than this
+
+
+class Trimming:
+    """Statements and steps."""
+
+    def __init__(self, d: Dialect, records: Records) -> None:
+        self._forgetting = Forgetting(d)
+        self._sweeping = Sweeping(d, self._forgetting, Burying(d, records))
+        # Served by an index of its own: jobs that ran 64 times since their history was looked at last, or a 64th of the
+        # times they keep, all of which have to be counted.
+        self._too_long = """
+            select job, number, keep_count, keep_age_us, seq from gate
+            where seq - trimmed >= 64 and seq - trimmed >= keep_count / 64 order by job limit $1"""
+        self._free = f"select job from gate where {d.one_of('job', 1)} order by job {d.lock_or_skip()}"
+        self._trimmed = f"""
+            update gate as g set trimmed = i.seq from {d.rows(1, "job:i seq:n")} as i
+            where {d.within("g.job", 1)} and g.job = i.job"""
+        self._remains = """
+            select r.job, coalesce((select o.number from gone as o where o.job = r.job), 0), r.namespace
+            from remains as r where r.look_us <= $1 order by r.look_us, r.job limit $2"""
+        self._open = f"""
+            select i.job, (select a.id from active as a where a.job = i.job limit 1)
+            from {d.rows(1, "job:i")} as i"""
+        self._with_letters = f"select distinct job from dead_letter where namespace = $1 and {d.one_of('job', 2)}"
+        self._look_again = f"update remains set look_us = $1 where {d.one_of('job', 2)}"
+        self._nothing_left = f"delete from remains where {d.one_of('job', 1)}"
+        self._drop_versions = f"delete from job_version where {d.one_of('job', 1)}"
+        self._drop_keys = """
+            delete from idempotency where created_us < $1 and created_us <= coalesce(
+                (select created_us from idempotency where created_us < $1 order by created_us limit 1 offset $2), $1)"""
+        oldest_lines = "select id from audit where id < $1 order by id limit $2"
+        self._drop_audit = f"delete from audit where {d.among('id', oldest_lines)} returning id"
+        self._gone_nodes = """
+            select number from node
+            where coalesce(stopped_us, beat_us) < $1 and number < (select max(number) from node)
+            order by number limit $2"""
+        self._holders = f"""
+            select distinct owner from active where {d.one_of("owner", 1, "n")}
+            union select distinct owner from outbox where {d.one_of("owner", 1, "n")}"""
+        self._drop_nodes = f"""
+            delete from node where coalesce(stopped_us, beat_us) < $1 and {d.one_of("number", 2, "n")}
+            returning number"""
+
+    def trim(self, command: Trim) -> Steps[int]:
+        """See ``Trim``."""
+        yield Query(self._drop_keys, (command.now_us - IDEMPOTENCY_KEPT_US, command.limit))
+        left = command.limit
+        for part in (self._busy, self._sweeping.sweep, self._left_behind, self._audit, self._nodes):
+            if left > 0:
+                left -= yield from part(command, left)
+        return command.limit - left
+
+    def _busy(self, command: Trim, limit: int) -> Steps[int]:
+        """Jobs that ran often since they were looked at."""
+        gates: list[Row] = yield Query(self._too_long, (min(limit, _JOBS),))
+        if not gates:
+            return 0
+        cuts = yield from self._forgetting.too_many([gate[:3] for gate in gates])
+        old = [Old(job, number, command.now_us - age_us, cuts.get(job, NONE)) for job, number, _, age_us, _ in gates]
+        dropped, unfinished = yield from self._forgetting.drop(old, limit)
+        seen = {job: seq for job, *_, seq in gates if job not in unfinished}
+        free = [row[0] for row in (yield Query(self._free, rows=ids(seen)))] if seen else []
+        if free:
+            yield Query(self._trimmed, rows=Rows("in", [(job, seen[job]) for job in free]))
+        return dropped
+
+    def _left_behind(self, command: Trim, limit: int) -> Steps[int]:
+        """What deleted jobs left behind: they have no gate that would say how long it is wanted."""
+        jobs: list[Row] = yield Query(self._remains, (command.now_us, min(limit, _JOBS)))
+        if not jobs:
+            return 0
+        old = [Old(job, number, command.now_us - command.keep_deleted_us) for job, number, _ in jobs]
+        dropped, unfinished = yield from self._forgetting.drop(old, limit)
+        seen = [row for row in jobs if row[0] not in unfinished]
+        kept = yield from self._something_left(seen)
+        if kept:
+            again_us = command.now_us + max(command.keep_deleted_us // _LOOKS, _LOOK_EVERY_US)
+            yield Query(self._look_again, (again_us,), ids(sorted(kept)))
+        if gone := [job for job, *_ in seen if job not in kept]:
+            yield Query(self._drop_versions, rows=ids(gone))
+            yield Query(self._nothing_left, rows=ids(gone))
+        return dropped
+
+    def _something_left(self, jobs: list[Row]) -> Steps[set[bytes]]:
+        """Which of these deleted jobs still are on record: an execution, ended or not, or a dead letter."""
+        kept = yield from self._forgetting.left([row[:2] for row in jobs])
+        if rest := [job for job, *_ in jobs if job not in kept]:
+            kept |= {job for job, found in (yield Query(self._open, rows=ids(rest))) if found is not None}
+        named: dict[str, list[bytes]] = {}
+        for job, _, namespace in jobs:
+            if job not in kept and namespace is not None:
+                named.setdefault(namespace, []).append(job)
+        for namespace, own in sorted(named.items()):
+            kept |= {row[0] for row in (yield Query(self._with_letters, (namespace,), ids(own)))}
+        return kept
+
+    def _audit(self, command: Trim, limit: int) -> Steps[int]:
+        return len((yield Query(self._drop_audit, (id_floor(command.now_us - AUDIT_KEPT_US), limit))))
+
+    def _nodes(self, command: Trim, limit: int) -> Steps[int]:
+        """Nodes that were last heard of so long ago, unless something still has to be taken from them."""
+        before_us = command.now_us - NODES_KEPT_US
+        gone = yield Query(self._gone_nodes, (before_us, limit))
+        if not gone:
+            return 0
+        numbers = [row[0] for row in gone]
+        holders = {row[0] for row in (yield Query(self._holders, rows=Rows("n", [(number,) for number in numbers])))}
+        free = [(number,) for number in numbers if number not in holders]
+        return len((yield Query(self._drop_nodes, (before_us,), Rows("n", free))))

@@ -1,0 +1,96 @@
+"""Jobs whose definition a node cannot read: it tells, and goes on with all others."""
+
+import apsw
+
+from chronos.core.events import JobBroken
+from chronos.core.execution import Execution, Status
+from chronos.store.sql.sqlite import SqliteStore
+from tests.engine.world import NodeOfWorld, World, in_world, statuses
+
+
+def spoil(world: World, name: str) -> None:
+    """Somebody changes the definition of a job by hand."""
+    assert isinstance(world.store, SqliteStore)
+    writer: apsw.Connection = world.store._open_writer()
+    for table, where in (("job", "name = ?"), ("job_version", "job = (select id from job where name = ?)")):
+        writer.execute(f"update {table} set spec = '{{\"schedule\": 5}}' where {where}", (name,))
+
+
+def broken(node: NodeOfWorld) -> list[str]:
+    """What was told of such jobs."""
+    return [event.error for event in node.events if isinstance(event, JobBroken)]
+
+
+@in_world
+async def test_the_others_run_and_it_is_told_once(world: World) -> None:
+    good, bad = world.work("good"), world.work("bad")
+    for name in ("good", "bad"):
+        await world.job(name, schedule="@every 10s", recovery="skip")
+    spoil(world, "bad")
+    node = await world.node()
+    await world.reach(35)
+    assert (good.starts, bad.starts) == ([10, 20, 30], [])
+    [told] = broken(node)
+    assert told.startswith("bad: its definition cannot be read")
+
+    await world.job("bad", schedule="@every 10s")
+    await world.reach(55)
+    assert len(good.starts) == 5
+    assert bad.starts == [45.001]  # counted from when it was saved anew
+    assert broken(node) == [told]
+
+
+@in_world
+async def test_what_was_ready_fails_and_can_be_replayed(world: World) -> None:
+    work = world.work("job")
+    await world.job("job", schedule="manual")
+    await world.asked.trigger("job")
+    spoil(world, "job")
+    await world.node()
+    await world.advance(3)
+    [failed] = await world.records("job")
+    assert isinstance(failed, Execution)
+    assert failed.status is Status.FAILED
+    assert failed.reason is not None
+    assert "its definition cannot be read" in failed.reason.message
+    assert work.starts == []
+    await world.job("job", schedule="manual")
+    await world.asked.replay_dead_letter(failed.id)
+    await world.advance(3)
+    assert statuses(await world.runs("job")) == ["failed", "succeeded"]
+
+
+@in_world
+async def test_work_of_a_dead_node_is_taken_over_but_for_what_nobody_can_judge(world: World) -> None:
+    """At most once, or again? Where that is not known it must not run again."""
+    for name in ("good", "bad"):
+        world.work(name, takes=20)
+        await world.job(name, schedule="manual")
+    node = await world.node()
+    for name in ("good", "bad"):
+        await world.asked.trigger(name)
+    await world.advance(5)
+    await node.crash()
+    spoil(world, "bad")
+    await world.node()
+    await world.advance(120)
+    assert statuses(await world.runs("good")) == ["succeeded"]
+    assert statuses(await world.runs("bad")) == ["stale"]
+    await world.jobs.delete("bad")
+
+
+@in_world
+async def test_a_follower_that_cannot_be_read_does_not_run(world: World) -> None:
+    """It may follow others as well: nobody knows."""
+    world.work("up")
+    fine, bad = world.work("fine"), world.work("bad")
+    await world.job("up", schedule="manual")
+    for name in ("fine", "bad"):
+        await world.job(name, after=["up"])
+    spoil(world, "bad")
+    node = await world.node()
+    await world.asked.trigger("up")
+    await world.advance(5)
+    assert (len(fine.starts), len(bad.starts)) == (1, 0)
+    assert [told.split(":")[0] for told in broken(node)] == ["bad"]
+    await world.jobs.delete("bad")

@@ -1,0 +1,171 @@
+"""Retention, looked at from inside: what is left in the tables, what it costs, and what happens beside it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Status
+from chronos.core.job import JobState
+from chronos.store.commands import DeleteJob, SaveJobs, Trim
+from chronos.store.sql.postgres import PostgresStore
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance import World
+from chronos.testing.conformance.world import SECOND, T0
+from tests.store.conftest import on_server, opened
+from tests.store.recorder import digest
+from tests.store.test_sqlite_cost import statements, steps
+
+DAY = 86_400 * SECOND
+YEAR = 365 * DAY
+OF_JOBS = ("job", "gate", "job_version", "job_tag", "job_after", "tombstone", "remains", "gone", "idempotency", "audit")
+OF_RUNS = ("active", "history", "attempt", "output", "dead_letter", "key_gate")
+
+
+def in_a_file(path: Path, what: Callable[[World], Awaitable[Any]]) -> Any:
+    async def check() -> Any:
+        store = SqliteStore(path)
+        await store.open()
+        try:
+            return await what(World(store))
+        finally:
+            await store.close()
+
+    return asyncio.run(check())
+
+
+async def live(w: World) -> None:
+    """Jobs that are changed, run under keys, fail, are deleted, are done; then years in which nobody cares for them."""
+    for n in range(3):
+        for note in ("first", "second"):
+            saved = await w.save(f"gone-{n}", overlap=Overlap.ALLOW, keyed=True, description=note, tags={"a": note})
+        for key in range(4):
+            await w.trigger(saved.id, key=f"customer-{n}-{key}", idempotency=f"{n}-{key}")
+        await w.settle(*await w.claim(), status=Status.FAILED, dead_letter=True)
+        await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
+    await w.save("once", next_us=w.now + SECOND, tags={"b": "c"})
+    await w.settle(*await w.instant("once", last=True))
+    for _ in range(20):
+        w.tick(90 * DAY)
+        await w.store.apply(Trim(now_us=w.now, limit=1_000))
+    await w.store.maintain(w.now)
+    assert await w.store.verify() == []
+
+
+def test_a_store_does_not_grow_with_its_age_on_sqlite(tmp_path: Path) -> None:
+    in_a_file(tmp_path / "a.db", live)
+    assert in_a_file(tmp_path / "a.db", lambda w: w.store.verify()) == []  # what it keeps in mind is no obstacle
+    connection = apsw.Connection(str(tmp_path / "a.db"))
+    left = {t: connection.execute(f"select count(*) from {t}").fetchall()[0][0] for t in (*OF_JOBS, *OF_RUNS)}
+    connection.close()
+    assert left == dict.fromkeys(left, 0)
+
+
+def test_a_store_does_not_grow_with_its_age_on_postgres(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            await live(World(store))
+        left = {}
+        for table in (*OF_JOBS, *OF_RUNS):
+            [(left[table],)] = await on_server(postgres_url, f"select count(*) from chronos.{table}")
+        assert left == dict.fromkeys(left, 0)
+
+    asyncio.run(check())
+
+
+def test_the_same_commands_leave_the_same_rows(tmp_path: Path) -> None:
+    for name in ("a.db", "b.db"):
+        in_a_file(tmp_path / name, live)
+    assert digest(tmp_path / "a.db") == digest(tmp_path / "b.db")
+
+
+def test_a_trim_with_nothing_to_do_is_a_few_statements(tmp_path: Path) -> None:
+    async def check(w: World) -> None:
+        store = w.store
+        assert isinstance(store, SqliteStore)
+        await w.start_node()
+        await store.apply(SaveJobs(rows=tuple(w.row(f"job-{n}", overlap=Overlap.ALLOW) for n in range(250)), now_us=T0))
+        for _ in range(5):
+            await store.apply(Trim(now_us=w.tick(), limit=1_000))
+        with statements(store._open_writer()) as seen:
+            await store.apply(Trim(now_us=w.tick(), limit=1_000))
+        assert len(seen) <= 6, seen
+
+    in_a_file(tmp_path / "a.db", check)
+
+
+def test_a_page_of_the_round_costs_the_same_whatever_there_is(tmp_path: Path) -> None:
+    """A hundred jobs, each of which has something to lose: as many statements as one, and no more work than theirs."""
+
+    async def check(w: World) -> None:
+        store = w.store
+        assert isinstance(store, SqliteStore)
+        names = [f"job-{n}" for n in range(300)]
+        await w.start_node()
+        rows = tuple(w.row(name, overlap=Overlap.ALLOW, keep_count=2, next_us=T0 + SECOND) for name in names)
+        await store.apply(SaveJobs(rows=rows, now_us=T0))
+        for _ in range(4):
+            await w.settle(*await w.instant(*names))
+        with statements(store._open_writer()) as seen, steps(store._open_writer()) as thousands:
+            assert await store.apply(Trim(now_us=w.now, limit=1_000)) == 200
+        assert len(seen) <= 16, seen
+        assert len(thousands) < 300
+
+    in_a_file(tmp_path / "a.db", check)
+
+
+def test_keys_that_are_not_in_use_do_not_keep_commands_apart(postgres_url: str) -> None:
+    async def looked(store: PostgresStore) -> set[bool]:
+        for lane in store._lanes:
+            await lane._look_around(await lane._link.get())
+        return {lane._apart for lane in store._lanes}
+
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            w = World(store)
+            job = await w.save(overlap=Overlap.ALLOW, keyed=True)
+            assert await looked(store) == {False}
+            await w.trigger(job.id, key="k")
+            assert await looked(store) == {True}
+            await w.settle(*await w.claim())
+            assert await looked(store) == {False}
+
+    asyncio.run(check())
+
+
+def test_what_is_trimmed_while_others_work_harms_nobody(postgres_url: str) -> None:
+    """Concurrency keys are forgotten by two nodes just as somebody comes to use them."""
+
+    async def work(w: World, job: bytes, done: asyncio.Event) -> None:
+        for n in range(20):
+            await asyncio.gather(*(w.trigger(job, key=f"k{(n + m) % 3}") for m in range(4)))
+            w.tick()
+            while runs := await w.claim():
+                await w.settle(*runs)
+                await w.wake()
+        done.set()
+
+    async def trim(store: PostgresStore, done: asyncio.Event) -> int:
+        now_us, went = T0, 0
+        while not done.is_set():
+            now_us += 7_200 * SECOND
+            went += await store.apply(Trim(now_us=now_us, limit=100))
+        return went
+
+    async def check() -> None:
+        async with opened(postgres_url) as one, opened(postgres_url) as other, opened(postgres_url) as third:
+            w = World(one)
+            job = await w.save(overlap=Overlap.ALLOW, keyed=True, keep_age_us=100 * YEAR, keep_count=100_000)
+            done = asyncio.Event()
+            _, *went = await asyncio.gather(work(w, job.id, done), trim(other, done), trim(third, done))
+            assert sum(went) > 0, "no key was forgotten meanwhile"
+            assert await one.verify() == []
+            counts = await one.counts()
+            assert (counts.open, counts.jobs) == ({}, {JobState.ACTIVE: 1})
+            [(ended,)] = await on_server(postgres_url, "select count(*) from chronos.history")
+            assert ended == 80
+
+    asyncio.run(check())

@@ -1,0 +1,242 @@
+"""The files of a SQLite store in the hands of people: moved, removed, restored beside old logs, kept from others."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from chronos.errors import Invalid, StoreBroken, StoreUnavailable
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.sqlite_file import restore
+from chronos.testing.conformance import World
+from tests.store.test_sqlite import nothing, refused, run, save_one
+
+SIDES = ("-wal", "-shm", "-journal")
+_NOBODY = 65534
+_KILLED = """
+import asyncio, os, signal, sys
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance import World
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    await store.open()
+    for number in range(20):
+        await World(store).save(f"late-{number}", description="x" * 500)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="chronos-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without the privileges of whoever runs the tests, who may be allowed everything."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(_NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def modes(folder: Path) -> set[str]:
+    """Who may do what with the files of a folder."""
+    return {oct(file.stat().st_mode & 0o777) for file in folder.iterdir()}
+
+
+def backed_up(path: Path, copy: Path) -> None:
+    """A store with one job, and a backup of it."""
+
+    async def back_up(store: SqliteStore) -> None:
+        await save_one(store)
+        await store.backup(str(copy))
+
+    run(path, back_up)
+
+
+# --- old logs
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_nothing_is_written_beside_what_another_store_left(tmp_path: Path, side: str) -> None:
+    copy, target = tmp_path / "copy.db", tmp_path / "target.db"
+    backed_up(tmp_path / "chronos.db", copy)
+    left = tmp_path / f"target.db{side}"
+    left.write_bytes(b"old")
+    with pytest.raises(Invalid, match=f"target.db{side} .*belong to the store.*move all of its files away"):
+        restore(copy, target)
+
+    async def back_up(store: SqliteStore) -> None:
+        with pytest.raises(Invalid, match="belong to the store"):
+            await store.backup(str(target))
+
+    run(tmp_path / "chronos.db", back_up)
+    assert (left.read_bytes(), target.exists()) == (b"old", False)
+    left.unlink()
+    restore(copy, target)
+    assert run(target, lambda store: store.job_named("default", "job")) is not None
+
+
+def test_a_store_that_was_killed_is_restored_once_all_of_its_files_are_away(tmp_path: Path) -> None:
+    path, copy = tmp_path / "chronos.db", tmp_path / "copy.db"
+    backed_up(path, copy)
+    subprocess.run([sys.executable, "-c", _KILLED, path], check=False, timeout=60)
+    assert (tmp_path / "chronos.db-wal").stat().st_size
+    path.rename(tmp_path / "broken.db")
+    with pytest.raises(Invalid, match=r"chronos\.db-wal and chronos\.db-shm"):
+        restore(copy, path)
+    error = refused(path)  # nor does a new store begin there: the log would be lost
+    assert isinstance(error, StoreBroken)
+    assert "the file that it belongs to is not" in str(error)
+    for side in ("-wal", "-shm"):
+        (tmp_path / f"chronos.db{side}").rename(tmp_path / f"broken.db{side}")
+    restore(copy, path)
+    assert run(path, lambda store: store.job_named("default", "late-1")) is None
+    assert run(path, lambda store: store.verify()) == []
+    assert run(tmp_path / "broken.db", lambda store: store.job_named("default", "late-19")) is not None
+
+
+def test_rubbish_of_an_earlier_backup_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / "copy.db.partial").write_bytes(b"rubbish" * 1_000)
+    backed_up(tmp_path / "chronos.db", tmp_path / "copy.db")
+    assert run(tmp_path / "copy.db", lambda store: store.verify()) == []
+    assert [file.name for file in tmp_path.glob("*.partial")] == ["copy.db.partial"]
+
+
+def test_two_backups_at_once_under_one_name(tmp_path: Path) -> None:
+    async def twice(store: SqliteStore) -> None:
+        for n in range(50):
+            await World(store).save(f"job-{n}")
+        await asyncio.gather(*(store.backup(str(tmp_path / "copy.db")) for _ in range(2)), return_exceptions=True)
+
+    run(tmp_path / "chronos.db", twice)
+    assert run(tmp_path / "copy.db", lambda store: store.verify()) == []
+    assert list(tmp_path.glob("*.partial")) == []
+
+
+# --- moved away
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_gone_acknowledges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr("chronos.store.sql.sqlite_file._LOOK_S", 0)
+    path, away = tmp_path / "chronos.db", tmp_path / "away.db"
+
+    async def case(store: SqliteStore) -> None:
+        world = World(store)
+        await world.save("before")
+        path.rename(away)
+        if how == "replaced":
+            path.write_bytes(b"")
+        for _ in range(2):
+            with pytest.raises(StoreBroken, match="not the file any more that was opened"):
+                await world.save("after")
+        path.unlink(missing_ok=True)
+        away.rename(path)
+        await world.save("again")
+
+    run(path, case)
+    assert run(path, lambda store: store.job_named("default", "after")) is None
+    assert run(path, lambda store: store.job_named("default", "again")) is not None
+
+
+def test_it_is_looked_for_once_a_second_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    real = Path.stat
+
+    def stat(self: Path, **options: bool) -> os.stat_result:
+        looks.append(self.name)
+        return real(self, **options)
+
+    async def case(store: SqliteStore) -> None:
+        world = World(store)
+        await world.start_node()
+        monkeypatch.setattr(Path, "stat", stat)
+        for n in range(50):
+            await world.save(f"job-{n}")
+        monkeypatch.undo()
+
+    run(tmp_path / "chronos.db", case)
+    assert len(looks) <= 10
+
+
+# --- whose they are
+
+
+def test_a_new_store_and_its_backup_are_its_owners_alone(tmp_path: Path) -> None:
+    path, copy, again = tmp_path / "chronos.db", tmp_path / "copy.db", tmp_path / "again.db"
+
+    async def case(store: SqliteStore) -> set[str]:
+        await save_one(store)
+        await store.backup(str(copy))
+        return modes(tmp_path)
+
+    assert run(path, case) == {"0o600"}
+    restore(copy, again)
+    assert again.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "chronos.db"
+    run(path, save_one)
+    path.chmod(0o640)
+
+    async def case(store: SqliteStore) -> set[str]:
+        await save_one(store)
+        return modes(tmp_path)
+
+    assert run(path, case) == {"0o640"}
+
+
+def test_a_file_that_may_only_be_read_is_refused_at_once(open_folder: Path) -> None:
+    path = open_folder / "chronos.db"
+    run(path, save_one)
+    path.chmod(0o444)
+    open_folder.chmod(0o777)
+    with as_nobody():
+        error = refused(path, nothing)
+    assert isinstance(error, StoreUnavailable)
+    assert "can be read, but not written" in str(error)
+
+
+def test_a_backup_that_may_only_be_read_is_restored(open_folder: Path) -> None:
+    copy, target = open_folder / "copy.db", open_folder / "new" / "chronos.db"
+    backed_up(open_folder / "chronos.db", copy)
+    target.parent.mkdir()
+    target.parent.chmod(0o777)
+    copy.chmod(0o444)
+    open_folder.chmod(0o555)
+    with as_nobody():
+        restore(copy, target)
+    open_folder.chmod(0o755)
+    assert run(target, lambda store: store.job_named("default", "job")) is not None
+
+
+def test_a_header_of_another_format_names_the_file_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "chronos.db"
+    run(path, save_one)
+    data = bytearray(path.read_bytes())
+    data[44:48] = (99).to_bytes(4)  # the format of the schema
+    path.write_bytes(data)
+    error = refused(path)
+    assert isinstance(error, StoreBroken)
+    assert "restore a backup or give another file" in str(error)

@@ -1,0 +1,131 @@
+"""Rows that this release cannot read, on every engine: they are told apart, and all others are as they were."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos.core.config import Overlap
+from chronos.core.execution import Cause, Execution, Status
+from chronos.core.job import After, Unreadable
+from chronos.core.reasons import Code
+from chronos.store.commands import DeleteJob
+from chronos.store.contract import ExecutionFilter, JobFilter, Store
+from chronos.store.sql.postgres import PostgresStore
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance import World
+from tests.store.conftest import on_server
+
+SPECS = ['{"schedule": 5}', "no JSON", "", '{"settings": {"overlap": "some day"}}', "[" * 5_000]
+#: Runs a case on a store that is there already: what it holds, and a way to change that by hand.
+InStore = Callable[[Callable[[World, Callable[[str], Awaitable[Any]]], Awaitable[None]]], None]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
+    """On each engine."""
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
+
+    def run(case: Callable[[World, Callable[[str], Awaitable[Any]]], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            store: Store
+            if not url:
+                store = file = SqliteStore(tmp_path / "chronos.db")
+
+                async def by_hand(statement: str) -> None:
+                    file._open_writer().execute(statement)
+            else:
+                store = PostgresStore(url)
+
+                async def by_hand(statement: str) -> None:
+                    await on_server(url, "set search_path to chronos", statement)
+
+            await store.open()
+            try:
+                await case(World(store), by_hand)
+            finally:
+                await store.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_definition_that_cannot_be_read(in_store: InStore, spec: str) -> None:
+    async def case(w: World, by_hand: Callable[[str], Awaitable[Any]]) -> None:
+        store = w.store
+
+        async def tagged(key: str) -> list[str]:
+            return [job.name for job in (await store.list_jobs(JobFilter(tag=(key, None)), limit=9)).items]
+
+        tags, after = {"team": "a", "env": "b"}, (After(job="good"),)
+        good, bad = await w.save("good", tags=tags), await w.save("bad", tags=tags, after=after)
+        await by_hand(f"update job set spec = '{spec}' where name = 'bad'")
+        jobs = await store.jobs_by_id([good.id, bad.id])
+        assert jobs[good.id].spec == w.row("good", tags=tags).spec
+        assert jobs[bad.id] == await store.job_named("default", "bad")
+        broken = jobs[bad.id].spec
+        assert isinstance(broken, Unreadable)
+        assert "cannot be read" in broken.error
+        assert [job.name for job in (await store.list_jobs(JobFilter(), limit=9)).items] == ["bad", "good"]
+        assert [one.spec for one in await store.versions(bad.id, limit=9)] == [broken]
+        assert await store.specs_at([(bad.id, 1), (good.id, 1)]) == {
+            (bad.id, 1): broken,
+            (good.id, 1): jobs[good.id].spec,
+        }
+        [told] = await store.verify()
+        assert told.startswith('job "bad" in the namespace "default": its definition cannot be read')
+
+        again = await w.save("bad", description="as it should be", tags={"team": "a"})
+        assert (again.id, again.version, again.changed) == (bad.id, 2, True)
+        assert (await w.job("bad")).spec.description == "as it should be"
+        assert [isinstance(one.spec, Unreadable) for one in await store.versions(bad.id, limit=9)] == [False, True]
+        assert await tagged("team") == ["bad", "good"]
+        assert await tagged("env") == ["good"]
+        assert await store.followers("default", "good") == []
+        await by_hand(f"update job set spec = '{spec}' where name = 'bad'")
+        await store.apply(DeleteJob(job=bad.id, now_us=w.now))
+        assert await store.job_named("default", "bad") is None
+        assert await tagged("team") == ["good"]
+        await w.save("bad", tags={"team": "a"})
+        assert await tagged("team") == ["bad", "good"]
+        assert await store.verify() == []
+
+    in_store(case)
+
+
+def test_what_a_newer_release_has_written_of_executions(in_store: InStore) -> None:
+    async def case(w: World, by_hand: Callable[[str], Awaitable[Any]]) -> None:
+        store = w.store
+        saved = await w.save("job", overlap=Overlap.ALLOW)
+        for _ in range(3):
+            await w.settle(await w.one("job"))
+        failed = await w.one("job")
+        await w.settle(failed, status=Status.FAILED, dead_letter=True, detail='{"result": 7}')
+        where = ExecutionFilter(job=saved.id)
+        before = (await store.list_executions(where, limit=9)).items
+        one = f"'{failed.id.hex()}'" if isinstance(store, PostgresStore) else f"x'{failed.id.hex()}'"
+        new = "code = 'out_of_luck', message = null, cause = 77, detail = '{'"
+        await by_hand(f"update history set {new}, status = 91 where id = {one}")
+        await by_hand("update dead_letter set code = 'out_of_luck', message = null")
+        strange, *others = (await store.list_executions(where, limit=9)).items
+        assert others == before[1:]
+        assert isinstance(strange, Execution)
+        assert strange.reason is not None
+        assert (strange.reason.code.value, strange.cause.name, strange.status.name) == (
+            *("out_of_luck", "UNKNOWN_77", "UNKNOWN_91"),
+        )
+        assert strange.status.final
+        assert strange.status not in set(Status)
+        assert strange.reason.code not in set(Code)
+        assert strange.cause not in set(Cause)
+        assert strange.detail is None
+        assert "out_of_luck" in strange.reason.message
+        [letter] = (await store.list_dead_letters(namespace=None, limit=9)).items
+        assert letter.reason == strange.reason
+        assert (await store.latest([saved.id]))[saved.id] == strange
+
+    in_store(case)
