@@ -46,7 +46,7 @@ async def live(w: World) -> None:
             await w.trigger(saved.id, key=f"customer-{n}-{key}", idempotency=f"{n}-{key}")
         await w.settle(*await w.claim(), status=Status.FAILED, dead_letter=True)
         await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
-    await w.save("once", next_us=w.now + SECOND, tags={"b": "c"})
+    await w.save("once", kind="http", next_us=w.now + SECOND, tags={"b": "c"})
     await w.settle(*await w.instant("once", last=True))
     for _ in range(20):
         w.tick(90 * DAY)

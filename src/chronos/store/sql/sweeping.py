@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from chronos.core.ids import ID_BYTES, id_floor, job_ids
-from chronos.core.job import JobState
+from chronos.core.job import JobSpec, JobState, Unreadable
 from chronos.store.commands import Trim
+from chronos.store.sql import rows as record
 from chronos.store.sql.burying import Burying
 from chronos.store.sql.dialect import Dialect, Query, Row, Steps
 from chronos.store.sql.followers import OWN, Followers
@@ -81,7 +82,7 @@ class Sweeping:
             order by job {d.lock_or_skip()}"""
         self._following = f"select follower from job_after where {d.one_of('follower', 1)} and outcome <> '{OWN}'"
         self._named = f"""
-            select id, namespace, name, incarnation, updated_us, owner from job where {d.is_job_of("job", 1)}
+            select id, namespace, name, incarnation, updated_us, owner, spec from job where {d.is_job_of("job", 1)}
             order by id"""
         self._old_letters = """
             select l.execution, l.failed_us, (select g.keep_age_us from gate as g where g.job = l.job)
@@ -161,7 +162,11 @@ class Sweeping:
         return _Page(went, int.from_bytes(seen[-1].job) if more else None)
 
     def _expire(self, over: Sequence[_Seen], now_us: int) -> Steps[int]:
-        """Jobs that are done go when nothing of them is left, unless they follow others or belong to a set of jobs."""
+        """Jobs that are done go when nothing of them is left.
+
+        But for those that follow others, and those that somebody would save again, to whom they were new: jobs of an
+        owner, and functions, which a program declares each time it starts.
+        """
         of = {one.job: one for one in over}
         free = [row[0] for row in (yield Query(self._still_done, rows=ids(of)))] if of else []
         if not free:
@@ -169,7 +174,11 @@ class Sweeping:
         kept = yield from self._forgetting.left([(job, of[job].number) for job in free])
         kept |= {row[0] for row in (yield Query(self._following, rows=ids(free)))}
         found: list[Row] = yield Query(self._named, rows=ids(job for job in free if job not in kept))
-        doomed = [row[:4] for row in found if row[4] < now_us - of[row[0]].keep_age_us and row[5] is None]
+        doomed = [
+            row[:4]
+            for row in found
+            if row[4] < now_us - of[row[0]].keep_age_us and row[5] is None and not _is_declared(record.spec(row[6]))
+        ]
         if doomed:
             yield from self._followers.forget([row[0] for row in doomed])
             yield from self._burying.bury(doomed, Counter({_DONE: len(doomed)}), now_us)
@@ -217,6 +226,10 @@ class Sweeping:
                 yield Query(self._drop_versions, rows=ids(job for one in forgotten for job in of[one]))
                 went = len((yield Query(self._forget, (before_us,), ids(forgotten))))
         return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
+
+
+def _is_declared(spec: JobSpec) -> bool:
+    return isinstance(spec, Unreadable) or any(task.target.kind == "python" for task in spec.tasks)
 
 
 def _before(job: bytes) -> int:

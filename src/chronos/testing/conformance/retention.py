@@ -63,24 +63,25 @@ async def case_history_is_kept_from_its_end_on(w: World) -> None:
 
 
 async def case_jobs_that_are_done_go_with_their_history(w: World) -> None:
-    options: dict[str, Any] = {"keep_age_us": 2 * DAY, "next_us": w.now + SECOND}
+    options: dict[str, Any] = {"kind": "http", "keep_age_us": 2 * DAY, "next_us": w.now + SECOND}
     once = await w.save("once", tags={"team": "a"}, **options)
     await w.save("other", **options)
     await w.save("owned", owner="set", **options)
+    await w.save("function", **options | {"kind": "python"})
     await w.save("follower", after=(After(job="other"),), **options)
     await w.save("busy", **options)
     young = (await w.save("young", **options)).id
-    await w.settle(*await w.instant("once", "owned", "follower", "young", last=True))
+    await w.settle(*await w.instant("once", "owned", "function", "follower", "young", last=True))
     await w.instant("busy", last=True)
-    assert (await w.store.counts()).jobs == {JobState.ACTIVE: 1, JobState.DONE: 5}
+    assert (await w.store.counts()).jobs == {JobState.ACTIVE: 1, JobState.DONE: 6}
     w.tick(DAY)
     assert await _trim(w) == 0, "it is kept as long as its history"
     w.tick(DAY + HOUR)
     await w.settle(await _triggered(w, young))
-    assert await _trim(w) == 4 + 1, "their history, and the one that is all over"
+    assert await _trim(w) == 5 + 1, "their history, and the one that is all over"
     names = [job.name for job in (await w.store.list_jobs(JobFilter(), limit=9)).items]
-    assert names == ["busy", "follower", "other", "owned", "young"]
-    assert (await w.store.counts()).jobs == {JobState.ACTIVE: 1, JobState.DONE: 4}
+    assert names == ["busy", "follower", "function", "other", "owned", "young"]
+    assert (await w.store.counts()).jobs == {JobState.ACTIVE: 1, JobState.DONE: 5}
     assert (await w.store.list_jobs(JobFilter(tag=("team", "a")), limit=9)).items == []
     assert await _name(w, once.id) is None
     assert (await w.save("once", next_us=w.now + SECOND)).id != once.id
@@ -88,17 +89,17 @@ async def case_jobs_that_are_done_go_with_their_history(w: World) -> None:
     w.tick(YEAR)
     await _trim(w)
     names = [job.name for job in (await w.store.list_jobs(JobFilter(), limit=9)).items]
-    assert names == ["busy", "follower", "once", "other", "owned"]
+    assert names == ["busy", "follower", "function", "once", "other", "owned"]
 
 
 async def case_a_job_that_is_done_stays_as_long_as_one_may_look_at_it(w: World) -> None:
     """Though nothing of it is on record, and though it was only just made or changed."""
-    await w.save("never", next_us=None, state=JobState.DONE, keep_age_us=2 * DAY)
-    await w.save("once", next_us=w.now + SECOND, keep_age_us=2 * DAY, keep_count=0)
+    await w.save("never", kind="http", next_us=None, state=JobState.DONE, keep_age_us=2 * DAY)
+    await w.save("once", kind="http", next_us=w.now + SECOND, keep_age_us=2 * DAY, keep_count=0)
     await w.settle(*await w.instant("once", last=True))
     assert await _trim(w) == 1
     w.tick(DAY)
-    await w.save("never", next_us=None, state=JobState.DONE, keep_age_us=2 * DAY, description="changed")
+    await w.save("never", kind="http", next_us=None, state=JobState.DONE, keep_age_us=2 * DAY, description="changed")
     w.tick(DAY + HOUR)
     assert await _trim(w) == 1
     assert [job.name for job in (await w.store.list_jobs(JobFilter(), limit=9)).items] == ["never"]

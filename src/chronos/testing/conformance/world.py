@@ -71,7 +71,7 @@ class World:
             gate.setdefault("limit", 0)
         spec = JobSpec(
             schedule=ScheduleSpec(text="@every 1s"),
-            tasks=(Task(name="task", target=Target(kind="python", options={"name": "f"})),),
+            tasks=(Task(name="task", target=Target(kind=options.pop("kind", "python"), options={"name": "f"})),),
             description=options.pop("description", ""),
             owner=options.pop("owner", None),
             tags=options.pop("tags", {}),
