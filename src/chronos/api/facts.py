@@ -2,17 +2,16 @@
 
 What GET answered may be sent back as it is, and what time alone has changed since is no matter. But a value that is not
 so, and will not become so, is refused: nobody who sends ``"state": "paused"`` shall believe that the job is paused.
+A new job may be a copy of one that is elsewhere: of what that was, only its state would be missed.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from chronos.api.call import read_instant_us
-from chronos.core.ids import job_id
 from chronos.core.job import Job, JobState
 from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, read_id, write_job
 
-FIRST = 1  # the version of a job that is created
 _LOOKED_AT = frozenset(("id", "state", "note", "created_at", "paused_at", "next_run_at"))
 _LASTING = ("id", "version", "state", "created_at")
 _SWITCHES = "no field to change: pause, resume, enable and disable switch a job"
@@ -20,10 +19,13 @@ _SWITCHES = "no field to change: pause, resume, enable and disable switch a job"
 
 def check_facts(sent: Any, draft: Draft, existing: Job | None, now_us: int) -> None:
     """Raise ``InvalidJob`` for what is said of a job and is not so. Its version is left to ``version_said``."""
+    if existing is None:
+        check_state(sent, draft, None)
+        return
     if not isinstance(sent, Mapping) or _LOOKED_AT.isdisjoint(sent):
         return
     said = {name: value for name, value in sent.items() if name in _LOOKED_AT and value is not None}
-    problems = [*_state(said, draft, existing), *_id(said, draft, existing), *_others(said, existing, now_us)]
+    problems = [*_state(said, draft, existing), *_id(said, existing), *_others(said, existing, now_us)]
     if problems:
         raise InvalidJob(problems, name=draft.name)
 
@@ -66,22 +68,17 @@ def _state(said: Mapping[str, Any], draft: Draft, existing: Job | None) -> list[
     return [Problem("/state", f'is {_shown(state)}, and the job {will} "{_word(now)}"; it is {_SWITCHES}')]
 
 
-def _id(said: Mapping[str, Any], draft: Draft, existing: Job | None) -> list[Problem]:
+def _id(said: Mapping[str, Any], existing: Job) -> list[Problem]:
     given = said.get("id")
-    if given is None:
+    if given is None or (isinstance(given, str) and read_id(given) == existing.id):
         return []
-    id_ = job_id(draft.namespace, draft.name, 1) if existing is None else existing.id
-    if isinstance(given, str) and read_id(given) == id_:
-        return []
-    if existing is None:
-        return [Problem("/id", "is that of another job: a new one is given its own; leave it out")]
-    return [Problem("/id", f'is {_shown(given)}, and the job\'s is "{id_text(id_)}"; leave it out')]
+    return [Problem("/id", f'is {_shown(given)}, and the job\'s is "{id_text(existing.id)}"; leave it out')]
 
 
-def _others(said: Mapping[str, Any], existing: Job | None, now_us: int) -> list[Problem]:
+def _others(said: Mapping[str, Any], existing: Job, now_us: int) -> list[Problem]:
     """Facts that people read, and only the server writes."""
     problems: list[Problem] = []
-    known = {} if existing is None else write_job(existing)
+    known = write_job(existing)
     note = said.get("note")
     if note not in (None, "", known.get("note")):
         problems.append(Problem("/note", f"is not what is noted; it is {_SWITCHES}, and take a reason"))

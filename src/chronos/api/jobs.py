@@ -13,7 +13,7 @@ from chronos.api.call import Call
 from chronos.api.choosing import CHOICE, read_choice
 from chronos.api.cursors import read_name_cursor, write_cursor
 from chronos.api.errors import Malformed, Stale
-from chronos.api.facts import FIRST, check_facts, check_kept, version_said
+from chronos.api.facts import check_facts, check_kept, check_state, version_said
 from chronos.api.merge import merge
 from chronos.api.plans import changed_runs, write_saved
 from chronos.api.routes import (
@@ -47,11 +47,7 @@ async def create(call: Call) -> web.StreamResponse:
     jobs = call.parts.service.jobs
     draft = jobs.read_sent(data, namespace=call.namespace)
     call.require(draft.namespace)
-    check_facts(data, draft, None, call.parts.clock.now_us())
-    if version_said(data) not in (None, FIRST):
-        raise InvalidJob(
-            [Problem("/version", f"is not {FIRST}, which that of a new job is; leave it out")], name=draft.name
-        )
+    check_state(data, draft, None)
     key, dry_run = _key(call, data), call.dry_run
     [saved] = await jobs.save([draft], actor=call.actor, create_only=True, idempotency=key, dry_run=dry_run)
     if dry_run:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from chronos.cli.ctl.jobs import ANSWERED
+from chronos.service.shapes import job as shapes
 from tests.cli.ctl.bed import Served
 
 
@@ -308,3 +310,7 @@ def test_more_than_a_page(served: Served) -> None:
     assert len(served.json("jobs", "list", "--all")["items"]) == 5
     assert served.json("jobs", "list", "--limit", "2") == served.rest("/jobs?limit=2")
     assert served.ctl("jobs", "list", "-q", "b-3", "-o", "name").stdout == "job-3\n"
+
+
+def test_what_is_left_out_of_an_edited_job_is_what_the_server_adds() -> None:
+    assert {*ANSWERED, "diff"} == shapes._ANSWERED
