@@ -39,7 +39,7 @@ EXIT_INTERRUPTED = 130
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class ReaderLeft(Exception):  # noqa: N818 - not an error
+class ReaderLeft(Exception):
     """The reader of our output closed the pipe."""
 
 
