@@ -33,11 +33,11 @@ class Upkeep:
         self._mutex = d.mutex()
         self._same_node = "select number from node where incarnation = $1"
         self._register = """
-            insert into node (number, name, incarnation, started_us, beat_us, slots, labels)
-            select coalesce(max(number), 0) + 1, $1, $2, $3, $3, $4, $5 from node returning number"""
+            insert into node (number, name, incarnation, started_us, beat_us, slots, labels, offer)
+            select coalesce(max(number), 0) + 1, $1, $2, $3, $3, $4, $5, $6 from node returning number"""
         self._beat = """
-            update node set beat = $2, beat_us = $3 where number = $1 and stopped_us is null and beat < $2
-            returning number"""
+            update node set beat = $2, beat_us = $3, offer = coalesce($4, offer)
+            where number = $1 and stopped_us is null and beat < $2 returning number"""
         self._alive = "select 1 from node where number = $1 and stopped_us is null and beat = $2"
         self._held = f"""
             select id, token, cancel, cancel_message from active
@@ -68,13 +68,13 @@ class Upkeep:
         rows = yield Query(self._same_node, (command.incarnation,))
         if not rows:
             labels = msgspec.json.encode(command.labels, order="sorted").decode()
-            args = (command.name, command.incarnation, command.now_us, command.slots, labels)
+            args = (command.name, command.incarnation, command.now_us, command.slots, labels, command.offer)
             rows = yield Query(self._register, args)
         return int(rows[0][0])
 
     def beat(self, command: Beat) -> Steps[Beaten]:
         """See ``Beat``."""
-        moved = yield Query(self._beat, (command.node, command.beat, command.now_us))
+        moved = yield Query(self._beat, (command.node, command.beat, command.now_us, command.offer))
         if not moved and not (yield Query(self._alive, (command.node, command.beat))):
             return Beaten(alive=False, held=[])
         rows = yield Query(self._held, (command.node,))
