@@ -37,6 +37,7 @@ async def test_without_a_fallback_it_waits(world: World) -> None:
 
 @in_world
 async def test_work_that_no_node_can_take_is_reported_within_a_minute(world: World) -> None:
+    work = world.work("job")
     node = await world.node("plain")
 
     def told() -> list[str]:
@@ -47,7 +48,6 @@ async def test_work_that_no_node_can_take_is_reported_within_a_minute(world: Wor
     assert told() == ["no live node carries the label gpu=yes; live nodes: plain"]
     await world.advance(600)
     assert len(told()) == 1  # the same shortage is not reported every minute
-    work = world.work("job")
     await world.node("right", labels={"gpu": "yes"})
     await world.advance(60)
     assert len(work.starts) == 1
