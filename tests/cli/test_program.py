@@ -122,6 +122,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
+        assert process.wait() == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

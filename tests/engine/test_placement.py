@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from chronos.core.events import WorkUnclaimable
 from chronos.core.execution import Status
 from tests.engine.world import World, in_world
 
@@ -32,6 +33,27 @@ async def test_without_a_fallback_it_waits(world: World) -> None:
     await world.job("job", schedule="now", **placed())
     await world.advance(3600)
     assert (work.starts, (await world.last("job")).status) == ([], Status.READY)
+
+
+@in_world
+async def test_work_that_no_node_can_take_is_reported_within_a_minute(world: World) -> None:
+    work = world.work("job")
+    node = await world.node("plain")
+
+    def told() -> list[str]:
+        return [event.error for event in node.events if isinstance(event, WorkUnclaimable)]
+
+    await world.job("job", schedule="now", **placed())
+    await world.advance(60)
+    assert told() == ["no live node carries the label gpu=yes; live nodes: plain"]
+    await world.advance(600)
+    assert len(told()) == 1  # the same shortage is not reported every minute
+    await world.node("right", labels={"gpu": "yes"})
+    await world.advance(60)
+    assert len(work.starts) == 1
+    await world.job("other", schedule="now", python={"name": "elsewhere"})
+    await world.advance(60)
+    assert told()[1:] == ['no live node has the function "elsewhere"; live nodes: plain, right']
 
 
 @in_world

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from chronos.assembly import make_store
+from chronos.assembly import make_service, make_store
 from chronos.clock import SystemClock
 from chronos.core.events import (
     AttemptEnded,
@@ -22,6 +22,7 @@ from chronos.core.events import (
 )
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.reasons import Code
+from chronos.core.shortage import offer_of
 from chronos.observe import meters
 from chronos.observe.metrics import Metrics
 from chronos.store.commands import RegisterNode
@@ -191,6 +192,29 @@ def test_what_stands_in_the_store_is_read_when_asked() -> None:
         await metrics.refresh()
         assert value(series(metrics.render()), "scheduler_store_up") == 0
         assert value(series(metrics.render()), "scheduler_nodes") == 2
+
+    asyncio.run(whole())
+
+
+def test_ready_work_that_no_live_node_can_take_is_counted() -> None:
+    async def whole() -> None:
+        store: Store = make_store("sqlite://")
+        clock = SystemClock()
+        await store.open()
+        metrics = Metrics(store, clock, name_of=NAMES.get)
+        service = make_service(store, clock, checks={"python": lambda _: None})
+        for name in ("a", "b"):
+            says = {"name": name, "schedule": "now", "python": {"name": "f"}}
+            await service.jobs.save([service.jobs.read(says)])
+        await metrics.refresh()
+        assert value(series(metrics.render()), "scheduler_executions_unclaimable") == 2
+        offer = offer_of(None, ["f"]).text
+        await store.apply(
+            RegisterNode(name="a", incarnation=b"a" * 16, now_us=clock.now_us(), slots=1, labels={}, offer=offer)
+        )
+        await metrics.refresh()
+        assert value(series(metrics.render()), "scheduler_executions_unclaimable") == 0
+        await store.close()
 
     asyncio.run(whole())
 

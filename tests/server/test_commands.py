@@ -72,6 +72,21 @@ def test_backup_and_restore(tmp_path: Path, start: Start) -> None:
     assert [job["name"] for job in restored.read("/api/v1/jobs")["items"]] == ["nightly"]
 
 
+def test_restore_goes_where_the_configuration_says(tmp_path: Path, start: Start) -> None:
+    server = start().ready()
+    server.post("/api/v1/jobs", JOB)
+    assert run(tmp_path, "backup", "copy.db").returncode == 0
+    server.send(signal.SIGTERM)
+    server.wait()
+    refused = run(tmp_path, "restore", "copy.db")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    (tmp_path / "chronos-data").rename(tmp_path / "before")
+    restored = run(tmp_path, "restore", "copy.db")
+    assert (restored.returncode, restored.stderr) == (0, "")
+    assert restored.stdout.endswith("start a server on it: chronos server\n")
+    assert [job["name"] for job in start().ready().read("/api/v1/jobs")["items"]] == ["nightly"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

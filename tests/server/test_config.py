@@ -13,7 +13,7 @@ from chronos.assembly import make_store
 from chronos.clock import SystemClock
 from chronos.core.config import DEFAULTS, Overlap, cascade
 from chronos.errors import Invalid
-from chronos.server.config import Config, load
+from chronos.server.config import Config, load, read_config
 from chronos.server.parts import BOTH, check, engine_options, make_access
 from chronos.server.process import greeting
 from chronos.server.settings import BY_NAME, LEFT_ASIDE, SETTINGS
@@ -234,6 +234,31 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         check(said(tmp_path, f"auth: {{tokens: {{ci: {{token_hash: {'f' * 64}, namespaces: [a b]}}}}}}"))
     with pytest.raises(Invalid, match="names no store"):
         check(said(tmp_path, "store: redis://x"))
+
+
+def test_every_problem_is_reported_at_once_with_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "chronos.yaml"
+    path.write_text("sever: {listen: 1}\nauth: {type: basc}\nscheduler: {heartbeat_timeout: 5s}\nstore: redis://x")
+    with pytest.raises(Invalid) as caught:
+        check(read_config(path, {}, {}))
+    _, *problems = str(caught.value).splitlines()
+    assert len(problems) == 4
+    assert all(problem.startswith(f"  {path}: ") for problem in problems)
+    assert problems[0].endswith("there is no setting sever.listen; did you mean server.listen?")
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("sever: 5", "server"),
+        ("sever: {base_pth: /x}", "server.base_path"),
+        ("servr: {never_heard_of_it: 1}", "server"),
+        ("store_url: x", "store"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(tmp_path: Path, text: str, nearest: str) -> None:
+    with pytest.raises(Invalid, match=f"did you mean {nearest}[?]"):
+        said(tmp_path, text)
 
 
 def test_secrets_are_not_told(tmp_path: Path) -> None:

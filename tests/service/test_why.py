@@ -1,14 +1,17 @@
 """Why a run happened, or did not."""
 
 from chronos.core.calendar import SECOND_US
-from chronos.core.execution import Cause, Status
+from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.ids import scheduled_execution_id
 from chronos.core.inforce import instants_of
 from chronos.core.node import Actor
 from chronos.core.planner import Gap, plan
+from chronos.core.reasons import Code
+from chronos.core.shortage import offer_of
 from chronos.service.explaining import Step, Verdict
 from chronos.service.shapes import id_text
-from chronos.store.commands import Recover, RegisterNode, RunRow, StopNode
+from chronos.store.commands import Beat, EndedAttempt, Reap, ReapRow, Recover, RegisterNode, RunRow, StopNode
+from chronos.store.contract import ExecutionFilter
 from tests.service.world import HOUR_US, START_US, World, in_world
 
 ANA = Actor(name="ana")
@@ -93,7 +96,7 @@ def test_runs_that_were_missed_and_recovered() -> None:
         assert steps[1].sentence == f"The instant 2027-01-01T05:00:00Z was recovered as {id_text(run)}."
         last = await world.why.why("job", START_US + 5 * HOUR_US)
         assert "which was missed, and the job's recovery runs it" in said(last)
-        assert "waits for a worker" in said(last)
+        assert "It waits: no node is alive." in said(last)
 
     in_world(case)
 
@@ -211,6 +214,45 @@ def test_that_no_node_was_alive() -> None:
         absent = "No node was alive from 2027-01-01T00:30:00Z to 2027-01-01T05:01:00Z."
         assert absent in said(await world.why.why("job", START_US + 3 * HOUR_US))
         assert absent in said(await world.why.why("job", START_US + 5 * HOUR_US))
+
+    in_world(case)
+
+
+def test_what_no_live_node_can_take_says_what_is_missing() -> None:
+    async def case(world: World) -> None:
+        for name, offer in (("old", offer_of(None, ["lost"])), ("vm", offer_of(["default"], ["there"]))):
+            number = await world.store.apply(
+                RegisterNode(name=name, incarnation=world.request(), now_us=world.clock.us, slots=8, offer=offer.text)
+            )
+            if name == "old":
+                await world.store.apply(StopNode(node=number, now_us=world.clock.us))
+        await world.save("job", schedule="now", python={"name": "lost"})
+        [run] = (await world.runs.list(ExecutionFilter(), limit=9)).items
+        missing = 'no live node has the function "lost"; live nodes: vm.'
+        assert f"is ready, and waits: {missing}" in said(await world.why.why("job"))
+        assert f"It waits: {missing}" in said(await world.why.why_execution(run.id))
+        await world.store.apply(Beat(node=2, beat=1, now_us=world.tick(), offer=offer_of(None, ["lost"]).text))
+        assert "no live node" not in said(await world.why.why("job"))
+        assert "a worker with a free slot" in said(await world.why.why_execution(run.id))
+
+    in_world(case)
+
+
+def test_each_attempt_names_its_own_node_and_the_start_the_first() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        run = await world.admit()
+        first = world.node
+        lost = EndedAttempt(run.id, "main", 1, AttemptStatus.LOST, world.clock.us, world.clock.us, first)
+        row = ReapRow(run.id, run.job, run.token, Status.READY, Code.WORKER_LOST, 2, (lost,))
+        await world.store.apply(Reap(node=first, beat=0, rows=(row,), now_us=world.tick(SECOND_US)))
+        world.node = await world.store.apply(
+            RegisterNode(name="node-b", incarnation=world.request(), now_us=world.clock.us, slots=8)
+        )
+        await world.claim()
+        told = said(await world.why.why_execution(run.id))
+        assert "node-a started it." in told
+        assert 'Attempt 1 of "main" on node-a was lost' in told
 
     in_world(case)
 

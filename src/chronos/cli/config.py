@@ -66,9 +66,12 @@ def validate(config: Path | None) -> None:
       chronos config validate
       chronos config validate --config chronos.yaml
     """
+    import os
+
+    from chronos.server.config import read_config
     from chronos.server.parts import check
 
-    _warn(check(_load(config)))
+    _warn(check(read_config(config, os.environ, {})))
     emit("the configuration is right")
 
 

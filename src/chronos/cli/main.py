@@ -1,8 +1,8 @@
 """The two programs, and the one place where errors become messages and exit codes.
 
 =====  ==================================================================
-0      done
-1      refused or failed: the message says why (a closed pipe says nothing)
+0      done, or the reader of our output closed the pipe (``| head``)
+1      refused or failed: the message says why
 2      the command line is not understood: an unknown option, a missing
        argument, a value out of its range
 3      there is no such thing
@@ -39,8 +39,19 @@ EXIT_INTERRUPTED = 130
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+class ReaderLeft(Exception):
+    """The reader of our output closed the pipe."""
+
+
 class Program(click.Group):
     """A group that ends with Chronos's messages and exit codes instead of click's."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. A closed pipe is raised as ``ReaderLeft``, because click itself exits with 1 for it."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderLeft from error
 
     def main(
         self,
@@ -88,10 +99,12 @@ def _report(error: Exception) -> int:
         case ChronosError():
             complain(str(error))
             return EXIT_ERROR
+        case ReaderLeft() | BrokenPipeError():
+            _silence_stdout()
+            return 0
         case OSError():
             _silence_stdout()
-            if not isinstance(error, BrokenPipeError):
-                complain(error.strerror or str(error))
+            complain(error.strerror or str(error))
             return EXIT_ERROR
         case _:
             raise error

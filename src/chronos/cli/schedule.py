@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import click
 
-from chronos.cli.ctl.options import output_option
+from chronos.cli.ctl.options import complete_zone, output_option
 from chronos.cli.ctl.printing import print_value
 from chronos.cli.output import emit, emit_table, note
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from click.shell_completion import CompletionItem
 
     from chronos.core.oddities import Oddity
     from chronos.core.schedule import Schedule
@@ -71,15 +69,6 @@ def _one_argument(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]
     return value[0]
 
 
-def _complete_zone(_: click.Context, __: click.Parameter, incomplete: str) -> list["CompletionItem[Any]"]:
-    from click.shell_completion import CompletionItem
-
-    from chronos.core.zones import zone_names
-
-    wanted = incomplete.lower()
-    return [CompletionItem(name) for name in sorted(zone_names()) if name.lower().startswith(wanted)]
-
-
 def _question(command: _Command) -> _Command:
     text = _Text()
     for decorate in (
@@ -121,7 +110,7 @@ def _question(command: _Command) -> _Command:
             "--timezone",
             type=text,
             metavar="ZONE",
-            shell_complete=_complete_zone,
+            shell_complete=complete_zone,
             help="An IANA name such as Europe/Paris.  [default: UTC]",
         ),
         click.argument("expression", type=text, metavar="EXPR", nargs=-1, required=True, callback=_one_argument),

@@ -40,12 +40,12 @@ def server(
         raise click.UsageError("--no-scheduler and --no-worker together leave nothing to do.")
     import os
 
-    from chronos.server.config import load
+    from chronos.server.config import read_config
     from chronos.server.parts import Roles
     from chronos.server.process import serve
 
     flags: dict[str, Any] = {"store": store, "server.listen": listen, "node.id": node_id}
-    loaded = load(config, os.environ, flags)
+    loaded = read_config(config, os.environ, flags)
     return serve(loaded, announce=_announce, roles=Roles(schedules=not no_scheduler, works=not no_worker))
 
 

@@ -23,28 +23,40 @@ def backup(file: Path, store: str | None, config: Path | None) -> None:
       chronos backup jobs.backup --store sqlite:///chronos-data/chronos.db
     """
     import asyncio
-    import os
 
-    from chronos.server.config import load
     from chronos.server.storage import back_up
 
-    url = load(config, os.environ, {"store": store})["store"]
-    asyncio.run(back_up(url, file))
+    asyncio.run(back_up(_store(store, config), file))
     emit(f"{file} holds the store now, {file.stat().st_size:,} bytes")
 
 
 @click.command(short_help="Make a backup the store again.")
 @click.argument("file", type=_FILE)
-@click.option("--store", metavar="URL", required=True, help="Where it goes, such as sqlite:///jobs.db; must be free.")
-def restore(file: Path, store: str) -> None:
+@click.option("--store", metavar="URL", help="Where it goes; must be free.  [default: the configuration's store]")
+@config_option
+def restore(file: Path, store: str | None, config: Path | None) -> None:
     """Make the backup in FILE a store again, under a name that is free.
 
     What it holds is checked first. Stop servers that use the store before you put another in its place.
 
     \b
     Examples:
+      chronos restore jobs.backup
       chronos restore jobs.backup --store sqlite:///restored.db
     """
     from chronos.assembly import restore_store
 
-    emit(f"{restore_store(file, store)} is a store again; start a server on it: chronos server --store {store}")
+    url = _store(store, config)
+    start = "chronos server" if store is None else f"chronos server --store {store}"
+    if store is None and config is not None:
+        start += f" --config {config}"
+    emit(f"{restore_store(file, url)} is a store again; start a server on it: {start}")
+
+
+def _store(store: str | None, config: Path | None) -> str:
+    """The store that ``--store`` names, or else the configuration."""
+    import os
+
+    from chronos.server.config import load
+
+    return str(load(config, os.environ, {"store": store})["store"])

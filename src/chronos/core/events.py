@@ -81,6 +81,13 @@ class JobBroken(Event, frozen=True, kw_only=True):
     error: str
 
 
+class WorkUnclaimable(Event, frozen=True, kw_only=True):
+    """Ready work of a queue that no live node can take; ``error`` says what is missing."""
+
+    queue: str
+    error: str
+
+
 class JobChanged(Event, frozen=True, kw_only=True):
     """A job was saved, deleted, paused, resumed."""
 

@@ -16,6 +16,7 @@ class Node:
     stopped_us: int | None = None
     slots: int = 0
     labels: dict[str, str] = field(default_factory=dict)
+    offer: str | None = None  # see ``shortage.Offer``; None: a release that does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from os import urandom
 from chronos.clock import Clock
 from chronos.core.config import NOTHING_SET, Settings, cascade
 from chronos.core.events import Event
+from chronos.core.shortage import offer_of
 from chronos.engine.admission import Admission
 from chronos.engine.bus import Bus
 from chronos.engine.catalog import CAPACITY, Catalog
@@ -68,7 +69,14 @@ class Engine:
         self._store = store
         self._bus = Bus()
         self._node_clock = NodeClock(clock)
-        self.node = NodeLife(store, self._node_clock, options, self._bus, new_incarnation=new_request)
+        self.node = NodeLife(
+            store,
+            self._node_clock,
+            options,
+            self._bus,
+            new_incarnation=new_request,
+            offer=lambda: offer_of(options.queues, functions.names).text,
+        )
         self._book = OutputBook(store)
         self._crew = Crew(
             store=store,

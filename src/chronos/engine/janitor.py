@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from chronos.engine.bell import Bell
 from chronos.engine.crew import Crew
+from chronos.engine.unclaimed import UnclaimedWork
 from chronos.errors import ChronosError
 from chronos.store.commands import Trim, Wake
 
@@ -27,6 +28,7 @@ class Janitor:
         self._next_wake_us: int | None = None
         self._sweep = False  # a key came free
         self._bell = Bell()
+        self._unclaimed = UnclaimedWork(crew.store, crew.clock, crew.bus)
         crew.wakes_at = self.wakes_at
         crew.settler.keys_freed = self.sweep_soon
 
@@ -74,6 +76,7 @@ class Janitor:
         self._next_wake_us = await self._crew.store.next_wake_us()
         if self._woken() or ticks % _SWEEP_EVERY_TICKS == 0:
             await self._wake()
+        await self._unclaimed.look()
         if ticks % _TRIM_EVERY_TICKS == _TRIM_EVERY_TICKS - 1:
             await self._trim()
         if ticks % _MAINTAIN_EVERY_TICKS == 0:

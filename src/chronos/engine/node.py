@@ -123,10 +123,18 @@ class NodeLife:
     """Registration and heartbeats. ``number`` changes when the node was declared dead and registered anew."""
 
     def __init__(
-        self, store: Store, clock: NodeClock, options: Options, bus: Bus, *, new_incarnation: Callable[[], bytes]
+        self,
+        store: Store,
+        clock: NodeClock,
+        options: Options,
+        bus: Bus,
+        *,
+        new_incarnation: Callable[[], bytes],
+        offer: Callable[[], str],
     ) -> None:
         self._store, self._clock, self._options, self._bus = store, clock, options, bus
-        self._new_incarnation = new_incarnation
+        self._new_incarnation, self._offer = new_incarnation, offer
+        self._offered = ""  # what the store was told last
         self.number = 0
         self._beat = 0
         self._beaten_s = 0.0
@@ -152,12 +160,14 @@ class NodeLife:
         self.number = 0
         self._tell_skew()
         loop = asyncio.get_running_loop()
+        self._offered = self._offer()
         command = RegisterNode(
             name=self._options.node_name,
             incarnation=self._new_incarnation(),
             now_us=self._clock.now_us(),
             slots=self._options.slots if self._options.works else 0,
             labels={**self._options.labels, **({} if self._options.schedules else {ONLY_WORKS: "yes"})},
+            offer=self._offered,
         )
         while True:
             asked_s = loop.time()
@@ -208,11 +218,15 @@ class NodeLife:
             await self.register()
             return
         self._beat += 1
+        offer = self._offer()
         try:
             async with asyncio.timeout_at(until_s):
                 await self._clock.measure(self._store)
                 self._tell_skew()
-                answer = await self._store.apply(Beat(node=self.number, beat=self._beat, now_us=self._clock.now_us()))
+                changed = None if offer == self._offered else offer
+                answer = await self._store.apply(
+                    Beat(node=self.number, beat=self._beat, now_us=self._clock.now_us(), offer=changed)
+                )
         except (ChronosError, TimeoutError) as error:
             if loop.time() >= until_s:
                 works.kill_all(_UNHEARD)
@@ -222,6 +236,7 @@ class NodeLife:
             return
         self._beaten_s = asked_s
         if answer.alive:
+            self._offered = offer
             works.reconcile(answer.held)
         else:
             works.kill_all("the node was declared dead")

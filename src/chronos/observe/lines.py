@@ -25,6 +25,7 @@ from chronos.core.events import (
     JobChanged,
     NodeLost,
     Trouble,
+    WorkUnclaimable,
 )
 from chronos.core.execution import AttemptStatus, Status
 from chronos.observe.logs import line_logger
@@ -144,6 +145,11 @@ _WRITERS: dict[type[Event], Callable[[Any], Line]] = {
     ExecutionEnded: _ended,
     GapFound: _gap,
     JobBroken: lambda event: (_ERROR, "job broken", {"error": event.error}),
+    WorkUnclaimable: lambda event: (
+        _WARNING,
+        "work that no node can take",
+        {"queue": event.queue, "error": event.error},
+    ),
     JobChanged: lambda event: (_INFO, f"job {event.action}", {}),
     NodeLost: lambda event: (_WARNING, "node lost", {"lost_node": event.node, "taken_over": event.reaped}),
     ClockJumped: lambda event: (_WARNING, "the clock was set", {"by_s": event.by_us / 1e6}),

@@ -36,6 +36,9 @@ class Meters:
 
         self.running = gauge("scheduler_jobs_running_total", "Executions that run now, on any node.")
         self.in_queue = gauge("scheduler_jobs_in_queue_total", "Executions that are ready or queued now.")
+        self.unclaimable = gauge(
+            "scheduler_executions_unclaimable", "Ready executions that no live node can take: a worker is missing."
+        )
         self.paused = gauge("scheduler_jobs_paused_total", "Jobs that are paused.")
         self.nodes = gauge("scheduler_nodes", "Nodes that are alive.")
         self.leader = gauge("scheduler_leader", "1 where this node admits what is due.")

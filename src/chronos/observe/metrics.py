@@ -4,7 +4,7 @@ Each server has a registry of its own, so that two in one process do not mix.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeVar, assert_never
 
 from prometheus_client import (
@@ -30,7 +30,10 @@ from chronos.core.events import (
 )
 from chronos.core.execution import AttemptStatus, Status
 from chronos.core.job import JobState
+from chronos.core.lane import read_lane
+from chronos.core.node import Node
 from chronos.core.reasons import Code
+from chronos.core.shortage import shortage
 from chronos.errors import ChronosError
 from chronos.observe.meters import UNKNOWN, Labels, Meters
 from chronos.observe.names import NameOf
@@ -174,6 +177,7 @@ class Metrics:
             async with asyncio.timeout(_PATIENCE_S):
                 counts = await self._store.counts()
                 nodes = await self._store.nodes()
+                unclaimable = await self._unclaimable(nodes) if counts.open.get(Status.READY) else 0
         except (ChronosError, TimeoutError):
             meters.store_up.set(0)
             return
@@ -182,8 +186,16 @@ class Metrics:
         self.active_jobs = counts.jobs.get(JobState.ACTIVE, 0)
         meters.running.set(counts.open.get(Status.RUNNING, 0))
         meters.in_queue.set(counts.open.get(Status.READY, 0) + counts.open.get(Status.QUEUED, 0))
+        meters.unclaimable.set(unclaimable)
         meters.paused.set(counts.jobs.get(JobState.PAUSED, 0))
         meters.nodes.set(sum(node.stopped_us is None and node.beat_us >= heard_us for node in nodes))
+
+    async def _unclaimable(self, nodes: Sequence[Node]) -> int:
+        """How many executions are ready in lanes that no live node suits."""
+        lanes = await self._store.lanes()
+        ready = await self._store.ready_lanes()
+        without = {lane for lane in ready if lane in lanes and shortage(read_lane(lanes[lane]), nodes) is not None}
+        return sum(depth.ready for depth in await self._store.depths() if depth.lane in without) if without else 0
 
 
 def _keep(kept: dict[K, V], key: K, value: V) -> None:

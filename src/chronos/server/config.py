@@ -1,6 +1,6 @@
 """What the server is told: a file, overridden by variables, overridden by flags; and where each value came from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,11 +25,15 @@ _SECTIONS = {name[:at] for name in [*BY_NAME, *ALIASES] for at, letter in enumer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Every setting's value by its dotted name, and its origin: default, a file, a variable, a flag."""
+    """Every setting's value by its dotted name, and its origin: default, a file, a variable, a flag.
+
+    A setting with a problem has its default.
+    """
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -71,7 +75,20 @@ class _Reading:
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
-    """Read the configuration. Raises ``Invalid`` with every problem, each with where it is.
+    """Read the configuration. Raises ``Invalid`` with every problem, each with where it is; see ``read_config``."""
+    config = read_config(file, environment, flags)
+    if config.problems:
+        raise not_right(config.problems)
+    return config
+
+
+def not_right(problems: Iterable[str]) -> Invalid:
+    """The error that names every problem of a configuration."""
+    return Invalid("the configuration is not right:\n" + "\n".join(f"  {problem}" for problem in problems))
+
+
+def read_config(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
+    """Read the configuration with its problems. Raises ``Invalid`` only for a file that cannot be read at all.
 
     ``file`` None: ``chronos.yaml`` where it exists. ``flags`` are settings by dotted name; None is "not given".
     """
@@ -83,9 +100,12 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     for name, value in flags.items():
         if value is not None:
             reading.take(name, value, _FLAGS.get(name, f"--{name.rpartition('.')[2]}"))
-    if reading.problems:
-        raise Invalid("the configuration is not right:\n" + "\n".join(f"  {problem}" for problem in reading.problems))
-    return Config(values=reading.values, origins=reading.origins, warnings=tuple(reading.warnings))
+    return Config(
+        values=reading.values,
+        origins=reading.origins,
+        warnings=tuple(reading.warnings),
+        problems=tuple(reading.problems),
+    )
 
 
 def _take_file(reading: _Reading, path: Path) -> None:
@@ -137,5 +157,13 @@ def _leaves(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]
 
 
 def _nearest(name: str) -> str:
-    found = get_close_matches(name, [*BY_NAME, *ALIASES], n=1)
+    """A question after the setting that a wrong name comes closest to, or else after the nearest section."""
+    section, dot, rest = name.partition(".")
+    sections = {known.partition(".")[0] for known in BY_NAME if "." in known}
+    near = get_close_matches(section, sections, n=1)
+    found = (
+        get_close_matches(name, [*BY_NAME, *ALIASES], n=1)
+        or (get_close_matches(f"{near[0]}.{rest}", BY_NAME, n=1) if near and dot else [])
+        or near
+    )
     return f"; did you mean {found[0]}?" if found else ""

@@ -11,7 +11,7 @@ from chronos.assembly import make_store, sqlite_file
 from chronos.clock import Clock
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.errors import ChronosError
-from chronos.server.config import Config, load
+from chronos.server.config import Config, read_config
 from chronos.server.listening import bind, close, show
 from chronos.server.parts import check
 from chronos.server.process import data_place
@@ -35,7 +35,7 @@ async def examine(
 ) -> list[Finding]:
     """Look at everything that can be looked at; what cannot, because something before it failed, is left out."""
     try:
-        config = load(file, environment, {"store": store})
+        config = read_config(file, environment, {"store": store})
         warnings = check(config)
     except ChronosError as error:
         return [Finding(what="configuration", well=False, text=str(error))]

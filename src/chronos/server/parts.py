@@ -1,7 +1,8 @@
 """From settings to the parts that need them: each gets its own options, and what does not go together is refused."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from chronos.clock import Clock
 from chronos.core.token import Token
 from chronos.engine.options import Options
 from chronos.errors import Invalid
-from chronos.server.config import Config
+from chronos.server.config import Config, not_right
 from chronos.store.contract import Store
 
 _PLACEHOLDER = ("...", "…")  # at the end of a hash that an example leaves to its reader
@@ -29,12 +30,33 @@ BOTH = Roles()
 
 
 def check(config: Config) -> tuple[str, ...]:
-    """Raise ``Invalid`` where settings do not go together; gives what a person should know of the rest."""
-    make_store(config["store"])
-    engine_options(config, BOTH)
-    api_options(config)
-    users, warnings = users_of(config)
-    tokens = tokens_of(config)
+    """Return warnings about the configuration.
+
+    Raises ``Invalid`` with every problem at once: settings that were not understood and settings that do not go
+    together, each with where it was said.
+    """
+    problems = list(config.problems)
+
+    @contextmanager
+    def collected(name: str) -> Iterator[None]:
+        try:
+            yield
+        except Invalid as error:
+            origin = config.origins[name]
+            problems.append(str(error) if origin == "default" else f"{origin}: {error}")
+
+    with collected("store"):
+        make_store(config["store"])
+    with collected("scheduler.heartbeat_timeout"):
+        engine_options(config, BOTH)
+    with collected("server.base_path"):
+        api_options(config)
+    with collected("auth.users"):
+        users, warnings = users_of(config)
+    with collected("auth.tokens"):
+        tokens = tokens_of(config)
+    if problems:
+        raise not_right(problems)
     if config["auth.type"] != "none" and not users and not tokens:
         warnings += ("nobody can log in, but with a token of the store: add somebody to auth.users",)
     return (*config.warnings, *warnings)

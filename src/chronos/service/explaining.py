@@ -73,8 +73,10 @@ _CANCELS = {
 }
 
 
-def steps_of(view: ExecutionView, nodes: Mapping[int, str], asked_by: str | None) -> list[Step]:
-    """What happened to an execution, in order."""
+def steps_of(
+    view: ExecutionView, nodes: Mapping[int, str], asked_by: str | None, shortage: str | None = None
+) -> list[Step]:
+    """What happened to an execution, in order. ``shortage``: why no live node can take it."""
     one = view.execution
     steps = [_due(one, asked_by)]
     if one.status not in (Status.SKIPPED, Status.MISSED):
@@ -82,17 +84,17 @@ def steps_of(view: ExecutionView, nodes: Mapping[int, str], asked_by: str | None
     if one.started_us is not None:
         late_us = lateness_us(one) or 0
         late = f", {duration(late_us)} late" if late_us >= SECOND_US else ""
-        sentence = f"{_node(one.node, nodes)} started it{late}."
+        sentence = f"{_node(_first_node(view), nodes)} started it{late}."
         steps.append(Step(at_us=one.started_us, verdict=Verdict.STARTED, sentence=sentence))
     steps += [_attempt(attempt, nodes) for attempt in view.attempts]
-    steps.append(_stands(view))
+    steps.append(_stands(view, shortage))
     if one.cancel is not Cancel.NO:
         steps.append(Step(at_us=one.admitted_us, verdict=Verdict.CANCELED, sentence=_CANCELS[one.cancel]))
     return steps
 
 
-def summary(item: Execution | Span) -> Step:
-    """One item of a job's history in one sentence."""
+def summary(item: Execution | Span, shortage: str | None = None) -> Step:
+    """One item of a job's history in one sentence. ``shortage``: why no live node can take what is ready."""
     if isinstance(item, Span):
         return span_step(item)
     what = item.status.name.lower().replace("_", " ")
@@ -102,6 +104,8 @@ def summary(item: Execution | Span) -> Step:
     took = ""
     if item.started_us is not None and item.finished_us is not None:
         took = f", in {duration(item.finished_us - item.started_us)}"
+    if shortage is not None and item.status is Status.READY and not item.held:
+        reason = f", and waits: {shortage}."
     sentence = f"The run of {rfc3339(item.scheduled_us)} {_is(item.status)}{what}{late}{took}{reason or '.'}"
     verdict = _ENDS.get(item.status, Verdict.STARTED if item.started_us is not None else Verdict.WAITS)
     return Step(at_us=item.scheduled_us, verdict=verdict, sentence=sentence)
@@ -164,7 +168,14 @@ def _attempt(attempt: Attempt, nodes: Mapping[int, str]) -> Step:
     return Step(at_us=attempt.started_us, verdict=Verdict.ATTEMPT, sentence=sentence)
 
 
-def _stands(view: ExecutionView) -> Step:
+def _first_node(view: ExecutionView) -> int | None:
+    """The node that started an execution: its first attempt's. The execution itself names its latest."""
+    one = view.execution
+    first = min(view.attempts, key=lambda attempt: attempt.started_us, default=None)
+    return one.node if first is None or first.node is None else first.node
+
+
+def _stands(view: ExecutionView, shortage: str | None) -> Step:
     """Where it is now, or how it ended."""
     one = view.execution
     if one.status.final:
@@ -177,6 +188,8 @@ def _stands(view: ExecutionView) -> Step:
     match one.status:
         case Status.READY:
             sentence = "It waits for a worker with a free slot that may run it."
+            if shortage is not None:
+                sentence = f"It waits: {shortage}."
         case Status.QUEUED:
             sentence = "It waits behind an earlier execution that has to end first."
         case Status.WAITING:

@@ -14,8 +14,10 @@ from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.ids import id_floor, scheduled_execution_id
 from chronos.core.inforce import instants_of
 from chronos.core.job import Job, JobSpec, JobState, Unreadable
+from chronos.core.lane import lane_of
 from chronos.core.node import AuditEntry
 from chronos.core.reasons import Code
+from chronos.core.shortage import shortage
 from chronos.service.absence import absence
 from chronos.service.explaining import Step, Verdict, asked_step, duration, ordered, span_step, steps_of, summary
 from chronos.service.jobs import Jobs
@@ -43,7 +45,7 @@ class Why:
         view = await self._runs.get(execution)
         one = view.execution
         nodes = {node.number: node.name for node in await self._store.nodes()}
-        steps = steps_of(view, nodes, await self._asked_by(one))
+        steps = steps_of(view, nodes, await self._asked_by(one), await self._shortage(one))
         if one.cause is Cause.RECOVERY:
             steps += await self._absent(one.scheduled_us)
         if one.status is Status.SKIPPED and one.reason is not None and one.reason.code is Code.OVERLAP:
@@ -58,11 +60,22 @@ class Why:
         if at_us is not None:
             return [*await self._at(job, at_us), *await self._asked_for(job, at_us), self._coming(job)]
         page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=last)
-        steps = ordered([summary(item) for item in page.items])
+        waits = next((item for item in page.items if isinstance(item, Execution) and item.status is Status.READY), None)
+        short = None if waits is None else await self._shortage(waits)
+        steps = ordered([summary(item, short) for item in page.items])
         switched = await self._switched(job, self._clock.now_us())
         if switched is not None and job.state in (JobState.PAUSED, JobState.DISABLED):
             steps.append(switched)
         return [*steps, self._coming(job)]
+
+    async def _shortage(self, one: Execution) -> str | None:
+        """Why no live node can take an execution that is ready; None: one can."""
+        if one.status is not Status.READY or one.held:
+            return None
+        job = (await self._store.jobs_by_id([one.job])).get(one.job)
+        if job is None or isinstance(job.spec, Unreadable):
+            return None
+        return shortage(lane_of(job.spec, self._jobs.effective(job.spec)), await self._store.nodes())
 
     # --- one instant
 

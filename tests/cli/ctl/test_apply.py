@@ -120,6 +120,17 @@ def test_mistakes(shared: Served, text: str, message: str) -> None:
     assert message in shared.ctl("jobs", "apply", "-f", "-", input=text, code=1).stderr
 
 
+def test_a_problem_names_the_file_and_the_job(shared: Served, tmp_path: Path) -> None:
+    good = "{name: good, schedule: manual, command: {argv: ['true']}}"
+    (tmp_path / "a.yaml").write_text(good)
+    (tmp_path / "b.yaml").write_text(good.replace("good", "x").replace("manual", '"0 25 * * *"'))
+    (tmp_path / "c.yaml").write_text(good.replace("good", "y") + "\n---\n" + good.replace("good", "a b"))
+    refused = shared.ctl("jobs", "apply", "-f", str(tmp_path), code=1).stderr
+    assert f'{tmp_path}/b.yaml: x.schedule: cron field "hour" is 25' in refused
+    assert f"{tmp_path}/c.yaml: a b.name: " in refused
+    assert "a.yaml" not in refused
+
+
 def test_files_that_are_not_there(shared: Served, tmp_path: Path) -> None:
     missing = shared.ctl("jobs", "apply", "-f", str(tmp_path / "none.yaml"), code=1)
     assert "cannot be read: No such file or directory" in missing.stderr

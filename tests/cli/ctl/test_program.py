@@ -41,6 +41,7 @@ def test_help_loads_nothing_heavy(command: list[str]) -> None:
         ("chronosctl executions watch he", ["hello"]),
         ("chronosctl jobs cre", ["create"]),
         ("chronosctl jobs list --state pa", ["paused"]),
+        ("chronosctl jobs create x --timezone Europe/Par", ["Europe/Paris"]),
     ],
 )
 def test_completion_knows_the_jobs(served: Served, words: str, expected: list[str]) -> None:
@@ -77,6 +78,9 @@ ANSWERS = {
     "/gateway": (502, b"bad gateway", "text/plain"),
     "/words": (200, b"hello", "application/json"),
     "/page": (200, b"<html>hello</html>", "text/html"),
+    "/empty": (200, b"{}", "application/json"),
+    "/list": (200, b"[1]", "application/json"),
+    "/items": (200, b'{"items": 5, "next_cursor": null}', "application/json"),
     "/moved": (301, b"", "text/html"),
     "/broken": (500, json.dumps({"detail": "It was logged", "request_id": "r-1"}).encode(), "application/problem+json"),
 }
@@ -120,6 +124,22 @@ def test_answers_that_are_no_chronos(other: str, path: str, code: int, message: 
     result = CliRunner().invoke(chronosctl, ["--server", other + path, "nodes"])
     assert (result.exit_code, result.stdout) == (code, "")
     assert message in result.stderr
+
+
+@pytest.mark.parametrize("path", ["/empty", "/list", "/items"])
+@pytest.mark.parametrize("command", ["jobs list", "jobs get x", "nodes", "status", "executions list", "dlq list"])
+def test_answers_of_another_json_server(other: str, path: str, command: str) -> None:
+    result = CliRunner().invoke(chronosctl, ["--server", other + path, *command.split()])
+    assert isinstance(result.exception, SystemExit)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "does not answer like a Chronos server; name one with --server" in result.stderr
+
+
+def test_completion_with_another_json_server_is_silent(other: str) -> None:
+    words = {"COMP_WORDS": "chronosctl jobs get x", "COMP_CWORD": "3", "_CHRONOSCTL_COMPLETE": "bash_complete"}
+    env = {**os.environ, **words, "CHRONOS_SERVER": f"{other}/items"}
+    result = subprocess.run([PROGRAM], capture_output=True, check=False, text=True, env=env)
+    assert (result.stdout.strip(), result.stderr) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,13 @@ def apply(
       chronosctl jobs apply -f jobs.yaml --dry-run
       chronosctl jobs apply -f jobs.yaml --owner billing --prune
     """
-    named = list(_read_all((*files, *more)))
+    read = list(_read_all((*files, *more)))
+    named, places = [job for job, _ in read], [place for _, place in read]
     body = {"jobs": named, "owner": _owner(owner, named), "prune": prune}
     query = {"namespace": client.server.namespace}
     if prune and not yes and not dry_run:
-        _ask_before_pruning(client, body, query)
-    plan = _plan(client, {**body, "dry_run": dry_run}, query)
+        _ask_before_pruning(client, body, query, places)
+    plan = _plan(client, {**body, "dry_run": dry_run}, query, places)
     if output in ("table", "wide"):
         _print_plan(plan)
     elif output == "name":
@@ -111,7 +112,8 @@ def edit(client: "Client", output: str, name: str, dry_run: bool) -> None:
 # --- files
 
 
-def _read_all(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _read_all(names: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Every job of the files, with the file it is in."""
     for name in names:
         for path in _paths(name):
             try:
@@ -119,7 +121,8 @@ def _read_all(names: Sequence[str]) -> Iterator[dict[str, Any]]:
                     text = file.read()
             except (OSError, UnicodeDecodeError) as error:
                 raise Failure(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-            yield from _documents(text, "stdin" if path == "-" else path)
+            place = "stdin" if path == "-" else path
+            yield from ((job, place) for job in _documents(text, place))
 
 
 def _paths(name: str) -> list[str]:
@@ -187,15 +190,15 @@ def _keep(name: str, text: str) -> Path:
 # --- the plan
 
 
-def _ask_before_pruning(client: "Client", body: dict[str, Any], query: dict[str, Any]) -> None:
-    plan = _plan(client, {**body, "dry_run": True}, query)
+def _ask_before_pruning(client: "Client", body: dict[str, Any], query: dict[str, Any], places: Sequence[str]) -> None:
+    plan = _plan(client, {**body, "dry_run": True}, query, places)
     if plan["pruned"]:
         names = ", ".join(job["name"] for job in plan["pruned"])
         sure(f"Delete {names}?")
 
 
-def _plan(client: "Client", body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-    """The server's plan; what is wrong with a job is said of its name, not of its place."""
+def _plan(client: "Client", body: dict[str, Any], query: dict[str, Any], places: Sequence[str]) -> dict[str, Any]:
+    """The server's plan. A problem of a job names the file and the job."""
     try:
         plan: dict[str, Any] = client.call("POST", "apply", query=query, body=body).value
     except Refused as refused:
@@ -203,8 +206,9 @@ def _plan(client: "Client", body: dict[str, Any], query: dict[str, Any]) -> dict
         for fault in problem.get("errors", ()):
             steps = str(fault.get("pointer", "")).split("/")
             if steps[:2] == ["", "jobs"] and len(steps) > 2 and steps[2].isdigit():
-                name = body["jobs"][int(steps[2])].get("name", f"job {int(steps[2]) + 1}")
-                fault["pointer"] = "/".join(["", str(name), *steps[3:]])
+                number = int(steps[2])
+                name = body["jobs"][number].get("name", f"job {number + 1}")
+                fault |= {"file": places[number], "pointer": "/".join(["", str(name), *steps[3:]])}
         raise refusal(refused.status, problem) from None
     return plan
 

@@ -44,6 +44,7 @@ class Client:
     def __init__(self, server: Server, *, timeout_s: float = _TIMEOUT_S) -> None:
         self.server = server
         self._timeout_s = timeout_s
+        self._from_chronos = False
         parts = urlsplit(server.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise Failure(f"{shown(server.url)} is no address of a server; write it like http://127.0.0.1:8080")
@@ -57,6 +58,19 @@ class Client:
         authorization = _authorization(server, parts.username, parts.password)
         if authorization is not None:
             self._headers["Authorization"] = authorization
+
+    @contextmanager
+    def shapes_expected(self) -> Iterator[None]:
+        """Turn errors over the shape of an answer into a message, where the answer is not a Chronos server's."""
+        try:
+            yield
+        except (AttributeError, IndexError, KeyError, TypeError):
+            if self._from_chronos:
+                raise
+            raise Failure(
+                f"{shown(self.server.url)} does not answer like a Chronos server; "
+                "name one with --server URL or CHRONOS_SERVER"
+            ) from None
 
     # --- asking
 
@@ -144,7 +158,9 @@ class Client:
                     said["Content-Type"] = "application/json"
                 target = f"{self._base}{API}/{'/'.join(quote(step, safe='') for step in path)}{_question(query)}"
                 connection.request(method, target, data, said)
-                yield connection.getresponse()
+                response = connection.getresponse()
+                self._from_chronos = response.getheader("Server") == "chronos"
+                yield response
             except TimeoutError:
                 raise Unreachable(f"{shown(self.server.url)} did not answer within {self._timeout_s:g} s") from None
             except (OSError, HTTPException) as error:

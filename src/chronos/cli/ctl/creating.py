@@ -6,7 +6,7 @@ import click
 
 from chronos.cli.ctl.changing import given, new_key
 from chronos.cli.ctl.jobs import jobs, print_job, print_saved
-from chronos.cli.ctl.options import Json, asking, dry_run_option, output_option, wait_options
+from chronos.cli.ctl.options import Json, asking, complete_zone, dry_run_option, output_option, wait_options
 from chronos.cli.ctl.printing import instant
 from chronos.cli.output import emit, note
 
@@ -28,7 +28,12 @@ _WHEN = ("cron", "every", "at", "in", "schedule", "now")
 @click.option(
     "--schedule", metavar="TEXT", help='When: in any other way, such as words, or "manual" for never by itself.'
 )
-@click.option("--timezone", metavar="Z", help="The schedule's zone, such as Europe/Paris.  [default: UTC]")
+@click.option(
+    "--timezone",
+    metavar="Z",
+    shell_complete=complete_zone,
+    help="The schedule's zone, such as Europe/Paris.  [default: UTC]",
+)
 @click.option("--url", metavar="U", help="What: send a request there.")
 @click.option("--method", metavar="M", help="With --url: the method.  [default: POST with --json, else GET]")
 @click.option("--json", "json_", type=Json(), metavar="JSON", help="With --url: the body; @FILE reads a file.")

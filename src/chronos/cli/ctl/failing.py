@@ -82,9 +82,9 @@ def message_of(status: int, problem: dict[str, Any]) -> str:
 
 
 def _fault(fault: dict[str, Any], *, alone: bool = False) -> str:
-    """A schedule's own message names what it is about; any other begins with its field."""
+    """A fault as one line: its file if known, its field, its message. A schedule's message names the field itself."""
     pointer, message = str(fault.get("pointer") or ""), str(fault["message"])
     field = pointer.strip("/").replace("/", ".")
     if alone and pointer.startswith("/schedule"):
         return message
-    return f"{field}: {message}" if field else message
+    return ": ".join(part for part in (fault.get("file"), field, message) if part)

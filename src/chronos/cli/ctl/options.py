@@ -38,7 +38,9 @@ def asking(command: Command) -> Command:
     @functools.wraps(command)
     def asked(**arguments: Any) -> Any:
         said = {name: arguments.pop(name) for name in _WHERE}
-        return command(client_of(click.get_current_context(), said), **arguments)
+        client = client_of(click.get_current_context(), said)
+        with client.shapes_expected():
+            return command(client, **arguments)
 
     return where_options(asked)
 
@@ -150,7 +152,18 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> "li
 
     try:
         client = client_of(ctx, ctx.params, timeout_s=_COMPLETED_WITHIN_S)
-        page = client.get("jobs", prefix=incomplete, limit=_COMPLETIONS, namespace=client.server.namespace)
-    except click.ClickException:  # completion has nobody to complain to
+        with client.shapes_expected():
+            page = client.get("jobs", prefix=incomplete, limit=_COMPLETIONS, namespace=client.server.namespace)
+            return [CompletionItem(job["name"], help=job.get("description")) for job in page["items"]]
+    except click.ClickException:  # a shell that completes a word has no place for messages
         return []
-    return [CompletionItem(job["name"], help=job.get("description")) for job in page["items"]]
+
+
+def complete_zone(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem[Any]]":
+    """Names of time zones."""
+    from click.shell_completion import CompletionItem
+
+    from chronos.core.zones import zone_names
+
+    wanted = incomplete.lower()
+    return [CompletionItem(name) for name in sorted(zone_names()) if name.lower().startswith(wanted)]

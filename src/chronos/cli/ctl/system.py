@@ -37,7 +37,7 @@ def status(client: "Client", output: str, watch: bool, interval: float) -> None:
         else:
             print_value(found, form)
 
-    _show(lambda: client.get("status"), show, output, watch, interval)
+    _show(lambda: _status(client), show, output, watch, interval)
 
 
 @click.group(short_help="The server and its nodes.")
@@ -171,6 +171,14 @@ def list_changes(client: "Client", output: str, limit: int) -> None:
     """
     query = {"namespace": client.server.namespace}
     print_page(client.pages("audit", limit=limit, query=query), output, AUDIT)
+
+
+def _status(client: "Client") -> dict[str, Any]:
+    """The server's status. Raises ``KeyError`` for an answer of another kind of server."""
+    found: dict[str, Any] = client.get("status")
+    if "now" not in found:
+        raise KeyError("now")
+    return found
 
 
 def _show(

@@ -18,6 +18,7 @@ class RegisterNode(Command[int]):
     now_us: int
     slots: int = 0
     labels: dict[str, str] = field(default_factory=dict)
+    offer: str | None = None  # what it offers to work, see ``shortage.Offer``
 
 
 class Held(NamedTuple):
@@ -36,11 +37,15 @@ class Beaten(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(Command[Beaten]):
-    """A heartbeat: the node's beat becomes ``beat`` if that is newer. Answers what the store says the node holds."""
+    """A heartbeat: the node's beat becomes ``beat`` if that is newer. Answers what the store says the node holds.
+
+    ``offer`` replaces what the node offered before; None leaves it.
+    """
 
     node: int
     beat: int
     now_us: int
+    offer: str | None = None
 
 
 class ReapRow(NamedTuple):

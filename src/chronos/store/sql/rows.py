@@ -25,7 +25,7 @@ ENDED = """id, job, version, cause, scheduled_us, status, code, message, attempt
     admitted_us, started_us, finished_us, cast(null as bigint) as wake_us, 0 as cancel, 0 as held, 0 as worked_us,
     detail, until_us, count, attempt_us"""
 ATTEMPT = "execution, task, number, status, started_us, finished_us, node, error, detail"
-NODE = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels"
+NODE = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels, offer"
 AUDIT = "id, at_us, actor, action, namespace, subject, origin, detail"
 
 _SPEC = msgspec.json.Decoder(JobSpec)
@@ -149,6 +149,7 @@ def node(row: Row) -> Node:
         stopped_us=row[6],
         slots=row[7],
         labels=_JSON.decode(row[8]),
+        offer=row[9],
     )
 
 

@@ -310,3 +310,8 @@ lock table job, gate, job_tag, audit, dead_letter, history in share row exclusiv
 
 EIGHTH_SQLITE = IDLE + IDLE_SQLITE + LISTED
 EIGHTH_POSTGRES = ALL_AT_ONCE_POSTGRES + IDLE + IDLE_POSTGRES + LISTED
+
+# What a node offers to work: queues and functions, see ``shortage.Offer``.
+NINTH = """
+alter table node add column offer {text};
+"""

@@ -35,6 +35,7 @@ class Upkeep:
         self._register = """
             insert into node (number, name, incarnation, started_us, beat_us, slots, labels)
             select coalesce(max(number), 0) + 1, $1, $2, $3, $3, $4, $5 from node returning number"""
+        self._offer = "update node set offer = $2 where number = $1 and stopped_us is null"
         self._beat = """
             update node set beat = $2, beat_us = $3 where number = $1 and stopped_us is null and beat < $2
             returning number"""
@@ -70,6 +71,8 @@ class Upkeep:
             labels = msgspec.json.encode(command.labels, order="sorted").decode()
             args = (command.name, command.incarnation, command.now_us, command.slots, labels)
             rows = yield Query(self._register, args)
+            if command.offer is not None:
+                yield Query(self._offer, (rows[0][0], command.offer))
         return int(rows[0][0])
 
     def beat(self, command: Beat) -> Steps[Beaten]:
@@ -77,6 +80,8 @@ class Upkeep:
         moved = yield Query(self._beat, (command.node, command.beat, command.now_us))
         if not moved and not (yield Query(self._alive, (command.node, command.beat))):
             return Beaten(alive=False, held=[])
+        if command.offer is not None:
+            yield Query(self._offer, (command.node, command.offer))
         rows = yield Query(self._held, (command.node,))
         return Beaten(alive=True, held=[Held(row[0], row[1], Cancel(row[2]), row[3]) for row in rows])
 

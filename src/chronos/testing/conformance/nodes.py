@@ -32,6 +32,19 @@ async def case_an_incarnation_has_one_number(w: World) -> None:
     ]
 
 
+async def case_a_node_says_what_it_offers(w: World) -> None:
+    async def offers() -> list[str | None]:
+        return [node.offer for node in await w.store.nodes() if node.name == "alpha"]
+
+    command = RegisterNode(name="alpha", incarnation=b"a" * 16, now_us=w.now, offer='{"functions":["a"]}')
+    number = await w.store.apply(command)
+    assert await offers() == ['{"functions":["a"]}']
+    await w.store.apply(Beat(node=number, beat=1, now_us=w.tick()))
+    assert await offers() == ['{"functions":["a"]}']
+    await w.store.apply(Beat(node=number, beat=2, now_us=w.tick(), offer='{"functions":["b"]}'))
+    assert await offers() == ['{"functions":["b"]}']
+
+
 async def case_a_beat_says_what_the_node_holds(w: World) -> None:
     await w.save(overlap=Overlap.ALLOW)
     a, b = await w.one(), await w.one()

@@ -1,0 +1,88 @@
+"""Why no live node can take some work: the function, queue or labels that it needs and that none of them has.
+
+A node tells the store what it offers when it registers. Work whose lane no live node suits would wait for ever without
+a word; here is the word.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from chronos.core.lane import Lane
+from chronos.core.node import Node
+
+_NAMED = 5  # live nodes that a sentence lists
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """What a node offers to work: the queues it serves (None: any) and the Python functions that it has."""
+
+    queues: tuple[str, ...] | None = None
+    functions: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The offer as a node's row keeps it; equal for equal offers."""
+        return msgspec.json.encode(self).decode()
+
+
+def offer_of(queues: Iterable[str] | None, functions: Iterable[str]) -> Offer:
+    """The offer of a node, in a fixed order."""
+    return Offer(queues=None if queues is None else tuple(sorted(queues)), functions=tuple(sorted(functions)))
+
+
+def shortage(lane: Lane, nodes: Sequence[Node]) -> str | None:
+    """Say why no live node can take work of a lane. None: one of them can, or an older release does not say."""
+    live = [node for node in nodes if node.stopped_us is None]
+    workers = [node for node in live if node.slots > 0]
+    if any(_suits(lane, node) for node in workers):
+        return None
+    if not live:
+        return "no node is alive"
+    if not workers:
+        return f"no live node runs work{_listed(live)}"
+    missing = [
+        *(f'has the function "{name}"' for name in lane.functions if not any(_has(node, name) for node in workers)),
+        *([] if any(_serves(node, lane.queue) for node in workers) else [f'serves the queue "{lane.queue}"']),
+        *(
+            f"carries the label {key}={value}"
+            for key, value in lane.labels
+            if lane.fallback_us is None and not any(node.labels.get(key) == value for node in workers)
+        ),
+    ]
+    if missing:
+        return f"no live node {' or '.join(missing)}{_listed(live)}"
+    wanted = [
+        f'the queue "{lane.queue}"',
+        *(f'the function "{name}"' for name in lane.functions),
+        *(f"the label {key}={value}" for key, value in lane.labels if lane.fallback_us is None),
+    ]
+    return f"no live node has all of {', '.join(wanted)}{_listed(live)}"
+
+
+def _suits(lane: Lane, node: Node) -> bool:
+    offer = _offer(node)
+    if offer is None:
+        return True
+    labels = node.labels if lane.fallback_us is None else dict(lane.labels)
+    return lane.suits(queues=offer.queues, labels=labels, functions=frozenset(offer.functions))
+
+
+def _has(node: Node, function: str) -> bool:
+    offer = _offer(node)
+    return offer is None or function in offer.functions
+
+
+def _serves(node: Node, queue: str) -> bool:
+    offer = _offer(node)
+    return offer is None or offer.queues is None or queue in offer.queues
+
+
+def _offer(node: Node) -> Offer | None:
+    return None if node.offer is None else msgspec.json.decode(node.offer, type=Offer)
+
+
+def _listed(nodes: Sequence[Node]) -> str:
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    return f"; live nodes: {', '.join(node.name for node in nodes[:_NAMED])}{more}"

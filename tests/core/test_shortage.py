@@ -1,0 +1,50 @@
+"""Why no live node can take work: every kind of shortage has its sentence."""
+
+from typing import Any
+
+import pytest
+
+from chronos.core.lane import Lane
+from chronos.core.node import Node
+from chronos.core.shortage import offer_of, shortage
+
+
+def node(name: str = "vm", **says: Any) -> Node:
+    queues, functions = says.pop("queues", None), says.pop("functions", ())
+    known: dict[str, Any] = {"slots": 8, "offer": offer_of(queues, functions).text} | says
+    return Node(number=1, name=name, incarnation=b"x", beat=0, started_us=0, beat_us=0, **known)
+
+
+@pytest.mark.parametrize(
+    ("lane", "nodes", "sentence"),
+    [
+        ({}, [node()], None),
+        ({}, [], "no node is alive"),
+        ({}, [node(stopped_us=5)], "no node is alive"),
+        ({}, [node(slots=0)], "no live node runs work; live nodes: vm"),
+        ({"functions": ("f",)}, [node(functions=["f", "g"])], None),
+        ({"functions": ("f",)}, [node("a"), node("b")], 'no live node has the function "f"; live nodes: a, b'),
+        ({"queue": "gpu"}, [node(queues=["default"])], 'no live node serves the queue "gpu"; live nodes: vm'),
+        ({"queue": "gpu"}, [node(queues=["gpu"])], None),
+        (
+            {"labels": (("zone", "eu"),)},
+            [node(labels={"zone": "us"})],
+            "no live node carries the label zone=eu; live nodes: vm",
+        ),
+        ({"labels": (("zone", "eu"),), "fallback_us": 1}, [node()], None),
+        ({"labels": (("zone", "eu"),)}, [node(labels={"zone": "eu"})], None),
+        (
+            {"queue": "gpu", "functions": ("f",)},
+            [node("a", queues=["gpu"]), node("b", queues=["default"], functions=["f"])],
+            'no live node has all of the queue "gpu", the function "f"; live nodes: a, b',
+        ),
+        ({"functions": ("f",)}, [node(offer=None)], None),  # an older release does not say what it has
+        (
+            {"functions": ("f",)},
+            [node(str(i)) for i in range(7)],
+            'no live node has the function "f"; live nodes: 0, 1, 2, 3, 4 and 2 more',
+        ),
+    ],
+)
+def test_the_sentence_names_what_is_missing(lane: dict[str, Any], nodes: list[Node], sentence: str | None) -> None:
+    assert shortage(Lane(**lane), nodes) == sentence
