@@ -16,7 +16,7 @@ from chronos.engine.runners.functions import Functions
 from chronos.store.contract import Store
 
 #: Callbacks are waited for without limit, which is some thirty years here.
-OPTIONS = Options(slots=100, grace_s=1e9)
+OPTIONS = Options(slots=100, grace_s=1e9, timeout_grace_s=1e9)
 
 
 async def start_engine(store: Store, clock: Clock, callbacks: Callbacks, identifier: str, tasks: int) -> Engine:
