@@ -4,6 +4,7 @@ What is heavy to import is imported when it is asked for, so that a program pays
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -17,6 +18,7 @@ from chronos.errors import Invalid
 from chronos.store.contract import Store
 
 if TYPE_CHECKING:
+    from chronos.core.events import Event
     from chronos.engine.engine import Engine
     from chronos.engine.options import Options
     from chronos.engine.runners.contract import Runner
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 PLUGINS = "chronos.runners"  # the entry points that bring further kinds of targets
 _PROCESSES = 4
+_PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
 
 
 def make_store(url: str) -> Store:
@@ -128,11 +131,20 @@ def make_engine(
     functions: "Functions",
     runners: "Mapping[str, Runner]",
     defaults: Settings = NOTHING_SET,
+    logger: str = "chronos.engine",
+    logged: "tuple[type[Event], ...]" = (),
 ) -> "Engine":
-    """A node on an open store, not yet started."""
-    from chronos.engine.engine import Engine  # noqa: PLC0415
+    """A node on an open store, not yet started. What happens on it goes to a ``logger``.
 
-    return Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
+    ``logged`` are the kinds of events that do; all, unless they are given.
+    """
+    from chronos.engine.engine import Engine  # noqa: PLC0415
+    from chronos.observe.lines import EventLines  # noqa: PLC0415
+
+    engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
+    lines = EventLines(engine.job_name, logger)
+    engine.on_event(lines.watch, *logged, hears_routine=lines.hears_routine)
+    return engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +204,7 @@ def _sqlite_path(url: str) -> Path | None:
 
 
 def without_password(url: str) -> str:
-    """A url as it may be shown."""
+    """A url as it may be shown: neither before its host nor among its parameters does it have a password."""
     parts = urlsplit(url)
-    return url if parts.password is None else url.replace(f":{parts.password}@", ":…@")
+    shown = url if parts.password is None else url.replace(f":{parts.password}@", ":…@")
+    return _PASSWORD.sub(r"\1…", shown)

@@ -406,6 +406,34 @@ def test_an_immediate_job_that_is_created_again_with_the_same_key_runs_once() ->
     in_world(case)
 
 
+def test_a_job_without_a_schedule_runs_once_and_is_done() -> None:
+    async def case(world: World) -> None:
+        for name, when in (("once", {}), ("at-once", {"schedule": "now"})):
+            body = {"name": name, "command": {"argv": ["true"]}, **when}
+            created = await world.post("/jobs", body, status=201)
+            assert (created["state"], created["next_run_at"], "schedule" in created) == ("done", None, False)
+            first = await world.ended(created["last_execution"]["id"])
+            assert (first["status"], (await world.get(f"/jobs/{name}"))["state"]) == ("succeeded", "done")
+            again = await world.post(f"/jobs/{name}/trigger", status=202)
+            assert (await world.ended(again["execution_id"]))["status"] == "succeeded"
+            job = await world.get(f"/jobs/{name}")
+            sent = await world.call("PUT", f"{V1}/jobs/{name}", job)
+            assert (sent.status, sent.json["version"], sent.json["state"]) == (200, 1, "done")
+            changed = await world.call("PATCH", f"{V1}/jobs/{name}", {"description": "new"})
+            assert (changed.json["version"], changed.json["state"]) == (2, "done")
+            assert len((await world.get(f"/jobs/{name}/executions"))["items"]) == 2
+        copy = await world.post("/jobs", {**job, "name": "copy"}, status=201)
+        assert copy["state"] == "done"
+        assert (await world.ended(copy["last_execution"]["id"]))["status"] == "succeeded"
+        manual = await world.call("PATCH", f"{V1}/jobs/once", {"schedule": "manual"})
+        assert (manual.json["state"], manual.json["schedule"]) == ("active", "manual")
+        asked = {"name": "by-hand", "schedule": "manual", "command": {"argv": ["true"]}}
+        assert (await world.post("/jobs", asked, status=201))["state"] == "active"
+        assert (await world.get("/jobs/by-hand/executions"))["items"] == []
+
+    in_world(case, runs=True)
+
+
 def test_namespaces_are_apart() -> None:
     async def case(world: World) -> None:
         await world.create("digest")

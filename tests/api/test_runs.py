@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from chronos.api.events import Log
+from chronos.engine.runners.context import Context
 from chronos.engine.runners.functions import Functions
 from chronos.store.commands import PROGRESS, OutputRow
 from tests.api.world import SECRET, V1, World, in_world, shape
@@ -36,6 +37,42 @@ def test_trigger_and_look() -> None:
         assert (await world.get("/jobs/digest/why"))["steps"]
 
     in_world(case, runs=True)
+
+
+def test_a_retry_that_waits_is_not_counted_as_made() -> None:
+    functions, again = Functions(), asyncio.Event()
+
+    async def fails() -> None:
+        raise ValueError("always")
+
+    async def then_waits(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise ValueError("once")
+        again.set()
+        await asyncio.sleep(600)
+
+    for function in (fails, then_waits):
+        functions.register(function.__name__, function)
+
+    async def counts(world: World, id_: str, status: str) -> tuple[int, int]:
+        await world.seen(f"/executions/{id_}", status)
+        shown = await world.get(f"/executions/{id_}")
+        [listed] = [one for one in (await world.get("/executions"))["items"] if one["id"] == id_]
+        return shown["attempts"], listed["attempts"]
+
+    async def case(world: World) -> None:
+        later, soon = {"initial_interval": "1h"}, {"initial_interval": "1ms"}
+        await world.create("waits", python={"name": "fails"}, schedule="manual", retry=later)
+        await world.create("runs", python={"name": "then_waits"}, schedule="manual", retry=soon)
+        id_ = (await world.post("/jobs/waits/trigger", status=202))["execution_id"]
+        assert await counts(world, id_, "waiting") == (1, 1)
+        await world.post(f"/executions/{id_}/cancel", status=202)
+        assert await counts(world, id_, "canceled") == (1, 1)
+        id_ = (await world.post("/jobs/runs/trigger", status=202))["execution_id"]
+        await again.wait()
+        assert await counts(world, id_, "running") == (2, 2)
+
+    in_world(case, runs=True, functions=functions)
 
 
 def test_the_same_key_is_the_same_execution() -> None:

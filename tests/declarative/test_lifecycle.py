@@ -293,6 +293,18 @@ def test_events_are_logged_under_their_names(caplog: pytest.LogCaptureFixture) -
     names = [record.getMessage().split()[0] for record in records]
     assert names[:5] == [*WHOLE_LIFE[:3], "TaskRunStarted", "TaskRunFailed"]
     assert [record.levelname for record in records][3:5] == ["INFO", "WARNING"]
+    assert records[4].exc_info is not None
+    assert not [record for record in caplog.records if record.name == "chronos.engine"]  # it would say the same again
+
+
+def test_a_task_has_one_traceback_in_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bed: Bed) -> None:
+        await bed.lasting([bed.task(cron="* * * * *", delay=timedelta(seconds=20), fails=[True] * 9)], 2 * MINUTE)
+
+    simulate(scenario)
+    failed = [record for record in caplog.records if record.getMessage().startswith("TaskRunFailed")]
+    traced = [record.exc_info is not None for record in failed]
+    assert traced[:5] == [True, False, False, False, True]
 
 
 def test_a_late_start_is_a_warning(caplog: pytest.LogCaptureFixture, url: str) -> None:

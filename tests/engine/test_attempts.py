@@ -200,7 +200,7 @@ def test_what_comes_to_its_end_after_its_time_has_not_succeeded(
         async def work() -> str | None:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(100)
-            await asyncio.sleep(2)
+            await asyncio.sleep(1)
             return result
 
         world.functions.register("work", work)
@@ -209,6 +209,24 @@ def test_what_comes_to_its_end_after_its_time_has_not_succeeded(
         end = await finished(world, "work")
         assert (end.status, end.reason and end.reason.code) == (Status.FAILED, code)
         assert await world.tasks(end) == {"main": task}
+
+    check()
+
+
+@pytest.mark.parametrize("settings", [{"task_timeout": "3s"}, {"execution_timeout": "3s"}])
+@pytest.mark.parametrize("hears", [False, True])
+def test_work_that_ignores_its_timeout_is_forced_after_the_short_grace(settings: dict[str, str], hears: bool) -> None:
+    """The quick way has a clock of its own, so both are looked at; the long grace stays for what is canceled."""
+
+    @in_world
+    async def check(world: World) -> None:
+        world.work("work", takes=1000, stubborn=True, hears=hears)
+        node = await world.node(grace_s=300, timeout_grace_s=2)
+        await world.job("work", schedule="now", retry={"max_attempts": 1}, **settings)
+        await world.advance(4.9)
+        assert (await world.last("work")).status is Status.RUNNING
+        await world.advance(1.2)  # of which one second is the last chance of an async function
+        assert ((await world.last("work")).status, node.engine.busy) == (Status.FAILED, 0)
 
     check()
 

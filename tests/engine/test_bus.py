@@ -29,6 +29,18 @@ def test_who_watches_for_a_kind_is_called_with_no_other() -> None:
     assert jumps == [JUMP, JUMP]
 
 
+def test_events_of_what_went_well_are_made_for_watchers_that_hear_them() -> None:
+    bus, listens = Bus(), [False]
+    bus.watch(lambda event: None, Trouble, hears_routine=lambda: listens[0])
+    assert (bus.wants(Trouble), bus.wants(Trouble, routine=True)) == (True, False)
+    listens[0] = True
+    assert bus.wants(Trouble, routine=True)
+    assert not bus.wants(ClockJumped, routine=True)
+    listens[0] = False
+    bus.watch(lambda event: None)
+    assert bus.wants(Trouble, routine=True)
+
+
 def test_a_watcher_may_go_while_it_is_called() -> None:
     bus, calls = Bus(), list[str]()
 

@@ -30,8 +30,10 @@ from chronos.core.events import (
 )
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.reasons import Code
+from chronos.observe import lines as lines_module
 from chronos.observe import logs as module
 from chronos.observe.lines import EventLines
+from chronos.observe.log_quota import LINES, LINES_EACH
 from chronos.observe.logs import Logs, line_logger
 
 JOB, RUN = UUID(int=7).bytes, UUID(int=8).bytes
@@ -186,6 +188,74 @@ def test_the_same_trouble_is_not_told_all_the_time() -> None:
     away = [Trouble(at_us=at_us, where="store", error="away") for at_us in range(1, 20_000_000, 1_000_000)]
     found = watched(*away, Trouble(at_us=2, where="store", error="full"))
     assert [(line["error"], line.get("repeated")) for line in found] == [("away", None), ("away", 9), ("full", None)]
+
+
+def failed(at_us: int, job: bytes = JOB) -> Event:
+    return AttemptEnded(
+        at_us=at_us,
+        execution=RUN,
+        job=job,
+        task="main",
+        number=1,
+        status=AttemptStatus.FAILED,
+        duration_us=5,
+        error="ValueError: no",
+        traceback="Traceback (most recent call last):\nValueError: no\n",
+    )
+
+
+def test_a_job_has_one_traceback_in_a_minute() -> None:
+    found = watched(*(failed(1 + n * 10_000_000) for n in range(8)), failed(2, RUN))
+    assert [("exception" in line) for line in found] == [True, *[False] * 5, True, False, True]
+
+
+def test_a_storm_of_failures_is_counted() -> None:
+    jobs = [n.to_bytes(16) for n in range(100, 5_100)]
+    many = [failed(n, job) for n, job in enumerate(jobs, 1)] + [failed(9_000, JOB) for _ in range(7)]
+    often = [failed(70_000_000 + n) for n in range(1_000)]
+    found = watched(*many, *often, failed(140_000_000))
+    told = [line["event"] for line in found]
+    assert told.count("attempt failed") == LINES + LINES_EACH + 1
+    left_out = [(line.get("job"), line["count"]) for line in found if line["event"] == "more lines were left out"]
+    assert left_out == [(None, 5_000 - LINES + 7), ("nightly", 1_000 - LINES_EACH)]
+
+
+def test_what_was_left_out_is_told_even_if_nothing_happens_any_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "MINUTE_US", 1_000)
+
+    async def storm() -> None:
+        watcher = EventLines({JOB: ("default", "nightly")}.get)
+        for at_us in range(LINES_EACH + 5):
+            watcher.watch(failed(1 + at_us))
+        await told.wait()
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "left out" in record.getMessage():
+                told.set()
+
+    told, handler = asyncio.Event(), Told()
+    with logged() as stream:
+        logging.getLogger("chronos").addHandler(handler)
+        try:
+            asyncio.run(asyncio.wait_for(storm(), 60))
+        finally:
+            logging.getLogger("chronos").removeHandler(handler)
+    assert lines(stream)[-1]["count"] == 5
+
+
+def test_lines_can_be_read_without_a_formatter_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    log = line_logger("chronos.server")
+    log.warning("it is full", where="a place", count=3, node="a-1")
+    try:
+        raise ValueError("no")
+    except ValueError:
+        log.exception("it broke")
+    first, second = caplog.messages
+    assert first == 'it is full where="a place" count=3 node=a-1'
+    assert second.startswith("it broke\nTraceback")
+    assert second.endswith("ValueError: no")
+    assert {record.filename for record in caplog.records} == {"test_logs.py"}
 
 
 def test_a_job_without_a_name_is_told_by_its_id() -> None:

@@ -21,6 +21,7 @@ def test_an_address_is_text(url: Any) -> None:
         ({"slots": "x"}, "slots is 'x'"),
         ({"slots": True}, "slots is True"),
         ({"grace": -1}, "grace is -1"),
+        ({"timeout_grace": -1}, "timeout_grace is -1"),
         ({"owner": ""}, "owner is ''"),
         ({"owner": 5}, "owner is 5"),
         ({"namespace": 5}, "namespace is 5"),

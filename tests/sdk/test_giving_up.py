@@ -122,6 +122,28 @@ def test_a_command_that_ends_well_on_sigterm_was_stopped(app: Chronos) -> None:
     assert (info.status, [task.status for task in info.tasks]) == ("failed", ["timed_out"])
 
 
+def ignores() -> None:
+    """Does not ask whether it is to stop."""
+    time.sleep(SOON_S)
+
+
+@pytest.mark.parametrize("target", ["thread", "process", "command"])
+@pytest.mark.parametrize("limit", [{"timeout": "100ms"}, {"execution_timeout": "100ms"}])
+def test_what_ignores_its_timeout_is_ended_after_a_short_grace(limit: Any, target: Any) -> None:
+    """The long grace is for what is canceled, and for a shutdown."""
+    with Chronos("sqlite://", grace=10 * SOON_S, timeout_grace="100ms", defaults={"retries": 0}) as app:
+        if target == "command":
+            app.command("work", ["sh", "-c", "trap '' TERM; while :; do sleep 0.01; done"], **limit)
+        else:
+            app.job(name="work", isolation=target, **limit)(ignores)
+        info = app.trigger("work").wait(SOON_S - 20)
+        assert info.status == "failed"
+
+
+def test_the_grace_after_a_timeout_is_two_seconds_unless_it_is_said() -> None:
+    assert Chronos("sqlite://")._runtime._options.timeout_grace_s == 2
+
+
 def test_what_gives_up_at_a_shutdown_runs_again() -> None:
     app = Chronos("sqlite://", grace=0.1, defaults={"retries": 0})
     app.job(name="work")(heeds)

@@ -183,6 +183,19 @@ def test_a_job_declared_while_the_app_runs_runs(app: Chronos) -> None:
         assert ran.wait(SOON_S)
 
 
+def test_a_retry_that_waits_is_not_counted_as_made(app: Chronos) -> None:
+    @app.job(retry={"initial_interval": "1h"})
+    def fails() -> None:
+        raise ValueError("always")
+
+    with app:
+        run = fails.trigger()
+        while (info := run.info()).status != "waiting":
+            assert not info.is_over
+            time.sleep(0.01)
+        assert (info.attempts, info.tasks[0].attempts) == (1, 1)
+
+
 def test_failures_are_told(app: Chronos) -> None:
     @app.job(retries=1, retry={"initial_interval": "1ms"})
     def fails(ctx: Context) -> None:

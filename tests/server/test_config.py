@@ -42,6 +42,7 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("scheduler.heartbeat_interval", "500ms", "500ms", 0.5),
     ("scheduler.heartbeat_timeout", 1.5, "1500ms", 1.5),
     ("scheduler.grace_period", "0s", "0", 0.0),
+    ("scheduler.timeout_grace", "500ms", "500ms", 0.5),
     ("dispatcher.max_concurrent", 7, "7", 7),
     ("dispatcher.queue_slots", {"mail": 2}, "mail=2", {"mail": 2}),
     ("dispatcher.http.timeout", "5s", "5s", 5.0),

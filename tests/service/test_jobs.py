@@ -215,16 +215,37 @@ def test_disabling_and_enabling() -> None:
 def test_an_immediate_job_is_saved_and_runs_once() -> None:
     async def case(world: World) -> None:
         saved = await world.save(schedule=None, payload={"a": 1})
-        assert (saved.state, saved.next_us) == (JobState.ACTIVE, None)
-        await world.save(schedule=None, payload={"a": 1})
+        assert (saved.state, saved.next_us) == (JobState.DONE, None)
+        assert not (await world.save(schedule=None, payload={"a": 1})).changed
         await world.save(schedule=None, payload={"a": 2})
         [run] = (await world.runs.list()).items
         assert isinstance(run, Execution)
         assert (run.job, run.cause, run.status) == (saved.job_id, Cause.MANUAL, Status.READY)
-        await world.save(schedule="now", payload={"a": 3})
+        assert (await world.save(schedule="now", payload={"a": 3})).state is JobState.DONE
         assert len((await world.runs.list()).items) == 2
-        await world.save("hand", schedule="manual")
+        assert (await world.save("hand", schedule="manual")).state is JobState.ACTIVE
         assert len((await world.runs.list()).items) == 2
+
+    in_world(case)
+
+
+def test_a_job_that_ran_once_can_become_a_manual_one() -> None:
+    async def case(world: World) -> None:
+        await world.save(schedule=None)
+        back = await world.save(schedule="manual")
+        assert (back.state, back.changed, back.version) == (JobState.ACTIVE, True, 1)
+        await world.save("other", schedule=None)
+        changed = await world.save("other", schedule="manual", description="new")
+        assert (changed.state, changed.version) == (JobState.ACTIVE, 2)
+        assert len((await world.runs.list()).items) == 2
+
+    in_world(case)
+
+
+def test_a_job_that_runs_now_and_follows_another_stays_active() -> None:
+    async def case(world: World) -> None:
+        await world.save("first", schedule="manual")
+        assert (await world.save("then", schedule="now", after=["first"])).state is JobState.ACTIVE
 
     in_world(case)
 

@@ -27,7 +27,7 @@ from chronos.core.config import (
 )
 from chronos.core.ids import job_id
 from chronos.core.job import After, Job, JobSpec, JobState, On, ScheduleSpec, Target, Task
-from chronos.service.shapes import id_text, read_job, write_job
+from chronos.service.shapes import id_text, read_job, runs_once, write_job
 from tests.service.world import CHECKS
 
 MAIN = Task(name="main", target=Target(kind="command", options={"argv": ["true"]}))
@@ -176,7 +176,7 @@ def test_what_is_answered_says_the_same_when_it_is_sent_back(spec: JobSpec, stat
     assert draft.spec == spec
     assert (draft.namespace, draft.name) == ("default", "a-job")
     assert (draft.state is JobState.DISABLED) == (state is JobState.DISABLED)
-    assert not draft.immediate
+    assert draft.immediate == (state is JobState.DONE and runs_once(spec))  # which a job that exists does not heed
 
 
 def test_an_answer_adds_what_the_server_knows() -> None:

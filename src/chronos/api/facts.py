@@ -10,7 +10,7 @@ from typing import Any
 
 from chronos.api.call import read_instant_us
 from chronos.core.job import Job, JobState
-from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, read_id, write_job
+from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, read_id, runs_once, write_job
 
 _LOOKED_AT = frozenset(("id", "state", "note", "created_at", "paused_at", "next_run_at"))
 _LASTING = ("id", "version", "state", "created_at")
@@ -38,7 +38,7 @@ def check_state(sent: Any, draft: Draft, existing: Job | None) -> None:
 
 def says_another_state(sent: Any, draft: Draft) -> bool:
     """Whether a job is said to be in a state which it would not have if it were new."""
-    return isinstance(sent, Mapping) and sent.get("state") not in (None, _word(draft.state or JobState.ACTIVE))
+    return isinstance(sent, Mapping) and sent.get("state") not in (None, _word(_state_if_new(draft)))
 
 
 def check_kept(changes: Mapping[str, Any], name: str) -> None:
@@ -60,12 +60,19 @@ def version_said(sent: Any) -> int | None:
 
 def _state(said: Mapping[str, Any], draft: Draft, existing: Job | None) -> list[Problem]:
     state = said.get("state")
-    now = draft.state or JobState.ACTIVE if existing is None else existing.state
+    now = _state_if_new(draft) if existing is None else existing.state
     soon = draft.state if draft.state is not None and JobState.DISABLED in (draft.state, now) else now
     if state is None or state in (_word(now), _word(soon)):
         return []
     will = "is" if existing is not None else "would be"
     return [Problem("/state", f'is {_shown(state)}, and the job {will} "{_word(now)}"; it is {_SWITCHES}')]
+
+
+def _state_if_new(draft: Draft) -> JobState:
+    """The state in which a new job is right away; one that runs once is done with that."""
+    if draft.state is JobState.DISABLED:
+        return JobState.DISABLED
+    return JobState.DONE if (draft.immediate or draft.now) and runs_once(draft.spec) else JobState.ACTIVE
 
 
 def _id(said: Mapping[str, Any], existing: Job) -> list[Problem]:

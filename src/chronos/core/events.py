@@ -44,6 +44,7 @@ class AttemptEnded(Event, frozen=True, kw_only=True):
     status: AttemptStatus
     duration_us: int
     error: str | None = None
+    traceback: str | None = None  # of a function that raised
 
 
 class ExecutionWaits(Event, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """How one try of a task ends: a closed union, so that every place which decides about outcomes decides about all."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from chronos.core.config import Effective
@@ -24,6 +24,7 @@ class Failed:
     kinds: tuple[str, ...] = ()
     worth_retrying: bool = True  # False: its target knows that another try would fail too
     again_in_us: int | None = None  # how long to wait before another try, where its target knows; else the backoff
+    traceback: str | None = field(default=None, compare=False)  # of a function that raised; for the log, not stored
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "error", storable(self.error))

@@ -14,6 +14,7 @@ from chronos.core.outcome import storable
 
 LOGGER = logging.getLogger("chronos.declarative")
 MAX_WORDS = 4_000  # characters of an error's own
+TRACE_AGAIN = timedelta(minutes=1)  # from one traceback of a task in the log to the next
 LATE = timedelta(minutes=1)  # what a start may take after its minute; more is told as a warning
 
 
@@ -133,6 +134,7 @@ class Teller:
 
     def __init__(self, on_event: OnEvent | None) -> None:
         self._on_event = on_event
+        self._traced: dict[str, datetime] = {}  # the last traceback of each task
 
     def tell(self, event: Event) -> None:
         """Tell an event."""
@@ -141,12 +143,23 @@ class Teller:
             name = type(event).__name__
             said = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "at"}
             text = " ".join(f"{key}={_shown(value)}" for key, value in said.items())
-            LOGGER.log(level, "%s", f"{name} {text}".rstrip(), extra={"event": name, "details": said})
+            extra = {"event": name, "details": said}
+            LOGGER.log(level, "%s", f"{name} {text}".rstrip(), extra=extra, exc_info=self._traceback(event))
         if self._on_event is not None:
             try:
                 self._on_event(event)
             except (Exception, asyncio.CancelledError):
                 LOGGER.exception("on_event raised for %s", type(event).__name__)
+
+    def _traceback(self, event: Event) -> BaseException | None:
+        """The error of a run that failed, whose traceback is logged; at most one per task and minute."""
+        if not isinstance(event, TaskRunFailed):
+            return None
+        last = self._traced.get(event.task)
+        if last is not None and timedelta(0) <= event.at - last < TRACE_AGAIN:
+            return None
+        self._traced[event.task] = event.at
+        return event.error
 
 
 def _level(event: Event) -> int:

@@ -3,8 +3,9 @@
 import asyncio
 from dataclasses import replace
 
+from chronos.assembly import make_engine
 from chronos.clock import Clock
-from chronos.core.events import ClockJumped, Event, JobBroken, Trouble
+from chronos.core.events import ClockJumped, JobBroken, NodeLost, Trouble
 from chronos.core.lane import PYTHON
 from chronos.declarative import orphans
 from chronos.declarative.callbacks import Callbacks
@@ -16,14 +17,17 @@ from chronos.engine.runners.functions import Functions
 from chronos.store.contract import Store
 
 #: Callbacks are waited for without limit, which is some thirty years here.
-OPTIONS = Options(slots=100, grace_s=1e9)
+OPTIONS = Options(slots=100, grace_s=1e9, timeout_grace_s=1e9)
+
+#: What the engine logs: what may make runs late. The runs themselves are told by the scheduler's own events.
+_LOGGED = (Trouble, ClockJumped, JobBroken, NodeLost)
 
 
 async def start_engine(store: Store, clock: Clock, callbacks: Callbacks, identifier: str, tasks: int) -> Engine:
     """A running engine with a slot for every task, so that none waits for another."""
     functions = Functions()
     functions.register(FUNCTION, _stands_in)
-    engine = Engine(
+    engine = make_engine(
         store,
         clock=clock,
         options=replace(
@@ -34,8 +38,9 @@ async def start_engine(store: Store, clock: Clock, callbacks: Callbacks, identif
         ),
         runners={PYTHON: callbacks},
         functions=functions,
+        logger=LOGGER.name,
+        logged=_LOGGED,
     )
-    engine.on_event(_tell_trouble, Trouble, ClockJumped, JobBroken)
     try:
         await engine.start()
     except BaseException:
@@ -52,19 +57,6 @@ async def mind(engine: Engine) -> None:
         return  # as it is stopped
     except Exception:  # noqa: BLE001 - whatever it was, it goes to the log
         LOGGER.exception("the engine broke, and no task runs any more; stop the scheduler")
-
-
-def _tell_trouble(event: Event) -> None:
-    """What may make runs late is worth a line in the log."""
-    match event:
-        case Trouble(where=where, error=error):
-            LOGGER.warning("%s: %s", where, error)
-        case ClockJumped(by_us=by_us):
-            LOGGER.warning("the clock was set by %.3f s", by_us / 1e6)
-        case JobBroken(error=error):
-            LOGGER.error("%s", error)
-        case _:
-            pass
 
 
 async def _stands_in(task: str = "") -> None:

@@ -248,7 +248,7 @@ class Admission:
             self._prepare(entry, fired.next_us, prepared.careful)
 
     def _tell(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
-        if not self._crew.bus.wants(ExecutionAdmitted):
+        if not self._crew.bus.wants(ExecutionAdmitted, routine=admitted.status is not Status.SKIPPED):
             return
         code = None
         if admitted.status is Status.SKIPPED:  # the gate does not tell why, and there is only one why for each policy

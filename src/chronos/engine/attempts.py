@@ -1,8 +1,8 @@
 """One attempt of one task: run it under its timeout, stop it when asked, say how it ended.
 
 Stopping has two steps: the work is asked, and after the grace period its coroutine is cancelled, which ends it by
-force. What comes of an attempt that was stopped is told by the reason, unless it made it after all: in time, and
-without having heard that it was to stop.
+force. After a timeout that is the short ``timeout_grace_s``: the work has had its time. What comes of an attempt that
+was stopped is told by the reason, unless it made it after all: in time, and without having heard that it was to stop.
 """
 
 import asyncio
@@ -55,6 +55,7 @@ class _Forcing:
         self.forced = False
 
     def time_out(self) -> None:
+        self._call.grace_s = self._call.timeout_grace_s
         self._call.stop.ask(StopReason.TIMEOUT)
 
     def begin(self) -> None:

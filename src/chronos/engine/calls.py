@@ -58,6 +58,7 @@ def make_call(
         span=detail.span,
         sink=crew.book.sink(claimed.id, task, number),
         grace_s=crew.options.grace_s,
+        timeout_grace_s=crew.options.timeout_grace_s,
         memory=list(detail.memory.get(task, ())),
     )
     if crew.closing:

@@ -20,7 +20,7 @@ from chronos.core.config import NOTHING_SET, Settings, cascade
 from chronos.core.events import Event
 from chronos.core.shortage import offer_of
 from chronos.engine.admission import Admission
-from chronos.engine.bus import Bus
+from chronos.engine.bus import Bus, HearsRoutine, Watcher
 from chronos.engine.catalog import CAPACITY, Catalog
 from chronos.engine.crew import Crew
 from chronos.engine.dispatcher import Dispatcher
@@ -167,9 +167,16 @@ class Engine:
         if self._loops is not None:
             await asyncio.shield(self._loops)
 
-    def on_event(self, watcher: Callable[[Event], None], *kinds: type[Event]) -> Callable[[], None]:
-        """Call back with everything that happens here, or only what is of some kinds; what is given back ends it."""
-        return self._bus.watch(watcher, *kinds)
+    def on_event(
+        self, watcher: Watcher, *kinds: type[Event], hears_routine: HearsRoutine | None = None
+    ) -> Callable[[], None]:
+        """Call back with everything that happens here, or only what is of some kinds; what is given back ends it.
+
+        ``hears_routine``: whether the watcher has any use for events of what went well, which are many.
+        """
+        if hears_routine is None:
+            return self._bus.watch(watcher, *kinds)
+        return self._bus.watch(watcher, *kinds, hears_routine=hears_routine)
 
     def job_name(self, job: bytes) -> tuple[str, str] | None:
         """Namespace and name of a job that this node has had to do with lately, so that events can be told in words."""

@@ -85,7 +85,7 @@ class Executor:
             return
         if older is not None:  # it was taken from this node, and given to it again
             older.kill()
-        if self._crew.bus.wants(ExecutionStarted):
+        if self._crew.bus.wants(ExecutionStarted, routine=True):
             self._tell_start(claimed)
         if not entry.plain or claimed.attempt > 1 or claimed.worked_us:
             work = Work(self._crew, claimed, entry)

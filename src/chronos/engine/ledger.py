@@ -173,7 +173,8 @@ class Ledger:
     def tell_attempt(self, call: Call, outcome: Outcome) -> None:
         """Tell whoever watches how an attempt ended."""
         status = attempt_status(outcome)
-        if status is None or not self._crew.bus.wants(AttemptEnded):
+        routine = status is AttemptStatus.SUCCEEDED
+        if status is None or not self._crew.bus.wants(AttemptEnded, routine=routine):
             return
         now_us = self._crew.clock.now_us()
         self._crew.bus.emit(
@@ -186,6 +187,7 @@ class Ledger:
                 status=status,
                 duration_us=max(0, now_us - call.started_us),
                 error=getattr(outcome, "error", None),
+                traceback=outcome.traceback if isinstance(outcome, Failed) else None,
             )
         )
 
@@ -208,7 +210,7 @@ def succeed_at_once(crew: Crew, claimed: Claimed, entry: Entry, started_us: int,
     now_us = max(claimed.started_us, crew.clock.now_us())
     row = SettleRow(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, Code.SUCCEEDED, None, now_us, detail)
     crew.settler.add(row, entry)
-    if crew.bus.wants(AttemptEnded):
+    if crew.bus.wants(AttemptEnded, routine=True):
         crew.bus.emit(
             AttemptEnded(
                 at_us=now_us,
@@ -225,7 +227,7 @@ def succeed_at_once(crew: Crew, claimed: Claimed, entry: Entry, started_us: int,
 
 
 def _tell_end(crew: Crew, claimed: Claimed, end: End, now_us: int) -> None:
-    if not crew.bus.wants(ExecutionEnded):
+    if not crew.bus.wants(ExecutionEnded, routine=end.status is Status.SUCCEEDED):
         return
     crew.bus.emit(
         ExecutionEnded(

@@ -20,7 +20,8 @@ class Options:
     reaper_s: float = 5.0
     heartbeat_s: float = 10.0
     heartbeat_timeout_s: float = 30.0
-    grace_s: float = 30.0
+    grace_s: float = 30.0  # from asking work to stop to forcing it, and of a shutdown
+    timeout_grace_s: float = 2.0  # the same for work whose time is over
     schedules: bool = True  # False: it only works on what others admit
     works: bool = True  # False: it only admits
 
@@ -36,3 +37,5 @@ class Options:
             )
         if self.grace_s < 0:
             raise Invalid("grace_period cannot be negative")
+        if self.timeout_grace_s < 0:
+            raise Invalid("timeout_grace cannot be negative")

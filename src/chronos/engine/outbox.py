@@ -319,6 +319,7 @@ class Outbox:
             payload=told(hook.report),
             sink=self._crew.book.sink(item.execution, ON_COMPLETE, tries),
             grace_s=self._crew.options.grace_s,
+            timeout_grace_s=self._crew.options.timeout_grace_s,
         )
         outcome = await make_attempt(
             self._crew.runners.get(target.kind), call, target.kind, timeout_us / 1e6, self._crew.deadlines

@@ -134,7 +134,7 @@ class Quick:
             self._passed.go_on(self)
 
     def _timed_out(self) -> None:
-        self._ask(StopReason.TIMEOUT, self._crew.options.grace_s)
+        self._ask(StopReason.TIMEOUT, self._crew.options.timeout_grace_s)
 
     def _ask(self, reason: StopReason, grace_s: float) -> None:
         if self.reason is None:

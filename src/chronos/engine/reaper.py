@@ -104,7 +104,7 @@ class Reaper:
         if strange:
             await self._release(strange, now_us)
         entries = await self._entries(mine)
-        grace_us = round(options.grace_s * 1e6) + silent_us
+        grace_us = round(max(options.grace_s, options.timeout_grace_s) * 1e6) + silent_us
         overdue = [
             execution
             for execution, entry in zip(mine, entries, strict=True)

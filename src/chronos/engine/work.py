@@ -160,10 +160,11 @@ class Work:
             await self._ledger.sleep(self._detail, step)
             return None
         for name in step.cancel:
-            stopped = self._calls[name].stop
+            call = self._calls[name]
             if step.group.stop is Code.EXECUTION_TIMEOUT:
-                stopped.late = True
-            stopped.ask(StopReason.CANCELED)
+                call.stop.late = True
+                call.grace_s = call.timeout_grace_s
+            call.stop.ask(StopReason.CANCELED)
         if (
             self._begun
             and (step.start or self._ledger.owes)

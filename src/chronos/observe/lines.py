@@ -4,10 +4,14 @@
 
     debug    admitted, started, waiting, succeeded         warning  a try failed, a gap, a lost node, trouble
     info     skipped, canceled, changed                    error    failed for good, stale, a broken job
+
+A failed attempt comes with its traceback, at most one per job and minute (``log_quota``).
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -28,9 +32,11 @@ from chronos.core.events import (
     WorkUnclaimable,
 )
 from chronos.core.execution import AttemptStatus, Status
-from chronos.observe.logs import line_logger
+from chronos.observe.log_line import line_logger
+from chronos.observe.log_quota import MINUTE_US, LogQuota
 from chronos.observe.names import NameOf, shown
 
+ENGINE = "chronos.engine"
 _REPEAT_US = 10_000_000  # how long the same trouble is not told again
 _MAX_TROUBLES = 1_000
 _DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
@@ -58,11 +64,16 @@ Line = tuple[int, str, dict[str, Any]]
 class EventLines:
     """Hears the engine and logs."""
 
-    def __init__(self, name_of: NameOf, logger: str = "chronos.engine") -> None:
+    def __init__(self, name_of: NameOf, logger: str = ENGINE, quota: LogQuota | None = None) -> None:
         self._name_of = name_of
-        self._level = logging.getLogger(logger)
         self._log = line_logger(logger)
         self._troubles: dict[tuple[str, str], tuple[int, int]] = {}  # when it was told, and how often not since
+        self._quota = LogQuota() if quota is None else quota
+        self._timer: asyncio.TimerHandle | None = None
+
+    def hears_routine(self) -> bool:
+        """Whether events of what went well become lines, too."""
+        return self._log.is_enabled_for(_DEBUG)
 
     def watch(self, event: Event) -> None:
         """Log what happened, if anybody reads at that level."""
@@ -70,21 +81,53 @@ class EventLines:
         if found is None:
             return
         level, text, fields = found(event)
-        if not self._level.isEnabledFor(level):
+        if not self._log.is_enabled_for(level):
             return
         if isinstance(event, Trouble) and not self._is_new(event, fields):
             return
+        about = getattr(event, "job", None) or getattr(event, "where", None)
+        if level > _DEBUG and about is not None:
+            if self._quota.is_over(event.at_us):
+                self._end_minute()
+            if not self._quota.take_line(about, event.at_us):
+                self._end_minute_later()
+                return
+            trace = getattr(event, "traceback", None)
+            if trace is not None and self._quota.take_traceback(about):
+                fields["exception"] = trace
         self._log.log(level, text, **self._named(event), **fields)
+
+    def _end_minute_later(self) -> None:
+        """The counts are told even if nothing happens any longer."""
+        if self._timer is None:
+            with suppress(RuntimeError):  # without a loop, the next event tells them
+                self._timer = asyncio.get_running_loop().call_later(MINUTE_US / 1e6, self._end_minute)
+
+    def _end_minute(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for about, count in self._quota.end():
+            match about:
+                case bytes():
+                    self._log.warning("more lines were left out", job=self._shown(about), count=count)
+                case str():
+                    self._log.warning("more lines were left out", where=about, count=count)
+                case None:
+                    self._log.warning("more lines were left out", count=count)
 
     def _named(self, event: Any) -> dict[str, Any]:
         """Which job and execution it is about."""
         said: dict[str, Any] = {}
         if isinstance(job := getattr(event, "job", None), bytes):
-            named = self._name_of(job)
-            said["job"] = str(UUID(bytes=job)) if named is None else shown(named)
+            said["job"] = self._shown(job)
         if isinstance(execution := getattr(event, "execution", None), bytes):
             said["execution"] = str(UUID(bytes=execution))
         return said
+
+    def _shown(self, job: bytes) -> str:
+        named = self._name_of(job)
+        return str(UUID(bytes=job)) if named is None else shown(named)
 
     def _is_new(self, event: Trouble, fields: dict[str, Any]) -> bool:
         """The same trouble is told once in a while, with how often it was not."""

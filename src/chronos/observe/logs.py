@@ -17,6 +17,10 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.types import EventDict, Processor, WrappedLogger
 
+from chronos.observe.log_line import line_logger
+
+__all__ = ["Logs", "line_logger"]
+
 MAX_WAITING = 10_000
 LAST_S = 2.0  # how long the last lines may take to be written
 #: Loggers that say too much of what is of no use here.
@@ -56,17 +60,6 @@ class Logs:
         root.setLevel(level)
         for name, least in quiet.items():
             logging.getLogger(name).setLevel(least)
-
-
-def line_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A logger that takes fields: ``log.info("started", node="a")``. It reads no global settings."""
-    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
-        logging.getLogger(name),
-        processors=[structlog.stdlib.filter_by_level, ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
-    return logger
 
 
 class _Stream(Protocol):

@@ -49,7 +49,9 @@ class Chronos(Housed):
     each runs the functions that it has. With an ``owner``, jobs that this owner declared once and no longer does are
     deleted when the app starts. ``timezone`` is that of jobs that name none, ``defaults`` are settings of jobs that say
     nothing else. ``slots`` is how many executions run here at once; ``queues`` and ``labels`` say which are taken.
-    Requests to private addresses are refused, except to ``allow_hosts`` or with ``allow_private``.
+    ``grace`` is how long what runs may take to end when the app stops or the run is canceled, ``timeout_grace`` is the
+    same for a run that passed its timeout. Requests to private addresses are refused, except to ``allow_hosts`` or with
+    ``allow_private``.
     """
 
     _job_kind: type[Job[Any, Any]] = Job
@@ -78,6 +80,7 @@ class Chronos(Housed):
         queues: Sequence[str] | None = None,
         labels: Mapping[str, str] | None = None,
         grace: Duration = 30,
+        timeout_grace: Duration = 2,
         defaults: Mapping[str, Any] | None = None,
         allow_private: bool = False,
         allow_hosts: Sequence[str] = (),
@@ -89,6 +92,7 @@ class Chronos(Housed):
             queues=None if queues is None else frozenset(_texts(queues, "queues")),
             labels=_labels(labels),
             grace_s=seconds(grace, "grace"),
+            timeout_grace_s=seconds(timeout_grace, "timeout_grace"),
         )
         self._runtime = Runtime(
             url,

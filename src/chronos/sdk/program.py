@@ -7,23 +7,35 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from chronos.assembly import is_in_memory, without_password
+from chronos.core.calendar import rfc3339
+from chronos.core.job import JobState
 from chronos.interpreter import settle_memory, share_quickly
+from chronos.observe.console import shown_on_stderr
 from chronos.sdk.home import WrongLoop
 from chronos.sdk.runtime import Runtime
 
 log = logging.getLogger("chronos.sdk")
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_NAMED = 5  # jobs that are named when the program starts
 
 
 def serve(runtime: Runtime) -> int:
     """Run until a signal comes or the app is stopped; gives the status to exit with."""
+    if _is_on_loop():
+        raise WrongLoop("app.run() makes an event loop, and one runs here already; write: async with app")
+    share_quickly()
+    with shown_on_stderr():
+        return asyncio.run(_serve(runtime))
+
+
+def _is_on_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        share_quickly()
-        return asyncio.run(_serve(runtime))
-    raise WrongLoop("app.run() makes an event loop, and one runs here already; write: async with app")
+        return False
+    return True
 
 
 async def _serve(runtime: Runtime) -> int:
@@ -36,8 +48,10 @@ async def _serve(runtime: Runtime) -> int:
             await runtime.home.leave()
             raise
         settle_memory()
+        log.info("%s", greeting(runtime))
         over = asyncio.create_task(runtime.over())
-        await _first(over, told)
+        if (number := await _first(over, told)) is not None:
+            log.info("%s: stopping; %s", number.name, parting(await runtime.busy(), runtime.options.grace_s))
         leaving = asyncio.create_task(runtime.home.leave())
         await _first(leaving, told)
         if not leaving.done():
@@ -46,16 +60,42 @@ async def _serve(runtime: Runtime) -> int:
     over.cancel()
     [error] = await asyncio.gather(over, return_exceptions=True)
     if not isinstance(error, Exception):
+        log.info("stopped")
         return 0
     log.error("the engine broke, and the app ends", exc_info=error)
     return 1
 
 
-async def _first(task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Signals]") -> None:
-    """Wait for a task to end, or for a signal."""
+def greeting(runtime: Runtime) -> str:
+    """What the program runs, on which store, and what comes next."""
+    jobs = sorted(runtime.saved, key=lambda job: job.name)
+    names = ", ".join(job.name for job in jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} more" if jobs[_NAMED:] else "")
+    what = f"{len(jobs)} job{'' if len(jobs) == 1 else 's'} ({names})" if jobs else "no jobs of its own"
+    where = "in memory" if is_in_memory(runtime.url) else f"on {without_password(runtime.url)}"
+    coming = [(job.next_us, job.name) for job in jobs if job.state is JobState.ACTIVE and job.next_us is not None]
+    if coming:
+        next_us, name = min(coming)
+        after = f"next: {name} at {rfc3339(next_us)}"
+    else:
+        after = "nothing is scheduled, so it waits for triggers"
+    return f"{runtime.options.node_name} runs {what} {where}; {after}"
+
+
+def parting(busy: int, grace_s: float) -> str:
+    """What a program that stops waits for."""
+    if not busy:
+        return "nothing runs"
+    return f"{busy} execution{' has' if busy == 1 else 's have'} {grace_s:g} s to finish"
+
+
+async def _first(task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Signals]") -> signal.Signals | None:
+    """Wait for a task to end, or for a signal, which is returned."""
     signalled = asyncio.create_task(told.get())
     await asyncio.wait([task, signalled], return_when=asyncio.FIRST_COMPLETED)
+    if signalled.done():
+        return signalled.result()
     signalled.cancel()
+    return None
 
 
 @contextmanager

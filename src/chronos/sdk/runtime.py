@@ -7,7 +7,7 @@ carry its owner.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +36,7 @@ from chronos.sdk.home import Home
 from chronos.sdk.options import default_shape
 from chronos.service.shapes import Check, read_job
 from chronos.service.shapes.names import fault_of_name
+from chronos.service.writing import SavedJob
 from chronos.store.contract import JobFilter, Store
 
 log = logging.getLogger("chronos.sdk")
@@ -125,6 +126,7 @@ class Runtime:
             namespace=namespace, owner=owner, functions=self.functions, checks=checks, on_change=self._changed
         )
         self.home = Home(self.stop)
+        self.saved: Sequence[SavedJob] = ()  # what the program declared, as it was when the app started
         self._opening: asyncio.Task[Session] | None = None
         self._memory: Store | None = None  # has to outlive the loops that it is used on
         self._errands: set[asyncio.Task[None]] = set()
@@ -148,7 +150,7 @@ class Runtime:
 
     async def _start(self, session: Session) -> None:
         self.declared.unsaved.update(self.declared.jobs)
-        await self._save(session)
+        self.saved = await self._save(session)
         await self._prune(session)
         session.runners = make_runners(self.functions, clock=self.clock, slots=self._options.slots, http=self._http)
         engine = make_engine(
@@ -179,6 +181,16 @@ class Runtime:
         finally:
             if self._opening is opening:
                 self._opening = None
+
+    async def busy(self) -> int:
+        """How many executions are being worked on."""
+        engine = None if self._opening is None else (await self._opening).engine
+        return 0 if engine is None else engine.busy
+
+    @property
+    def options(self) -> Options:
+        """What the node is told."""
+        return self._options
 
     async def over(self) -> None:
         """Wait until the engine is over; raises what broke it, if something did."""
@@ -219,14 +231,14 @@ class Runtime:
         service = make_service(store, self.clock, checks=self.declared.checks, defaults=self._defaults)
         return Session(loop=loop, store=store, service=service)
 
-    async def _save(self, session: Session) -> None:
+    async def _save(self, session: Session) -> Sequence[SavedJob]:
         async with session.saving:
             drafts = [self.declared.jobs[name] for name in sorted(self.declared.unsaved)]
-            if drafts:
-                await session.service.jobs.save(drafts)
+            saved = await session.service.jobs.save(drafts) if drafts else ()
             for draft in drafts:  # unless it was declared anew meanwhile
                 if self.declared.jobs[draft.name] is draft:
                     self.declared.unsaved.discard(draft.name)
+            return saved
 
     async def _prune(self, session: Session) -> None:
         """Delete what this owner declared once and no longer does."""

@@ -14,7 +14,7 @@ from chronos.core.report import Report, TaskReport, word
 from chronos.engine.runners.context import MissedSpan, missed_span
 from chronos.errors import ChronosError
 from chronos.service.shapes import id_text
-from chronos.service.shapes.executions import detail_of
+from chronos.service.shapes.executions import attempts_made, detail_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def run_fields(execution: Execution, report: Report | None = None) -> dict[str, 
         "scheduled_at": from_us(execution.scheduled_us),
         "started_at": _instant(execution.started_us),
         "finished_at": _instant(execution.finished_us),
-        "attempts": 0 if execution.started_us is None else execution.attempt,
+        "attempts": attempts_made(execution, detail),
         "reason": None if reason is None else reason.code.value,
         "message": None if reason is None else reason.message,
         "result": detail.result,

@@ -22,7 +22,6 @@ from chronos.clock import Clock
 from chronos.core.job import JobState
 from chronos.engine.engine import Engine
 from chronos.engine.runners.functions import Functions
-from chronos.observe.lines import EventLines
 from chronos.observe.logs import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.server.config import Config
@@ -152,7 +151,7 @@ class Server:
         return store
 
     def _watch(self, store: Store, engine: Engine) -> Metrics:
-        """Metrics and log lines hear what happens."""
+        """Metrics hear what happens."""
         metrics = Metrics(
             store,
             self._clock,
@@ -161,7 +160,6 @@ class Server:
             silence_s=self._options.heartbeat_timeout_s,
         )
         engine.on_event(metrics.watch)
-        engine.on_event(EventLines(engine.job_name).watch)
         store.on_commit(metrics.committed)
         self._metrics = metrics
         return metrics

@@ -76,6 +76,7 @@ def engine_options(config: Config, roles: Roles) -> Options:
         heartbeat_s=config["scheduler.heartbeat_interval"],
         heartbeat_timeout_s=config["scheduler.heartbeat_timeout"],
         grace_s=config["scheduler.grace_period"],
+        timeout_grace_s=config["scheduler.timeout_grace"],
         schedules=roles.schedules,
         works=roles.works,
     )

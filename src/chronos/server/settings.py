@@ -209,6 +209,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="scheduler.heartbeat_interval", read=duration, default=10.0, about="how often a node says it lives"),
     Setting(name="scheduler.heartbeat_timeout", read=duration, default=30.0, about="the silence that means death"),
     Setting(name="scheduler.grace_period", read=duration, default=30.0, about="from asking work to stop to forcing it"),
+    Setting(name="scheduler.timeout_grace", read=duration, default=2.0, about="the same after a timeout"),
     Setting(name="dispatcher.max_concurrent", read=whole(1), default=100, about="executions at once on this node"),
     Setting(name="dispatcher.queue_slots", read=slots, default={}, about="of those, at most so many of a queue"),
     Setting(name="dispatcher.http.timeout", read=duration, default=30.0, about="of a webhook where no level sets one"),

@@ -28,7 +28,7 @@ from chronos.core.once import LaterRule, OnceRule
 from chronos.core.planner import Activation, activation
 from chronos.core.policy import GateSpec, gate_spec
 from chronos.core.schedule import Schedule
-from chronos.service.shapes import Draft, InvalidJob, Problem
+from chronos.service.shapes import Draft, InvalidJob, Problem, has_run_at_once, runs_once
 from chronos.store.commands import NEW, AtOnce, JobRow
 
 COMPARED_US = 30 * DAY_S * SECOND_US  # the window of a diff of coming runs
@@ -163,7 +163,7 @@ def prepare(
     if coming.spec == existing.spec or (
         same and replace(coming.spec, outgoing=existing.spec.outgoing) == existing.spec
     ):
-        wanted = _turn(draft.state, existing.state)
+        wanted = JobState.ACTIVE if _is_back(draft, existing) else _turn(draft.state, existing.state)
         if wanted is not None:
             return _turned(draft, existing, wanted, shared.gate(existing.spec, effective), now_us, compared)
         return Prepared(draft=draft, existing=existing, row=None, state=existing.state, next_us=existing.next_us)
@@ -205,6 +205,9 @@ def _prepared(
     draft: Draft, existing: Job | None, coming: _Coming, state: JobState, gate: GateSpec, effective: Effective
 ) -> Prepared:
     next_us = None if state is JobState.DISABLED else coming.next_us
+    run = _at_once(draft, existing, state, effective)
+    if run is not None and state is JobState.ACTIVE and runs_once(coming.spec):
+        state = JobState.DONE  # as a one-time job is when its instant is admitted
     row = JobRow(
         namespace=draft.namespace,
         name=draft.name,
@@ -214,7 +217,7 @@ def _prepared(
         state=state,
         expect=NEW if existing is None else existing.version,
         was=None if existing is None else existing.state,
-        run=_at_once(draft, existing, state, effective),
+        run=run,
     )
     return Prepared(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=coming.diff)
 
@@ -241,7 +244,10 @@ def _turned(draft: Draft, existing: Job, wanted: JobState, gate: GateSpec, now_u
 
 
 def _at_once(draft: Draft, existing: Job | None, state: JobState, effective: Effective) -> AtOnce | None:
-    """Immediate jobs run once when they are created; those that say "now", as often as they are changed."""
+    """Immediate jobs run once when they are created; those that say "now", as often as they are changed.
+
+    Either way the job is done then: it has no further instant.
+    """
     wanted = draft.now or (draft.immediate and existing is None)
     if not wanted or state is JobState.DISABLED:
         return None
@@ -351,9 +357,14 @@ def _next_state(draft: Draft, existing: Job, coming: _Coming, *, same: bool) -> 
     """Switching a job on does not resume it; a new schedule brings one back that was done."""
     wanted = _turn(draft.state, existing.state)
     turned = existing.state if wanted is None else wanted
-    if turned is JobState.DONE and not same:
-        turned = JobState.ACTIVE
+    if turned is JobState.DONE and (not same or _is_back(draft, existing)):
+        return _state(JobState.ACTIVE, coming)
     return turned if same and turned is JobState.DONE else _state(turned, coming)
+
+
+def _is_back(draft: Draft, existing: Job) -> bool:
+    """Whether a job that was to run once is from now on to run when it is triggered."""
+    return draft.manual and has_run_at_once(existing) and draft.state is not JobState.DISABLED
 
 
 def _turn(wanted: JobState | None, is_now: JobState) -> JobState | None:

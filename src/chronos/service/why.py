@@ -261,6 +261,8 @@ class Why:
                 sentence = "It will not run until it is resumed."
             case JobState.DISABLED:
                 sentence = "It will not run until it is enabled."
+            case JobState.DONE if job.spec.schedule is None:
+                sentence = "It was to run once, and runs again only when it is triggered."
             case JobState.DONE:
                 sentence = "It has no instants to come."
         return Step(at_us=now_us, verdict=Verdict.COMING, sentence=sentence)

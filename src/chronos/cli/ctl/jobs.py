@@ -250,7 +250,7 @@ def schedule_of(job: Mapping[str, Any]) -> str:
     """A job's schedule and its zone, as one text."""
     said = job.get("schedule")
     if said is None:
-        said = "after " + ", ".join(one["job"] for one in job.get("after", ()))
+        said = "after " + ", ".join(one["job"] for one in job["after"]) if job.get("after") else "once"
     if isinstance(said, Mapping):
         said = next(str(value) for key, value in said.items() if key != "dialect")
     return f"{said} {job['timezone']}" if job.get("timezone") else str(said)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.core.outcome import Failed, Outcome, Succeeded, storable
 from chronos.engine.runners.context import Diverged, Suspended
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.functions import Function
@@ -17,11 +17,12 @@ from chronos.engine.runners.printing import prints_to
 
 MAX_RESULT_BYTES = 1 << 20
 MAX_ERROR = 2_000  # characters of an exception's text
+MAX_TRACEBACK = 10_000  # characters of a traceback that is logged: its end, which says most
 BAD_PAYLOAD = "bad_payload"
 BAD_RESULT = "bad_result"
 STOPPED = Failed(error="it was asked to stop, and did", kinds=("stopped",))
 
-_HERE = str(Path(__file__).parent)
+_HERE = str(Path(__file__).parent.parent)  # the engine, whose frames are left out of tracebacks
 _NOTHING = Succeeded()
 _SIMPLE = (str, bool)
 
@@ -102,9 +103,12 @@ def failed(error: BaseException, call: Call) -> Outcome:
         return STOPPED
     if isinstance(error, Diverged):
         return Failed(error=str(error), kinds=("diverged",), worth_retrying=False)
+    trace: str | None = None
     with contextlib.suppress(Exception):  # an exception that cannot even be shown is still only a failure
-        call.sink.write(_traceback(error))
-    return Failed(error=_said(error), kinds=_kinds(type(error)))
+        text = _traceback(error)
+        trace = storable(text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:])
+        call.sink.write(text)
+    return Failed(error=_said(error), kinds=_kinds(type(error)), traceback=trace)
 
 
 def _said(error: BaseException) -> str:

@@ -105,6 +105,7 @@ class Call:
     stopping: Stop = field(default_factory=Stop)  # the node shuts down: finish soon, nothing is forced yet
     sink: Sink
     grace_s: float = 30.0  # from asking to forcing; a runner that kills may use it to tell its children
+    timeout_grace_s: float = 2.0  # the same after a timeout, its own or that of the execution
     signals: Mapping[str, Any] = field(default_factory=dict)  # that came for this execution
     memory: list[Remembered] = field(default_factory=list)  # durable steps; what the runner leaves here is stored
     detail: dict[str, Any] = field(default_factory=dict)  # for the attempt's record: exit_code, response …

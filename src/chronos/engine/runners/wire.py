@@ -78,6 +78,7 @@ class Ended(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     until_us: int | None = None
     signal: str | None = None
     statements: list[tuple[str, list[Any]]] = []
+    traceback: str | None = None
     late: bool = False  # it knew that it was to stop
     worn: bool = False  # the process should not be used again
 
@@ -130,8 +131,8 @@ def ended(outcome: Outcome, call: Call, *, worn: bool) -> Ended:
         case Succeeded():
             return Ended(result=outcome.result, statements=sent, late=call.stop.late, worn=worn)
         case Failed():
-            again = outcome.worth_retrying
-            return Ended(error=outcome.error, kinds=outcome.kinds, worth_retrying=again, worn=worn)
+            again, trace = outcome.worth_retrying, outcome.traceback
+            return Ended(error=outcome.error, kinds=outcome.kinds, worth_retrying=again, traceback=trace, worn=worn)
         case Waits():
             return Ended(waits=True, until_us=outcome.until_us, signal=outcome.signal, worn=worn)
         case TimedOut() | Canceled() | Lost() | Released():
@@ -143,7 +144,8 @@ def outcome_of(message: Ended, call: Call) -> Outcome:
     if message.waits:
         return Waits(until_us=message.until_us, signal=message.signal, resumes=True)
     if message.error is not None:
-        return Failed(error=message.error, kinds=message.kinds, worth_retrying=message.worth_retrying)
+        again, trace = message.worth_retrying, message.traceback
+        return Failed(error=message.error, kinds=message.kinds, worth_retrying=again, traceback=trace)
     call.stop.late = call.stop.late or message.late
     call.statements.extend((sql, tuple(_received(value) for value in values)) for sql, values in message.statements)
     return Succeeded(result=message.result)

@@ -104,6 +104,27 @@ def lateness_us(execution: Execution) -> int | None:
     return max(0, execution.started_us - due_us(execution.cause, execution.scheduled_us, execution.admitted_us))
 
 
+def attempts_made(execution: Execution, detail: Detail) -> int:
+    """How many attempts an execution has made or is making: of several tasks, those of the task with the most.
+
+    The row holds the number of the attempt that comes next, so while a retry waits it is one ahead.
+    """
+    if execution.started_us is None:
+        return 0
+    if detail.report is not None:
+        return max((task.attempts for task in detail.report.tasks), default=0)
+    if detail.group is None:  # its first attempt; one that is ready was given back before it began
+        return execution.attempt - (execution.status is Status.READY)
+    return max((_begun(task, execution) for task in detail.group.tasks), default=0)
+
+
+def _begun(task: TaskState, execution: Execution) -> int:
+    """The attempts of one task. The claim starts a retry that has come up; its group is written with the next step."""
+    runs = execution.status is Status.RUNNING and task.status is TaskStatus.RETRYING
+    come = task.wake_us is not None and execution.attempt_us is not None and task.wake_us <= execution.attempt_us
+    return task.attempts + (runs and come)
+
+
 def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: Mapping[int, str]) -> dict[str, Any]:
     late_us = lateness_us(execution)
     took_us = None
@@ -124,7 +145,7 @@ def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: 
         "reason": None if execution.reason is None else _reason(execution.reason),
         "recovered": execution.recovered,
         "node": _node(execution.node, nodes),
-        "attempts": execution.attempt if execution.started_us is not None else 0,
+        "attempts": attempts_made(execution, detail),
         "lateness_ms": None if late_us is None else _ms(late_us),
         "duration_ms": None if took_us is None else _ms(took_us),
     }

@@ -71,6 +71,7 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     state: JobState | None = None  # active or disabled; None: as it is, and active when it is new
     immediate: bool = False  # nothing says when it runs: once, when it is created
     now: bool = False  # "now" was said: once, whenever it is saved and changed
+    manual: bool = False  # "manual" was said: only when it is triggered
     schedule_at: str = "/schedule"  # where it was written, for who wrote it
     common: bool = False  # the reader keeps its spec, as others say the same
 
@@ -140,6 +141,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         state=None if enabled is None else JobState.ACTIVE if enabled else JobState.DISABLED,
         immediate=when.spec is None and not when.manual and not after and enabled is not False,
         now=when.now,
+        manual=when.manual,
         schedule_at=when.pointer,
     )
 
@@ -160,11 +162,23 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
         "created_at": created_at,
         "updated_at": created_at if job.updated_us == job.created_us else rfc3339(job.updated_us),
     }
+    if has_run_at_once(job):
+        answer.pop("schedule")  # "manual" would bring it back, and "now" would run it again
     if job.note:
         answer["note"] = job.note
     if job.paused_us is not None:
         answer["paused_at"] = rfc3339(job.paused_us)
     return answer
+
+
+def has_run_at_once(job: Job) -> bool:
+    """Whether a job is done because it was to run once, as soon as it was saved."""
+    return job.state is JobState.DONE and not isinstance(job.spec, Unreadable) and runs_once(job.spec)
+
+
+def runs_once(spec: JobSpec) -> bool:
+    """Whether neither a schedule nor another job would start it, should it be told to run at once."""
+    return spec.schedule is None and not spec.after
 
 
 def _runs(job: Job) -> bool:

@@ -7,7 +7,7 @@ from chronos.core.config import Overlap
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status
 from chronos.core.ids import scheduled_execution_id
 from chronos.core.job import After, JobState
-from chronos.store.commands import Claimed, DeleteJob, OutputRow, Recover, RunRow, Trim, WriteOutput
+from chronos.store.commands import AtOnce, Claimed, DeleteJob, OutputRow, Recover, RunRow, Trim, WriteOutput
 from chronos.store.contract import ExecutionFilter, JobFilter
 from chronos.testing.conformance.world import SECOND, World
 
@@ -90,6 +90,23 @@ async def case_jobs_that_are_done_go_with_their_history(w: World) -> None:
     await _trim(w)
     names = [job.name for job in (await w.store.list_jobs(JobFilter(), limit=9)).items]
     assert names == ["busy", "follower", "function", "once", "other", "owned"]
+
+
+async def case_a_job_that_ran_at_once_goes_with_its_history(w: World) -> None:
+    options: dict[str, Any] = {"kind": "http", "next_us": None, "state": JobState.DONE, "keep_age_us": 2 * DAY}
+    once = (await w.save("once", run=AtOnce(), **options)).id
+    [run] = await w.claim()
+    await w.settle(run)
+    w.tick(DAY)
+    assert await _trim(w) == 0
+    again = await _triggered(w, once)
+    assert again.job == once, "it can be triggered until then"
+    await w.settle(again)
+    w.tick(DAY + HOUR)
+    assert await _trim(w) == 1, "the first run"
+    w.tick(DAY)
+    assert await _trim(w) == 1 + 1, "the second one, and the job"
+    assert (await w.store.counts()).jobs == {}
 
 
 async def case_a_job_that_is_done_stays_as_long_as_one_may_look_at_it(w: World) -> None:

@@ -1,0 +1,188 @@
+"""What a program sees of its jobs without asking: failures in the log, and what ``app.run()`` says."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos import Chronos
+from tests.sdk.conftest import Make
+
+SOON_S = 60  # on a machine that is busy with others
+
+
+def boom() -> None:
+    raise ZeroDivisionError("boom")
+
+
+async def boom_at_once() -> None:
+    raise ZeroDivisionError("boom")
+
+
+async def boom_later(ctx: Any) -> None:
+    raise ZeroDivisionError("boom")
+
+
+def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.getMessage().startswith(event)]
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (boom, {}),
+        (boom, {"isolation": "process"}),
+        (boom, {"isolation": "inline"}),
+        (boom_at_once, {}),
+        (boom_later, {}),
+    ],
+    ids=["thread", "process", "inline", "async", "async-with-context"],
+)
+def test_a_function_that_fails_is_logged_with_its_traceback(
+    make: Make, caplog: pytest.LogCaptureFixture, function: Any, options: dict[str, Any]
+) -> None:
+    app = make("sqlite://", defaults={"retries": 0})
+    app.job(name="work", **options)(function)
+    with app:
+        assert app.trigger("work").wait(SOON_S).status == "failed"
+    [line] = lines(caplog, "attempt failed")
+    assert (line.name, line.levelno) == ("chronos.engine", logging.WARNING)
+    text = line.getMessage()
+    assert "job=work" in text
+    assert 'error="ZeroDivisionError: boom"' in text
+    assert text.endswith('raise ZeroDivisionError("boom")\nZeroDivisionError: boom')
+    assert text.count("Traceback") == 1
+    assert f"in {function.__name__}" in text
+    assert "chronos/engine" not in text  # its frames are of no use to the reader
+    assert len(lines(caplog, "execution failed")) == 1
+
+
+def test_commands_and_requests_that_fail_are_logged(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    app = make("sqlite://", defaults={"retries": 0}, allow_private=True)
+    app.command("command", ["sh", "-c", "echo oops >&2; exit 3"])
+    app.webhook("webhook", "http://127.0.0.1:1/")
+    with app:
+        for name in ("command", "webhook"):
+            assert app.trigger(name).wait(SOON_S).status == "failed"
+    command, webhook = (line.getMessage() for line in lines(caplog, "attempt failed"))
+    assert 'error="it exited with code 3: oops"' in command
+    assert "job=webhook" in webhook
+    assert "127.0.0.1" in webhook
+
+
+def test_a_job_has_one_traceback_in_a_minute(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    app = make("sqlite://", defaults={"retries": 0})
+    app.job(boom)
+    app.job(name="other")(boom_at_once)
+    with app:
+        for name in ("boom", "boom", "other", "boom"):
+            app.trigger(name).wait(SOON_S)
+    failed = [line.getMessage() for line in lines(caplog, "attempt failed")]
+    assert [("job=boom" in text, "Traceback" in text) for text in failed] == [
+        (True, True),
+        (True, False),
+        (False, True),
+        (True, False),
+    ]
+
+
+def test_what_went_well_is_logged_where_somebody_listens(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    app = make("sqlite://")
+    app.job(name="fine")(lambda: None)
+    with app:
+        app.trigger("fine").wait(SOON_S)
+        assert not [record for record in caplog.records if record.name.startswith("chronos")]
+        with caplog.at_level(logging.DEBUG, "chronos"):  # also when that begins while the app runs
+            app.trigger("fine").wait(SOON_S)
+    events = [record.getMessage().split(" job=")[0] for record in caplog.records if record.name == "chronos.engine"]
+    assert events == ["execution started", "attempt succeeded", "execution succeeded"]
+
+
+PROGRAM = """
+import logging, sys
+from chronos import Chronos
+
+app = Chronos(sys.argv[1], defaults={"retries": 0})
+
+@app.job(every="1h")
+def hourly() -> None: ...
+
+@app.job
+def breaks() -> None:
+    1 / 0
+
+if "configured" in sys.argv:
+    logging.basicConfig(level="INFO", format="mine: %(message)s")
+if "beside" in sys.argv:
+    with app:
+        breaks.trigger().wait(60)
+        print("handlers", logging.getLogger().handlers, logging.getLogger("chronos").handlers)
+    sys.exit(0)
+breaks.trigger()
+sys.exit(app.run())
+"""
+
+
+@pytest.fixture
+def program(file_url: str, tmp_path: Path) -> Callable[..., "subprocess.Popen[str]"]:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+
+    def start(*arguments: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, str(script), file_url, *arguments]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return start
+
+
+def ended(process: "subprocess.Popen[str]", after: str) -> list[str]:
+    """All that a program says on stderr; it is told to end when it has said something."""
+    assert process.stderr is not None
+    said: list[str] = []
+    for line in process.stderr:
+        said.append(line.rstrip())
+        if after in line:
+            os.kill(process.pid, signal.SIGTERM)
+            after = "never again"
+    assert process.wait(SOON_S) == 0
+    return said
+
+
+def test_a_program_says_what_it_runs_and_what_fails(
+    program: Callable[..., "subprocess.Popen[str]"], file_url: str
+) -> None:
+    with program() as process:
+        said = ended(process, "execution failed")
+    [start] = [line for line in said if " runs " in line]
+    assert f"runs 2 jobs (breaks, hourly) on {file_url}; next: hourly at 20" in start
+    assert said.count("ZeroDivisionError: division by zero") == 1
+    [failed] = [line for line in said if "attempt failed" in line]
+    assert failed.split()[1:3] == ["WARNING", "chronos.engine:"]
+    assert any(line.endswith("chronos.sdk: SIGTERM: stopping; nothing runs") for line in said)
+    assert said[-1].endswith("chronos.sdk: stopped")
+
+
+def test_a_program_that_configured_logging_has_every_line_once(program: Callable[..., "subprocess.Popen[str]"]) -> None:
+    with program("configured") as process:
+        said = ended(process, "execution failed")
+    assert sum("attempt failed" in line for line in said) == 1
+    assert all(line.startswith("mine: ") for line in said if "job=" in line or " runs " in line)
+    assert said[-1] == "mine: stopped"
+
+
+def test_an_app_beside_a_program_adds_no_handler(program: Callable[..., "subprocess.Popen[str]"]) -> None:
+    with program("beside") as process:
+        out, errors = process.communicate(timeout=SOON_S)
+    assert out == "handlers [] []\n"
+    assert "ZeroDivisionError: division by zero" in errors  # as logging does for warnings that no handler takes
+
+
+def test_the_store_is_named_without_its_password() -> None:
+    app = Chronos("postgresql://me:geheim@db/jobs?password=geheim&sslmode=off")
+    assert repr(app) == "<Chronos postgresql://me:…@db/jobs?password=…&sslmode=off>"
