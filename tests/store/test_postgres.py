@@ -9,9 +9,13 @@ from chronos.errors import ChronosError, Invalid, NotFound, QueueFull, StoreBrok
 from chronos.store.commands import SaveJobs
 from chronos.store.contract import Hint, JobFilter
 from chronos.store.sql import migrations
+from chronos.store.sql.dialect import Postgres
+from chronos.store.sql.hot_postgres import HotPostgres
 from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.postgres_errors import Place
 from chronos.store.sql.postgres_open import judge
+from chronos.store.sql.statements import statements
+from chronos.store.sql.writes import Writes
 from chronos.testing.conformance import World
 from tests.store.conftest import Server, as_user, database_url, on_server, opened
 
@@ -298,3 +302,16 @@ def test_stores_that_change_the_same_things_take_turns(postgres_url: str) -> Non
             assert await one.verify() == []
 
     asyncio.run(check())
+
+
+def test_every_statement_is_understood_by_the_server(postgres_url: str) -> None:
+    async def check() -> None:
+        async with opened(postgres_url) as store:
+            assert len(statements(store._reads)) > 0
+            assert await store.check_statements() == []
+            await on_server(postgres_url, "alter table chronos.history rename column finished_us to ended_us")
+            refused = await store.check_statements()
+            assert any("refuses Forgetting._drop: column h.finished_us does not exist" in one for one in refused)
+
+    asyncio.run(check())
+    assert len(statements(Writes(Postgres(), HotPostgres(Postgres())))) > 100

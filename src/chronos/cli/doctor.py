@@ -14,6 +14,8 @@ from chronos.cli.output import emit
 def doctor(config: Path | None, store: str | None) -> int:
     """Check the configuration, the store and its books, the clock, the disk, permissions and the port.
 
+    A server that runs there already is asked whether it is ready.
+
     Each check is one line; what is wrong says what to do. The exit code is 1 when something is.
 
     \b

@@ -114,3 +114,4 @@ class Trouble(Event, frozen=True, kw_only=True):
 
     where: str
     error: str
+    duty: str = ""  # of the node, which an error of the store kept from being done

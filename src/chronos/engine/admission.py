@@ -78,11 +78,9 @@ class Admission:
             if self._crew.node.may_start:
                 if loop.time() >= self._look_s:
                     await self._look()
-                try:
+                with self._crew.node.duties.doing("admission"):  # the next look finds again what was prepared
                     await self._fire()
                     wait_s = self._until_next_s(loop.time())
-                except ChronosError as error:  # what was prepared is found again by the next look
-                    self._crew.node.trouble(error)
             if wait_s > 0:
                 await self._bell.wait(wait_s)
 
@@ -99,15 +97,13 @@ class Admission:
         options = self._crew.options
         asked_s = asyncio.get_running_loop().time()
         self._look_s = asked_s + options.tick_s
-        try:
+        with self._crew.node.duties.doing("look-ahead"):
             rows = await self._crew.store.due(self._crew.clock.now_us() + self._lookahead_us, _PAGE)
             fresh = [row for row in rows if not self._knows(row)]
             if len(rows) > _BUSY_LOOK:
                 self._look_s = max(self._look_s, asked_s + options.lookahead_s / 2)
             for begin in range(0, len(fresh), _BUSY_LOOK):
                 await self._prepare_all(fresh[begin : begin + _BUSY_LOOK])
-        except ChronosError as error:
-            self._crew.node.trouble(error)
 
     def _knows(self, row: Due) -> bool:
         known = self._prepared.get(row.job)

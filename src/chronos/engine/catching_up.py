@@ -135,11 +135,12 @@ class CatchingUp:
         try:
             admitted = await insist(self._crew.store, command, self._crew.node.trouble)
         except StoreBroken as error:
-            self._crew.node.trouble(error)  # which is no job's fault
+            self._crew.node.duties.failed("recovery", error)  # which is no job's fault
             return False
         except ChronosError as error:
             self._catalog.broken(entry, error, command.now_us)
             return False
+        self._crew.node.duties.done("recovery")
         if any(row.status is Status.READY for row in admitted):
             self._dispatcher.ready()
         for row in admitted:

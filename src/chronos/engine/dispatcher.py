@@ -15,7 +15,6 @@ from chronos.engine.executor import Executor
 from chronos.engine.sending import insist, until_answered
 from chronos.engine.settler import Takes
 from chronos.engine.slots import Slots
-from chronos.errors import ChronosError
 from chronos.store.commands import Claim, Claimed, Settled
 
 _MAX_CLAIM = 500
@@ -98,10 +97,8 @@ class Dispatcher:
                 self._lanes_known = False
             self._wanted.clear()
             if self._crew.node.may_start and not self._crew.closing:
-                try:
+                with self._crew.node.duties.doing("claim"):  # after a failure the next tick tries again
                     await self._claim()
-                except ChronosError as error:  # the next tick tries again
-                    self._crew.node.trouble(error)
 
     async def _claim(self) -> None:
         self._catching_up = self._waiting

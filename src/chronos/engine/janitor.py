@@ -2,6 +2,7 @@
 
 Waking is timed: the janitor knows when the next sleeper of this node is due, and asks the store once a tick for those
 of others. What waits for a concurrency key is woken when this node has freed one. Everything else is rare and bounded.
+A duty that fails keeps no other from being done.
 """
 
 import asyncio
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from chronos.engine.bell import Bell
 from chronos.engine.crew import Crew
 from chronos.engine.unclaimed import UnclaimedWork
-from chronos.errors import ChronosError
 from chronos.store.commands import Trim, Wake
 
 _WAKE_LIMIT = 500
@@ -49,16 +49,12 @@ class Janitor:
         due_s = asyncio.get_running_loop().time()
         while True:
             loop_s = asyncio.get_running_loop().time()
-            try:
-                if loop_s >= due_s:
-                    due_s = loop_s + self._crew.options.tick_s
-                    await self._tick(ticks)
-                    ticks += 1
-                elif self._sweep or self._woken():
-                    await self._wake()
-            except ChronosError as error:
-                self._crew.node.trouble(error)
-                await asyncio.sleep(min(1.0, self._crew.options.tick_s))
+            if loop_s >= due_s:
+                due_s = loop_s + self._crew.options.tick_s
+                await self._tick(ticks)
+                ticks += 1
+            elif self._sweep or self._woken():
+                await self._wake()
             await self._rest(due_s)
 
     async def _rest(self, due_s: float) -> None:
@@ -73,14 +69,19 @@ class Janitor:
         return self._next_wake_us is not None and self._next_wake_us <= self._crew.clock.now_us()
 
     async def _tick(self, ticks: int) -> None:
-        self._next_wake_us = await self._crew.store.next_wake_us()
+        duties = self._crew.node.duties
+        with duties.doing("wake-up look"):
+            self._next_wake_us = await self._crew.store.next_wake_us()
         if self._woken() or ticks % _SWEEP_EVERY_TICKS == 0:
             await self._wake()
-        await self._unclaimed.look()
+        with duties.doing("look for unclaimed work"):
+            await self._unclaimed.look()
         if ticks % _TRIM_EVERY_TICKS == _TRIM_EVERY_TICKS - 1:
-            await self._trim()
+            with duties.doing("retention"):
+                await self._trim()
         if ticks % _MAINTAIN_EVERY_TICKS == 0:
-            await self._crew.store.maintain(self._crew.clock.now_us())
+            with duties.doing("maintenance"):
+                await self._crew.store.maintain(self._crew.clock.now_us())
 
     async def _trim(self) -> None:
         """History that nobody wants any more, a portion at a time, with room for others in between."""
@@ -92,11 +93,14 @@ class Janitor:
             await asyncio.sleep(0)
 
     async def _wake(self) -> None:
-        self._sweep = False
-        while True:
-            woken = await self._crew.store.apply(Wake(now_us=self._crew.clock.now_us(), limit=_WAKE_LIMIT))
-            if woken:
-                self._ready()
-            if woken < _WAKE_LIMIT:
-                break
-        self._next_wake_us = await self._crew.store.next_wake_us()
+        with self._crew.node.duties.doing("wake"):
+            self._sweep = False
+            while True:
+                woken = await self._crew.store.apply(Wake(now_us=self._crew.clock.now_us(), limit=_WAKE_LIMIT))
+                if woken:
+                    self._ready()
+                if woken < _WAKE_LIMIT:
+                    break
+            self._next_wake_us = await self._crew.store.next_wake_us()
+            return
+        await asyncio.sleep(min(1.0, self._crew.options.tick_s))  # it failed, and would be tried again at once

@@ -18,6 +18,7 @@ from chronos.clock import Clock
 from chronos.core.events import ClockJumped, Trouble
 from chronos.engine.bell import Bell
 from chronos.engine.bus import Bus
+from chronos.engine.duties import Duties
 from chronos.engine.options import Options
 from chronos.engine.sending import insist
 from chronos.errors import ChronosError
@@ -142,6 +143,9 @@ class NodeLife:
         self._silence_s = options.heartbeat_timeout_s * 2 / 3  # after which it admits and claims nothing
         self._quiet_s = options.heartbeat_timeout_s * 11 / 12  # after which others may soon take its work
         self._bell = Bell()
+        self.duties = Duties(
+            lambda: asyncio.get_running_loop().time(), after_s=options.heartbeat_timeout_s, tell=self._tell_failure
+        )
         clock.on_jump = self.beat_soon
 
     @property
@@ -205,6 +209,9 @@ class NodeLife:
         """Tell whoever watches that the store cannot be reached."""
         self._bus.emit(Trouble(at_us=self._clock.now_us(), where="store", error=str(error)))
 
+    def _tell_failure(self, duty: str, error: ChronosError) -> None:
+        self._bus.emit(Trouble(at_us=self._clock.now_us(), where="store", error=str(error), duty=duty))
+
     async def _beat_once(self, works: Works) -> None:
         """One heartbeat, answered before the timeout; unheard for too long, the node ends its own work.
 
@@ -232,8 +239,9 @@ class NodeLife:
                 works.kill_all(_UNHEARD)
                 await self.register()
             elif isinstance(error, ChronosError):
-                self.trouble(error)
+                self.duties.failed("heartbeat", error)
             return
+        self.duties.done("heartbeat")
         self._beaten_s = asked_s
         if answer.alive:
             self._offered = offer

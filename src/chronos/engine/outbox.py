@@ -119,8 +119,9 @@ class Outbox:
             items = await self._crew.store.apply(take)
         except ChronosError as error:
             self._again = True
-            self._crew.node.trouble(error)
+            self._crew.node.duties.failed("outbox", error)
             return False
+        self._crew.node.duties.done("outbox")
         new = [item for item in items if item.id not in self._dealing and item.id not in self._left]
         for item in new:
             self._dealing[item.id] = asyncio.create_task(self._deal(item))

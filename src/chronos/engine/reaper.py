@@ -16,7 +16,6 @@ from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
 from chronos.engine.lost import Verdict, judge
 from chronos.engine.node import ONLY_WORKS
-from chronos.errors import ChronosError
 from chronos.store.commands import Reap, Release, ReleaseRow, Settle, SettleRow
 
 _BATCH = 200
@@ -39,10 +38,8 @@ class Reaper:
     async def run(self) -> None:
         """Look around until cancelled."""
         while True:
-            try:
+            with self._crew.node.duties.doing("takeover"):
                 await self._look()
-            except ChronosError as error:
-                self._crew.node.trouble(error)
             await asyncio.sleep(self._crew.options.reaper_s)
 
     async def _look(self) -> None:

@@ -71,8 +71,9 @@ class Settler:
                 del self._rows[row.id]
             try:
                 await self._send(rows)
+                self._node.duties.done("settlement")
             except ChronosError as error:  # the store is broken, or one of them is: each gets what it deserves
-                self._node.trouble(error)
+                self._node.duties.failed("settlement", error)
                 for one in rows if len(rows) > 1 else ():
                     with suppress(ChronosError):  # it is lost to this node, and given back by its heartbeats
                         await self._send([one])

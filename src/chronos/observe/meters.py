@@ -65,6 +65,12 @@ class Meters:
         self.lateness_s = histogram(
             "scheduler_start_lateness_seconds", "From the instant to the first start of a scheduled run.", _SHORT_S
         )
+        self.failures = counter(
+            "scheduler_duty_failures_total", "Duties of this node that an error of the store ended.", "duty"
+        )
+        self.failing = gauge(
+            "scheduler_duties_failing", "Duties of this node that keep failing the same way; above 0 it is not ready."
+        )
         self.batch_rows = histogram("scheduler_store_batch_size", "Rows of one transaction of the store.", _ROWS)
         self.commit_s = histogram("scheduler_store_commit_seconds", "How long one transaction took.", _COMMIT_S)
 

@@ -4,7 +4,7 @@ Each server has a registry of its own, so that two in one process do not mix.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, assert_never
 
 from prometheus_client import (
@@ -27,6 +27,7 @@ from chronos.core.events import (
     ExecutionStarted,
     GapFound,
     JobBroken,
+    Trouble,
 )
 from chronos.core.execution import AttemptStatus, Status
 from chronos.core.job import JobState
@@ -97,6 +98,8 @@ class Metrics:
                 if event.job not in self._broken and len(self._broken) < _MAX_BROKEN:
                     self._broken.add(event.job)
                     meters.recovery_failed.inc()
+            case Trouble(duty=duty) if duty:
+                meters.failures.labels(duty).inc()
             case _:
                 pass
 
@@ -108,6 +111,10 @@ class Metrics:
     def recovered(self, jobs: int) -> None:
         """So many jobs were in the store when the node started."""
         self._meters.recovered.inc(jobs)
+
+    def failing_from(self, count: Callable[[], int]) -> None:
+        """Ask this for how many duties of the node keep failing, whenever metrics are shown."""
+        self._meters.failing.set_function(count)
 
     @property
     def broken(self) -> int:

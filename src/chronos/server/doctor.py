@@ -1,10 +1,12 @@
 """The doctor: can a server live here? Each check is one line, and what is wrong says what to do."""
 
+import http.client
+import json
 import os
 import shutil
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from chronos.assembly import make_store, sqlite_file
@@ -18,6 +20,8 @@ from chronos.server.process import data_place
 from chronos.store.contract import Store
 
 MAX_SKEW_S = 1.0  # beyond which a node neither admits nor claims
+_ANSWER_S = 10.0  # a server gives its store 5 s before it answers
+_ANSWER_BYTES = 1 << 16
 LITTLE_BYTES = 512 << 20  # of free space, below which a store will not last
 
 
@@ -95,6 +99,10 @@ async def _opened(store: Store, config: Config, clock: Clock) -> list[Finding]:
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
     text = f"{faults[0]}{more}; restore a backup, and report this" if faults else "what it counts is what it holds"
     findings.append(Finding(what="store's books", well=not faults, text=text))
+    if refused := await store.check_statements():
+        more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
+        text = f"{refused[0]}{more}; was its schema changed by hand? If not, report this"
+        findings.append(Finding(what="statements", well=False, text=text))
     return [*findings, await _clock(store, clock)]
 
 
@@ -124,18 +132,33 @@ def _port(config: Config) -> Finding:
     try:
         close(bind(host, port, guarded=guarded))
     except ChronosError as error:
-        if _is_chronos(host, port):
-            return Finding(what="port", well=True, text=f"{show(host, port)} is used by a server that runs already")
-        return Finding(what="port", well=False, text=str(error))
+        return _running(config) or Finding(what="port", well=False, text=str(error))
     return Finding(what="port", well=True, text=f"{show(host, port)} is free")
 
 
-def _is_chronos(host: str, port: int) -> bool:
-    """Whether what listens there answers as a server does."""
+def _running(config: Config) -> Finding | None:
+    """What the server that listens there says of itself; None: it does not answer as a server of Chronos does."""
+    host, port = config["server.listen"]
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    connection = http.client.HTTPConnection(name, port, timeout=_ANSWER_S)
     try:
-        with socket.create_connection((name, port), timeout=2) as connection:
-            connection.sendall(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
-            return b"X-Request-Id" in connection.recv(4096)
-    except OSError:
-        return False
+        connection.request("GET", f"{config['server.base_path']}/readyz", headers={"Host": "localhost"})
+        response = connection.getresponse()
+        body = response.read(_ANSWER_BYTES)
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    if "X-Request-Id" not in response.headers:
+        return None
+    if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return Finding(what="server", well=False, text=f"{show(host, port)} is not ready: {_detail(body)}")
+    return Finding(what="port", well=True, text=f"{show(host, port)} is used by a server that runs already")
+
+
+def _detail(body: bytes) -> str:
+    """The sentence in a refusal."""
+    try:
+        return str(json.loads(body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return "it does not say why"

@@ -113,6 +113,7 @@ class Server:
         metrics.recovered(self.recovered)
         await engine.start()
         self._engine = engine
+        metrics.failing_from(lambda: len(engine.node.duties.failing))
         self._stack.push_async_callback(engine.crash)  # drops whatever a stop has not ended
         await self._serve(api, metrics, sockets)
         metrics.admits(self._roles.schedules)
@@ -212,6 +213,8 @@ class Server:
             return "this node is not registered with the store"
         if not self._engine.node.may_start:
             return "this node could not say that it is alive, or its clock differs from the store's by more than 1 s"
+        for duty, failure in sorted(self._engine.node.duties.failing.items()):
+            return f"{duty} has failed the same way {failure.times} times in a row: {failure.error}"
         return None
 
 

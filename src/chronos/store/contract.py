@@ -250,6 +250,12 @@ class Store(Protocol):
         for a timer.
         """
 
+    async def check_statements(self) -> list[str]:
+        """Have the database read the statements that the store keeps ready, without running them: for ``doctor``.
+
+        One sentence for each that it refuses. Empty where the database is a part of this program.
+        """
+
     async def maintain(self, now_us: int) -> None:
         """Make room ahead and let go of what is too old (partitions), in short steps. Call it every few minutes."""
 

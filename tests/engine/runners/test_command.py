@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.engine.runners import keeper
 from chronos.engine.runners.command import CommandRunner
 from chronos.engine.runners.contract import Call, StopReason
 from chronos.errors import Invalid
@@ -320,6 +321,50 @@ def test_it_may_run_as_somebody_else() -> None:
     outcome, _, text = run({"argv": ["sh", "-c", "id -un; echo $HOME"], "user": "nobody", "cwd": "/"})
     assert outcome == Succeeded()
     assert text.split()[0] == "nobody"
+
+
+@root
+def test_nothing_is_imported_once_the_user_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine where that user may not read Python's own files."""
+    program = tmp_path / "keeper.py"
+    program.write_text(
+        f"""
+import runpy, socket, sys
+found = runpy.run_path({keeper.__file__!r})
+sys.modules.pop("warnings", None)
+sys.meta_path.clear()
+found["nursery"](socket.socket(fileno=0))
+"""
+    )
+    monkeypatch.setattr(keeper, "__file__", str(program))
+    outcome, _, text = run({"argv": ["id", "-un"], "user": "nobody", "cwd": "/"})
+    assert (outcome, text.split()) == (Succeeded(), ["nobody"])
+
+
+def test_a_start_that_fails_says_what_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "keeper.py"
+    program.write_text(
+        f"""
+import runpy, socket
+found = runpy.run_path({keeper.__file__!r})
+found["_become"].__globals__["_lower"] = lambda *_: 1 / 0
+found["nursery"](socket.socket(fileno=0))
+"""
+    )
+    monkeypatch.setattr(keeper, "__file__", str(program))
+    outcome, _, _ = run({"argv": ["true"], "limits": {"files": 100}})
+    assert failed(outcome).error == "the command could not be started (limits): ZeroDivisionError: division by zero"
+
+
+def test_a_program_is_looked_for_in_the_order_of_path(tmp_path: Path) -> None:
+    for name, mode in (("a", 0o644), ("b", 0o755), ("c", 0o755)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tool").write_text(f"#!/bin/sh\necho {name}\n")
+        (tmp_path / name / "tool").chmod(mode)
+    all_of_them = ":".join(["/nowhere", *(str(tmp_path / name) for name in "abc")])
+    assert run({"argv": ["tool"], "env": {"PATH": all_of_them}})[2] == "b\n"
+    outcome, _, _ = run({"argv": ["tool"], "env": {"PATH": f"/nowhere:{tmp_path / 'a'}:/nowhere"}})
+    assert failed(outcome).error == '"tool" may not be executed; make it executable, or name its interpreter'
 
 
 def test_hundreds_at_once() -> None:

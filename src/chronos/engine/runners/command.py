@@ -117,7 +117,7 @@ def _ending(code: int, request: dict[str, Any]) -> str:
 
 def _not_started(request: dict[str, Any], begun: Mapping[str, Any]) -> Failed:
     stage, number = begun["failed"], begun["errno"]
-    program, reason = request["argv"][0], os.strerror(number) if number else "an unexpected error"
+    program, reason = request["argv"][0], os.strerror(number) if number else begun["error"]
     match stage, number:
         case "exec", errno.ENOENT:
             error = f'there is no program "{program}"; give its path, or set PATH in env'

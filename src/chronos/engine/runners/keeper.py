@@ -39,6 +39,7 @@ _LINUX = sys.platform.startswith("linux")
 _WATCH_S = 0.02  # how often processes are counted at first, where the kernel does not keep the limit
 _WATCH_LATER_S = 0.1
 _KILL_AGAIN_S = 0.005
+_LONGEST_ERROR = 500  # characters: as JSON they fit into one read of the pipe
 _LIMITS = {"cpu_s": resource.RLIMIT_CPU, "memory": resource.RLIMIT_AS, "files": resource.RLIMIT_NOFILE}
 
 
@@ -95,7 +96,7 @@ def _keep(request: dict[str, Any], fds: list[int]) -> NoReturn:
     try:
         pid = _spawn(request, stdin, stdout, stderr)
     except _NotStarted as error:
-        _say(control, {"failed": error.stage, "errno": error.number})
+        _say(control, {"failed": error.stage, "errno": error.number, "error": error.text})
         os._exit(0)
     for fd in (stdin, stdout, stderr):
         os.close(fd)
@@ -216,9 +217,10 @@ def _descendants_by_parent(root: int) -> list[int]:
 
 
 class _NotStarted(Exception):
-    def __init__(self, stage: str, number: int) -> None:
+    def __init__(self, stage: str, number: int, text: str) -> None:
         self.stage = stage
         self.number = number
+        self.text = text
 
 
 def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int:
@@ -230,10 +232,10 @@ def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int
         stage = ["set up"]
         try:
             _become(request, (stdin, stdout, stderr), keeper, stage)
-        except OSError as error:
-            os.write(tell, json.dumps([stage[0], error.errno or 0]).encode())
-        except BaseException:  # noqa: BLE001 - a child must never return into the keeper's code
-            os.write(tell, json.dumps([stage[0], 0]).encode())
+        except BaseException as error:  # noqa: BLE001 - a child must never return into the keeper's code
+            number = error.errno if isinstance(error, OSError) else None
+            text = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+            os.write(tell, json.dumps([stage[0], number or 0, text]).encode())
         finally:
             os._exit(127)
     os.close(tell)
@@ -246,7 +248,13 @@ def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int
 
 
 def _become(request: dict[str, Any], streams: tuple[int, int, int], keeper: int, stage: list[str]) -> None:
-    """In the child: turn into the command."""
+    """In the child: turn into the command.
+
+    Nothing is imported from here on, whether the user changes or not: another user may not be allowed to read Python's
+    own files, and must not decide what is loaded.
+    """
+    sys.meta_path.clear()
+    places = _places(request["argv"][0], request["env"])
     os.setsid()
     for number in range(1, signal.NSIG):
         with contextlib.suppress(OSError, ValueError):
@@ -279,7 +287,30 @@ def _become(request: dict[str, Any], streams: tuple[int, int, int], keeper: int,
         if os.getppid() != keeper:
             os._exit(127)
     stage[0] = "exec"
-    os.execvpe(request["argv"][0], request["argv"], request["env"])
+    _execute(places, request["argv"], request["env"])
+
+
+def _places(program: str, env: dict[str, str]) -> list[str]:
+    """The paths at which a program may be, in the order of ``PATH``."""
+    if "/" in program:
+        return [program]
+    return [os.path.join(folder, program) for folder in env.get("PATH", os.defpath).split(os.pathsep)]
+
+
+def _execute(places: list[str], argv: list[str], env: dict[str, str]) -> NoReturn:
+    """Become the first of these programs that can be executed.
+
+    ``os.execvpe`` does the same, but imports a module on its way.
+    """
+    refused: OSError | None = None
+    for place in places:
+        try:
+            os.execve(place, argv, env)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            missing = error
+        except OSError as error:
+            refused = refused or error
+    raise refused or missing
 
 
 def _lower(kind: int, limit: int, more: int = 0) -> None:

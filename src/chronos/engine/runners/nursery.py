@@ -95,7 +95,7 @@ class Kept:
         self._rest = b""
 
     async def begun(self) -> dict[str, Any]:
-        """``{"pid": …}``, or ``{"failed": stage, "errno": …}`` when it could not be started."""
+        """``{"pid": …}``, or ``{"failed": stage, "errno": …, "error": …}`` when it could not be started."""
         return await self._message()
 
     async def ended(self) -> dict[str, Any]:

@@ -37,7 +37,8 @@ class Forgetting:
             where {_OWN} and h.id <= i.upto and (h.id <= i.all_to or h.finished_us < i.before_us)
             order by h.id limit $1"""
         doomed = d.of_each(d.rows(2, "job:i number:n upto:i all_to:i before_us:n"), oldest)
-        self._drop = f"delete from history where {d.among('id', f'select id from {doomed}')} returning id, job"
+        doomed_ids = f"select doomed.id from {doomed} as doomed"  # PostgreSQL before 16 wants the alias
+        self._drop = f"delete from history where {d.among('id', doomed_ids)} returning id, job"
         self._drop_attempts = f"delete from attempt where {d.one_of('execution', 1)}"
         self._drop_output = f"delete from output where {d.one_of('execution', 1)}"
         self._first = f"""

@@ -37,6 +37,7 @@ from chronos.store.sql.postgres_link import (
 )
 from chronos.store.sql.postgres_open import check, migrate
 from chronos.store.sql.postgres_routes import CONTROL, join, route
+from chronos.store.sql.statements import statements
 from chronos.store.sql.store import SqlStore
 from chronos.store.sql.writes import Writes
 
@@ -143,6 +144,22 @@ class PostgresStore(SqlStore):
     async def maintain(self, now_us: int) -> None:
         """See ``Store.maintain``: weeks of history to come, and those that nobody keeps any more."""
         await self._on_reader(lambda connection: partitions.look_after(connection, now_us))
+
+    async def check_statements(self) -> list[str]:
+        """See ``Store.check_statements``: the statements of every part, writing ones and reading ones."""
+        return await self._on_reader(self._refused)
+
+    async def _refused(self, connection: Connection) -> list[str]:
+        refused = []
+        for statement, place in statements(Writes(_DIALECT, HotPostgres(_DIALECT)), self._reads).items():
+            try:
+                await connection.prepare(statement)
+            except asyncpg.PostgresError as error:
+                if is_lost(error):
+                    raise
+                version = connection.get_server_version().major
+                refused.append(f"PostgreSQL {version} refuses {place}: {error}")
+        return refused
 
     # --- writing
 

@@ -140,6 +140,9 @@ class SqlStore(ABC):
     async def verify(self) -> list[str]:
         return await self._read(self._verify.steps())
 
+    async def check_statements(self) -> list[str]:
+        return []
+
 
 def _tell(listeners: Sequence[Callable[[*Ts], None]], *news: *Ts) -> None:
     """A listener's own trouble must not become that of a commit, which would be made once more."""
