@@ -15,9 +15,11 @@ from chronos.server.config import Config, load
 from chronos.server.listening import bind, close, show
 from chronos.server.parts import check
 from chronos.server.process import data_place
+from chronos.server.stored_jobs import Asking, stored_with
 from chronos.store.contract import Store
 
 MAX_SKEW_S = 1.0  # beyond which a node neither admits nor claims
+SHOWN_JOBS = 20  # that are named when they ask for what does not exist
 LITTLE_BYTES = 512 << 20  # of free space, below which a store will not last
 
 
@@ -95,7 +97,32 @@ async def _opened(store: Store, config: Config, clock: Clock) -> list[Finding]:
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
     text = f"{faults[0]}{more}; restore a backup, and report this" if faults else "what it counts is what it holds"
     findings.append(Finding(what="store's books", well=not faults, text=text))
-    return [*findings, await _clock(store, clock)]
+    return [*findings, *await _jobs(store), await _clock(store, clock)]
+
+
+async def _jobs(store: Store) -> list[Finding]:
+    """Jobs that were stored with what does not exist yet; none: nothing is said."""
+    alerts, secrets = await stored_with(store, shown=SHOWN_JOBS)
+    findings = []
+    if alerts.count:
+        text = (
+            f"{_named(alerts)} with alerts, which do not exist yet: they run, and nothing is sent; "
+            "remove the field (chronosctl jobs edit NAME)"
+        )
+        findings.append(Finding(what="jobs", well=False, text=text))
+    if secrets.count:
+        text = (
+            f"{_named(secrets)} with {{{{ secret.NAME }}}}, which does not exist yet: the tasks that use it fail; "
+            "write the value itself in its place (chronosctl jobs edit NAME)"
+        )
+        findings.append(Finding(what="jobs", well=False, text=text))
+    return findings
+
+
+def _named(asking: Asking) -> str:
+    more = asking.count - len(asking.names)
+    names = ", ".join(asking.names) + (f" and {more:,} more" if more else "")
+    return f"{asking.count:,} stored {'job' if asking.count == 1 else 'jobs'} ({names})"
 
 
 async def _clock(store: Store, clock: Clock) -> Finding:
