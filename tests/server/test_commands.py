@@ -24,14 +24,20 @@ def free_address() -> str:
 
 
 def test_config_show(tmp_path: Path) -> None:
-    (tmp_path / "chronos.yaml").write_text("logging: {format: json}\ncluster: {data_dir: /x}\n")
+    (tmp_path / "chronos.yaml").write_text(
+        "logging: {format: json}\ncluster: {data_dir: /x}\nserver: {grpc: {address: x}}\n"
+    )
     result = run(tmp_path, "config", "show", CHRONOS_SERVER__LISTEN="127.0.0.1:9")
     assert result.returncode == 0
     lines = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
     assert lines["logging.format"] == ["json", "chronos.yaml"]
     assert lines["server.listen"] == ["127.0.0.1:9", "CHRONOS_SERVER__LISTEN"]
     assert lines["scheduler.grace_period"] == ["30s", "default"]
-    assert result.stderr == "! chronos.yaml: cluster.data_dir is left aside: the data is where store says\n"
+    assert (lines["cluster.data_dir"], lines["store"]) == (
+        ["/x", "chronos.yaml"],
+        ["sqlite:////x/chronos.db", "chronos.yaml"],
+    )
+    assert result.stderr == "! chronos.yaml: server.grpc.address is left aside: there is no gRPC API\n"
     listed = json.loads(run(tmp_path, "config", "show", "-o", "json").stdout)
     assert {"name": "metrics.per_job", "value": True, "from": "default", "about": "a label for each job"} in listed
 

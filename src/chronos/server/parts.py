@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chronos.api import Access, ApiOptions, TokenBook, read_grant, read_tokens, read_users
-from chronos.assembly import Reach, make_store, sqlite_file
+from chronos.api import Access, ApiOptions, TokenBook, read_grant, read_tokens, read_users, routes_with
+from chronos.assembly import Reach, is_shared, make_store, sqlite_file
 from chronos.clock import Clock
 from chronos.core.token import Token
 from chronos.engine.options import Options
@@ -31,6 +31,7 @@ BOTH = Roles()
 def check(config: Config) -> tuple[str, ...]:
     """Raise ``Invalid`` where settings do not go together; gives what a person should know of the rest."""
     make_store(config["store"])
+    _refuse_peers(config)
     engine_options(config, BOTH)
     api_options(config)
     users, warnings = users_of(config)
@@ -38,6 +39,16 @@ def check(config: Config) -> tuple[str, ...]:
     if config["auth.type"] != "none" and not users and not tokens:
         warnings += ("nobody can log in, but with a token of the store: add somebody to auth.users",)
     return (*config.warnings, *warnings)
+
+
+def _refuse_peers(config: Config) -> None:
+    """Servers that know of each other and share no store would each run every job."""
+    if config.peers and not is_shared(config["store"]):
+        raise Invalid(
+            f"{config.peers}: cluster.raft.peers names other servers, and this one shares no store with them: each "
+            "would run every job; set store to one PostgreSQL database for all of them "
+            "(postgresql://user@host/database), or leave cluster.raft.peers out"
+        )
 
 
 def engine_options(config: Config, roles: Roles) -> Options:
@@ -65,18 +76,24 @@ def reach(config: Config) -> Reach:
         allow_private=config["dispatcher.http.allow_private"],
         allow_hosts=config["dispatcher.http.allow_hosts"],
         timeout_s=config["dispatcher.http.timeout"],
+        max_idle=config["dispatcher.http.max_idle_conns"],
+        idle_timeout_s=config["dispatcher.http.idle_conn_timeout"],
     )
 
 
 def api_options(config: Config) -> ApiOptions:
     """What the API is told."""
-    return ApiOptions(
+    options = ApiOptions(
         base_path=config["server.base_path"],
         request_limit=config["server.request_limit"],
         request_timeout_s=config["server.request_timeout"],
+        write_timeout_s=config["server.write_timeout"],
+        metrics_path=config["metrics.prometheus.path"] if config["metrics.prometheus.enabled"] else None,
         submit_rate=config["queue.submit_rate"],
         hosts=config["server.hosts"],
     )
+    routes_with(options.metrics_path)
+    return options
 
 
 def make_access(config: Config, clock: Clock, store: Store) -> Access:
