@@ -104,13 +104,13 @@ async def _jobs(store: Store) -> list[Finding]:
     """Jobs that were stored with what does not exist yet; none: nothing is said."""
     alerts, secrets = await stored_with(store, shown=SHOWN_JOBS)
     findings = []
-    if alerts.count:
+    if alerts.total:
         text = (
             f"{_named(alerts)} with alerts, which do not exist yet: they run, and nothing is sent; "
             "remove the field (chronosctl jobs edit NAME)"
         )
         findings.append(Finding(what="jobs", well=False, text=text))
-    if secrets.count:
+    if secrets.total:
         text = (
             f"{_named(secrets)} with {{{{ secret.NAME }}}}, which does not exist yet: the tasks that use it fail; "
             "write the value itself in its place (chronosctl jobs edit NAME)"
@@ -120,9 +120,9 @@ async def _jobs(store: Store) -> list[Finding]:
 
 
 def _named(asking: Asking) -> str:
-    more = asking.count - len(asking.names)
+    more = asking.total - len(asking.names)
     names = ", ".join(asking.names) + (f" and {more:,} more" if more else "")
-    return f"{asking.count:,} stored {'job' if asking.count == 1 else 'jobs'} ({names})"
+    return f"{asking.total:,} stored {'job' if asking.total == 1 else 'jobs'} ({names})"
 
 
 async def _clock(store: Store, clock: Clock) -> Finding:

@@ -15,7 +15,7 @@ _TEMPLATES = ("argv", "env", "stdin")  # of a command; an ``http`` target has th
 class Asking(NamedTuple):
     """The jobs that ask for one thing: how many, and the first names."""
 
-    count: int
+    total: int
     names: tuple[str, ...]
 
 
