@@ -83,13 +83,20 @@ def is_in_memory(url: str) -> bool:
     return urlsplit(url).scheme == "sqlite" and _sqlite_path(url) is None
 
 
+def is_shared(url: str) -> bool:
+    """Whether servers on several machines can work on the store that a url names."""
+    return urlsplit(url).scheme != "sqlite"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Where requests may go, and how long one may take where no level says."""
+    """Where requests may go, how long one may take where no level says, and which connections are kept."""
 
     allow_private: bool = False
     allow_hosts: tuple[str, ...] = ()
     timeout_s: float = 30.0
+    max_idle: int = 1_000
+    idle_timeout_s: float = 4.0
 
 
 PUBLIC = Reach()
@@ -107,7 +114,13 @@ def make_runners(
     def make_http() -> "Runner":
         from chronos.engine.runners.http import HttpRunner  # noqa: PLC0415
 
-        return HttpRunner(allow_private=http.allow_private, allow_hosts=http.allow_hosts, timeout_s=http.timeout_s)
+        return HttpRunner(
+            allow_private=http.allow_private,
+            allow_hosts=http.allow_hosts,
+            timeout_s=http.timeout_s,
+            max_idle=http.max_idle,
+            idle_timeout_s=http.idle_timeout_s,
+        )
 
     return {
         **{point.name: LaterRunner(_brought(point), clock) for point in entry_points(group=PLUGINS)},

@@ -1,6 +1,8 @@
 """What a server acknowledged is there when it comes back, however it went; and the example configuration starts one."""
 
+import json
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,11 +59,18 @@ def test_what_was_acknowledged_is_there(start_again: Callable[[], Process], how:
     assert second.wait() == 0
 
 
-def test_the_example_of_the_requirements_starts_a_server(start: Callable[..., Process], tmp_path: Path) -> None:
+def test_the_example_of_the_requirements_starts_a_server(
+    start: Callable[..., Process], tmp_path: Path, make_database: Callable[..., str]
+) -> None:
+    """On a store that its peers can share; it logs to stdout, and so the greeting is beside it."""
     (tmp_path / "chronos.yaml").write_text(EXAMPLE.read_text())
     port = free_port()
-    server = start("--config", "chronos.yaml", "--listen", f"127.0.0.1:{port}", CHRONOS_AUTH__TYPE="none").ready()
-    assert server.url == f"http://127.0.0.1:{port}"
+    arguments = ("--config", "chronos.yaml", "--store", make_database(), "--listen", f"127.0.0.1:{port}")
+    server = start(*arguments, CHRONOS_AUTH__TYPE="none")
+    server.url = f"http://127.0.0.1:{port}"
+    while f"address  {server.url}" not in server.errors:
+        assert server.running, server.errors
+        time.sleep(0.05)
     assert server.get("/readyz")[0] == 200
     status = server.read("/api/v1/status")
     assert (status["node"], status["slots"]) == ("chronos-1", 100)
@@ -69,7 +78,8 @@ def test_the_example_of_the_requirements_starts_a_server(start: Callable[..., Pr
     server.until("/api/v1/executions", lambda page: page["items"] and page["items"][0]["status"] == "succeeded")
     server.send(signal.SIGTERM)
     assert server.wait() == 0
-    assert "cluster.raft" in server.errors
+    lines = [json.loads(line) for line in server.rest().splitlines()]
+    assert any("cluster.raft.peers is left aside" in line["event"] for line in lines)
 
 
 def test_a_creation_that_is_sent_again_to_a_new_server(start_again: Callable[[], Process]) -> None:

@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from chronos.core.events import Trouble
 from chronos.core.execution import Cause, Execution, Status
+from chronos.core.job import Target
 from chronos.core.reasons import Code
+from chronos.engine.runners.command import CommandRunner
 from chronos.store.commands import Command, TakeOutbox
 from tests.engine.world import World, in_world, statuses
 
@@ -228,6 +231,20 @@ async def test_what_is_under_way_is_taken_once(world: World) -> None:
     node.link.loses = lambda _: False
     await world.reach(100)
     assert len(hook.starts) == 100 + 3, "what was taken while the answer was lost is found again"
+
+
+@in_world
+async def test_a_hook_that_could_never_work_is_not_tried_again(world: World) -> None:
+    """As one that was stored when templates could name secrets."""
+    world.work("up")
+    world._runners["command"] = CommandRunner()
+    node = await world.node()
+    draft = world.jobs.read({"name": "up", "schedule": "@every 100s", "python": {"name": "up"}})
+    hook = Target(kind="command", options={"argv": ["true"], "env": {"A": "{{ secret.X }}"}})
+    await world.jobs.save([replace(draft, spec=replace(draft.spec, on_complete=hook))])
+    await world.reach(190)
+    [told] = [event.error for event in node.events if isinstance(event, Trouble)]
+    assert told.startswith('up: on_complete: command.env.A: "secret.X" can never be filled in')
 
 
 @in_world

@@ -101,6 +101,11 @@ class Process:
     def errors(self) -> str:
         return self._errors.read_text()
 
+    def first_line(self) -> str:
+        """The first that it writes to the standard output."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
     def rest(self) -> str:
         """What it still wrote, once it is over."""
         assert self._process.stdout is not None

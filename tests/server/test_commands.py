@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
+from msgspec.structs import replace
 
-from chronos.assembly import make_store
+from chronos.assembly import make_service, make_store
 from chronos.clock import SystemClock
+from chronos.service.shapes import Draft
 from chronos.store.commands import RegisterNode
 from tests.server.bed import CHRONOS, Process, free_port, run
 
@@ -24,14 +26,20 @@ def free_address() -> str:
 
 
 def test_config_show(tmp_path: Path) -> None:
-    (tmp_path / "chronos.yaml").write_text("logging: {format: json}\ncluster: {data_dir: /x}\n")
+    (tmp_path / "chronos.yaml").write_text(
+        "logging: {format: json}\ncluster: {data_dir: /x}\nserver: {grpc: {address: x}}\n"
+    )
     result = run(tmp_path, "config", "show", CHRONOS_SERVER__LISTEN="127.0.0.1:9")
     assert result.returncode == 0
     lines = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
     assert lines["logging.format"] == ["json", "chronos.yaml"]
     assert lines["server.listen"] == ["127.0.0.1:9", "CHRONOS_SERVER__LISTEN"]
     assert lines["scheduler.grace_period"] == ["30s", "default"]
-    assert result.stderr == "! chronos.yaml: cluster.data_dir is left aside: the data is where store says\n"
+    assert (lines["cluster.data_dir"], lines["store"]) == (
+        ["/x", "chronos.yaml"],
+        ["sqlite:////x/chronos.db", "chronos.yaml"],
+    )
+    assert result.stderr == "! chronos.yaml: server.grpc.address is left aside: there is no gRPC API\n"
     listed = json.loads(run(tmp_path, "config", "show", "-o", "json").stdout)
     assert {"name": "metrics.per_job", "value": True, "from": "default", "about": "a label for each job"} in listed
 
@@ -167,3 +175,47 @@ def test_doctor_where_the_clock_was_set_back(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "✗ clock: it is 20" in result.stdout
     assert "set this machine's clock" in result.stdout
+
+
+def test_the_doctor_lists_stored_jobs_that_ask_for_what_does_not_exist(tmp_path: Path) -> None:
+    async def store_jobs() -> None:
+        store = make_store(f"sqlite:///{tmp_path}/jobs.db")
+        await store.open()
+        service = make_service(store, SystemClock(), checks={"command": lambda _: None, "http": lambda _: None})
+        for number in range(21):
+            draft = service.jobs.read({**JOB, "name": f"old-{number:02}"})
+            await service.jobs.save([Draft(name=draft.name, spec=replace(draft.spec, alerts=({"slack": "#ops"},)))])
+        asking = {"name": "asking", "http": {"url": "https://a.example", "json": [{"a": "{{ secret.X }}"}]}}
+        told = {"name": "told", "command": {"argv": ["a"], "env": {"A": "{{ secret.X }}"}}, "namespace": "eu"}
+        quiet = {"name": "quiet", "command": {"shell": True, "command": "echo {{ secret.X }}"}}
+        for shape in (JOB, asking, told, quiet):
+            await service.jobs.save([service.jobs.read({"schedule": "@daily", **shape})])
+        await store.close()
+
+    asyncio.run(store_jobs())
+    result = run(tmp_path, "doctor", "--store", f"sqlite:///{tmp_path}/jobs.db", CHRONOS_SERVER__LISTEN=free_address())
+    assert result.returncode == 1
+    names = ", ".join(f"default/old-{number:02}" for number in range(20))
+    assert [line for line in result.stdout.splitlines() if line.startswith("✗")] == [
+        f"✗ jobs: 21 stored jobs ({names} and 1 more) with alerts, which do not exist yet: they run, and nothing is "
+        "sent; remove the field (chronosctl jobs edit NAME)",
+        "✗ jobs: 2 stored jobs (default/asking, eu/told) with {{ secret.NAME }}, which does not exist yet: the tasks "
+        "that use it fail; write the value itself in its place (chronosctl jobs edit NAME)",
+    ]
+
+
+def test_peers_without_a_shared_store(tmp_path: Path) -> None:
+    (tmp_path / "chronos.yaml").write_text("cluster: {raft: {peers: [b:7000, c:7000]}}\n")
+    refused = "✗ chronos.yaml: cluster.raft.peers names other servers, and this one shares no store with them: "
+    for command in (("server", "--listen", "127.0.0.1:0"), ("config", "validate")):
+        result = run(tmp_path, *command)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr.startswith(refused)
+        assert "set store to one PostgreSQL database for all of them" in result.stderr
+    assert not (tmp_path / "chronos-data").exists()
+    assert "cluster.raft.peers names other servers" in run(tmp_path, "doctor").stdout
+    shown = run(tmp_path, "config", "show")
+    assert shown.returncode == 0
+    assert "a server with peers starts on no other" in shown.stderr
+    shared = run(tmp_path, "config", "validate", CHRONOS_STORE="postgresql://chronos@db.example/chronos")
+    assert (shared.returncode, shared.stdout) == (0, "the configuration is right\n")

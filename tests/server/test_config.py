@@ -21,16 +21,19 @@ from chronos.server.showing import duration_text, rows, size_text
 from tests.api.world import BCRYPT, basic
 from tests.server.bed import EXAMPLE
 
+SHARED = "postgresql://chronos@db.example/chronos"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "configuration.md"
 
 # Setting, what a file says, what a variable says, what it means.
 GOOD: list[tuple[str, Any, str, Any]] = [
     ("store", "sqlite:///a.db", "sqlite:///a.db", "sqlite:///a.db"),
+    ("cluster.data_dir", "/var/lib/chronos", "/var/lib/chronos", "/var/lib/chronos"),
     ("server.listen", "[::1]:9", "[::1]:9", ("::1", 9)),
     ("server.listen", ":80", ":80", ("0.0.0.0", 80)),
     ("server.base_path", "/chronos", "/chronos", "/chronos"),
     ("server.request_limit", "3KiB", "3072", 3072),
     ("server.request_timeout", "1m30s", "90", 90.0),
+    ("server.write_timeout", "5s", "5s", 5.0),
     ("server.insecure", True, "yes", True),
     ("server.hosts", ["a.example", "b.example"], "a.example, b.example", ("a.example", "b.example")),
     ("node.id", "a", "a", "a"),
@@ -45,7 +48,10 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("scheduler.timeout_grace", "500ms", "500ms", 0.5),
     ("dispatcher.max_concurrent", 7, "7", 7),
     ("dispatcher.queue_slots", {"mail": 2}, "mail=2", {"mail": 2}),
+    ("dispatcher.per_job_limit", 3, "3", 3),
     ("dispatcher.http.timeout", "5s", "5s", 5.0),
+    ("dispatcher.http.max_idle_conns", 0, "0", 0),
+    ("dispatcher.http.idle_conn_timeout", "90s", "90s", 90.0),
     ("dispatcher.http.allow_private", "on", "1", True),
     ("dispatcher.http.allow_hosts", ["intranet"], "intranet", ("intranet",)),
     ("dispatcher.http.allow_hosts", ["a", "[::1]"], '["a", "[::1]"]', ("a", "[::1]")),
@@ -67,6 +73,9 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("auth.tokens", {"a": {"role": "admin"}}, '{"a": {"role": "admin"}}', {"a": {"role": "admin"}}),
     ("logging.level", "debug", "debug", "debug"),
     ("logging.format", "json", "json", "json"),
+    ("logging.output", "stdout", "stdout", "stdout"),
+    ("metrics.prometheus.enabled", False, "off", False),
+    ("metrics.prometheus.path", "/a/b", "/a/b", "/a/b"),
     ("metrics.per_job", False, "off", False),
 ]
 
@@ -102,6 +111,12 @@ BAD: list[tuple[str, Any, str]] = [
     ("queue.submit_rate", 0, "expected a number above 0"),
     ("auth.type", "oauth", "expected one of none, basic"),
     ("auth.users", "ana", "expected a mapping"),
+    ("cluster.data_dir", "/", "expected the path of a folder"),
+    ("cluster.data_dir", "", "expected the path of a folder"),
+    ("dispatcher.per_job_limit", -1, "expected a whole number from 0"),
+    ("logging.output", "/var/log/chronos.log", "expected one of stderr, stdout"),
+    ("metrics.prometheus.path", "metrics", "expected a path such as /metrics"),
+    ("metrics.prometheus.path", "/{name}", "expected a path such as /metrics"),
     ("logging.level", "loud", "expected one of debug, info, warning, error"),
 ]
 
@@ -233,6 +248,9 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         check(said(tmp_path, "auth: {type: basic, users: {ana: {role: admin}}}"))
     with pytest.raises(Invalid, match=r"\"a b\" of auth\.tokens\.ci"):
         check(said(tmp_path, f"auth: {{tokens: {{ci: {{token_hash: {'f' * 64}, namespaces: [a b]}}}}}}"))
+    for path in ("/healthz", "/api/v1/jobs", "/api/v1/x"):
+        with pytest.raises(Invalid, match=r"metrics\.prometheus\.path is .*, where the API answers; choose another"):
+            check(said(tmp_path, f"metrics: {{prometheus: {{path: {path}}}}}"))
     with pytest.raises(Invalid, match="names no store"):
         check(said(tmp_path, "store: redis://x"))
 
@@ -276,9 +294,12 @@ def test_secrets_are_not_told(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
-    config = said(tmp_path, EXAMPLE.read_text())
+    config = said(tmp_path, EXAMPLE.read_text(), CHRONOS_STORE=SHARED)
     warnings = check(config)
     assert (config["node.id"], config["server.listen"]) == ("chronos-1", ("0.0.0.0", 8080))
+    assert (config["server.write_timeout"], config["logging.output"]) == (30.0, "stdout")
+    assert (config["dispatcher.http.max_idle_conns"], config["dispatcher.http.idle_conn_timeout"]) == (100, 90.0)
+    assert cascade(config.defaults()).limit == 1
     assert cascade(config.defaults()).execution_timeout_us == 300_000_000
     assert cascade(config.defaults()).retry_max_us == 60_000_000
     assert engine_options(config, BOTH).slots == 100
@@ -287,14 +308,7 @@ def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
         "cluster.data_dir",
         "cluster.raft.address",
         "cluster.raft.peers",
-        "server.http.write_timeout",
         "server.grpc.address",
-        "dispatcher.http.max_idle_conns",
-        "dispatcher.http.idle_conn_timeout",
-        "dispatcher.concurrency.per_job_limit",
-        "metrics.prometheus.enabled",
-        "metrics.prometheus.path",
-        "logging.output",
         "alerting.slack.webhook_url",
         "alerting.slack.channel",
         "alerting.pagerduty.routing_key",
@@ -303,6 +317,40 @@ def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
     assert any("nobody can log in" in warning for warning in warnings)
     access = make_access(config, SystemClock(), make_store("sqlite://"))
     assert (access.open, access.users) == (False, {})
+
+
+def test_peers_need_a_store_that_they_share(tmp_path: Path) -> None:
+    config = said(tmp_path, EXAMPLE.read_text())
+    assert config["store"] == "sqlite:////var/lib/chronos/chronos.db"
+    with pytest.raises(Invalid) as caught:
+        check(config)
+    assert str(caught.value) == (
+        f"{tmp_path}/chronos.yaml: cluster.raft.peers names other servers, and this one shares no store with them: "
+        "each would run every job; set store to one PostgreSQL database for all of them "
+        "(postgresql://user@host/database), or leave cluster.raft.peers out"
+    )
+    for text in ("cluster: {raft: {peers: {b: b:7000}}}", "cluster: {raft: {peers: b:7000}}"):
+        with pytest.raises(Invalid, match="shares no store with them"):
+            check(said(tmp_path, text, CHRONOS_STORE="sqlite://"))
+    for text in ("cluster: {raft: {peers: []}}", "cluster: {raft: {address: a:7000}}"):
+        assert check(said(tmp_path, text))
+
+
+def test_where_the_data_is(tmp_path: Path) -> None:
+    for folder, store in (("jobs", "sqlite:///jobs/chronos.db"), ("/a/b/", "sqlite:////a/b/chronos.db")):
+        config = said(tmp_path, f"cluster: {{data_dir: {folder}}}")
+        assert (config["store"], config.warnings) == (store, ())
+    config = said(tmp_path, "cluster: {data_dir: jobs}", CHRONOS_STORE="sqlite://")
+    assert (config["store"], config.origins["store"]) == ("sqlite://", "CHRONOS_STORE")
+    assert [*config.warnings] == [
+        f"{tmp_path}/chronos.yaml: cluster.data_dir is left aside: CHRONOS_STORE sets store, which says where data is"
+    ]
+
+
+def test_a_timeout_that_is_not_said_falls_to_no_job(tmp_path: Path) -> None:
+    """Else the built-in default of tasks would hold for webhooks, which have their own."""
+    assert load(None, {}, {}).defaults().task_timeout_us is None
+    assert said(tmp_path, "defaults: {task_timeout: 5m}").defaults().task_timeout_us == 300_000_000
 
 
 def test_the_first_job_can_be_pasted(tmp_path: Path) -> None:
@@ -315,7 +363,7 @@ def test_the_first_job_can_be_pasted(tmp_path: Path) -> None:
 
 def test_the_example_with_a_whole_hash_lets_its_user_in(tmp_path: Path) -> None:
     text = EXAMPLE.read_text().replace("$2a$10$...", BCRYPT)
-    config = said(tmp_path, text)
+    config = said(tmp_path, text, CHRONOS_STORE=SHARED)
     assert not [warning for warning in check(config) if "auth" in warning]
 
     async def log_in(password: str) -> str:

@@ -213,7 +213,6 @@ def test_tasks_hooks_and_the_rest() -> None:
         after=["a", {"job": "b", "on": "completion"}],
         on_start={"python": {"name": "hello"}},
         on_complete={"webhook": {"url": "https://y"}},
-        alerts=[{"on": "failure", "slack": "#x"}],
         tags=["nightly", "etl"],
         owner="team",
         description="what it does",
@@ -237,7 +236,6 @@ def test_tasks_hooks_and_the_rest() -> None:
     assert spec.after == (After(job="a"), After(job="b", on=On.COMPLETION))
     assert spec.on_start == Target(kind="python", options={"name": "hello"})
     assert spec.on_complete == Target(kind="http", options={"url": "https://y"})
-    assert spec.alerts == ({"on": "failure", "slack": "#x"},)
     assert (spec.tags, spec.owner, spec.description) == ({"nightly": "", "etl": ""}, "team", "what it does")
     assert draft.namespace == "eu"
 
@@ -336,7 +334,9 @@ def test_tasks_hooks_and_the_rest() -> None:
         ({"payload": {1: 2}}, "/payload", "no text"),
         ({"payload": b"x"}, "/payload", "JSON"),
         ({"description": "x" * 10_241}, "/description", "allowed 10240"),
-        ({"alerts": ["x"]}, "/alerts/0", "an object"),
+        ({"alerts": ["x"]}, "/alerts", "alerts do not exist yet"),
+        ({"alerts": [{"on": "failure", "slack": "#x"}]}, "/alerts", "leave the field out"),
+        ({"alerts": {}}, "/alerts", "alerts do not exist yet"),
         ({"tasks": [{"name": f"t{n}", "command": {"x": "y" * 200_000}} for n in range(6)]}, "", "allowed 1048576"),
     ],
 )

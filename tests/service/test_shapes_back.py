@@ -144,7 +144,6 @@ SPECS = st.builds(
     ),
     on_start=maybe(TARGETS),
     on_complete=maybe(TARGETS),
-    alerts=st.lists(st.dictionaries(NAMES, JSON, max_size=2), max_size=2).map(tuple),
     owner=maybe(texts()),
     tags=st.dictionaries(texts().filter(bool), texts(), max_size=3),
     payload=JSON,

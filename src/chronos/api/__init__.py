@@ -10,6 +10,7 @@ from chronos.api.app import Api, Serve, make_api
 from chronos.api.call import ABOUT
 from chronos.api.options import ApiOptions
 from chronos.api.passwords import hash_password
+from chronos.api.table import routes_with
 from chronos.api.tokenbook import TokenBook, hash_token, new_token, read_tokens
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "read_grant",
     "read_tokens",
     "read_users",
+    "routes_with",
 ]

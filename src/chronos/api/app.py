@@ -26,7 +26,7 @@ from chronos.api.options import ApiOptions
 from chronos.api.patience import Patience
 from chronos.api.pipeline import Handle, answered, handler_of, refused
 from chronos.api.problems import problem_response
-from chronos.api.table import ROUTES
+from chronos.api.table import routes_with
 from chronos.api.turns import Turns
 from chronos.assembly import Service
 from chronos.clock import Clock
@@ -54,7 +54,7 @@ class Api:
         self._open: dict[web.AbstractRoute, Handle] = {}
         self._router = web.UrlDispatcher()
         patience = Patience(parts.options.request_timeout_s)
-        for route in ROUTES:
+        for route in routes_with(parts.options.metrics_path):
             handle, path = handler_of(route, parts, patience), parts.options.base_path + route.path
             for method in ("HEAD", "GET") if route.method == "GET" and not route.streams else (route.method,):
                 self._open[self._router.add_route(method, path, _unused)] = handle
@@ -87,21 +87,52 @@ class Api:
         logger: logging.Logger = log,
     ) -> web.BaseRunner:
         """What lets it listen on sites. ``around`` is put around the answering of every request."""
-        loop, limit = asyncio.get_running_loop(), self._parts.options.request_limit
-        make = partial(web.Request, loop=loop, client_max_size=limit)
+        loop, options = asyncio.get_running_loop(), self._parts.options
+        make = partial(web.Request, loop=loop, client_max_size=options.request_limit)
         server = _Server(around(self.handle), request_factory=make, access_log=None, logger=logger, **_CONNECTION)
+        server.write_timeout_s = options.write_timeout_s
         return _Runner(server, self._parts.streams, shutdown_timeout=shutdown_timeout_s)
 
 
 class _Server(web.Server):
     """Answers in our words also what is no HTTP, and so never becomes a request."""
 
+    write_timeout_s = 30.0
+
     def __call__(self) -> web.RequestHandler:
-        return _Handler(self, loop=self._loop, **self._kwargs)
+        handler = _Handler(self, loop=self._loop, **self._kwargs)
+        handler.write_timeout_s = self.write_timeout_s
+        return handler
 
 
 class _Handler(web.RequestHandler):
-    __slots__ = ()
+    """One connection. A client that does not take its answer in time is hung up on, and the answer let go of."""
+
+    __slots__ = ("_hang_up", "write_timeout_s")
+
+    def __init__(self, server: web.Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self.write_timeout_s = 30.0
+        self._hang_up: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.transport is not None:
+            self._hang_up = self._loop.call_later(self.write_timeout_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._taken()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._taken()
+        super().connection_lost(exc)
+
+    def _taken(self) -> None:
+        """The client took what was there for it, or is gone."""
+        if self._hang_up is not None:
+            self._hang_up.cancel()
+            self._hang_up = None
 
     def handle_error(
         self,
@@ -153,6 +184,7 @@ def make_api(
     ``metrics`` gives the text for Prometheus.
     """
     streams = Streams(store, options.max_streams)
+    routes = routes_with(options.metrics_path)
     parts = Parts(
         service=service,
         store=store,
@@ -164,8 +196,8 @@ def make_api(
         rate=Rate(options.submit_rate),
         streams=streams,
         turns=Turns(),
-        document=msgspec.json.encode(openapi(ROUTES, options.base_path)),
-        page=page(ROUTES, options.base_path).encode(),
+        document=msgspec.json.encode(openapi(routes, options.base_path)),
+        page=page(routes, options.base_path).encode(),
         page_policy=_policy(),
     )
     return Api(parts)

@@ -14,7 +14,6 @@ from chronos.core.config import DEFAULTS, Delivery, Mode, OnFailure, Overlap, Re
 from chronos.core.job import On
 from chronos.core.parse import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH
 from chronos.service.shapes.job import (
-    MAX_ALERTS,
     MAX_DESCRIPTION,
     MAX_FOLLOWED,
     MAX_PAYLOAD,
@@ -245,8 +244,8 @@ JOB_SAID: Schema = {
     "on_start": _object("Hook", "runs before the first task, whatever comes of it"),
     "on_complete": _object("Hook", "runs after the last task, with the report as its payload"),
     "alerts": said(
-        "kept with the job; nothing acts on them yet",
-        {"type": ["array", "null"], "maxItems": MAX_ALERTS, "items": {"type": "object"}},
+        "refused, as alerts do not exist yet: leave it out; jobs that were stored with some answer with them",
+        {"type": ["array", "null"], "items": {"type": "object"}, "deprecated": True},
     ),
     "owner": text("who applied it", "billing", longest=200),
     "tags": text_map(

@@ -12,6 +12,8 @@ class ApiOptions:
     base_path: str = ""  # a prefix of every path, behind a proxy
     request_limit: int = 2 << 20  # bytes of a body
     request_timeout_s: float = 30.0
+    write_timeout_s: float = 30.0  # how long an answer may wait for its client to take it
+    metrics_path: str | None = "/metrics"  # None: there are none to read
     submit_rate: float | None = None  # of one client, a second
     max_streams: int = 100  # that follow events or logs at once
     heartbeat_s: float = 15.0  # of a stream on which nothing happens

@@ -158,6 +158,16 @@ def _items(name: str) -> dict[str, Any]:
     }
 
 
+METRICS = Route(
+    method="GET",
+    path="/metrics",
+    handler=metrics,
+    permission=Permission.LOOK,
+    scope=Scope.EVERYWHERE,
+    tag="Server",
+    summary="Metrics for Prometheus",
+    answers={200: Answer(about="metrics", schema={"type": "string"}, type=_TEXT)},
+)
 ROUTES = (
     Route(
         method="GET",
@@ -177,16 +187,7 @@ ROUTES = (
         summary="Whether it is of use: store reachable, node registered, not stopping",
         answers={200: Answer(about="it is", schema=ref("Anything"), example={"status": "ready"})},
     ),
-    Route(
-        method="GET",
-        path="/metrics",
-        handler=metrics,
-        permission=Permission.LOOK,
-        scope=Scope.EVERYWHERE,
-        tag="Server",
-        summary="Metrics for Prometheus",
-        answers={200: Answer(about="metrics", schema={"type": "string"}, type=_TEXT)},
-    ),
+    METRICS,
     Route(
         method="GET",
         path="/openapi.json",

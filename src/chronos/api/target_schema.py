@@ -45,7 +45,7 @@ _HTTP = closed(
                     "secret": said("of hmac: signs as Standard Webhooks do", _WORD),
                 },
             },
-            {"type": "bearer", "token": "{{ secret.API_TOKEN }}"},
+            {"type": "bearer", "token": "the token that you were given"},
         ),
         "success_codes": said("statuses that mean success; 2xx unless given", _CODES, [200, "3xx", "500-504"]),
         "retry_codes": said("statuses worth another try; 408, 425, 429 and 5xx unless given", _CODES),

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from chronos.cli.config import config_option
-from chronos.cli.output import emit
+from chronos.cli.output import emit, note
 
 
 @click.command(short_help="Run a server until it is told to stop.")
@@ -46,7 +46,8 @@ def server(
 
     flags: dict[str, Any] = {"store": store, "server.listen": listen, "node.id": node_id}
     loaded = read_config(config, os.environ, flags)
-    return serve(loaded, announce=_announce, roles=Roles(schedules=not no_scheduler, works=not no_worker))
+    announce = note if loaded["logging.output"] == "stdout" else _announce  # among log lines it would be none
+    return serve(loaded, announce=announce, roles=Roles(schedules=not no_scheduler, works=not no_worker))
 
 
 def _announce(text: str) -> None:

@@ -19,7 +19,7 @@ from chronos.core.ids import asked_execution_id
 from chronos.core.job import JobState, On, Target, Unreadable
 from chronos.core.keys import key_limit, key_of
 from chronos.core.lane import Lane
-from chronos.core.outcome import Succeeded
+from chronos.core.outcome import Failed, Succeeded
 from chronos.core.reasons import Code, Reason
 from chronos.core.report import Report, report, told
 from chronos.core.settle import End, stop
@@ -329,7 +329,7 @@ class Outbox:
         if isinstance(outcome, Succeeded):
             return True
         self._trouble(f"{entry.name}: on_complete: {getattr(outcome, 'error', outcome)}")
-        return tries >= _HOOK_TRIES
+        return tries >= _HOOK_TRIES or (isinstance(outcome, Failed) and not outcome.worth_retrying)
 
     def _trouble(self, error: str) -> None:
         self._crew.bus.emit(Trouble(at_us=self._crew.clock.now_us(), where="outbox", error=error))

@@ -22,6 +22,7 @@ from chronos.observe.log_line import line_logger
 __all__ = ["Logs", "line_logger"]
 
 MAX_WAITING = 10_000
+_NUMBERS = {"stdout": 1, "stderr": 2}
 LAST_S = 2.0  # how long the last lines may take to be written
 #: Loggers that say too much of what is of no use here.
 _QUIET = {"aiohttp.access": logging.WARNING, "asyncio": logging.WARNING}
@@ -31,12 +32,19 @@ class Logs:
     """Logging, set up. ``close`` writes what still waits and puts everything back as it was."""
 
     def __init__(
-        self, *, level: str = "info", form: str = "console", stream: IO[str] | None = None, **bound: str
+        self,
+        *,
+        level: str = "info",
+        form: str = "console",
+        output: str = "stderr",
+        stream: IO[str] | None = None,
+        **bound: str,
     ) -> None:
+        """``output`` is ``stderr`` or ``stdout``; ``stream`` takes the lines in its place."""
         waiting: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
         self._handler = _Dropping(waiting)
-        self._handler.setFormatter(_formatter(form, bound, colors=_is_terminal(stream)))
-        self._writer = _Writer(waiting, _Errors() if stream is None else stream)
+        self._handler.setFormatter(_formatter(form, bound, colors=_has_colors(output, stream)))
+        self._writer = _Writer(waiting, _Raw(_NUMBERS[output]) if stream is None else stream)
         self._writer.start()
         root = logging.getLogger()
         self._before = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in _QUIET}
@@ -68,13 +76,16 @@ class _Stream(Protocol):
     def flush(self) -> None: ...
 
 
-class _Errors:
-    """The standard error stream without Python's buffers, whose locks would keep a stuck process from ending."""
+class _Raw:
+    """A standard stream without Python's buffers, whose locks would keep a stuck process from ending."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
 
     def write(self, text: str, /) -> int:
         left = text.encode(errors="backslashreplace")
         while left:
-            left = left[os.write(2, left) :]
+            left = left[os.write(self._number, left) :]
         return len(text)
 
     def flush(self) -> None:
@@ -118,9 +129,15 @@ class _Dropping(logging.Handler):
             self.handleError(record)
 
 
-def _is_terminal(stream: IO[str] | None) -> bool:
-    shown = sys.stderr if stream is None else stream
-    return shown is not None and shown.isatty() and not os.environ.get("NO_COLOR")
+def is_terminal(output: str) -> bool:
+    """Whether a person reads what is logged there."""
+    stream = sys.stdout if output == "stdout" else sys.stderr
+    return stream is not None and stream.isatty()
+
+
+def _has_colors(output: str, stream: IO[str] | None) -> bool:
+    watched = is_terminal(output) if stream is None else stream.isatty()
+    return watched and not os.environ.get("NO_COLOR")
 
 
 def _formatter(form: str, bound: dict[str, str], *, colors: bool) -> ProcessorFormatter:

@@ -79,7 +79,7 @@ class JobOptions(ScheduleOptions, SettingOptions, total=False):
     after: Any  # a job, its name, {"job", "on"}, or several of these
     on_start: Any  # a function, or a target such as {"http": {"url": …}}
     on_complete: Any
-    alerts: Sequence[Mapping[str, Any]]
+    alerts: Sequence[Mapping[str, Any]]  # refused, with a sentence, until alerts exist
     tags: Mapping[str, str] | Sequence[str]
     description: str
     enabled: bool

@@ -6,13 +6,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from chronos.core.config import Overlap, Recovery, RecoveryStrategy, Retry, Settings
+from chronos.core.config import Concurrency, Overlap, Recovery, RecoveryStrategy, Retry, Settings
 from chronos.errors import Invalid
-from chronos.server.settings import ALIASES, BY_NAME, LEFT_ASIDE, SETTINGS
+from chronos.server.settings import ALIASES, BY_NAME, LEFT_ASIDE, PEERS, SETTINGS
 from chronos.server.yaml import read_yaml
 
 DEFAULT_FILE = Path("chronos.yaml")
 PREFIX = "CHRONOS_"
+DEFAULT = "default"  # the origin of what was not said
 _FLAGS = {"node.id": "--node-id"}  # where a flag is not called after the last part of its setting's name
 #: Variables of the same prefix that are not settings.
 _OTHERS = frozenset({"CHRONOS_SERVER", "CHRONOS_TOKEN", "CHRONOS_NAMESPACE", "CHRONOS_CONTEXT", "CHRONOS_CONFIG"})
@@ -34,9 +35,14 @@ class Config:
     origins: Mapping[str, str]
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    peers: str = ""  # where cluster.raft.peers names other servers; empty: nowhere
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    def is_default(self, name: str) -> bool:
+        """Whether no file, variable or flag sets it."""
+        return self.origins[name] == DEFAULT
 
     def defaults(self) -> Settings:
         """What falls from the server to every job."""
@@ -52,7 +58,9 @@ class Config:
                 max_us=us("defaults.retry.max_interval"),
             ),
             execution_timeout_us=us("defaults.execution_timeout"),
-            task_timeout_us=us("defaults.task_timeout"),
+            # Only where it was said: else webhooks have a timeout of their own.
+            task_timeout_us=None if self.is_default("defaults.task_timeout") else us("defaults.task_timeout"),
+            concurrency=Concurrency(limit=self["dispatcher.per_job_limit"]),
             overlap=Overlap(self["defaults.overlap"]),
             recovery=Recovery(strategy=RecoveryStrategy(self["defaults.recovery"])),
         )
@@ -61,9 +69,10 @@ class Config:
 @dataclass(slots=True)
 class _Reading:
     values: dict[str, Any] = field(default_factory=lambda: {setting.name: setting.default for setting in SETTINGS})
-    origins: dict[str, str] = field(default_factory=lambda: {setting.name: "default" for setting in SETTINGS})
+    origins: dict[str, str] = field(default_factory=lambda: {setting.name: DEFAULT for setting in SETTINGS})
     warnings: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    peers: str = ""
 
     def take(self, name: str, value: Any, origin: str) -> None:
         try:
@@ -100,12 +109,28 @@ def read_config(file: Path | None, environment: Mapping[str, str], flags: Mappin
     for name, value in flags.items():
         if value is not None:
             reading.take(name, value, _FLAGS.get(name, f"--{name.rpartition('.')[2]}"))
+    _place_store(reading)
     return Config(
         values=reading.values,
         origins=reading.origins,
         warnings=tuple(reading.warnings),
         problems=tuple(reading.problems),
+        peers=reading.peers,
     )
+
+
+def _place_store(reading: _Reading) -> None:
+    """The store is a file in the data directory, unless it is said where the store is."""
+    folder, origin = reading.values["cluster.data_dir"], reading.origins["cluster.data_dir"]
+    if origin == DEFAULT:
+        return
+    if reading.origins["store"] == DEFAULT:
+        reading.values["store"], reading.origins["store"] = f"sqlite:///{folder.rstrip('/')}/chronos.db", origin
+    else:
+        said = reading.origins["store"]
+        reading.warnings.append(
+            f"{origin}: cluster.data_dir is left aside: {said} sets store, which says where data is"
+        )
 
 
 def _take_file(reading: _Reading, path: Path) -> None:
@@ -128,6 +153,8 @@ def _take_file(reading: _Reading, path: Path) -> None:
             reading.problems.append(f"{path}: {name} is {value!r}, expected a mapping of settings")
         elif aside is not None:
             reading.warnings.append(f"{path}: {name} is left aside: {aside}")
+            if f"{name}.".startswith(f"{PEERS}.") and value:
+                reading.peers = str(path)
         else:
             reading.problems.append(f"{path}: there is no setting {name}{_nearest(name)}")
 
@@ -136,7 +163,8 @@ def _take_environment(reading: _Reading, environment: Mapping[str, str]) -> None
     for variable, value in sorted(environment.items()):
         if not variable.startswith(PREFIX) or variable in _OTHERS:
             continue
-        name = variable.removeprefix(PREFIX).lower().replace("__", ".")
+        said = variable.removeprefix(PREFIX).lower().replace("__", ".")
+        name = ALIASES.get(said, said)
         if name in BY_NAME:
             reading.take(name, value, variable)
         elif variable.removeprefix(PREFIX).lower() in _BY_VARIABLE:

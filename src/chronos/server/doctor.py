@@ -17,11 +17,13 @@ from chronos.server.config import Config, read_config
 from chronos.server.listening import bind, close, show
 from chronos.server.parts import check
 from chronos.server.process import data_place
+from chronos.server.stored_jobs import Asking, stored_with
 from chronos.store.contract import Store
 
 MAX_SKEW_S = 1.0  # beyond which a node neither admits nor claims
 _ANSWER_S = 10.0  # a server gives its store 5 s before it answers
 _ANSWER_BYTES = 1 << 16
+SHOWN_JOBS = 20  # that are named when they ask for what does not exist
 LITTLE_BYTES = 512 << 20  # of free space, below which a store will not last
 
 
@@ -103,7 +105,32 @@ async def _opened(store: Store, config: Config, clock: Clock) -> list[Finding]:
         more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
         text = f"{refused[0]}{more}; was its schema changed by hand? If not, report this"
         findings.append(Finding(what="statements", well=False, text=text))
-    return [*findings, await _clock(store, clock)]
+    return [*findings, *await _jobs(store), await _clock(store, clock)]
+
+
+async def _jobs(store: Store) -> list[Finding]:
+    """Jobs that were stored with what does not exist yet; none: nothing is said."""
+    alerts, secrets = await stored_with(store, shown=SHOWN_JOBS)
+    findings = []
+    if alerts.total:
+        text = (
+            f"{_named(alerts)} with alerts, which do not exist yet: they run, and nothing is sent; "
+            "remove the field (chronosctl jobs edit NAME)"
+        )
+        findings.append(Finding(what="jobs", well=False, text=text))
+    if secrets.total:
+        text = (
+            f"{_named(secrets)} with {{{{ secret.NAME }}}}, which does not exist yet: the tasks that use it fail; "
+            "write the value itself in its place (chronosctl jobs edit NAME)"
+        )
+        findings.append(Finding(what="jobs", well=False, text=text))
+    return findings
+
+
+def _named(asking: Asking) -> str:
+    more = asking.total - len(asking.names)
+    names = ", ".join(asking.names) + (f" and {more:,} more" if more else "")
+    return f"{asking.total:,} stored {'job' if asking.total == 1 else 'jobs'} ({names})"
 
 
 async def _clock(store: Store, clock: Clock) -> Finding:

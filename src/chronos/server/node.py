@@ -166,7 +166,7 @@ class Server:
         return metrics
 
     async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
-        around = _around(metrics, self.config["server.base_path"])
+        around = _around(metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"])
         runner = api.runner(around=around, shutdown_timeout_s=HANG_UP_S, logger=_http)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
@@ -218,9 +218,9 @@ class Server:
         return None
 
 
-def _around(metrics: Metrics, base_path: str) -> Callable[[Serve], Serve]:
+def _around(metrics: Metrics, base_path: str, metrics_path: str) -> Callable[[Serve], Serve]:
     """Each request as a quiet log line; what stands in the store is read anew before it is shown."""
-    shown = {f"{base_path}/metrics", f"{base_path}/api/v1/status"}
+    shown = {f"{base_path}{metrics_path}", f"{base_path}/api/v1/status"}
     lines = logging.getLogger("chronos.server")  # to be asked for each request, which it answers sooner than ``log``
 
     def around(serve: Serve) -> Serve:

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from chronos.api import Access, ApiOptions, TokenBook, read_grant, read_tokens, read_users
-from chronos.assembly import Reach, make_store, sqlite_file
+from chronos.api import Access, ApiOptions, TokenBook, read_grant, read_tokens, read_users, routes_with
+from chronos.assembly import Reach, is_shared, make_store, sqlite_file
 from chronos.clock import Clock
 from chronos.core.token import Token
 from chronos.engine.options import Options
 from chronos.errors import Invalid
-from chronos.server.config import Config, not_right
+from chronos.server.config import DEFAULT, Config, not_right
 from chronos.store.contract import Store
 
 _PLACEHOLDER = ("...", "…")  # at the end of a hash that an example leaves to its reader
@@ -38,28 +38,39 @@ def check(config: Config) -> tuple[str, ...]:
     problems = list(config.problems)
 
     @contextmanager
-    def collected(name: str) -> Iterator[None]:
+    def collected(origin: str) -> Iterator[None]:
         try:
             yield
         except Invalid as error:
-            origin = config.origins[name]
-            problems.append(str(error) if origin == "default" else f"{origin}: {error}")
+            problems.append(str(error) if origin == DEFAULT else f"{origin}: {error}")
 
-    with collected("store"):
+    with collected(config.origins["store"]):
         make_store(config["store"])
-    with collected("scheduler.heartbeat_timeout"):
+    with collected(config.peers):
+        _refuse_peers(config)
+    with collected(config.origins["scheduler.heartbeat_timeout"]):
         engine_options(config, BOTH)
-    with collected("server.base_path"):
+    with collected(config.origins["server.base_path"]):
         api_options(config)
-    with collected("auth.users"):
+    with collected(config.origins["auth.users"]):
         users, warnings = users_of(config)
-    with collected("auth.tokens"):
+    with collected(config.origins["auth.tokens"]):
         tokens = tokens_of(config)
     if problems:
         raise not_right(problems)
     if config["auth.type"] != "none" and not users and not tokens:
         warnings += ("nobody can log in, but with a token of the store: add somebody to auth.users",)
     return (*config.warnings, *warnings)
+
+
+def _refuse_peers(config: Config) -> None:
+    """Servers that know of each other and share no store would each run every job."""
+    if config.peers and not is_shared(config["store"]):
+        raise Invalid(
+            "cluster.raft.peers names other servers, and this one shares no store with them: each "
+            "would run every job; set store to one PostgreSQL database for all of them "
+            "(postgresql://user@host/database), or leave cluster.raft.peers out"
+        )
 
 
 def engine_options(config: Config, roles: Roles) -> Options:
@@ -88,18 +99,24 @@ def reach(config: Config) -> Reach:
         allow_private=config["dispatcher.http.allow_private"],
         allow_hosts=config["dispatcher.http.allow_hosts"],
         timeout_s=config["dispatcher.http.timeout"],
+        max_idle=config["dispatcher.http.max_idle_conns"],
+        idle_timeout_s=config["dispatcher.http.idle_conn_timeout"],
     )
 
 
 def api_options(config: Config) -> ApiOptions:
     """What the API is told."""
-    return ApiOptions(
+    options = ApiOptions(
         base_path=config["server.base_path"],
         request_limit=config["server.request_limit"],
         request_timeout_s=config["server.request_timeout"],
+        write_timeout_s=config["server.write_timeout"],
+        metrics_path=config["metrics.prometheus.path"] if config["metrics.prometheus.enabled"] else None,
         submit_rate=config["queue.submit_rate"],
         hosts=config["server.hosts"],
     )
+    routes_with(options.metrics_path)
+    return options
 
 
 def make_access(config: Config, clock: Clock, store: Store) -> Access:

@@ -5,7 +5,6 @@ The first SIGTERM or SIGINT lets running work finish within the grace period; th
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
@@ -13,7 +12,7 @@ from importlib.metadata import version
 from chronos.assembly import is_in_memory, sqlite_file, without_password
 from chronos.clock import Clock, SystemClock
 from chronos.interpreter import settle_memory, share_quickly
-from chronos.observe.logs import Logs, line_logger
+from chronos.observe.logs import Logs, is_terminal, line_logger
 from chronos.server.config import Config
 from chronos.server.node import Server
 from chronos.server.parts import BOTH, Roles, check, engine_options
@@ -33,8 +32,9 @@ def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOT
     """Run a server until it is told to end; gives the status to exit with. Raises what kept it from starting."""
     warnings = check(config)
     options = engine_options(config, roles)
-    form = config["logging.format"] or ("console" if _is_watched() else "json")
-    logs = Logs(level=config["logging.level"], form=form, node=options.node_name)
+    output = config["logging.output"]
+    form = config["logging.format"] or ("console" if is_terminal(output) else "json")
+    logs = Logs(level=config["logging.level"], form=form, output=output, node=options.node_name)
     share_quickly()
     try:
         for warning in warnings:
@@ -43,11 +43,6 @@ def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOT
             return runner.run(_live(Server(config, clock or SystemClock(), roles), announce))
     finally:
         logs.close()
-
-
-def _is_watched() -> bool:
-    """Whether a person reads what is logged."""
-    return sys.stderr is not None and sys.stderr.isatty()
 
 
 async def _live(server: Server, announce: Callable[[str], None]) -> int:

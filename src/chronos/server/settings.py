@@ -5,6 +5,7 @@ One table, from which the file is checked, variables are named, and ``chronos co
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ Reader = Callable[[Any], Any]
 _SIZES = {"B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 _MAX_DIGITS = 18
 _YEAR_S = 366 * 86_400.0
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+", re.ASCII)
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -122,6 +124,22 @@ def size(value: Any) -> int:
     raise Invalid("expected a size such as 2MiB")
 
 
+def folder(value: Any) -> str:
+    """The path of a folder."""
+    found = text(value)
+    if not found.strip("/") or "\0" in found:
+        raise Invalid("expected the path of a folder, such as /var/lib/chronos")
+    return found
+
+
+def url_path(value: Any) -> str:
+    """The path of an address: ``/metrics``."""
+    found = text(value)
+    if _PATH.fullmatch(found) is None:
+        raise Invalid("expected a path such as /metrics")
+    return found
+
+
 def one_of(*allowed: str) -> Reader:
     """One of some words."""
 
@@ -194,10 +212,12 @@ def address(value: Any) -> tuple[str, int]:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(name="store", read=text, default="sqlite:///chronos-data/chronos.db", about="where jobs are kept"),
+    Setting(name="cluster.data_dir", read=folder, default="chronos-data", about="the folder of a store that is a file"),
     Setting(name="server.listen", read=address, default=("127.0.0.1", 8080), about="HOST:PORT of the API and the page"),
     Setting(name="server.base_path", read=text, default="", about="a prefix of every path, behind a proxy"),
     Setting(name="server.request_limit", read=size, default=2 << 20, about="the largest request body"),
     Setting(name="server.request_timeout", read=duration, default=30.0, about="how long a request may take"),
+    Setting(name="server.write_timeout", read=duration, default=30.0, about="how long a client may take an answer"),
     Setting(name="server.insecure", read=flag, default=False, about="listen beyond this machine without auth"),
     Setting(name="server.hosts", read=texts, default=(), about="names it may be called by without auth"),
     Setting(name="node.id", read=optional_text, default=None, about="this node's name; the host's without it"),
@@ -212,9 +232,17 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="scheduler.timeout_grace", read=duration, default=2.0, about="the same after a timeout"),
     Setting(name="dispatcher.max_concurrent", read=whole(1), default=100, about="executions at once on this node"),
     Setting(name="dispatcher.queue_slots", read=slots, default={}, about="of those, at most so many of a queue"),
+    Setting(
+        name="dispatcher.per_job_limit",
+        read=whole(0),
+        default=0,
+        about="executions of one job at once, where it sets no limit; 0: without limit",
+    ),
     Setting(name="dispatcher.http.timeout", read=duration, default=30.0, about="of a webhook where no level sets one"),
     Setting(name="dispatcher.http.allow_private", read=flag, default=False, about="webhooks into private networks"),
     Setting(name="dispatcher.http.allow_hosts", read=texts, default=(), about="private hosts that webhooks may reach"),
+    Setting(name="dispatcher.http.max_idle_conns", read=whole(0), default=1_000, about="connections kept for reuse"),
+    Setting(name="dispatcher.http.idle_conn_timeout", read=duration, default=4.0, about="how long one is kept"),
     Setting(name="defaults.retry.max_attempts", read=optional_whole(1), default=3, about="1: no retries"),
     Setting(name="defaults.retry.initial_interval", read=duration, default=1.0, about="before the second attempt"),
     Setting(name="defaults.retry.multiplier", read=number(1), default=2.0, about="by which each pause grows"),
@@ -235,6 +263,9 @@ SETTINGS: tuple[Setting, ...] = (
         default=None,
         about="for machines or people; json, and console on a terminal, unless it is said",
     ),
+    Setting(name="logging.output", read=one_of("stderr", "stdout"), default="stderr", about="where log lines go"),
+    Setting(name="metrics.prometheus.enabled", read=flag, default=True, about="whether metrics can be read"),
+    Setting(name="metrics.prometheus.path", read=url_path, default="/metrics", about="where metrics are read"),
     Setting(name="metrics.per_job", read=flag, default=True, about="a label for each job"),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -244,23 +275,21 @@ ALIASES = {
     "cluster.node_id": "node.id",
     "server.http.address": "server.listen",
     "server.http.read_timeout": "server.request_timeout",
+    "server.http.write_timeout": "server.write_timeout",
     "scheduler.execution_timeout": "defaults.execution_timeout",
     "scheduler.default_retry_policy.max_attempts": "defaults.retry.max_attempts",
     "scheduler.default_retry_policy.initial_interval": "defaults.retry.initial_interval",
     "scheduler.default_retry_policy.max_interval": "defaults.retry.max_interval",
     "scheduler.default_retry_policy.multiplier": "defaults.retry.multiplier",
     "dispatcher.concurrency.max_concurrent_jobs": "dispatcher.max_concurrent",
+    "dispatcher.concurrency.per_job_limit": "dispatcher.per_job_limit",
 }
+#: What names the other servers of a cluster. A server that shares no store with them refuses to start.
+PEERS = "cluster.raft.peers"
 #: Understood, and left aside with a warning: what is not built, or what Chronos does in another way.
 LEFT_ASIDE = {
-    "cluster.data_dir": "the data is where store says",
-    "cluster.raft": "clusters of several nodes share a PostgreSQL store for now",
-    "server.http.write_timeout": "server.request_timeout bounds the whole request",
+    PEERS: "servers work together by sharing a PostgreSQL store; a server with peers starts on no other",
+    "cluster.raft": "servers work together by sharing a PostgreSQL store",
     "server.grpc": "there is no gRPC API",
-    "dispatcher.http.max_idle_conns": "the client keeps its own bounds",
-    "dispatcher.http.idle_conn_timeout": "the client keeps its own bounds",
-    "dispatcher.concurrency.per_job_limit": "a job says so itself: overlap and concurrency",
     "alerting": "there are no alerts yet",
-    "metrics.prometheus": "metrics are always at /metrics",
-    "logging.output": "logs go to the standard error stream",
 }

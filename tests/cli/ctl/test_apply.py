@@ -137,3 +137,17 @@ def test_files_that_are_not_there(shared: Served, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "has no files that end in" in shared.ctl("jobs", "apply", "-f", str(tmp_path / "empty"), code=1).stderr
     shared.ctl("jobs", "apply", code=2)
+
+
+@pytest.mark.parametrize(
+    ("says", "sentence"),
+    [
+        ("alerts: [{slack: '#ops'}]", "alerts do not exist yet, so that none would be sent"),
+        ("on_start: {command: {argv: ['{{ secret.X }}']}}", "Chronos keeps no secrets yet; write the value itself"),
+    ],
+)
+def test_what_does_not_exist_yet_is_refused_with_a_sentence(served: Served, says: str, sentence: str) -> None:
+    job = f"name: a\nschedule: manual\ncommand: {{argv: ['true']}}\n{says}\n"
+    refused = served.ctl("jobs", "apply", "-f", "-", input=job, code=1)
+    assert sentence in refused.stderr
+    assert served.rest("/jobs")["items"] == []

@@ -422,5 +422,5 @@ def test_a_nursery_that_was_killed_is_replaced() -> None:
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], error: str) -> None:
     with pytest.raises(Invalid) as raised:
-        CommandRunner().check(options)
+        CommandRunner(secrets={"KEY": "s3cr3t-value"}.get).check(options)
     assert error in str(raised.value)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chronos.core.outcome import Failed, Outcome, Succeeded
-from chronos.engine.runners import http_dial, http_pool
+from chronos.engine.runners import http_dial
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.http import HttpRunner
 from chronos.engine.runners.http_connection import MAX_HEAD, MAX_HEADERS
@@ -278,8 +278,7 @@ def test_no_more_connections_than_allowed_and_each_in_its_turn() -> None:
     _scene(handler, play, max_connections=2)
 
 
-def test_connections_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_pool, "_KEEP_ALIVE_S", 0.02)
+def test_connections_are_not_kept_for_long() -> None:
     gone = asyncio.Event()
 
     async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -297,7 +296,7 @@ def test_connections_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> N
             assert server.connections == expected
             await asyncio.wait_for(gone.wait(), 60)
 
-    _scene(handler, play)
+    _scene(handler, play, idle_timeout_s=0.02)
 
 
 def test_what_is_under_way_or_waits_when_a_runner_is_closed_comes_to_an_end() -> None:

@@ -33,7 +33,7 @@ class CommandRunner:
         self._nursery = Nursery()
 
     def check(self, options: Mapping[str, Any]) -> None:
-        options_of.check(options)
+        options_of.check(options, has_secrets=self._secrets is not no_secrets)
 
     async def run(self, call: Call) -> Outcome:
         mask = Mask()

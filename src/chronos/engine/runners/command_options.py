@@ -33,9 +33,9 @@ _OURS = (
 )
 
 
-def check(options: Mapping[str, Any]) -> None:
+def check(options: Mapping[str, Any], *, has_secrets: bool) -> None:
     """Raise ``InvalidOptions``, with all that is wrong, when no program could be started with these."""
-    faults = Faults("command")
+    faults = Faults("command", has_secrets=has_secrets)
     if not faults.unknown((), options, _KNOWN):
         faults.close()
     _check_program(options, faults)

@@ -19,10 +19,11 @@ _MAX_DEPTH = 64
 class Faults:
     """The faults of one target, of which there are mostly none: looking for them costs little more than looking."""
 
-    __slots__ = ("_found", "_target")
+    __slots__ = ("_found", "_target", "has_secrets")
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, has_secrets: bool = True) -> None:
         self._target = target
+        self.has_secrets = has_secrets  # that a template could name
         self._found: list[tuple[Way, str]] = []
 
     def note(self, way: Way, message: str) -> None:
@@ -76,7 +77,8 @@ class Faults:
         """Note each text, anywhere in a value, with a placeholder that could never be replaced."""
         if isinstance(value, str):
             if is_template(value):
-                self.of(way, check_template, self.where(way), value, secrets=secrets)
+                where, known = self.where(way), self.has_secrets
+                self.of(way, check_template, where, value, secrets=secrets, has_secrets=known)
         elif len(way) > _MAX_DEPTH:
             self.note(way, f"{self.where(way[:1])} is nested more than {_MAX_DEPTH} deep")
         elif isinstance(value, Mapping):

@@ -21,7 +21,7 @@ from chronos.engine.runners.addresses import Guard, Refused
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.http_connection import NoAnswer
 from chronos.engine.runners.http_dial import Dialler
-from chronos.engine.runners.http_pool import Pool
+from chronos.engine.runners.http_pool import IDLE_TIMEOUT_S, Pool
 from chronos.engine.runners.http_request import Outline, Request, after_redirect, build
 from chronos.engine.runners.http_response import Answer, capture, room
 from chronos.engine.runners.templates import Secrets, no_secrets
@@ -43,18 +43,21 @@ class HttpRunner:
         timeout_s: float = 30.0,
         secrets: Secrets = no_secrets,
         max_connections: int = 1_000,
+        max_idle: int = 1_000,
+        idle_timeout_s: float = IDLE_TIMEOUT_S,
     ) -> None:
         self._guard = Guard(allow_private=allow_private, allow_hosts=allow_hosts)
         self._timeout_s = timeout_s  # where no level sets one
         self._secrets = secrets
         self._max_connections = max_connections
+        self._max_idle, self._idle_timeout_s = max_idle, idle_timeout_s
         self._dialler: Dialler | None = None
         self._pool: Pool | None = None
         self._deadlines = Deadlines()
         self._outlines: dict[int, Outline] = {}  # by the identity of the options, which an outline keeps alive
 
     def check(self, options: Mapping[str, Any]) -> None:
-        http_options.check(options, self._guard)
+        http_options.check(options, self._guard, has_secrets=self._secrets is not no_secrets)
 
     async def run(self, call: Call) -> Outcome:
         try:
@@ -128,7 +131,9 @@ class HttpRunner:
     def _opened(self) -> Pool:
         """Made on first use, as it belongs to the running loop."""
         self._dialler = Dialler(self._guard)
-        self._pool = Pool(self._dialler, limit=self._max_connections)
+        self._pool = Pool(
+            self._dialler, limit=self._max_connections, max_idle=self._max_idle, idle_timeout_s=self._idle_timeout_s
+        )
         return self._pool
 
 

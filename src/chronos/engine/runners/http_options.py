@@ -77,9 +77,9 @@ SUCCESS = Codes(((200, 299),))
 WORTH_RETRYING = Codes(((408, 408), (425, 425), (429, 429), (500, 599)))
 
 
-def check(options: Mapping[str, Any], guard: Guard) -> None:
+def check(options: Mapping[str, Any], guard: Guard, *, has_secrets: bool) -> None:
     """Raise ``InvalidOptions``, with all that is wrong, when a request could never be made of these."""
-    faults = Faults("http")
+    faults = Faults("http", has_secrets=has_secrets)
     if not faults.unknown((), options, KNOWN):
         faults.close()
     _check_url(options, guard, faults)
@@ -196,7 +196,7 @@ def _check_url(options: Mapping[str, Any], guard: Guard, faults: Faults) -> None
         if not is_template(url):
             parse_url(url, guard)
             return
-        check_template("http.url", url)
+        check_template("http.url", url, has_secrets=faults.has_secrets)
         if not url.startswith(("http://", "https://", "{{")):
             raise Invalid("http.url must begin with https:// or http://, or be one placeholder")
     except Refused as error:

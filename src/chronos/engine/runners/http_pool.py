@@ -14,7 +14,7 @@ from chronos.engine.runners.http_connection import Connection, NoAnswer, Respons
 from chronos.engine.runners.http_dial import Dialler
 from chronos.engine.runners.http_request import Request
 
-_KEEP_ALIVE_S = 4.0  # shorter than the five seconds after which many servers hang up
+IDLE_TIMEOUT_S = 4.0  # shorter than the five seconds after which many servers hang up
 _WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")  # that need not say that they have none
 _REPEATABLE = ("GET", "HEAD", "OPTIONS")  # anything else may have had its effect
 
@@ -24,9 +24,12 @@ Origin = tuple[str, str, int]  # scheme, host, port
 class Pool:
     """All connections of a node. It belongs to the loop on which it was made."""
 
-    def __init__(self, dialler: Dialler, *, limit: int) -> None:
+    def __init__(
+        self, dialler: Dialler, *, limit: int, max_idle: int = 1_000, idle_timeout_s: float = IDLE_TIMEOUT_S
+    ) -> None:
         self._dialler = dialler
         self._limit = limit
+        self._max_idle, self._idle_timeout_s = max_idle, idle_timeout_s
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Origin, list[Connection]] = {}  # the longest kept first
         self._idle_count = 0
@@ -115,7 +118,7 @@ class Pool:
     def _take(self, origin: Origin) -> Connection | None:
         """One that is kept, the youngest first: the others grow old and go."""
         kept = self._idle.get(origin)
-        since_s = self._loop.time() - _KEEP_ALIVE_S
+        since_s = self._loop.time() - self._idle_timeout_s
         while kept:
             connection = kept.pop()
             self._idle_count -= 1
@@ -131,8 +134,10 @@ class Pool:
             kept = self._idle[origin] = []
         kept.append(connection)
         self._idle_count += 1
+        if self._idle_count > self._max_idle:
+            self._drop_longest_kept()
         if self._sweep is None:
-            self._sweep = self._loop.call_later(_KEEP_ALIVE_S, self._drop_old)
+            self._sweep = self._loop.call_later(self._idle_timeout_s, self._drop_old)
 
     def _lost(self, origin: Origin, connection: Connection) -> None:
         kept = self._idle.get(origin)
@@ -141,7 +146,7 @@ class Pool:
             self._idle_count -= 1
 
     def _drop_old(self) -> None:
-        since_s = self._loop.time() - _KEEP_ALIVE_S
+        since_s = self._loop.time() - self._idle_timeout_s
         self._sweep = None
         for origin, kept in tuple(self._idle.items()):
             while kept and kept[0].idle_since_s <= since_s:
@@ -151,7 +156,7 @@ class Pool:
                 del self._idle[origin]
         if self._idle:
             oldest_s = min(kept[0].idle_since_s for kept in self._idle.values())
-            self._sweep = self._loop.call_at(oldest_s + _KEEP_ALIVE_S, self._drop_old)
+            self._sweep = self._loop.call_at(oldest_s + self._idle_timeout_s, self._drop_old)
 
     def _drop_longest_kept(self) -> None:
         kept = min((kept for kept in self._idle.values() if kept), key=lambda kept: kept[0].idle_since_s)

@@ -17,28 +17,41 @@ from chronos.errors import Invalid, NotFound
 
 Secrets = Callable[[str], str | None]  # from a name to its value, None when there is no such secret
 
+SECRET = "secret"  # the first key of a name that stands for one
 _MAX_DEPTH = 64
 
 
 def no_secrets(name: str) -> str | None:
-    """Where there are none."""
+    """Where there are none: a job that names a secret is refused, and one that was stored before fails at once."""
     return None
 
 
-def check_template(where: str, value: Any, *, secrets: bool = True, depth: int = 0) -> None:
-    """Raise ``Invalid`` for a placeholder, anywhere in the value, that could never be replaced."""
+def without_secrets(where: str, name: Name) -> Invalid:
+    """What is wrong with a placeholder that names a secret where there are none."""
+    return Invalid(
+        f'{where}: "{".".join(name)}" can never be filled in: Chronos keeps no secrets yet; write the value itself'
+    )
+
+
+def check_template(where: str, value: Any, *, secrets: bool = True, has_secrets: bool = True, depth: int = 0) -> None:
+    """Raise ``Invalid`` for a placeholder, anywhere in the value, that could never be replaced.
+
+    ``secrets``: whether the value may name one. ``has_secrets``: whether there are any.
+    """
     if depth > _MAX_DEPTH:
         raise Invalid(f"{where} is nested more than {_MAX_DEPTH} deep")
     match value:
         case str():
             for name in _names(where, value):
+                if name[0] == SECRET and not has_secrets:
+                    raise without_secrets(where, name)
                 _check_name(where, name, secrets)
         case Mapping():
             for key, item in value.items():
-                check_template(f"{where}.{key}", item, secrets=secrets, depth=depth + 1)
+                check_template(f"{where}.{key}", item, secrets=secrets, has_secrets=has_secrets, depth=depth + 1)
         case list() | tuple():
             for index, item in enumerate(value):
-                check_template(f"{where}[{index}]", item, secrets=secrets, depth=depth + 1)
+                check_template(f"{where}[{index}]", item, secrets=secrets, has_secrets=has_secrets, depth=depth + 1)
         case _:
             pass
 
@@ -100,6 +113,8 @@ class Renderer:
             return value
         _check_name(where, name, True)
         if name[0] == "secret":
+            if self._secrets is no_secrets:
+                raise without_secrets(where, name)
             return self._secret(where, name[1])
         value = self._call.payload
         for key in name[1:]:

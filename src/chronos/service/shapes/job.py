@@ -29,11 +29,14 @@ DEFAULT_NAMESPACE = "default"
 MAX_TASKS = 1_000
 MAX_TAGS = 64
 MAX_FOLLOWED = 100
-MAX_ALERTS = 100
 MAX_DESCRIPTION = 10 * 1024
 MAX_PAYLOAD = 256 * 1024
 MAX_OPTIONS = 256 * 1024
 MAX_SPEC = 1024 * 1024  # all of it as it is stored
+NO_ALERTS = (
+    "alerts do not exist yet, so that none would be sent; leave the field out, or set it to null in a change to a job "
+    "that has it"
+)
 ONLY_TASK = "main"  # the name of a task that was given without one
 
 instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
@@ -114,6 +117,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         tags = form.text_map("tags", most=MAX_TAGS, listed=True)
         spec = JobSpec(schedule=when.spec, tasks=tasks, settings=settings, tags=tags)
     else:
+        _refuse_alerts(form)
         after = _after(form, name)
         enabled = form.truth("enabled")
         spec = JobSpec(
@@ -124,7 +128,6 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
             after=after,
             on_start=_hook(form, "on_start", checks),
             on_complete=_hook(form, "on_complete", checks),
-            alerts=_alerts(form),
             owner=form.text("owner", longest=200),
             tags=form.text_map("tags", most=MAX_TAGS, listed=True),
             payload=_payload(form),
@@ -369,14 +372,11 @@ def _after(form: Form, name: str) -> tuple[After, ...]:
     return tuple(found)
 
 
-def _alerts(form: Form) -> tuple[dict[str, Any], ...]:
-    field, given = form.items("alerts", most=MAX_ALERTS)
-    for place, value in enumerate(given):
-        if not isinstance(value, dict):
-            form.fault((field, place), "has to be an object")
-    if given and len(msgspec.json.encode(given)) > MAX_OPTIONS:
-        form.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
-    return tuple(value for value in given if isinstance(value, dict))
+def _refuse_alerts(form: Form) -> None:
+    """Refuse alerts until something sends them; jobs that were stored with some keep them and run."""
+    field, given = form.take("alerts")
+    if given is not None and given != []:
+        form.fault(field, NO_ALERTS)
 
 
 def _payload(form: Form) -> Any:

@@ -1,0 +1,81 @@
+"""Stored jobs that ask for what does not exist yet: they were saved by a release that accepted it, and run on."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from chronos.core.job import Job, JobSpec, Target, Unreadable
+from chronos.engine.runners.templates import names_secret
+from chronos.errors import Invalid
+from chronos.store.contract import JobFilter, Store
+
+_PAGE = 1_000
+_TEMPLATES = ("argv", "env", "stdin")  # of a command; an ``http`` target has them everywhere
+
+
+class Asking(NamedTuple):
+    """The jobs that ask for one thing: how many, and the first names."""
+
+    total: int
+    names: tuple[str, ...]
+
+
+async def stored_with(store: Store, *, shown: int) -> tuple[Asking, Asking]:
+    """The jobs with alerts, and those with a template that names a secret; the first ``shown`` names of each."""
+    with_alerts: list[str] = []
+    with_secrets: list[str] = []
+    alerts = secrets = 0
+    cursor: bytes | None = None
+    while True:
+        page = await store.list_jobs(JobFilter(), limit=_PAGE, cursor=cursor)
+        for job in page.items:
+            if isinstance(job.spec, Unreadable):
+                continue
+            if job.spec.alerts:
+                alerts += 1
+                with_alerts += [_shown(job)] if len(with_alerts) < shown else []
+            if _asks_for_secrets(job.spec):
+                secrets += 1
+                with_secrets += [_shown(job)] if len(with_secrets) < shown else []
+        cursor = page.cursor
+        if cursor is None:
+            return Asking(alerts, tuple(with_alerts)), Asking(secrets, tuple(with_secrets))
+
+
+def _shown(job: Job) -> str:
+    return f"{job.namespace}/{job.name}"
+
+
+def _asks_for_secrets(spec: JobSpec) -> bool:
+    targets = [*(task.target for task in spec.tasks), spec.on_start, spec.on_complete]
+    return any(_names_a_secret(target) for target in targets if target is not None)
+
+
+def _names_a_secret(target: Target) -> bool:
+    """Whether a template of a target names a secret."""
+    options = target.options
+    if target.kind == "command":
+        options = {name: options[name] for name in _TEMPLATES if name in options}
+    elif target.kind != "http":
+        return False
+    return any(_is_secret(text) for text in _texts(options))
+
+
+def _is_secret(text: str) -> bool:
+    try:
+        return names_secret(text)
+    except Invalid:  # not a template
+        return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for item in value.values():
+                yield from _texts(item)
+        case list() | tuple():
+            for item in value:
+                yield from _texts(item)
+        case _:
+            pass

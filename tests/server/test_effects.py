@@ -1,0 +1,444 @@
+"""Every setting of the configuration has an effect, which a row shows: see ``effects.py`` for what a row is.
+
+To add a setting, add a row for it below: choose ``served`` (a server in this process), ``lived`` (nodes in virtual
+time) or ``processed`` (``chronos server`` as a process), a value, and an observation with what it finds ``usually`` and
+with the value (``then``). Settings that both observations need are ``given``; where the default takes long to tell
+apart, ``instead_of`` is another value for the first one. Naming a setting is not enough: both observations are made,
+and must be what the row says.
+"""
+
+import asyncio
+import hashlib
+import json
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chronos.server.config import load
+from chronos.server.settings import ALIASES, BY_NAME, LEFT_ASIDE
+from tests.api.world import SECRET, V1, basic
+from tests.engine.runners.servers import Seen, Server, answer
+from tests.server.bed import Process
+from tests.server.effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
+
+TOKEN = "chr_" + "t" * 43
+INWARD = {"dispatcher.http.allow_private": True}
+
+
+def test_every_setting_has_a_row() -> None:
+    assert {effect.setting for effect in EFFECTS} == set(BY_NAME)
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: effect.setting)
+def test_a_setting_has_its_effect(effect: Effect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert effect.usually != effect.then
+    for changed, expected in ((False, effect.usually), (True, effect.then)):
+        folder = tmp_path / str(changed)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        assert effect.seen(folder, changed=changed) == expected
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_another_name_sets_the_same(alias: str, tmp_path: Path) -> None:
+    value = next(effect.value for effect in EFFECTS if effect.setting == ALIASES[alias])
+    meant = BY_NAME[ALIASES[alias]].read(value)
+    assert load(None, {"CHRONOS_" + alias.upper().replace(".", "__"): str(value)}, {})[ALIASES[alias]] == meant
+    (tmp_path / "chronos.yaml").write_text(json.dumps(nested({alias: value})))
+    assert load(tmp_path / "chronos.yaml", {}, {})[ALIASES[alias]] == meant
+
+
+@pytest.mark.parametrize("name", LEFT_ASIDE)
+def test_what_is_left_aside_says_so(name: str, tmp_path: Path) -> None:
+    (tmp_path / "chronos.yaml").write_text(json.dumps(nested({f"{name}.x": "y"})))
+    [warning] = load(tmp_path / "chronos.yaml", {}, {}).warnings
+    assert f"{name}.x is left aside: {LEFT_ASIDE[name]}" in warning
+
+
+# --- the store
+
+
+@served("store", "sqlite:///other/jobs.db", usually=["chronos-data/chronos.db"], then=["other/jobs.db"])
+async def which_file_holds_the_jobs(server: Served) -> list[str]:
+    return sorted(str(path.relative_to(server.folder)) for path in server.folder.glob("*/*.db"))
+
+
+@served("cluster.data_dir", "jobs", usually=["chronos-data/chronos.db"], then=["jobs/chronos.db"])
+async def which_folder_holds_the_store(server: Served) -> list[str]:
+    return sorted(str(path.relative_to(server.folder)) for path in server.folder.glob("*/*.db"))
+
+
+# --- the server
+
+
+@served("server.listen", "127.0.0.2:0", usually=False, then=True)
+async def whether_it_listens_on_another_address(server: Served) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.2", server.port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+@served("server.base_path", "/chronos", usually=404, then=200)
+async def whether_it_answers_behind_a_prefix(server: Served) -> int:
+    return (await server.call("GET", "/chronos/healthz")).status
+
+
+@served("server.request_limit", "1KiB", usually=201, then=413)
+async def whether_it_takes_a_body_of_2_kib(server: Served) -> int:
+    return (await server.create("job", description="x" * 2_000)).status
+
+
+@served("server.request_timeout", "50ms", usually=b"", then=b"HTTP/1.1 408")
+async def what_it_answers_to_half_a_body(server: Served) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    head = (
+        f"POST {V1}/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{"
+    )
+    writer.write(head.encode())
+    await server.pass_time(0.5)
+    reader.feed_eof()
+    found = await reader.read(12)
+    writer.close()
+    return found
+
+
+@served("server.write_timeout", "50ms", usually="whole", then="cut", given={"dispatcher.max_concurrent": 1})
+async def what_a_client_gets_that_takes_its_answer_late(server: Served) -> str:
+    for number in range(40):
+        assert (await server.create(f"job-{number}", payload="x" * 250_000)).status == 201
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(connection, ("127.0.0.1", server.port))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=1_024)
+    writer.write(f"GET {V1}/jobs?limit=1000 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    await server.pass_time(0.5)
+    found = bytearray()
+    try:
+        while part := await reader.read(1 << 16):
+            found += part
+    except ConnectionError:
+        return "cut"
+    finally:
+        writer.close()
+    return "whole" if len(found) > 40 * 250_000 else "cut"
+
+
+@served("server.insecure", True, usually="refused", then="started", given={"server.listen": "0.0.0.0:0"})
+async def whether_it_starts_where_others_can_reach_it(_: Served) -> str:
+    return "started"
+
+
+@served("server.hosts", ["jobs.example"], usually=403, then=200)
+async def whether_it_goes_by_another_name(server: Served) -> int:
+    return (await server.call("GET", "/healthz", Host="jobs.example")).status
+
+
+# --- the node
+
+
+@served("node.id", "n7", usually=socket.gethostname(), then="n7")
+async def what_it_is_called(server: Served) -> str:
+    return str((await server.call("GET", f"{V1}/status")).json["node"])
+
+
+@lived("node.labels", {"region": "eu"}, usually=0, then=1)
+async def how_often_placed_work_ran(here: Lived) -> int:
+    work = here.world.work("work")
+    await here.node()
+    await here.world.job("work", schedule="now", placement={"labels": {"region": "eu"}})
+    await here.world.advance(5)
+    return len(work.starts)
+
+
+@lived("node.queues", ["mail"], usually=1, then=0)
+async def how_often_work_of_the_default_queue_ran(here: Lived) -> int:
+    work = here.world.work("work")
+    await here.node()
+    await here.world.job("work", schedule="now")
+    await here.world.advance(5)
+    return len(work.starts)
+
+
+# --- the scheduler
+
+
+@lived("scheduler.lookahead", "1s", usually=[10], then=[])
+async def when_work_starts_whose_store_cannot_be_read_3_s_before(here: Lived) -> list[float]:
+    work = here.world.work("work")
+    node = await here.node()
+    await here.world.job("work", schedule="@every 10s")
+    await here.world.reach(7)
+
+    async def due(*_: Any) -> list[Any]:
+        return []
+
+    node.link.due = due
+    await here.world.reach(15)
+    return work.starts
+
+
+@lived("scheduler.tick_interval", "60s", usually=True, then=False)
+async def whether_work_is_in_time_that_no_hint_told_of(here: Lived) -> bool:
+    work = here.world.work("work")
+    node = await here.node()
+    await here.world.advance(0.5)
+    node.link.cut = True  # the hint is lost
+    await here.world.job("work", schedule="@every 30s")
+    node.link.cut = False
+    await here.world.reach(31)
+    return bool(work.starts)
+
+
+async def taken_over_within_a_minute(here: Lived) -> bool:
+    """Whether a node's work goes on elsewhere within a minute of its death."""
+    work = here.world.work("work", takes=200)
+    first = await here.node()
+    await here.world.job("work", schedule="now", delivery="at_least_once")
+    await here.world.advance(1)
+    assert len(work.starts) == 1
+    await here.node()
+    await first.crash()
+    await here.world.advance(60)
+    return len(work.starts) == 2
+
+
+lived("scheduler.reaper_interval", "100s", usually=True, then=False)(taken_over_within_a_minute)
+lived("scheduler.heartbeat_timeout", "200s", usually=True, then=False)(taken_over_within_a_minute)
+
+
+@lived("scheduler.heartbeat_interval", "1s", usually=False, then=True)
+async def whether_it_beats_every_second(here: Lived) -> bool:
+    await here.node()
+    beats = set()
+    for _ in range(60):
+        await here.world.advance(1)
+        [node] = await here.world.store.nodes()
+        beats.add(node.beat_us)
+    return len(beats) > 40
+
+
+@lived("scheduler.grace_period", "5s", usually=[31], then=[6])
+async def when_a_stop_cuts_work_short(here: Lived) -> list[float]:
+    work = here.world.work("work", takes=200)
+    node = await here.node()
+    await here.world.job("work", schedule="now")
+    await here.world.advance(1)
+    await node.stop()
+    return work.cut
+
+
+# --- the dispatcher
+
+
+async def the_most_at_once(here: Lived) -> int:
+    """Of two jobs that are due together."""
+    work = here.world.work("work", takes=10)
+    await here.node()
+    for name in ("a", "b"):
+        await here.world.job(name, schedule="now", does="work")
+    await here.world.advance(60)
+    assert len(work.ends) == 2
+    return work.most
+
+
+lived("dispatcher.max_concurrent", 1, usually=2, then=1)(the_most_at_once)
+lived("dispatcher.queue_slots", {"default": 1}, usually=2, then=1)(the_most_at_once)
+
+
+@lived("dispatcher.per_job_limit", 2, usually=5, then=2)
+async def the_most_of_one_job_at_once(here: Lived) -> int:
+    work = here.world.work("work", takes=5)
+    await here.node()
+    await here.world.job("work", schedule="@every 1s", overlap="allow")
+    await here.world.reach(30.5)
+    return work.most
+
+
+@served("dispatcher.http.timeout", "50ms", usually="running", then="failed", given=INWARD)
+async def what_becomes_of_a_webhook_without_an_answer(server: Served) -> str:
+    async def never(_: Seen, __: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with Server(never) as receiver:
+        await server.create("hook", http={"url": receiver.url}, retry={"max_attempts": 1})
+        execution = (await server.trigger("hook")).json["execution_id"]
+        while not receiver.seen:  # noqa: ASYNC110 - polled on purpose
+            await asyncio.sleep(0.01)
+        await server.pass_time(0.5)
+        return str((await server.call("GET", f"{V1}/executions/{execution}")).json["status"])
+
+
+@served("dispatcher.http.allow_private", True, usually=422, then=201)
+async def whether_a_webhook_may_go_to_this_machine(server: Served) -> int:
+    return (await server.create("hook", http={"url": "http://127.0.0.1:9/"})).status
+
+
+@served("dispatcher.http.allow_hosts", ["127.0.0.1"], usually=422, then=201)
+async def whether_a_webhook_may_go_to_a_private_host(server: Served) -> int:
+    return (await server.create("hook", http={"url": "http://127.0.0.1:9/"})).status
+
+
+async def connections_of_two_webhooks(server: Served) -> int:
+    """One after the other, to the same receiver."""
+    async with Server(answer()) as receiver:
+        await server.create("hook", http={"url": receiver.url})
+        assert [await server.ended("hook") for _ in range(2)] == ["succeeded", "succeeded"]
+        return receiver.connections
+
+
+LONG = {"dispatcher.http.idle_conn_timeout": "1h"}
+served("dispatcher.http.max_idle_conns", 0, usually=1, then=2, given=INWARD | LONG)(connections_of_two_webhooks)
+served("dispatcher.http.idle_conn_timeout", "0s", usually=1, then=2, given=INWARD, instead_of="1h")(
+    connections_of_two_webhooks
+)
+
+
+# --- defaults of jobs
+
+
+async def pauses(here: Lived) -> list[float]:
+    """Before the second and the third attempt."""
+    work = here.world.work("work", fails=True)
+    await here.node()
+    await here.world.job("work", schedule="now", retry={"jitter": 0})
+    await here.world.advance(1_000)
+    return [round(later - sooner, 1) for sooner, later in zip(work.starts, work.starts[1:], strict=False)]
+
+
+lived("defaults.retry.max_attempts", 2, usually=[1, 2], then=[1])(pauses)
+lived("defaults.retry.initial_interval", "5s", usually=[1, 2], then=[5, 10])(pauses)
+lived("defaults.retry.multiplier", 3, usually=[1, 2], then=[1, 3])(pauses)
+lived("defaults.retry.max_interval", "1s", usually=[1, 2], then=[1, 1])(pauses)
+
+
+@lived("defaults.execution_timeout", "10s", usually=[3600], then=[10])
+async def when_the_time_of_an_execution_is_over(here: Lived) -> list[float]:
+    work = here.world.work("work", takes=9_000)
+    await here.node()
+    await here.world.job("work", schedule="now", timeout="3h", retry={"max_attempts": 1})
+    await here.world.advance(9_500)
+    return work.cut
+
+
+@lived("defaults.task_timeout", "10s", usually=[300], then=[10])
+async def when_the_time_of_an_attempt_is_over(here: Lived) -> list[float]:
+    work = here.world.work("work", takes=500)
+    await here.node()
+    await here.world.job("work", schedule="now", retry={"max_attempts": 1})
+    await here.world.advance(600)
+    return [round(at, -1) for at in work.cut]  # deadlines of minutes are kept to the second
+
+
+@lived("defaults.overlap", "allow", usually=1, then=5)
+async def the_most_at_once_of_a_job_that_says_nothing(here: Lived) -> int:
+    work = here.world.work("work", takes=5)
+    await here.node()
+    await here.world.job("work", schedule="@every 1s")
+    await here.world.reach(30.5)
+    return work.most
+
+
+@lived("defaults.recovery", "all", usually=1, then=6)
+async def runs_of_what_was_missed_in_a_minute(here: Lived) -> int:
+    work = here.world.work("work")
+    await here.world.job("work", schedule="@every 10s", overlap="queue")
+    await here.world.reach(65)
+    await here.node()
+    await here.world.reach(69)
+    return len(work.starts)
+
+
+# --- the queue
+
+
+@served("queue.max_pending", 1, usually=[202, 202], then=[202, 429], given={"node.queues": ["other"]})
+async def what_two_triggers_are_answered(server: Served) -> list[int]:
+    await server.create("job", overlap="allow")
+    return [(await server.trigger("job")).status for _ in range(2)]
+
+
+@served("queue.submit_rate", 0.0001, usually=[201, 201], then=[201, 429])
+async def what_two_submissions_are_answered(server: Served) -> list[int]:
+    return [(await server.create(name)).status for name in ("a", "b")]
+
+
+# --- who may come in
+
+
+@served("auth.type", "basic", usually=200, then=401)
+async def what_a_stranger_is_answered(server: Served) -> int:
+    return (await server.call("GET", f"{V1}/jobs")).status
+
+
+@served(
+    "auth.users",
+    {"ana": {"password_hash": SECRET, "role": "viewer"}},
+    usually=401,
+    then=200,
+    given={"auth.type": "basic"},
+)
+async def what_ana_is_answered(server: Served) -> int:
+    return (await server.call("GET", f"{V1}/jobs", Authorization=basic("ana", "secret"))).status
+
+
+@served(
+    "auth.tokens",
+    {"ci": {"token_hash": hashlib.sha256(TOKEN.encode()).hexdigest(), "role": "viewer"}},
+    usually=401,
+    then=200,
+    given={"auth.type": "basic"},
+)
+async def what_a_token_is_answered(server: Served) -> int:
+    return (await server.call("GET", f"{V1}/jobs", Authorization=f"Bearer {TOKEN}")).status
+
+
+# --- log lines and metrics
+
+WARNS = {"server.grpc.address": "127.0.0.1:9000"}  # a line that is logged at every start
+
+
+def _all_lines(process: Process) -> str:
+    process.ready()
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
+    return process.errors
+
+
+@processed("logging.level", "error", usually=True, then=False, given=WARNS)
+def whether_a_warning_is_logged(process: Process) -> bool:
+    return "there is no gRPC API" in _all_lines(process)
+
+
+@processed("logging.format", "console", usually="{", then="2", given=WARNS)
+def how_a_line_begins(process: Process) -> str:
+    return _all_lines(process)[0]
+
+
+@processed("logging.output", "stdout", usually=False, then=True, given=WARNS)
+def whether_lines_are_on_stdout(process: Process) -> bool:
+    return "there is no gRPC API" in process.first_line()
+
+
+@served("metrics.prometheus.enabled", False, usually=200, then=404)
+async def whether_there_are_metrics(server: Served) -> int:
+    return (await server.call("GET", "/metrics")).status
+
+
+@served("metrics.prometheus.path", "/internal/prometheus", usually=[200, 404], then=[404, 200])
+async def where_the_metrics_are(server: Served) -> list[int]:
+    return [(await server.call("GET", path)).status for path in ("/metrics", "/internal/prometheus")]
+
+
+@served("metrics.per_job", False, usually=True, then=False)
+async def whether_metrics_name_jobs(server: Served) -> bool:
+    await server.create("nightly")
+    assert await server.ended("nightly") == "succeeded"
+    return b'job="nightly"' in (await server.call("GET", "/metrics")).body
