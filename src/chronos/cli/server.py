@@ -43,9 +43,11 @@ def server(
     from chronos.server.config import load
     from chronos.server.parts import Roles
     from chronos.server.process import serve
+    from chronos.server.secrecy import keep_secrets
 
     flags: dict[str, Any] = {"store": store, "server.listen": listen, "node.id": node_id}
     loaded = load(config, os.environ, flags)
+    keep_secrets()
     return serve(loaded, announce=_announce, roles=Roles(schedules=not no_scheduler, works=not no_worker))
 
 
