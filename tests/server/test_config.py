@@ -33,6 +33,7 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("server.request_timeout", "1m30s", "90", 90.0),
     ("server.insecure", True, "yes", True),
     ("server.hosts", ["a.example", "b.example"], "a.example, b.example", ("a.example", "b.example")),
+    ("server.public_docs", False, "no", False),
     ("node.id", "a", "a", "a"),
     ("node.labels", {"region": "eu", "zone": "a"}, "region=eu, zone=a", {"region": "eu", "zone": "a"}),
     ("node.queues", ["mail"], "mail", ("mail",)),
@@ -44,6 +45,12 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("scheduler.grace_period", "0s", "0", 0.0),
     ("dispatcher.max_concurrent", 7, "7", 7),
     ("dispatcher.queue_slots", {"mail": 2}, "mail=2", {"mail": 2}),
+    ("dispatcher.targets", ["http", "wait"], "http,wait", ("http", "wait")),
+    ("dispatcher.targets", None, "", None),
+    ("dispatcher.command.roles", ["namespace_admin"], "namespace_admin", ("namespace_admin",)),
+    ("dispatcher.command.roles", [], "", ()),
+    ("dispatcher.command.user", "jobs", "jobs", "jobs"),
+    ("dispatcher.command.limits", {"memory": "1MiB"}, '{"memory": "1MiB"}', {"memory": 1 << 20}),
     ("dispatcher.http.timeout", "5s", "5s", 5.0),
     ("dispatcher.http.allow_private", "on", "1", True),
     ("dispatcher.http.allow_hosts", ["intranet"], "intranet", ("intranet",)),
@@ -93,6 +100,11 @@ BAD: list[tuple[str, Any, str]] = [
     ("dispatcher.max_concurrent", 0, "expected a whole number from 1"),
     ("dispatcher.max_concurrent", "²", "expected a whole number"),
     ("dispatcher.max_concurrent", 1.5, "expected a whole number"),
+    ("dispatcher.targets", [], "expected a list of at least one text, or nothing"),
+    ("dispatcher.command.roles", ["operator"], "expected a list of admin, namespace_admin"),
+    ("dispatcher.command.limits", {"cpu": 1}, 'has no option "cpu"; did you mean "cpu_s"?'),
+    ("dispatcher.command.limits", {"files": 1}, "limits.files is less than 16"),
+    ("dispatcher.command.limits", 5, "expected a mapping"),
     ("defaults.retry.max_attempts", 0, "expected a whole number from 1"),
     ("defaults.retry.multiplier", ".nan", "expected a number, at least 1"),
     ("defaults.retry.multiplier", 0.5, "expected a number, at least 1"),
@@ -280,11 +292,28 @@ def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_first_job_can_be_pasted(tmp_path: Path) -> None:
-    """Whoever has to log in is shown where their name goes."""
+    """Who has to log in does so first; no password is put on a command line."""
     address = "http://127.0.0.1:9"
     assert f"chronosctl --server {address} jobs create" in greeting(load(None, {}, {}), address, is_new=True)
     told = greeting(said(tmp_path, "auth: {type: basic}"), address, is_new=True)
-    assert "chronosctl --server http://NAME:PASSWORD@127.0.0.1:9 jobs create" in told
+    first = told.partition("A first one:\n")[2].splitlines()
+    assert first == [
+        f"  chronosctl login {address}",
+        "  chronosctl jobs create hello --every 10s -- echo hi",
+        "  chronosctl executions watch hello",
+    ]
+    told = greeting(said(tmp_path, "dispatcher: {targets: [http]}"), address, is_new=True)
+    assert "jobs create hello --every 10s --url https://example.com/" in told
+
+
+def test_targets_that_do_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r'dispatcher.targets names "comand", .* known are command, http, python, wait'):
+        check(said(tmp_path, "dispatcher: {targets: [comand]}"))
+
+
+def test_a_user_for_commands_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r'dispatcher.command.user is "no-such-user", and there is no such user'):
+        check(said(tmp_path, "dispatcher: {command: {user: no-such-user}}"))
 
 
 def test_the_example_with_a_whole_hash_lets_its_user_in(tmp_path: Path) -> None:

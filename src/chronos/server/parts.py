@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chronos.api import Access, ApiOptions, TokenBook, read_grant, read_tokens, read_users
-from chronos.assembly import Reach, make_store, sqlite_file
+from chronos.api import Access, ApiOptions, CommandAuthor, TokenBook, read_grant, read_tokens, read_users
+from chronos.assembly import Reach, make_store, sqlite_file, target_kinds
 from chronos.clock import Clock
 from chronos.core.token import Token
 from chronos.engine.options import Options
+from chronos.engine.runners.command_options import CommandRules
 from chronos.errors import Invalid
+from chronos.server.command_user import check_user, command_warnings
 from chronos.server.config import Config
 from chronos.store.contract import Store
 
@@ -33,8 +35,10 @@ def check(config: Config) -> tuple[str, ...]:
     make_store(config["store"])
     engine_options(config, BOTH)
     api_options(config)
+    allowed_targets(config)
     users, warnings = users_of(config)
     tokens = tokens_of(config)
+    warnings += command_warnings(config)
     if config["auth.type"] != "none" and not users and not tokens:
         warnings += ("nobody can log in, but with a token of the store: add somebody to auth.users",)
     return (*config.warnings, *warnings)
@@ -68,6 +72,25 @@ def reach(config: Config) -> Reach:
     )
 
 
+def allowed_targets(config: Config) -> tuple[str, ...] | None:
+    """The kinds of targets that jobs may have here; None: all."""
+    allowed: tuple[str, ...] | None = config["dispatcher.targets"]
+    known = target_kinds()
+    for kind in allowed or ():
+        if kind not in known:
+            told = f'dispatcher.targets names "{kind}", which nothing here can run'
+            raise Invalid(f"{told}; known are {', '.join(known)}")
+    return allowed
+
+
+def command_rules(config: Config) -> CommandRules:
+    """What holds for every command. Raises ``Invalid`` where this process cannot run them as the user named."""
+    rules = CommandRules(user=config["dispatcher.command.user"], limits=config["dispatcher.command.limits"])
+    if rules.user is not None:
+        check_user(config, rules.user)
+    return rules
+
+
 def api_options(config: Config) -> ApiOptions:
     """What the API is told."""
     return ApiOptions(
@@ -76,6 +99,8 @@ def api_options(config: Config) -> ApiOptions:
         request_timeout_s=config["server.request_timeout"],
         submit_rate=config["queue.submit_rate"],
         hosts=config["server.hosts"],
+        public_docs=config["server.public_docs"],
+        command_authors=frozenset(map(CommandAuthor, config["dispatcher.command.roles"])),
     )
 
 

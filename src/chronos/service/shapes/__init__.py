@@ -1,7 +1,7 @@
 """JSON ⇄ definitions: the shapes that every face takes and gives, with their aliases and limits."""
 
 from chronos.service.shapes.executions import write_execution, write_span
-from chronos.service.shapes.job import Check, Draft, read_job, write_job, write_spec
+from chronos.service.shapes.job import Check, Draft, check_targets, read_job, write_job, write_spec
 from chronos.service.shapes.names import id_text, read_id
 from chronos.service.shapes.problems import InvalidJob, Problem
 from chronos.service.shapes.quick import JobReader
@@ -13,6 +13,7 @@ __all__ = [
     "InvalidJob",
     "JobReader",
     "Problem",
+    "check_targets",
     "id_text",
     "read_id",
     "read_job",
