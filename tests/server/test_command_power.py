@@ -176,6 +176,18 @@ def test_it_does_not_start_where_the_user_would_protect_nothing(
 
 
 @linux
+@root
+def test_a_configuration_that_this_user_can_read_is_told(open_folder: Path) -> None:
+    written(open_folder, auth=AUTH, dispatcher={"command": {"user": "nobody"}})
+    told = (
+        'chronos.yaml holds credentials and can be read by "nobody" (dispatcher.command.user); chmod 600 chronos.yaml'
+    )
+    assert told not in run(open_folder, "config", "validate").stderr
+    (open_folder / "chronos.yaml").chmod(0o644)
+    assert told in run(open_folder, "config", "validate").stderr
+
+
+@linux
 def test_nothing_secret_is_left_in_the_environment(start: Start) -> None:
     """A command can read it, as any process of the same user could."""
     secret = "canary-5e57"

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from chronos.api import CommandAuthor
 from chronos.api.errors import Unauthenticated
 from chronos.assembly import make_store
 from chronos.clock import SystemClock
 from chronos.core.config import DEFAULTS, Overlap, cascade
 from chronos.errors import Invalid
 from chronos.server.config import Config, load
-from chronos.server.parts import BOTH, check, engine_options, make_access
+from chronos.server.parts import BOTH, api_options, check, engine_options, make_access
 from chronos.server.process import greeting
 from chronos.server.settings import BY_NAME, LEFT_ASIDE, SETTINGS
 from chronos.server.showing import duration_text, rows, size_text
@@ -309,6 +310,12 @@ def test_the_first_job_can_be_pasted(tmp_path: Path) -> None:
 def test_targets_that_do_not_exist(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r'dispatcher.targets names "comand", .* known are command, http, python, wait'):
         check(said(tmp_path, "dispatcher: {targets: [comand]}"))
+
+
+def test_who_may_save_commands(tmp_path: Path) -> None:
+    assert api_options(said(tmp_path)).command_authors == {CommandAuthor.ADMIN}
+    config = said(tmp_path, "dispatcher: {command: {roles: [namespace_admin]}}")
+    assert api_options(config).command_authors == {CommandAuthor.NAMESPACE_ADMIN}
 
 
 def test_a_user_for_commands_that_does_not_exist(tmp_path: Path) -> None:
