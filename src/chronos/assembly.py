@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chronos.core.events import Event
     from chronos.engine.engine import Engine
     from chronos.engine.options import Options
+    from chronos.engine.runners.command_options import CommandRules
     from chronos.engine.runners.contract import Runner
     from chronos.engine.runners.functions import Functions
     from chronos.service.backfilling import Backfills
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 PLUGINS = "chronos.runners"  # the entry points that bring further kinds of targets
 _PROCESSES = 4
 _PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
+_KINDS = ("command", "http", "python", "wait")
 
 
 def make_store(url: str) -> Store:
@@ -102,11 +104,27 @@ class Reach:
 PUBLIC = Reach()
 
 
+def target_kinds() -> tuple[str, ...]:
+    """Every kind of target that can be run, those that other packages bring included."""
+    return tuple(sorted({*_KINDS, *(point.name for point in entry_points(group=PLUGINS))}))
+
+
 def make_runners(
-    functions: "Functions", *, clock: Clock, slots: int = 100, http: Reach = PUBLIC
+    functions: "Functions",
+    *,
+    clock: Clock,
+    slots: int = 100,
+    http: Reach = PUBLIC,
+    command: "CommandRules | None" = None,
+    allowed: tuple[str, ...] | None = None,
 ) -> "dict[str, Runner]":
-    """A runner for every kind of target, those that other packages bring included. Whoever asks closes them."""
+    """A runner for every kind of target, those that other packages bring included. The caller closes them.
+
+    ``allowed``: the kinds that may be run; jobs with others are refused, and fail. None: all.
+    """
     from chronos.engine.runners.command import CommandRunner  # noqa: PLC0415
+    from chronos.engine.runners.command_options import NO_RULES  # noqa: PLC0415
+    from chronos.engine.runners.forbidden import ForbiddenRunner  # noqa: PLC0415
     from chronos.engine.runners.later import LaterRunner  # noqa: PLC0415
     from chronos.engine.runners.python import PythonRunner  # noqa: PLC0415
     from chronos.engine.runners.wait import WaitRunner  # noqa: PLC0415
@@ -122,13 +140,16 @@ def make_runners(
             idle_timeout_s=http.idle_timeout_s,
         )
 
-    return {
+    runners: dict[str, Runner] = {
         **{point.name: LaterRunner(_brought(point), clock) for point in entry_points(group=PLUGINS)},
-        "command": CommandRunner(),
+        "command": CommandRunner(rules=command or NO_RULES),
         "http": LaterRunner(make_http, clock),
         "python": PythonRunner(functions, threads=slots, processes=min(slots, _PROCESSES), clock=clock),
         "wait": WaitRunner(),
     }
+    if allowed is None:
+        return runners
+    return {kind: one if kind in allowed else ForbiddenRunner(kind, allowed) for kind, one in runners.items()}
 
 
 def checks_of(runners: "Mapping[str, Runner]") -> "dict[str, Check]":

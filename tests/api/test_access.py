@@ -31,6 +31,8 @@ USERS: dict[str, dict[str, Any]] = {
     "ada-there": {"password_hash": SECRET, "role": "admin", "namespaces": ["there"]},
 }
 GRANTS = {name: read_grant(name, entry) for name, entry in USERS.items()}
+#: What the admin of a namespace may make a job do; commands need a permission of their own.
+WAITS = {"wait": {"for": "1s"}}
 NO_EXECUTION = "00000000-0000-0000-0000-000000000000"
 MATRIX = list(itertools.product(ROUTES, [*USERS, None]))
 
@@ -72,7 +74,7 @@ def body_of(route: Route) -> Any:
 
 def test_the_matrix() -> None:
     async def case(world: World) -> None:
-        await world.post("/jobs?namespace=here", shape("job"), status=201, user="ada")
+        await world.post("/jobs?namespace=here", shape("job", **WAITS), status=201, user="ada")
         asked = await world.post("/jobs/job/trigger?namespace=here", status=202, user="ada")
         wrong: list[str] = []
         for route, who in MATRIX:
@@ -169,7 +171,7 @@ def test_another_namespaces_things_are_not_there() -> None:
 def test_pruning_stays_within_ones_namespaces() -> None:
     async def case(world: World) -> None:
         await world.post("/apply?namespace=here", {"jobs": [shape("a")], "owner": "team"}, user="ada")
-        body = {"jobs": [shape("b")], "owner": "team", "prune": True}
+        body = {"jobs": [shape("b", **WAITS)], "owner": "team", "prune": True}
         assert (await world.post("/apply?namespace=there", body, user="ada-there"))["pruned"] == []
         nothing = {"jobs": [], "owner": "team", "prune": True}
         refused = await world.call("POST", f"{V1}/apply?namespace=here", nothing, user="ada-there")
@@ -183,7 +185,7 @@ def test_pruning_stays_within_ones_namespaces() -> None:
 
 def test_who_changed_what_is_on_record() -> None:
     async def case(world: World) -> None:
-        await world.post("/jobs?namespace=here", shape("job"), status=201, user="ada-here")
+        await world.post("/jobs?namespace=here", shape("job", **WAITS), status=201, user="ada-here")
         [entry] = (await world.get("/audit", user="ada"))["items"]
         assert (entry["actor"], entry["origin"], entry["action"]) == ("ada-here", "127.0.0.1", "create")
 

@@ -51,10 +51,15 @@ class Process:
     """``chronos server`` with these arguments; it listens on a free port unless they name one."""
 
     def __init__(
-        self, folder: Path, arguments: tuple[str, ...], variables: dict[str, str], errors: int | None = None
+        self,
+        folder: Path,
+        arguments: tuple[str, ...],
+        variables: dict[str, str],
+        errors: int | None = None,
+        launcher: tuple[str, ...] = (),
     ) -> None:
         named = "--listen" in arguments or "CHRONOS_SERVER__LISTEN" in variables
-        command = [CHRONOS, "server", *arguments, *(() if named else ("--listen", "127.0.0.1:0"))]
+        command = [*launcher, str(CHRONOS), "server", *arguments, *(() if named else ("--listen", "127.0.0.1:0"))]
         self._errors = folder / f"stderr-{time.monotonic_ns()}"
         with self._errors.open("wb") as file:
             self._process = subprocess.Popen(
@@ -92,6 +97,19 @@ class Process:
     def wait(self) -> int:
         """Its exit status."""
         return self._process.wait(PATIENCE_S)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def first_job(self) -> list[str]:
+        """The commands that it suggests to a new user, as it prints them behind its greeting."""
+        assert self._process.stdout is not None
+        lines: list[str] = []
+        while not (lines and "executions watch" in lines[-1]):
+            lines.append(self._process.stdout.readline())
+            assert lines[-1], "it suggests nothing"
+        return [line.strip() for line in lines if line.startswith("  chronosctl")]
 
     @property
     def running(self) -> bool:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from chronos.api import CommandAuthor
 from chronos.api.errors import Unauthenticated
 from chronos.assembly import make_store
 from chronos.clock import SystemClock
 from chronos.core.config import DEFAULTS, Overlap, cascade
 from chronos.errors import Invalid
 from chronos.server.config import Config, load, read_config
-from chronos.server.parts import BOTH, check, engine_options, make_access
+from chronos.server.parts import BOTH, api_options, check, engine_options, make_access
 from chronos.server.process import greeting
 from chronos.server.settings import BY_NAME, LEFT_ASIDE, SETTINGS
 from chronos.server.showing import duration_text, rows, size_text
@@ -36,6 +37,7 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("server.write_timeout", "5s", "5s", 5.0),
     ("server.insecure", True, "yes", True),
     ("server.hosts", ["a.example", "b.example"], "a.example, b.example", ("a.example", "b.example")),
+    ("server.public_docs", False, "no", False),
     ("node.id", "a", "a", "a"),
     ("node.labels", {"region": "eu", "zone": "a"}, "region=eu, zone=a", {"region": "eu", "zone": "a"}),
     ("node.queues", ["mail"], "mail", ("mail",)),
@@ -49,6 +51,12 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("dispatcher.max_concurrent", 7, "7", 7),
     ("dispatcher.queue_slots", {"mail": 2}, "mail=2", {"mail": 2}),
     ("dispatcher.per_job_limit", 3, "3", 3),
+    ("dispatcher.targets", ["http", "wait"], "http,wait", ("http", "wait")),
+    ("dispatcher.targets", None, "", None),
+    ("dispatcher.command.roles", ["namespace_admin"], "namespace_admin", ("namespace_admin",)),
+    ("dispatcher.command.roles", [], "", ()),
+    ("dispatcher.command.user", "jobs", "jobs", "jobs"),
+    ("dispatcher.command.limits", {"memory": "1MiB"}, '{"memory": "1MiB"}', {"memory": 1 << 20}),
     ("dispatcher.http.timeout", "5s", "5s", 5.0),
     ("dispatcher.http.max_idle_conns", 0, "0", 0),
     ("dispatcher.http.idle_conn_timeout", "90s", "90s", 90.0),
@@ -103,6 +111,11 @@ BAD: list[tuple[str, Any, str]] = [
     ("dispatcher.max_concurrent", 0, "expected a whole number from 1"),
     ("dispatcher.max_concurrent", "²", "expected a whole number"),
     ("dispatcher.max_concurrent", 1.5, "expected a whole number"),
+    ("dispatcher.targets", [], "expected a list of at least one text, or nothing"),
+    ("dispatcher.command.roles", ["operator"], "expected a list of admin, namespace_admin"),
+    ("dispatcher.command.limits", {"cpu": 1}, 'has no option "cpu"; did you mean "cpu_s"?'),
+    ("dispatcher.command.limits", {"files": 1}, "limits.files is less than 16"),
+    ("dispatcher.command.limits", 5, "expected a mapping"),
     ("defaults.retry.max_attempts", 0, "expected a whole number from 1"),
     ("defaults.retry.multiplier", ".nan", "expected a number, at least 1"),
     ("defaults.retry.multiplier", 0.5, "expected a number, at least 1"),
@@ -325,7 +338,8 @@ def test_peers_need_a_store_that_they_share(tmp_path: Path) -> None:
     with pytest.raises(Invalid) as caught:
         check(config)
     assert str(caught.value) == (
-        f"{tmp_path}/chronos.yaml: cluster.raft.peers names other servers, and this one shares no store with them: "
+        "the configuration is not right:\n"
+        f"  {tmp_path}/chronos.yaml: cluster.raft.peers names other servers, and this one shares no store with them: "
         "each would run every job; set store to one PostgreSQL database for all of them "
         "(postgresql://user@host/database), or leave cluster.raft.peers out"
     )
@@ -354,11 +368,34 @@ def test_a_timeout_that_is_not_said_falls_to_no_job(tmp_path: Path) -> None:
 
 
 def test_the_first_job_can_be_pasted(tmp_path: Path) -> None:
-    """Whoever has to log in is shown where their name goes."""
+    """Who has to log in does so first; no password is put on a command line."""
     address = "http://127.0.0.1:9"
     assert f"chronosctl --server {address} jobs create" in greeting(load(None, {}, {}), address, is_new=True)
     told = greeting(said(tmp_path, "auth: {type: basic}"), address, is_new=True)
-    assert "chronosctl --server http://NAME:PASSWORD@127.0.0.1:9 jobs create" in told
+    first = told.partition("A first one:\n")[2].splitlines()
+    assert first == [
+        f"  chronosctl login {address}",
+        "  chronosctl jobs create hello --every 10s -- echo hi",
+        "  chronosctl executions watch hello",
+    ]
+    told = greeting(said(tmp_path, "dispatcher: {targets: [http]}"), address, is_new=True)
+    assert "jobs create hello --every 10s --url https://example.com/" in told
+
+
+def test_targets_that_do_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r'dispatcher.targets names "comand", .* known are command, http, python, wait'):
+        check(said(tmp_path, "dispatcher: {targets: [comand]}"))
+
+
+def test_who_may_save_commands(tmp_path: Path) -> None:
+    assert api_options(said(tmp_path)).command_authors == {CommandAuthor.ADMIN}
+    config = said(tmp_path, "dispatcher: {command: {roles: [namespace_admin]}}")
+    assert api_options(config).command_authors == {CommandAuthor.NAMESPACE_ADMIN}
+
+
+def test_a_user_for_commands_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r'dispatcher.command.user is "no-such-user", and there is no such user'):
+        check(said(tmp_path, "dispatcher: {command: {user: no-such-user}}"))
 
 
 def test_the_example_with_a_whole_hash_lets_its_user_in(tmp_path: Path) -> None:

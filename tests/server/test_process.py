@@ -138,12 +138,14 @@ def test_beyond_loopback_when_it_is_allowed(start: Start) -> None:
 
 def test_with_users_it_asks_who_comes(start: Start, tmp_path: Path) -> None:
     hashed = hash_password("open sesame")
-    config = {"auth": {"type": "basic", "users": {"ana": {"password_hash": hashed, "role": "viewer"}}}}
+    users = {"ana": {"password_hash": hashed, "role": "viewer"}}
+    config = {"auth": {"type": "basic", "users": users}, "server": {"public_docs": False}}
     (tmp_path / "chronos.yaml").write_text(json.dumps(config))
     server = start("--listen", "0.0.0.0:0").ready()
-    assert server.get("/api/v1/jobs")[0] == 401
     assert server.get("/healthz")[0] == 200
-    assert server.get("/api/v1/jobs", Authorization="Basic YW5hOm9wZW4gc2VzYW1l")[0] == 200
+    for path in ("/api/v1/jobs", "/docs", "/openapi.json"):
+        assert server.get(path)[0] == 401
+        assert server.get(path, Authorization="Basic YW5hOm9wZW4gc2VzYW1l")[0] == 200
     assert hashed not in run(tmp_path, "config", "show").stdout
 
 

@@ -8,7 +8,7 @@
 from chronos.api.access import Access, read_grant, read_users
 from chronos.api.app import Api, Serve, make_api
 from chronos.api.call import ABOUT
-from chronos.api.options import ApiOptions
+from chronos.api.options import ApiOptions, CommandAuthor
 from chronos.api.passwords import hash_password
 from chronos.api.table import routes_with
 from chronos.api.tokenbook import TokenBook, hash_token, new_token, read_tokens
@@ -18,6 +18,7 @@ __all__ = [
     "Access",
     "Api",
     "ApiOptions",
+    "CommandAuthor",
     "Serve",
     "TokenBook",
     "hash_password",

@@ -5,6 +5,7 @@ import base64
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from random import getrandbits
@@ -14,7 +15,8 @@ import msgspec
 from aiohttp import web
 from multidict import istr
 
-from chronos.api.access import Access
+from chronos.api import system
+from chronos.api.access import Access, Permission
 from chronos.api.answers import HEADERS
 from chronos.api.call import MATCH, Parts
 from chronos.api.docs import STYLE, page
@@ -26,6 +28,7 @@ from chronos.api.options import ApiOptions
 from chronos.api.patience import Patience
 from chronos.api.pipeline import Handle, answered, handler_of, refused
 from chronos.api.problems import problem_response
+from chronos.api.routes import Route
 from chronos.api.table import routes_with
 from chronos.api.turns import Turns
 from chronos.assembly import Service
@@ -54,7 +57,7 @@ class Api:
         self._open: dict[web.AbstractRoute, Handle] = {}
         self._router = web.UrlDispatcher()
         patience = Patience(parts.options.request_timeout_s)
-        for route in routes_with(parts.options.metrics_path):
+        for route in parts.routes:
             handle, path = handler_of(route, parts, patience), parts.options.base_path + route.path
             for method in ("HEAD", "GET") if route.method == "GET" and not route.streams else (route.method,):
                 self._open[self._router.add_route(method, path, _unused)] = handle
@@ -185,6 +188,8 @@ def make_api(
     """
     streams = Streams(store, options.max_streams)
     routes = routes_with(options.metrics_path)
+    if not options.public_docs:
+        routes = tuple(map(_closed, routes))
     parts = Parts(
         service=service,
         store=store,
@@ -196,11 +201,17 @@ def make_api(
         rate=Rate(options.submit_rate),
         streams=streams,
         turns=Turns(),
+        routes=routes,
         document=msgspec.json.encode(openapi(routes, options.base_path)),
         page=page(routes, options.base_path).encode(),
         page_policy=_policy(),
     )
     return Api(parts)
+
+
+def _closed(route: Route) -> Route:
+    """The route as it is where the documentation of the API needs credentials."""
+    return replace(route, permission=Permission.LOOK) if route.handler in (system.document, system.page) else route
 
 
 def _policy() -> str:

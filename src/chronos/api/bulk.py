@@ -8,6 +8,7 @@ from chronos.api import examples
 from chronos.api.access import Permission
 from chronos.api.answers import answer
 from chronos.api.call import Call
+from chronos.api.commands import require_targets
 from chronos.api.errors import InvalidBody
 from chronos.api.facts import check_state, says_another_state
 from chronos.api.plans import SavedAnswer, saved_answer, write_plan, write_refused
@@ -91,6 +92,7 @@ async def _drafts(call: Call, given: list[Any]) -> list[Draft | ChronosError]:
             if draft.namespace not in allowed:
                 call.require(draft.namespace)
                 allowed.add(draft.namespace)
+            require_targets(call, draft.namespace, draft.spec)
             found.append(draft)
         except ChronosError as error:
             found.append(error)

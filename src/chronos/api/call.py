@@ -75,6 +75,7 @@ class Parts:
     rate: Rate
     streams: "Streams"
     turns: Turns
+    routes: tuple[Route, ...] = ()
     document: bytes = b""  # the OpenAPI document
     page: bytes = b""  # the same for people
     page_policy: str = ""  # what a browser may do for it

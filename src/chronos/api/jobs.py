@@ -11,6 +11,7 @@ from chronos.api.access import Permission
 from chronos.api.answers import answer, expected, job_answer, matches, stale, tag_of
 from chronos.api.call import Call
 from chronos.api.choosing import CHOICE, read_choice
+from chronos.api.commands import require_save
 from chronos.api.cursors import read_name_cursor, write_cursor
 from chronos.api.errors import Malformed, Stale
 from chronos.api.facts import check_facts, check_kept, check_state, version_said
@@ -46,7 +47,7 @@ async def create(call: Call) -> web.StreamResponse:
     data = await call.json()
     jobs = call.parts.service.jobs
     draft = jobs.read_sent(data, namespace=call.namespace)
-    call.require(draft.namespace)
+    require_save(call, draft)
     check_state(data, draft, None)
     key, dry_run = _key(call, data), call.dry_run
     [saved] = await jobs.save([draft], actor=call.actor, create_only=True, idempotency=key, dry_run=dry_run)
@@ -142,6 +143,7 @@ async def _replace(
     Who sends an Idempotency-Key with an old version, and says just what is there already, has said it before and was
     not answered: that is no conflict.
     """
+    require_save(call, draft)
     try:
         expect = await expected(call, existing)
         if existing is not None and version not in (None, existing.version):

@@ -1,8 +1,16 @@
 """What the API is told about itself."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from chronos.errors import Invalid
+
+
+class CommandAuthor(StrEnum):
+    """A role whose holders may save jobs that run commands."""
+
+    ADMIN = "admin"  # of all namespaces
+    NAMESPACE_ADMIN = "namespace_admin"  # of the job's namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +27,8 @@ class ApiOptions:
     heartbeat_s: float = 15.0  # of a stream on which nothing happens
     poll_s: float = 1.0  # how often a stream looks by itself, where no hint comes
     hosts: tuple[str, ...] = ()  # names under which it may be called without authentication, beside localhost
+    public_docs: bool = True  # False: the documentation of the API needs credentials
+    command_authors: frozenset[CommandAuthor] = frozenset((CommandAuthor.ADMIN,))  # where there is authentication
 
     def __post_init__(self) -> None:
         if self.base_path and (not self.base_path.startswith("/") or self.base_path.endswith("/")):

@@ -82,6 +82,7 @@ _COMMAND = closed(
             {
                 "cpu_s": said("seconds of CPU", {"type": "integer", "minimum": 1, "maximum": 1 << 31}),
                 "memory": said("bytes, or a size, of 1 MiB or more", {"type": ["string", "integer"]}, "512MiB"),
+                "file_size": said("bytes of one file, or a size", {"type": ["string", "integer"]}, "1GiB"),
                 "files": said("open files, 16 or more", {"type": "integer", "minimum": 16, "maximum": 1 << 31}),
                 "processes": said(
                     "processes at once, of the whole command", {"type": "integer", "minimum": 1, "maximum": 1 << 31}

@@ -8,6 +8,7 @@ from chronos.api import examples
 from chronos.api.access import Permission
 from chronos.api.answers import answer, expected, job_answer, stale
 from chronos.api.call import Call
+from chronos.api.commands import require_targets
 from chronos.api.errors import Malformed
 from chronos.api.plans import changed_runs, write_saved, write_version_diff
 from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, NAMESPACE, V1, Answer, Body, Param, Route, Scope, page_of, ref
@@ -55,6 +56,7 @@ async def rollback(call: Call) -> web.StreamResponse:
         raise Malformed("the version is missing")
     known = await expected(call, call.job)
     jobs, ref_text = call.parts.service.jobs, id_text(call.job.id)
+    require_targets(call, call.job.namespace, (await jobs.version(ref_text, version)).spec)
     try:
         saved = await jobs.rollback(ref_text, version, expect=known, actor=call.actor, dry_run=call.dry_run)
     except Conflict:

@@ -43,9 +43,11 @@ def server(
     from chronos.server.config import read_config
     from chronos.server.parts import Roles
     from chronos.server.process import serve
+    from chronos.server.secrecy import keep_secrets
 
     flags: dict[str, Any] = {"store": store, "server.listen": listen, "node.id": node_id}
     loaded = read_config(config, os.environ, flags)
+    keep_secrets()
     announce = note if loaded["logging.output"] == "stdout" else _announce  # among log lines it would be none
     return serve(loaded, announce=announce, roles=Roles(schedules=not no_scheduler, works=not no_worker))
 

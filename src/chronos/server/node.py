@@ -26,7 +26,17 @@ from chronos.observe.logs import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.server.config import Config
 from chronos.server.listening import bind, close, url
-from chronos.server.parts import BOTH, Roles, api_options, engine_options, make_access, make_room, reach
+from chronos.server.parts import (
+    BOTH,
+    Roles,
+    allowed_targets,
+    api_options,
+    command_rules,
+    engine_options,
+    make_access,
+    make_room,
+    reach,
+)
 from chronos.store.contract import Store
 
 HANG_UP_S = 3.0  # how long requests that are being answered may take when everything else is over
@@ -80,7 +90,14 @@ class Server:
         self.port = sockets[0].getsockname()[1]
         store = await self._open_store()
         functions = Functions()
-        runners = make_runners(functions, clock=self._clock, slots=self._options.slots, http=reach(config))
+        runners = make_runners(
+            functions,
+            clock=self._clock,
+            slots=self._options.slots,
+            http=reach(config),
+            command=command_rules(config),
+            allowed=allowed_targets(config),
+        )
         for runner in runners.values():
             self._stack.push_async_callback(runner.close)
         service = make_service(

@@ -6,12 +6,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from chronos.api import Access, ApiOptions, TokenBook, read_grant, read_tokens, read_users, routes_with
-from chronos.assembly import Reach, is_shared, make_store, sqlite_file
+from chronos.api import (
+    Access,
+    ApiOptions,
+    CommandAuthor,
+    TokenBook,
+    read_grant,
+    read_tokens,
+    read_users,
+    routes_with,
+)
+from chronos.assembly import Reach, is_shared, make_store, sqlite_file, target_kinds
 from chronos.clock import Clock
 from chronos.core.token import Token
 from chronos.engine.options import Options
+from chronos.engine.runners.command_options import CommandRules
 from chronos.errors import Invalid
+from chronos.server.command_user import check_user, command_warnings
 from chronos.server.config import DEFAULT, Config, not_right
 from chronos.store.contract import Store
 
@@ -56,8 +67,11 @@ def check(config: Config) -> tuple[str, ...]:
         users, warnings = users_of(config)
     with collected(config.origins["auth.tokens"]):
         tokens = tokens_of(config)
+    with collected(config.origins["dispatcher.targets"]):
+        allowed_targets(config)
     if problems:
         raise not_right(problems)
+    warnings += command_warnings(config)
     if config["auth.type"] != "none" and not users and not tokens:
         warnings += ("nobody can log in, but with a token of the store: add somebody to auth.users",)
     return (*config.warnings, *warnings)
@@ -104,6 +118,25 @@ def reach(config: Config) -> Reach:
     )
 
 
+def allowed_targets(config: Config) -> tuple[str, ...] | None:
+    """The kinds of targets that jobs may have here; None: all."""
+    allowed: tuple[str, ...] | None = config["dispatcher.targets"]
+    known = target_kinds()
+    for kind in allowed or ():
+        if kind not in known:
+            told = f'dispatcher.targets names "{kind}", which nothing here can run'
+            raise Invalid(f"{told}; known are {', '.join(known)}")
+    return allowed
+
+
+def command_rules(config: Config) -> CommandRules:
+    """What holds for every command. Raises ``Invalid`` where this process cannot run them as the user named."""
+    rules = CommandRules(user=config["dispatcher.command.user"], limits=config["dispatcher.command.limits"])
+    if rules.user is not None:
+        check_user(config, rules.user)
+    return rules
+
+
 def api_options(config: Config) -> ApiOptions:
     """What the API is told."""
     options = ApiOptions(
@@ -114,6 +147,8 @@ def api_options(config: Config) -> ApiOptions:
         metrics_path=config["metrics.prometheus.path"] if config["metrics.prometheus.enabled"] else None,
         submit_rate=config["queue.submit_rate"],
         hosts=config["server.hosts"],
+        public_docs=config["server.public_docs"],
+        command_authors=frozenset(map(CommandAuthor, config["dispatcher.command.roles"])),
     )
     routes_with(options.metrics_path)
     return options

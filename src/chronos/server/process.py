@@ -90,8 +90,9 @@ async def _signalled(task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Sig
 def greeting(config: Config, address: str, *, is_new: bool) -> str:
     """Where it is and where its data is; to somebody new, a first job."""
     guarded = config["auth.type"] != "none"
-    called = address.replace("://", "://NAME:PASSWORD@") if guarded else address
-    where = "" if called == DEFAULT_URL else f" --server {called}"
+    where = "" if guarded or address == DEFAULT_URL else f" --server {address}"
+    allowed = config["dispatcher.targets"]
+    does = "-- echo hi" if allowed is None or "command" in allowed else "--url https://example.com/"
     lines = [
         f"Chronos {version('chronos-scheduler')} is ready",
         f"  address  {address}  (API: {address}/docs)",
@@ -102,7 +103,8 @@ def greeting(config: Config, address: str, *, is_new: bool) -> str:
         lines += [
             "",
             "There are no jobs yet. A first one:",
-            f"  chronosctl{where} jobs create hello --every 10s -- echo hi",
+            *([f"  chronosctl login {address}"] if guarded else []),
+            f"  chronosctl{where} jobs create hello --every 10s {does}",
             f"  chronosctl{where} executions watch hello",
         ]
     return "\n".join(lines)

@@ -12,6 +12,7 @@ from typing import Any
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.config import Overlap, RecoveryStrategy
+from chronos.engine.runners.command_options import read_limits
 from chronos.errors import Invalid
 from chronos.service.shapes.form import read_duration_us
 
@@ -164,6 +165,37 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def optional_texts(value: Any) -> tuple[str, ...] | None:
+    """A list of at least one text, or nothing: all there are."""
+    if value is None or value in ("", "null"):
+        return None
+    found = texts(value)
+    if not found:
+        raise Invalid("expected a list of at least one text, or nothing")
+    return found
+
+
+def texts_of(*allowed: str) -> Reader:
+    """A list of some words."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        found = texts(value)
+        if not set(found) <= set(allowed):
+            raise Invalid(f"expected a list of {', '.join(allowed)}")
+        return found
+
+    return read
+
+
+def limits(value: Any) -> dict[str, int]:
+    """Limits of commands by name; in a variable, JSON."""
+    try:
+        return read_limits(mapping(value))
+    except Invalid as error:
+        said = str(error).replace("command.limits", "limits")
+        raise Invalid(f"expected limits such as {{cpu_s: 600, memory: 512MiB}}: {said}") from None
+
+
 def mapping(value: Any) -> dict[str, Any]:
     """Names and what they stand for; in a variable, JSON."""
     if isinstance(value, str):
@@ -220,6 +252,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="server.write_timeout", read=duration, default=30.0, about="how long a client may take an answer"),
     Setting(name="server.insecure", read=flag, default=False, about="listen beyond this machine without auth"),
     Setting(name="server.hosts", read=texts, default=(), about="names it may be called by without auth"),
+    Setting(name="server.public_docs", read=flag, default=True, about="/docs and /openapi.json for anybody"),
     Setting(name="node.id", read=optional_text, default=None, about="this node's name; the host's without it"),
     Setting(name="node.labels", read=labels, default={}, about="labels that placement asks for"),
     Setting(name="node.queues", read=texts, default=(), about="the queues it works on; none: all"),
@@ -238,6 +271,15 @@ SETTINGS: tuple[Setting, ...] = (
         default=0,
         about="executions of one job at once, where it sets no limit; 0: without limit",
     ),
+    Setting(name="dispatcher.targets", read=optional_texts, default=None, about="the kinds of targets it allows"),
+    Setting(
+        name="dispatcher.command.roles",
+        read=texts_of("admin", "namespace_admin"),
+        default=("admin",),
+        about="who may save jobs that run commands, where there is auth",
+    ),
+    Setting(name="dispatcher.command.user", read=optional_text, default=None, about="whom commands run as"),
+    Setting(name="dispatcher.command.limits", read=limits, default={}, about="of every command; jobs may lower them"),
     Setting(name="dispatcher.http.timeout", read=duration, default=30.0, about="of a webhook where no level sets one"),
     Setting(name="dispatcher.http.allow_private", read=flag, default=False, about="webhooks into private networks"),
     Setting(name="dispatcher.http.allow_hosts", read=texts, default=(), about="private hosts that webhooks may reach"),

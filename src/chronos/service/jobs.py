@@ -17,7 +17,7 @@ from chronos.core.planner import MAX_PREVIEW
 from chronos.errors import ChronosError, NotFound
 from chronos.service.comparing import VersionDiff, compare
 from chronos.service.previewing import Preview, preview_of
-from chronos.service.shapes import Check, Draft, JobReader, read_id, read_job
+from chronos.service.shapes import Check, Draft, JobReader, check_targets, read_id, read_job
 from chronos.service.shapes.form import nearest
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.switching import Switch
@@ -199,10 +199,14 @@ class Jobs:
         actor: Actor = SYSTEM,
         dry_run: bool = False,
     ) -> SavedJob:
-        """Make a job say again what it said in an old version; that is a new version."""
+        """Make a job say again what it said in an old version; that is a new version.
+
+        Raises ``InvalidJob`` where that version has a target which would be refused now.
+        """
         job = await self._at(ref, namespace, expect)
         old = await self._version(job, version)
         draft = Draft(namespace=job.namespace, name=job.name, spec=replace(readable(old.spec), outgoing=None))
+        check_targets(job.name, draft.spec, self._checks)
         [saved] = await self.save([draft], actor=actor, expect=job.version, dry_run=dry_run)
         return saved
 

@@ -367,6 +367,25 @@ def test_a_program_is_looked_for_in_the_order_of_path(tmp_path: Path) -> None:
     assert failed(outcome).error == '"tool" may not be executed; make it executable, or name its interpreter'
 
 
+@linux
+def test_it_gains_no_privileges() -> None:
+    assert run({"argv": ["grep", "NoNewPrivs", "/proc/self/status"]})[2].split() == ["NoNewPrivs:", "1"]
+
+
+@linux
+@root
+def test_as_another_user_it_gains_none_either() -> None:
+    options = {"argv": ["grep", "NoNewPrivs", "/proc/self/status"], "user": "nobody"}
+    assert run(options)[2].split() == ["NoNewPrivs:", "1"]
+
+
+def test_a_file_that_grows_too_large(tmp_path: Path) -> None:
+    writes = shell('exec head -c 5000 /dev/zero > "$F"', env={"F": str(tmp_path / "zeros")})
+    outcome, _, _ = run(writes | {"limits": {"file_size": "1KiB"}})
+    assert "SIGXFSZ: it wrote a file of more than 1024 bytes (limits.file_size)" in failed(outcome).error
+    assert (tmp_path / "zeros").stat().st_size == 1024
+
+
 def test_hundreds_at_once() -> None:
     async def go() -> list[Outcome]:
         runner = CommandRunner()
@@ -407,6 +426,7 @@ def test_a_nursery_that_was_killed_is_replaced() -> None:
         ({"argv": ["true"], "limits": {"cpu": 1}}, 'no option "cpu"; did you mean "cpu_s"?'),
         ({"argv": ["true"], "limits": {"memory": "lots"}}, "expected bytes or a size such as 256MiB"),
         ({"argv": ["true"], "limits": {"files": 0}}, "is 0, allowed 1"),
+        ({"argv": ["true"], "limits": {"file_size": 0}}, "file_size is 0, with which nothing is written"),
         ({"command": "ls | wc"}, 'add "shell": true'),
         ({"command": "ls", "shell": "yes"}, "must be true or false"),
         ({"argv": ["ls"], "shell": True}, "argv and shell"),

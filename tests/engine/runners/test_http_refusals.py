@@ -1,6 +1,7 @@
 """Where the http target does not go: private addresses in any disguise, redirects, headers that are two."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -103,8 +104,12 @@ def test_an_opened_name_is_reached_and_named(monkeypatch: pytest.MonkeyPatch) ->
     assert seen.headers["host"].startswith("hooks.internal:")
 
 
-def test_names_are_judged_by_what_is_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a name meant when it was checked, or a moment ago: the socket's own address counts."""
+def test_names_are_judged_by_what_is_dialled(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever a name meant when it was checked, or a moment ago: the socket's own address counts.
+
+    What a name resolves to in here is not for the authors of jobs; the operator finds it in the log, at debug.
+    """
+    caplog.set_level(logging.DEBUG, "chronos.engine")
     _resolve(monkeypatch, {"rebound.example": ["127.0.0.1"], "mapped.example": ["::ffff:127.0.0.1"]})
 
     async def go() -> list[Outcome]:
@@ -120,8 +125,28 @@ def test_names_are_judged_by_what_is_dialled(monkeypatch: pytest.MonkeyPatch) ->
             assert server.connections == 0
             return outcomes
 
-    for outcome in asyncio.run(go()):
+    for host, outcome in zip(("rebound.example", "mapped.example"), asyncio.run(go()), strict=True):
         assert failed(outcome).kinds == ("address",)
+        assert f"{host} has no public address" in failed(outcome).error
+        assert "127.0.0.1" not in failed(outcome).error
+    logged = [(record.levelname, getattr(record, "addresses", None)) for record in caplog.records]
+    assert ("DEBUG", ["127.0.0.1"]) in logged
+
+
+def test_a_name_that_does_not_answer_does_not_tell_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    _resolve(monkeypatch, {"hooks.internal": ["127.0.0.1"]})
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and it does not listen
+        port = taken.getsockname()[1]
+
+        async def go() -> Outcome:
+            runner = HttpRunner(allow_hosts=["hooks.internal"])
+            outcome = await runner.run(make_call({"url": f"http://hooks.internal:{port}/"}))
+            await runner.close()
+            return outcome
+
+        error = failed(asyncio.run(go())).error
+    assert error == "no connection to hooks.internal: Connection refused"
 
 
 def test_addresses_from_a_payload_are_judged_too() -> None:

@@ -86,6 +86,11 @@ class Guard:
             return
         self._check(ip_address(text), text)
 
+    @staticmethod
+    def refusal(host: str) -> Refused:
+        """What is told of a host none of whose addresses may be reached: its name, and never what it resolved to."""
+        return Refused(f"{host} has no public address; {_ADVICE}")
+
     def _check(self, address: Address, shown: str) -> None:
         if is_public(address) or any(address in network for network in self._networks):
             return

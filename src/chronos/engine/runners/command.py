@@ -14,6 +14,7 @@ from typing import Any
 
 from chronos.core.outcome import Failed, Outcome, Succeeded
 from chronos.engine.runners import command_options as options_of
+from chronos.engine.runners.command_options import NO_RULES, CommandRules
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.masking import Mask
 from chronos.engine.runners.nursery import Kept, Nursery
@@ -26,20 +27,21 @@ _NOT_WORTH = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2
 
 
 class CommandRunner:
-    """Runs programs. One for a node."""
+    """Runs programs. One for a node; ``rules`` hold for each of them, whatever a job says."""
 
-    def __init__(self, *, secrets: Secrets = no_secrets) -> None:
+    def __init__(self, *, secrets: Secrets = no_secrets, rules: CommandRules = NO_RULES) -> None:
         self._secrets = secrets
+        self._rules = rules
         self._nursery = Nursery()
 
     def check(self, options: Mapping[str, Any]) -> None:
-        options_of.check(options, has_secrets=self._secrets is not no_secrets)
+        options_of.check(options, self._rules, has_secrets=self._secrets is not no_secrets)
 
     async def run(self, call: Call) -> Outcome:
         mask = Mask()
         renderer = Renderer(call, self._secrets, mask)
         try:
-            request = options_of.request(call, renderer)
+            request = options_of.request(call, renderer, self._rules)
             given = options_of.given(call, renderer)
         except NotFound as error:
             return Failed(error=str(error), kinds=("secret",))
@@ -112,6 +114,9 @@ def _ending(code: int, request: dict[str, Any]) -> str:
         name = f"signal {-code}"
     if -code == signal.SIGXCPU:
         return f"it was killed by {name}: it used more than {request['limits'].get('cpu_s')} s of CPU (limits.cpu_s)"
+    if -code == signal.SIGXFSZ:
+        most = request["limits"].get("file_size")
+        return f"it was killed by {name}: it wrote a file of more than {most} bytes (limits.file_size)"
     return f"it was killed by {name}"
 
 

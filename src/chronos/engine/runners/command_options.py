@@ -4,6 +4,7 @@ import contextlib
 import os
 import pwd
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -16,7 +17,8 @@ from chronos.engine.runners.templates import Renderer, uuid_text
 from chronos.errors import Invalid
 
 _KNOWN = ("argv", "command", "shell", "env", "cwd", "user", "limits", "success_codes", "stdin")
-_LIMITS = ("cpu_s", "memory", "files", "processes")
+_LIMITS = ("cpu_s", "memory", "file_size", "files", "processes")
+_SIZES = ("memory", "file_size")
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "TMPDIR")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHELL = "/bin/sh"
@@ -33,7 +35,22 @@ _OURS = (
 )
 
 
-def check(options: Mapping[str, Any], *, has_secrets: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRules:
+    """What the node's operator decides about every command.
+
+    ``user``: the system user that all of them run as; None: the node's own, or the one that a job names.
+    ``limits``: by the names of a job's limits. Each is the default, and the most that a job may set.
+    """
+
+    user: str | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_RULES = CommandRules()
+
+
+def check(options: Mapping[str, Any], rules: CommandRules = NO_RULES, *, has_secrets: bool) -> None:
     """Raise ``InvalidOptions``, with all that is wrong, when no program could be started with these."""
     faults = Faults("command", has_secrets=has_secrets)
     if not faults.unknown((), options, _KNOWN):
@@ -46,9 +63,9 @@ def check(options: Mapping[str, Any], *, has_secrets: bool) -> None:
         if cwd is not None and not os.path.isabs(cwd):
             faults.note(("cwd",), f'command.cwd is "{cwd}", expected a path from the root')
     if "user" in options:
-        faults.of(("user",), _user, options)
+        faults.of(("user",), _user, options, rules)
     if "limits" in options:
-        faults.of((), _limits, options)
+        _check_most(faults.of(("limits",), read_limits, options["limits"]) or {}, rules, faults)
     if "success_codes" in options:
         faults.of(("success_codes",), success_codes, options)
     stdin = options.get("stdin", False)
@@ -57,8 +74,8 @@ def check(options: Mapping[str, Any], *, has_secrets: bool) -> None:
     faults.close()
 
 
-def request(call: Call, renderer: Renderer) -> dict[str, Any]:
-    """What the keeper is asked to start."""
+def request(call: Call, renderer: Renderer, rules: CommandRules = NO_RULES) -> dict[str, Any]:
+    """What the keeper is asked to start. A job that was saved under other rules is held to the ones in force."""
     options = call.options
     if options.get("shell"):
         argv = [_SHELL, "-c", options["command"]]
@@ -66,21 +83,24 @@ def request(call: Call, renderer: Renderer) -> dict[str, Any]:
         argv = [renderer.text(f"command.argv[{i}]", str(item)) for i, item in enumerate(options["argv"])]
     if any("\0" in item for item in argv):
         raise Invalid("command.argv has a NUL character, which no program can be given")
-    limits = _limits(options)
+    limits = dict(rules.limits)
+    for name, limit in read_limits(options.get("limits", {})).items():
+        limits[name] = min(limit, limits.get(name, limit))
+    user = _user(options, rules)
     return {
         "argv": argv,
-        "env": _environment(call, renderer, _user(options)),
-        "cwd": options.get("cwd") or _here(options),
-        "user": options.get("user"),
+        "env": _environment(call, renderer, user),
+        "cwd": options.get("cwd") or (_here() if user is None else None),
+        "user": None if user is None else user.pw_name,
         "limits": limits,
         "processes": limits.get("processes", _MAX_PROCESSES),
     }
 
 
-def _here(options: Mapping[str, Any]) -> str | None:
-    """Where this node runs, for whom it runs as; another user may not be allowed there. None: the root."""
+def _here() -> str | None:
+    """Where this node runs, for commands of its own user; another user may not be allowed there. None: the root."""
     with contextlib.suppress(OSError):  # the directory is gone
-        return None if options.get("user") else os.getcwd()
+        return os.getcwd()
     return None
 
 
@@ -141,36 +161,56 @@ def _check_env(env: Any, faults: Faults) -> None:
         faults.template(("env", name), value)
 
 
-def _user(options: Mapping[str, Any]) -> pwd.struct_passwd | None:
-    if options.get("user") is None:
-        return None
-    name = read.text("command.user", options["user"], limit=256)
+def _user(options: Mapping[str, Any], rules: CommandRules) -> pwd.struct_passwd | None:
+    """The system user that a command runs as; None: the node's own."""
+    said = options.get("user")
+    name = rules.user if said is None else read.text("command.user", said, limit=256)
+    if rules.user is not None and name != rules.user:
+        raise Invalid(
+            f'command.user is "{name}", and this server runs every command as "{rules.user}" '
+            "(dispatcher.command.user); leave it out"
+        )
+    return None if name is None else find_user("command.user", name)
+
+
+def find_user(where: str, name: str) -> pwd.struct_passwd:
+    """A system user that this process can become. Raises ``Invalid``."""
     if os.geteuid() != 0:
-        raise Invalid("command.user needs a node that runs as root; this one does not")
+        raise Invalid(f"{where} needs a node that runs as root; this one does not")
     try:
         return pwd.getpwnam(name)
     except KeyError:
-        raise Invalid(f'command.user is "{name}", and there is no such user on this machine') from None
+        raise Invalid(f'{where} is "{name}", and there is no such user on this machine') from None
 
 
-def _limits(options: Mapping[str, Any]) -> dict[str, int]:
-    if "limits" not in options:
-        return {}
-    given, faults, limits = options["limits"], Faults("command"), {}
-    if faults.unknown(("limits",), given, _LIMITS):
+def read_limits(given: Any) -> dict[str, int]:
+    """Limits by name, as numbers. Raises ``InvalidOptions`` with ways that begin below ``limits``."""
+    faults, limits = Faults("command.limits"), {}
+    if faults.unknown((), given, _LIMITS):
         for name in _LIMITS:
             if name not in given:
                 continue
-            found = faults.of(("limits", name), _limit, name, given[name])
+            found = faults.of((name,), _limit, name, given[name])
             if found is not None:
                 limits[name] = found
     faults.close()
     return limits
 
 
+def _check_most(limits: Mapping[str, int], rules: CommandRules, faults: Faults) -> None:
+    """Note each limit that is above the server's."""
+    for name, limit in limits.items():
+        most = rules.limits.get(name, limit)
+        if limit > most:
+            way, told = ("limits", name), f"command.limits.{name} is {limit}"
+            faults.note(way, f"{told}, and this server allows at most {most} (dispatcher.command.limits)")
+
+
 def _limit(name: str, value: object) -> int:
     where = f"command.limits.{name}"
-    limit = read.size_bytes(where, value) if name == "memory" else read.whole(where, value, 1, 1 << 31)
+    limit = read.size_bytes(where, value) if name in _SIZES else read.whole(where, value, 1, 1 << 31)
+    if name == "file_size" and limit < 1:
+        raise Invalid("command.limits.file_size is 0, with which nothing is written; give at least 1")
     if name == "memory" and limit < 1 << 20:
         raise Invalid("command.limits.memory is less than 1MiB, with which nothing starts")
     if name == "files" and limit < 16:

@@ -4,6 +4,8 @@ The addresses judged are the ones dialled: a name is looked up once for a dial, 
 """
 
 import asyncio
+import logging
+import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -16,6 +18,7 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 from chronos.engine.runners.addresses import Guard, Refused, literal
 from chronos.engine.runners.http_connection import NoAnswer
 
+log = logging.getLogger("chronos.engine")
 CONNECT_S = 10.0  # TLS and all
 _DNS_THREADS = 16  # lookups block, and may hang
 _DNS_KEPT_S = 10.0
@@ -57,7 +60,7 @@ class Dialler:
         except TimeoutError:
             raise NoAnswer("connect", f"none within {CONNECT_S:g} s") from None
         except (OSError, RuntimeError) as error:  # the latter is uvloop's for an address that is none
-            raise NoAnswer("connect", str(error)) from error
+            raise NoAnswer("connect", _without_address(error)) from error
 
     async def _connect(self, scheme: str, host: str, addresses: Addresses, make: Callable[[], P]) -> P:
         plug = await start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, loop=self._loop)
@@ -77,16 +80,18 @@ class Dialler:
         if self._guard.is_open(host):
             return list(addresses)
         allowed: list[AddrInfoType] = []
-        refused: Refused | None = None
+        refused: list[str] = []
         for address in addresses:
+            shown = str(address[4][0])
             try:
-                self._guard.check_address(str(address[4][0]))
-            except Refused as error:
-                refused = refused or error
+                self._guard.check_address(shown)
+            except Refused:
+                refused.append(shown)
             else:
                 allowed.append(address)
-        if refused is not None and not allowed:
-            raise refused
+        if refused and not allowed:
+            log.debug("a webhook was refused", extra={"host": host, "addresses": refused})
+            raise self._guard.refusal(host)  # what the name means in here is not for the authors of jobs
         return allowed
 
     async def _resolve(self, host: str) -> Addresses:
@@ -109,6 +114,12 @@ class Dialler:
         if len(self._names) >= _NAMES:
             self._names.clear()
         self._names[host] = (self._loop.time() + _DNS_KEPT_S, lookup.result())
+
+
+def _without_address(error: OSError | RuntimeError) -> str:
+    """Why there is no connection; the message of the error itself names the address that a name resolved to."""
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else "none of its addresses can be connected to"
 
 
 def _lookup(host: str, flags: int) -> Addresses:

@@ -35,12 +35,18 @@ KILL = b"K"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 _LINUX = sys.platform.startswith("linux")
 _WATCH_S = 0.02  # how often processes are counted at first, where the kernel does not keep the limit
 _WATCH_LATER_S = 0.1
 _KILL_AGAIN_S = 0.005
 _LONGEST_ERROR = 500  # characters: as JSON they fit into one read of the pipe
-_LIMITS = {"cpu_s": resource.RLIMIT_CPU, "memory": resource.RLIMIT_AS, "files": resource.RLIMIT_NOFILE}
+_LIMITS = {
+    "cpu_s": resource.RLIMIT_CPU,
+    "memory": resource.RLIMIT_AS,
+    "file_size": resource.RLIMIT_FSIZE,
+    "files": resource.RLIMIT_NOFILE,
+}
 
 
 def nursery(requests: socket.socket) -> None:
@@ -283,6 +289,7 @@ def _become(request: dict[str, Any], streams: tuple[int, int, int], keeper: int,
         if name in limits:
             _lower(kind, limits[name], 1 if name == "cpu_s" else 0)
     if _LINUX:  # last, as changing the user undoes it
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)  # neither setuid programs nor file capabilities give it more than it has
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != keeper:
             os._exit(127)

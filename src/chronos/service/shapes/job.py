@@ -328,6 +328,18 @@ def _check(form: Form, field: str, kind: str, options: dict[str, Any], checks: M
         form.fault((field, *_option(kind, str(error))), str(error))
 
 
+def check_targets(name: str, spec: JobSpec, checks: Mapping[str, Check]) -> None:
+    """Raise ``InvalidJob`` where a job that was saved before has a target which would be refused now."""
+    problems: list[Problem] = []
+    targets = [(f"/tasks/{place}", task.target) for place, task in enumerate(spec.tasks)]
+    targets += [("/on_start", spec.on_start)] if spec.on_start is not None else []
+    targets += [("/on_complete", spec.on_complete)] if spec.on_complete is not None else []
+    for pointer, target in targets:
+        _check(Form({}, pointer, problems), target.kind, target.kind, target.options, checks)
+    if problems:
+        raise InvalidJob(problems, name=name)
+
+
 def _option(kind: str, message: str) -> tuple[str, ...]:
     """The way to the option that a runner's message begins with: ``http.auth.token``, ``http has no option "urll"``."""
     if unknown := re.match(rf'{re.escape(kind)} has no option "([^"]+)"', message):

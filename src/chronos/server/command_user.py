@@ -1,0 +1,92 @@
+"""The system user that commands run as (``dispatcher.command.user``), and what of the server's it could get at.
+
+The setting is worth something only while that user can neither read nor replace the store: a server that finds
+otherwise does not start.
+"""
+
+import os
+import pwd
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from chronos.assembly import sqlite_file
+from chronos.engine.runners.command_options import find_user
+from chronos.errors import Invalid
+from chronos.server.config import Config
+
+SETTING = "dispatcher.command.user"
+_SQLITE_FILES = ("", "-wal", "-shm")
+_SECRETS = ("auth.users", "auth.tokens", "store")
+_READ, _WRITE, _ENTER = 4, 2, 1
+
+
+def check_user(config: Config, name: str) -> None:
+    """Raise ``Invalid`` unless commands can run as this user, and it has no way to the store's files."""
+    user = _Person.of(find_user(SETTING, name))
+    if user.uid == 0:
+        raise Invalid(f'{SETTING} is "{name}", which is root and so may do everything; name a user without privileges')
+    for path in _store_files(config):
+        if user.can_read(path):
+            raise Invalid(f'{path} can be read by "{name}" ({SETTING}); chmod 600 {path}, or name another user')
+        if user.can_replace(path):
+            raise Invalid(f'{path} can be replaced by "{name}" ({SETTING}); chmod 700 {path.parent}')
+
+
+def command_warnings(config: Config) -> tuple[str, ...]:
+    """What a person should know about the user that commands run as. Raises ``Invalid`` where it does not exist."""
+    name = config[SETTING]
+    if name is None:
+        return ()
+    try:
+        user = _Person.of(pwd.getpwnam(name))
+    except KeyError:
+        raise Invalid(f'{SETTING} is "{name}", and there is no such user on this machine') from None
+    found: list[str] = []
+    if os.geteuid() != 0:
+        found.append(f"{SETTING} needs a server that runs as root; started as the present user it would not start")
+    files = sorted({config.origins[setting] for setting in _SECRETS} - {"default"})
+    told = f'holds credentials and can be read by "{name}" ({SETTING}); chmod 600'
+    found += [f"{file} {told} {file}" for file in files if user.can_read(Path(file))]
+    return tuple(found)
+
+
+def _store_files(config: Config) -> list[Path]:
+    data = sqlite_file(config["store"])
+    if data is None:
+        return []
+    files = [data.with_name(data.name + ending).absolute() for ending in _SQLITE_FILES]
+    return [path for path in files if path.exists()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Person:
+    """A user and its groups, as the permissions of files see them."""
+
+    uid: int
+    groups: frozenset[int]
+
+    @classmethod
+    def of(cls, entry: pwd.struct_passwd) -> "_Person":
+        return cls(entry.pw_uid, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)))
+
+    def can_read(self, path: Path) -> bool:
+        """Whether it may open a file; False where there is none."""
+        return self._may(path, _READ) and self._reaches(path)
+
+    def can_replace(self, path: Path) -> bool:
+        """Whether it may put another file into the place of one that is not its own."""
+        folder = path.parent
+        sticky = bool(folder.stat().st_mode & stat.S_ISVTX) and folder.stat().st_uid != self.uid
+        return self._may(folder, _WRITE) and not sticky and self._reaches(path)
+
+    def _reaches(self, path: Path) -> bool:
+        return all(self._may(folder, _ENTER) for folder in path.absolute().parents)
+
+    def _may(self, path: Path, bits: int) -> bool:
+        try:
+            found = path.stat()
+        except OSError:
+            return False
+        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid in self.groups else 0
+        return found.st_mode >> shift & bits == bits
