@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from chronos.core.config import Effective
+from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import AttemptStatus
 
 TIMEOUT = "timeout"  # what ``retry_on`` calls an attempt that took too long
@@ -26,7 +27,7 @@ class Failed:
     again_in_us: int | None = None  # how long to wait before another try, where its target knows; else the backoff
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "error", storable(self.error))
+        object.__setattr__(self, "error", storable(hide_userinfo(self.error)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Canceled:
 
     def __post_init__(self) -> None:
         if self.error is not None:
-            object.__setattr__(self, "error", storable(self.error))
+            object.__setattr__(self, "error", storable(hide_userinfo(self.error)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

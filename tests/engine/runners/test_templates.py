@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from chronos.core.credentials import MASK
 from chronos.core.planner import Covered
-from chronos.engine.runners.masking import MASK, Mask, MaskedStream
+from chronos.engine.runners.masking import Mask, MaskedStream
 from chronos.engine.runners.templates import Renderer, check_template
 from chronos.errors import Invalid, NotFound
 from tests.engine.runners.target_calls import make_call

@@ -39,8 +39,10 @@ class CommandRunner:
         mask = Mask()
         renderer = Renderer(call, self._secrets, mask)
         try:
-            request = options_of.request(call, renderer)
+            request = options_of.request(call, renderer, mask)
             given = options_of.given(call, renderer)
+            if given is not None and b"@" in given:
+                mask.add_urls(given.decode("utf-8", "replace"))
         except NotFound as error:
             return Failed(error=str(error), kinds=("secret",))
         except Invalid as error:

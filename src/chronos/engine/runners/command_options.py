@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 
 from chronos.core.calendar import rfc3339
+from chronos.core.credentials import names_credential
 from chronos.engine.runners import options as read
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.faults import Faults
+from chronos.engine.runners.masking import Mask
 from chronos.engine.runners.templates import Renderer, uuid_text
 from chronos.errors import Invalid
 
@@ -57,8 +59,8 @@ def check(options: Mapping[str, Any]) -> None:
     faults.close()
 
 
-def request(call: Call, renderer: Renderer) -> dict[str, Any]:
-    """What the keeper is asked to start."""
+def request(call: Call, renderer: Renderer, mask: Mask) -> dict[str, Any]:
+    """What the keeper is asked to start; the mask is told of the credentials in it."""
     options = call.options
     if options.get("shell"):
         argv = [_SHELL, "-c", options["command"]]
@@ -67,9 +69,15 @@ def request(call: Call, renderer: Renderer) -> dict[str, Any]:
     if any("\0" in item for item in argv):
         raise Invalid("command.argv has a NUL character, which no program can be given")
     limits = _limits(options)
+    env = _environment(call, renderer, _user(options))
+    for name in call.options.get("env", {}):
+        if names_credential(name):
+            mask.add_credential(env[name])
+    for text in (*argv, *env.values()):
+        mask.add_urls(text)
     return {
         "argv": argv,
-        "env": _environment(call, renderer, _user(options)),
+        "env": env,
         "cwd": options.get("cwd") or _here(options),
         "user": options.get("user"),
         "limits": limits,
@@ -135,7 +143,8 @@ def _check_argv(argv: Any, faults: Faults) -> None:
 def _check_env(env: Any, faults: Faults) -> None:
     for name, value in faults.texts("env", env):
         if not name or "=" in name:
-            faults.note(("env", name), f'command.env has "{name[:80]}", which is no name of a variable')
+            shown = name.partition("=")[0][:80]  # what follows may be a credential
+            faults.note(("env", name), f'command.env has "{shown}", which is no name of a variable')
         if name in _OURS:
             faults.note(("env", name), f'command.env may not set "{name}": Chronos sets it')
         faults.template(("env", name), value)
