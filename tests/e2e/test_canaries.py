@@ -112,7 +112,7 @@ def jobs_of(canary: Canaries, url: str) -> list[dict[str, Any]]:
         "AWS_SECRET_ACCESS_KEY": canary("env.AWS_SECRET_ACCESS_KEY"),
         "DATABASE_URL": canary.url("env.DATABASE_URL"),
     }
-    https = {
+    https: dict[str, dict[str, Any]] = {
         "headers": {"url": url, "headers": headers},
         "url": {"url": f"http://robot:{canary('a URL with a template')}@{{{{ payload.host }}}}/"},
         "query": {"url": url, "query": {"next": canary.url("query")}},
@@ -121,7 +121,7 @@ def jobs_of(canary: Canaries, url: str) -> list[dict[str, Any]]:
         **{name: {"url": url, "auth": auth} for name, auth in auths.items()},
     }
     script = f"# {canary.url('the script of a shell')}\nenv; cat; exit 3"
-    commands = {
+    commands: dict[str, dict[str, Any]] = {
         "environment": {"command": "env; env >&2; exit 3", "shell": True, "env": env},
         "arguments": {"argv": ["sh", "-c", 'echo "$1"; exit 3', "sh", canary.url("argv")]},
         "script": {"command": script, "shell": True, "stdin": canary.url("stdin")},
@@ -133,7 +133,9 @@ def jobs_of(canary: Canaries, url: str) -> list[dict[str, Any]]:
         "description": f"reads {canary.url('description')}",
         "command": {"command": "cat; exit 3", "shell": True, "stdin": True},
     }
-    made = [{"name": name, "http": {**options, "method": "POST"}} for name, options in https.items()]
+    made: list[dict[str, Any]] = [
+        {"name": name, "http": {**options, "method": "POST"}} for name, options in https.items()
+    ]
     made += [{"name": name, "command": options} for name, options in commands.items()]
     return [{**one, "schedule": "manual", "max_retries": 0} for one in (*made, {"name": "hooked", **hooked})]
 
@@ -172,8 +174,8 @@ def test_no_answer_shows_a_credential(start: Start, echo: str) -> None:
             ("executions", "why", execution),
         ):
             seen[" ".join(command)] = ctl(process, *command)
-    for command in (("jobs", "list", "-o", "yaml"), ("dlq", "list", "-o", "json")):
-        seen[" ".join(command)] = ctl(process, *command)
+    for noun in ("jobs", "executions", "dlq"):
+        seen[f"{noun} list"] = ctl(process, noun, "list", "-o", "yaml")
     for job in jobs:
         seen[f"delete {job['name']}"] = said(api, "DELETE", f"/api/v1/jobs/{job['name']}")
     process.send(signal.SIGTERM)

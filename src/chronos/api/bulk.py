@@ -70,9 +70,15 @@ async def apply(call: Call) -> web.StreamResponse:
         raise InvalidBody(problems)
     if not drafts:
         call.require(call.namespace)  # which is pruned then
-    plan = await call.parts.service.jobs.apply(
-        drafts, owner=owner, prune=prune, namespace=call.namespace, dry_run=dry_run, actor=call.actor
-    )
+    try:
+        plan = await call.parts.service.jobs.apply(
+            drafts, owner=owner, prune=prune, namespace=call.namespace, dry_run=dry_run, actor=call.actor
+        )
+    except InvalidJob as error:  # what only the job that is there, or the time, could tell
+        place = next((place for (_, name), place in places.items() if name == error.name), None)
+        if place is None:
+            raise
+        raise InvalidBody([Problem(f"/jobs/{place}{one.pointer}", one.message) for one in error.problems]) from None
     return answer(write_plan(plan, dry_run=dry_run))
 
 

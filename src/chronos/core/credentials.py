@@ -86,21 +86,30 @@ def userinfos(text: str) -> Iterator[Userinfo]:
 
 
 def hide_urls(value: Any) -> Any:
-    """The same JSON value without the user and password of any URL in it; the very same object where there is none."""
+    """The same JSON value without the user and password of any URL in it; the very same object where there is none.
+
+    Nearly all values have none, and jobs are listed by the thousand: a value is copied only when something is hidden.
+    """
     kind = type(value)
     if kind is str:
         return hide_userinfo(value) if "@" in value else value
     if kind is dict:
-        changed = {}
-        for key, item in value.items():
-            if type(item) in _PLAIN or (hidden := hide_urls(item)) is item:
-                continue
-            changed[key] = hidden
-        return value | changed if changed else value
-    if kind is list or kind is tuple:
-        items = [hide_urls(item) for item in value]
-        return value if all(one is other for one, other in zip(items, value, strict=True)) else items
-    return value
+        entries = value.items()
+    elif kind is list or kind is tuple:
+        entries = enumerate(value)
+    else:
+        return value
+    shown = value
+    for place, item in entries:
+        kind = type(item)
+        if kind is str and "@" not in item:
+            continue
+        hidden = hide_urls(item)
+        if hidden is not item and hidden != item:
+            if shown is value:
+                shown = dict(value) if type(value) is dict else list(value)
+            shown[place] = hidden
+    return shown
 
 
 def hide_named(value: Any) -> Any:
@@ -120,17 +129,31 @@ def is_masked(option: str, name: str) -> bool:
 
 def shown_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """A target's options as anyone may see them; the very same object where nothing has to be hidden."""
-    shown: Any = hide_urls(options)
-    auth = shown.get("auth")
-    if auth is not None:
-        shown = {**shown, "auth": _shown_auth(auth)}
-    for option in _NAMED:
-        given = shown.get(option)
-        if type(given) is dict and any(map(names_credential, given)):
-            hidden = {name: _hidden(value) if names_credential(name) else value for name, value in given.items()}
-            shown = {**shown, option: hidden}
-    result: Mapping[str, Any] = shown
-    return result
+    shown = options
+    for option, value in options.items():
+        kind = type(value)
+        if option == "auth":
+            hidden = _shown_auth(value)
+        elif kind is dict:
+            hidden = _shown_entries(value) if option in _NAMED else hide_urls(value)
+        elif kind is list or (kind is str and "@" in value):
+            hidden = hide_urls(value)
+        else:
+            continue
+        if hidden is not value:
+            if shown is options:
+                shown = dict(options)
+            shown[option] = hidden  # type: ignore[index]  # a copy
+    return shown
+
+
+def _shown_entries(entries: dict[str, Any]) -> dict[str, Any]:
+    """Headers or environment variables."""
+    shown: dict[str, Any] = hide_urls(entries)
+    for name, value in entries.items():
+        if names_credential(name):
+            shown = {**shown, name: _hidden(value)}
+    return shown
 
 
 def secrets_in(value: str) -> Iterator[str]:
@@ -172,6 +195,3 @@ def _hidden(value: Any) -> Any:
     if value is None or value == "" or (type(value) is str and _PLACEHOLDER.fullmatch(value)):
         return value
     return MASK
-
-
-_PLAIN = frozenset((int, float, bool, type(None)))
