@@ -75,10 +75,10 @@ async def apply(call: Call) -> web.StreamResponse:
             drafts, owner=owner, prune=prune, namespace=call.namespace, dry_run=dry_run, actor=call.actor
         )
     except InvalidJob as error:  # what only the job that is there, or the time, could tell
-        place = next((place for (_, name), place in places.items() if name == error.name), None)
-        if place is None:
+        at = next((at for (_, name), at in places.items() if name == error.name), None)
+        if at is None:
             raise
-        raise InvalidBody([Problem(f"/jobs/{place}{one.pointer}", one.message) for one in error.problems]) from None
+        raise InvalidBody([Problem(f"/jobs/{at}{one.pointer}", one.message) for one in error.problems]) from None
     return answer(write_plan(plan, dry_run=dry_run))
 
 
