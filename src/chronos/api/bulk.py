@@ -71,9 +71,15 @@ async def apply(call: Call) -> web.StreamResponse:
         raise InvalidBody(problems)
     if not drafts:
         call.require(call.namespace)  # which is pruned then
-    plan = await call.parts.service.jobs.apply(
-        drafts, owner=owner, prune=prune, namespace=call.namespace, dry_run=dry_run, actor=call.actor
-    )
+    try:
+        plan = await call.parts.service.jobs.apply(
+            drafts, owner=owner, prune=prune, namespace=call.namespace, dry_run=dry_run, actor=call.actor
+        )
+    except InvalidJob as error:  # what only the job that is there, or the time, could tell
+        at = next((at for (_, name), at in places.items() if name == error.name), None)
+        if at is None:
+            raise
+        raise InvalidBody([Problem(f"/jobs/{at}{one.pointer}", one.message) for one in error.problems]) from None
     return answer(write_plan(plan, dry_run=dry_run))
 
 

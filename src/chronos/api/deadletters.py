@@ -12,6 +12,7 @@ from chronos.api.cursors import read_id_cursor, write_cursor
 from chronos.api.executions import REPLAY_BODY, REPLAYED, accepted, replay_wishes, seen_only, would_replay
 from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, SPACES, V1, Answer, Route, Scope, page_of, ref
 from chronos.core.calendar import rfc3339
+from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import DeadLetter
 from chronos.errors import NotFound
 from chronos.service.shapes import id_text
@@ -67,7 +68,7 @@ def _written(letter: DeadLetter, job_name: str | None) -> dict[str, Any]:
         "job_name": job_name,
         "namespace": letter.namespace,
         "failed_at": rfc3339(letter.failed_us),
-        "reason": {"code": letter.reason.code.value, "message": letter.reason.message},
+        "reason": {"code": letter.reason.code.value, "message": hide_userinfo(letter.reason.message)},
     }
 
 

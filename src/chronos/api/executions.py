@@ -13,6 +13,7 @@ from chronos.api.cursors import read_id_cursor, write_cursor
 from chronos.api.errors import Malformed
 from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, SPACES, V1, Answer, Body, Param, Route, Scope, page_of, ref
 from chronos.core.calendar import rfc3339
+from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Execution, Span, Status
 from chronos.errors import Conflict, NotFound
 from chronos.service.asking import checked_payload
@@ -185,7 +186,7 @@ async def seen_only(
 
 def write_step(step: Step) -> dict[str, Any]:
     """One decision."""
-    return {"at": rfc3339(step.at_us), "verdict": step.verdict.value, "sentence": step.sentence}
+    return {"at": rfc3339(step.at_us), "verdict": step.verdict.value, "sentence": hide_userinfo(step.sentence)}
 
 
 def execution_id(text: str) -> bytes:

@@ -11,6 +11,7 @@ from msgspec import field
 
 from chronos.core.calendar import from_us
 from chronos.core.config import NOTHING_SET, Definition, Settings
+from chronos.core.credentials import shown_options
 from chronos.core.parse import parse_schedule
 from chronos.core.schedule import Schedule
 from chronos.errors import Invalid
@@ -71,6 +72,10 @@ class Target(Definition, frozen=True, kw_only=True):
 
     kind: str
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Without credentials: a target may stand in a log line or in a traceback."""
+        return f"Target(kind={self.kind!r}, options={shown_options(self.options)!r})"
 
 
 class Task(Definition, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from chronos.core.config import Effective
+from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import AttemptStatus
 
 TIMEOUT = "timeout"  # what ``retry_on`` calls an attempt that took too long
@@ -27,7 +28,7 @@ class Failed:
     traceback: str | None = field(default=None, compare=False)  # of a function that raised; for the log, not stored
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "error", storable(self.error))
+        object.__setattr__(self, "error", storable(hide_userinfo(self.error)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class Canceled:
 
     def __post_init__(self) -> None:
         if self.error is not None:
-            object.__setattr__(self, "error", storable(self.error))
+            object.__setattr__(self, "error", storable(hide_userinfo(self.error)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from chronos.core.credentials import hide_userinfo
 from chronos.engine.runners.contract import Sink
 from chronos.errors import Unavailable
 from chronos.store.commands import PROGRESS, OutputRow, WriteOutput
@@ -71,8 +72,10 @@ class Output:
         self._progress: str | None = None
 
     def write(self, text: str) -> None:
-        """Add text; NUL and lone surrogates, which no store takes, are replaced."""
-        data = text.replace("\0", "\ufffd").encode("utf-8", "replace")
+        """Add text, without the user and password of any URL; NUL and lone surrogates, which no store takes, are
+        replaced.
+        """
+        data = hide_userinfo(text).replace("\0", "\ufffd").encode("utf-8", "replace")
         if not data:
             return
         with self._lock:

@@ -13,6 +13,7 @@ from chronos.core.job import Job, JobSpec
 from chronos.core.keys import key_limit, key_of
 from chronos.errors import Invalid
 from chronos.observe.names import shown
+from chronos.service.credentials import masked_in
 from chronos.service.shapes import id_text
 from chronos.service.shapes.job import MAX_PAYLOAD
 from chronos.service.shapes.plain import plain
@@ -25,7 +26,14 @@ log = logging.getLogger("chronos.service")
 
 
 def checked_payload(payload: Any) -> Any:
-    """A payload as it is stored. Raises ``Invalid`` for what JSON cannot say, or what is too large."""
+    """A payload as it is stored. Raises ``Invalid`` for what JSON cannot say, is too large, or is masked."""
+    payload = _storable(payload)
+    if problems := masked_in(payload):
+        raise Invalid("; ".join(f"{problem.pointer.removeprefix('/')} {problem.message}" for problem in problems))
+    return payload
+
+
+def _storable(payload: Any) -> Any:
     problems: list[Problem] = []
     payload = plain(payload, problems)
     if problems:
@@ -41,7 +49,7 @@ def checked_reason(reason: str | None) -> str | None:
     """Why something was asked for, as it is stored. Raises ``Invalid``."""
     if reason is not None and len(reason) > MAX_REASON:
         raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_REASON}")
-    return checked_payload(reason) or None
+    return _storable(reason) or None
 
 
 def asked_run(

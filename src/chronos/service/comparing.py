@@ -13,7 +13,7 @@ from chronos.service.shapes.plain import step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """One field that differs; None: it is not said in that version."""
+    """One field that differs; None: it is not said in that version. Where both are alike, what differs is masked."""
 
     pointer: str
     old: Any
@@ -38,17 +38,35 @@ def compare(name: str, old: JobVersion, new: JobVersion, now_us: int) -> Version
     return VersionDiff(
         old=old.version,
         new=new.version,
-        fields=tuple(_changes("", write_spec(old.spec), write_spec(new.spec))),
+        fields=tuple(_changes("", _Side.of(old), _Side.of(new))),
         runs=diff(before, after, now_us, now_us + COMPARED_US),
     )
 
 
-def _changes(pointer: str, old: Any, new: Any) -> Iterator[FieldChange]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in dict.fromkeys((*old, *new)):
-            yield from _changes(step(pointer, key), old.get(key), new.get(key))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for place, (one, two) in enumerate(zip(old, new, strict=True)):
-            yield from _changes(f"{pointer}/{place}", one, two)
-    elif old != new:
-        yield FieldChange(pointer=pointer, old=old, new=new)
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A part of one version: as it is stored, to be compared, and as it may be shown. Both have the same shape."""
+
+    stored: Any
+    shown: Any
+
+    @classmethod
+    def of(cls, version: JobVersion) -> "_Side":
+        return cls(write_spec(version.spec, masked=False), write_spec(version.spec))
+
+    def field(self, name: str) -> "_Side":
+        return _Side(self.stored.get(name), self.shown.get(name) if isinstance(self.shown, dict) else self.shown)
+
+    def item(self, place: int) -> "_Side":
+        return _Side(self.stored[place], self.shown[place])
+
+
+def _changes(pointer: str, old: _Side, new: _Side) -> Iterator[FieldChange]:
+    if isinstance(old.stored, dict) and isinstance(new.stored, dict):
+        for key in dict.fromkeys((*old.stored, *new.stored)):
+            yield from _changes(step(pointer, key), old.field(key), new.field(key))
+    elif isinstance(old.stored, list) and isinstance(new.stored, list) and len(old.stored) == len(new.stored):
+        for place in range(len(old.stored)):
+            yield from _changes(f"{pointer}/{place}", old.item(place), new.item(place))
+    elif old.stored != new.stored:
+        yield FieldChange(pointer=pointer, old=old.shown, new=new.shown)

@@ -28,6 +28,7 @@ from chronos.core.once import LaterRule, OnceRule
 from chronos.core.planner import Activation, activation
 from chronos.core.policy import GateSpec, gate_spec
 from chronos.core.schedule import Schedule
+from chronos.service.credentials import restored
 from chronos.service.shapes import Draft, InvalidJob, Problem, has_run_at_once, runs_once
 from chronos.store.commands import NEW, AtOnce, JobRow
 
@@ -157,6 +158,8 @@ def prepare(
     shared = Shared(defaults) if shared is None else shared
     if existing is None:
         return _prepared_new(draft, shared, now_us)
+    if draft.targets_at is not None:
+        draft = restored(draft, existing)
     effective = shared.effective(draft.spec.settings)
     same = not isinstance(existing.spec, Unreadable) and _same_schedule(draft, existing, now_us)
     coming = _kept(draft, existing, now_us) if same else _taken_over(draft, existing, effective, now_us, compared)
@@ -185,6 +188,8 @@ def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
 
 
 def _prepared_new(draft: Draft, shared: Shared, now_us: int) -> Prepared:
+    if draft.targets_at is not None:
+        draft = restored(draft, None)
     start = shared.start(draft.spec, now_us) if draft.common else None
     if start is not None:
         next_us = start.next_us

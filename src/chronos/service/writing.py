@@ -269,12 +269,17 @@ class Writer:
         return found, True
 
     async def _guess(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
-        """The jobs that are there already, in one read, unless a name was deleted and created anew."""
+        """The jobs that are there already, in one read, unless a name was deleted and created again.
+
+        A draft with masked values is looked for by its name as well: whether they can be kept depends on its job.
+        """
         if len(drafts) <= _FEW:
             return await self._read(drafts)
         ids = [job_id(draft.namespace, draft.name, 1) for draft in drafts]
-        found = await self._store.jobs_by_id(ids)
-        return {(job.namespace, job.name): job for job in found.values()}
+        jobs = await self._store.jobs_by_id(ids)
+        found = {(job.namespace, job.name): job for job in jobs.values()}
+        masked = [draft for draft in drafts if draft.targets_at is not None]
+        return found | await self._read([one for one in masked if (one.namespace, one.name) not in found])
 
     async def _read(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
         found = [await self._store.job_named(draft.namespace, draft.name) for draft in drafts]

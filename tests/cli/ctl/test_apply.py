@@ -41,6 +41,38 @@ def test_the_plan_is_shown_and_carried_out(served: Served, tmp_path: Path) -> No
     }
 
 
+CREDENTIALS = """
+name: hook
+schedule: "0 2 * * *"
+tasks:
+  - name: call
+    http:
+      url: https://api.example.com/run
+      auth: {type: bearer, token: tok-0123456789}
+      headers: {X-Api-Key: key-0123456789}
+"""
+
+
+def test_what_was_printed_is_applied_again_and_changes_nothing(served: Served, tmp_path: Path) -> None:
+    served.ctl("jobs", "apply", "-f", "-", input=CREDENTIALS)
+    for output in ("yaml", "json"):
+        printed = served.ctl("jobs", "get", "hook", "-o", output).stdout
+        assert "***" in printed
+        assert "0123456789" not in printed
+        assert "= hook unchanged" in served.ctl("jobs", "apply", "-f", "-", input=printed).stdout
+    listed = served.ctl("jobs", "list", "-o", "yaml").stdout
+    assert "= hook unchanged" in served.ctl("jobs", "apply", "-f", "-", input=listed).stdout
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/0 2/0 3/' \"$1\"\n")
+    editor.chmod(0o755)
+    assert "is v2 now" in served.ctl("jobs", "edit", "hook", env={"EDITOR": str(editor)}).stderr
+    elsewhere = served.ctl("jobs", "apply", "-f", "-", input=printed.replace("api.example.com", "evil.org"), code=1)
+    assert "hook.tasks.0.http.auth.token" in elsewhere.output
+    rotated = printed.replace('"token": "***"', '"token": "tok-new"')
+    assert "~ hook changed" in served.ctl("jobs", "apply", "-f", "-", input=rotated.replace("0 2", "0 3")).stdout
+    assert "tasks.0.http.auth.token: changed, and masked" in served.ctl("jobs", "diff", "hook").stdout
+
+
 def test_prune_removes_what_the_same_owner_applied(served: Served) -> None:
     served.create("mine")
     job = "{name: NAME, schedule: manual, command: {argv: ['true']}}"

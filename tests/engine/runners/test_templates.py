@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from chronos.core.credentials import MASK
 from chronos.core.planner import Covered
-from chronos.engine.runners.masking import MASK, Mask, MaskedStream
+from chronos.engine.runners.masking import Mask, MaskedStream
 from chronos.engine.runners.templates import Renderer, check_template
 from chronos.errors import Invalid, NotFound
 from tests.engine.runners.target_calls import make_call
@@ -121,3 +122,10 @@ def test_a_secret_is_masked_however_it_is_cut() -> None:
             stream = MaskedStream(mask)
             pieces = (text[:first], text[first:second], text[second:])
             assert "".join(map(stream.feed, pieces)) + stream.flush() == f"xabc{MASK}yabcab {MASK}"
+
+
+def test_a_stream_hides_the_user_and_password_of_a_url_that_comes_in_pieces() -> None:
+    for size in (1, 3, 7, 100):
+        text, stream = "to postgres://robot:pw-0123456789@db/orders: done\nhttp://host/ ok", MaskedStream(Mask())
+        pieces = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
+        assert "".join((*pieces, stream.flush())) == "to postgres://***@db/orders: done\nhttp://host/ ok"

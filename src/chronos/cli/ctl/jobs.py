@@ -172,7 +172,11 @@ def diff(client: "Client", output: str, name: str, old: int | None, new: int | N
         return
     emit(f"{name} from v{found['from']} to v{found['to']}", bold=True)
     for change in found["fields"]:
-        emit(f"  {change['pointer'].strip('/').replace('/', '.')}: {_said(change['old'])} → {_said(change['new'])}")
+        field = change["pointer"].strip("/").replace("/", ".")
+        if change["old"] == change["new"]:
+            emit(f"  {field}: changed, and masked")
+        else:
+            emit(f"  {field}: {_said(change['old'])} → {_said(change['new'])}")
     if not found["fields"]:
         emit("  they say the same")
     print_runs(found["runs"])

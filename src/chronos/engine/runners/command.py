@@ -41,8 +41,10 @@ class CommandRunner:
         mask = Mask()
         renderer = Renderer(call, self._secrets, mask)
         try:
-            request = options_of.request(call, renderer, self._rules)
+            request = options_of.request(call, renderer, mask, self._rules)
             given = options_of.given(call, renderer)
+            if given is not None and b"@" in given:
+                mask.add_urls(given.decode("utf-8", "replace"))
         except NotFound as error:
             return Failed(error=str(error), kinds=("secret",))
         except Invalid as error:

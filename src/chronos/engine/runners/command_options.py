@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from chronos.core.calendar import rfc3339
+from chronos.core.credentials import names_credential
 from chronos.engine.runners import options as read
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.faults import Faults
+from chronos.engine.runners.masking import Mask
 from chronos.engine.runners.templates import Renderer, uuid_text
 from chronos.errors import Invalid
 
@@ -74,8 +76,11 @@ def check(options: Mapping[str, Any], rules: CommandRules = NO_RULES, *, has_sec
     faults.close()
 
 
-def request(call: Call, renderer: Renderer, rules: CommandRules = NO_RULES) -> dict[str, Any]:
-    """What the keeper is asked to start. A job that was saved under other rules is held to the ones in force."""
+def request(call: Call, renderer: Renderer, mask: Mask, rules: CommandRules = NO_RULES) -> dict[str, Any]:
+    """What the keeper is asked to start; the mask is told of the credentials in it.
+
+    A job that was saved under other rules is held to the ones in force.
+    """
     options = call.options
     if options.get("shell"):
         argv = [_SHELL, "-c", options["command"]]
@@ -87,9 +92,15 @@ def request(call: Call, renderer: Renderer, rules: CommandRules = NO_RULES) -> d
     for name, limit in read_limits(options.get("limits", {})).items():
         limits[name] = min(limit, limits.get(name, limit))
     user = _user(options, rules)
+    env = _environment(call, renderer, user)
+    for name in options.get("env", {}):
+        if names_credential(name):
+            mask.add_credential(env[name])
+    for text in (*argv, *env.values()):
+        mask.add_urls(text)
     return {
         "argv": argv,
-        "env": _environment(call, renderer, user),
+        "env": env,
         "cwd": options.get("cwd") or (_here() if user is None else None),
         "user": None if user is None else user.pw_name,
         "limits": limits,
@@ -155,7 +166,8 @@ def _check_argv(argv: Any, faults: Faults) -> None:
 def _check_env(env: Any, faults: Faults) -> None:
     for name, value in faults.texts("env", env):
         if not name or "=" in name:
-            faults.note(("env", name), f'command.env has "{name[:80]}", which is no name of a variable')
+            shown = name.partition("=")[0][:80]  # what follows may be a credential
+            faults.note(("env", name), f'command.env has "{shown}", which is no name of a variable')
         if name in _OURS:
             faults.note(("env", name), f'command.env may not set "{name}": Chronos sets it')
         faults.template(("env", name), value)

@@ -98,8 +98,8 @@ class Call:
     deadline_us: int | None  # wall time, for the work to know; whoever calls keeps it
     timeout_said: bool = True  # False: no level sets a timeout, and the runner's own default counts
     last_run_us: int | None
-    options: Mapping[str, Any]  # of the target
-    payload: Any = None  # as triggered, or the job's own
+    options: Mapping[str, Any] = field(repr=False)  # of the target; they hold credentials
+    payload: Any = field(default=None, repr=False)  # as triggered, or the job's own
     span: Covered | None = None
     stop: Stop = field(default_factory=Stop)
     stopping: Stop = field(default_factory=Stop)  # the node shuts down: finish soon, nothing is forced yet

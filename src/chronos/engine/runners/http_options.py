@@ -10,6 +10,7 @@ from typing import Any
 
 from yarl import URL
 
+from chronos.core.credentials import hide_userinfo
 from chronos.engine.runners import options as read
 from chronos.engine.runners.addresses import Guard, Refused
 from chronos.engine.runners.faults import Faults
@@ -149,14 +150,14 @@ def parse_url(text: str, guard: Guard, where: str = "http.url") -> URL:
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> URL | str:
     """The address, or what is wrong with it."""
-    shown = text[:200]
+    shown = hide_userinfo(text)[:200]
     if _UNSEEN.search(text):
         return "has a space or a control character in it"
     try:
         url = URL(text)
         host, port = url.host, url.port
     except ValueError as error:
-        return f'is "{shown}", which is no address: {error}'
+        return f'is "{shown}", which is no address: {hide_userinfo(str(error))}'
     if url.scheme not in ("http", "https") or not host:
         return f'is "{shown}", expected one that begins with https:// or http:// and names a host'
     if ":" not in host and _HOST.fullmatch(url.raw_host or "") is None:
@@ -171,12 +172,18 @@ def _parsed(text: str) -> URL | str:
 def check_header_name(name: str) -> None:
     """Refuse what is no name, or not for a job to set."""
     if _TOKEN.fullmatch(name) is None:
-        raise Invalid(f"http.headers has {name[:80]!r}, which is no name of a header")
+        raise Invalid(f"http.headers has {_before(name, ':')!r}, which is no name of a header")
     lower = name.lower()
     if lower in _OF_THE_CONNECTION:
         raise Invalid(f'http.headers may not set "{name}": the connection decides it')
     if lower.startswith("x-chronos-") or lower in _SET_BY_US:
         raise Invalid(f'http.headers may not set "{name}": Chronos sends its own')
+
+
+def _before(name: str, sign: str) -> str:
+    """A wrong name as a message quotes it; what stands behind the sign may be a value, and so a credential."""
+    name, found, _ = name.partition(sign)
+    return f"{name[:80]}{found}"
 
 
 def check_header_value(name: str, value: str) -> None:

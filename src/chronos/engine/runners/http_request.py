@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from yarl import URL
 
 from chronos.core.calendar import SECOND_US, rfc3339
+from chronos.core.credentials import names_credential
 from chronos.core.ids import attempt_id, task_id
 from chronos.engine.runners import http_options
 from chronos.engine.runners import options as read
@@ -48,6 +49,9 @@ class Request(Struct, frozen=True, kw_only=True):
     headers: dict[str, str]
     body: bytes | None = None
     mask: Mask
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.mask(str(self.url))})"
 
 
 class Outline:
@@ -105,6 +109,16 @@ class Outline:
             self._said[kind] = headers.copy()
         return headers
 
+    def hide(self, headers: Mapping[str, str], body: bytes | None, mask: Mask) -> None:
+        """Tell the mask what must not be found in an answer: headers named like credentials, and users of URLs."""
+        for name in self.options.get("headers", ()):
+            value = headers.get(name, "")
+            if names_credential(name):
+                mask.add_credential(value)
+            mask.add_urls(value)
+        if body and b"@" in body and b"://" in body:
+            mask.add_urls(body.decode("utf-8", "replace"))
+
 
 def build(call: Call, outline: Outline, secrets: Secrets, guard: Guard) -> Request:
     """The request of a call. Raises ``Invalid``, ``NotFound`` (a secret) or ``Refused``; none shows a secret."""
@@ -114,6 +128,7 @@ def build(call: Call, outline: Outline, secrets: Secrets, guard: Guard) -> Reque
         method = outline.method
         body, kind = _body(call, method, renderer)
         headers = outline.headers(kind, renderer)
+        outline.hide(headers, body, mask)
         _add_own_headers(headers, call)
         url = outline.url(renderer, guard)
         if "auth" in options:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from chronos.core.credentials import MASK, names_credential
 from chronos.engine.runners.http_connection import Response, header_text
 from chronos.engine.runners.masking import Mask
 
@@ -99,7 +100,7 @@ def _headers(response: Response, mask: Mask) -> dict[str, str]:
         if len(kept) >= _MAX_HEADERS:
             break
         if (shown := _shown_name(name)) is not None:
-            kept[shown] = _text(value, mask)
+            kept[shown] = MASK if value and names_credential(shown) else _text(value, mask)
     return kept
 
 

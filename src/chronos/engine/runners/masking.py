@@ -1,14 +1,20 @@
 """Keeps secrets out of what is recorded: every text that leaves an attempt is searched for those it was given.
 
 An answer may hold a secret in other clothes (an echoed header, a quoted URL), so the usual ones are looked for too.
+The user and password of a URL are masked wherever the URL comes from.
 """
 
 import json
 import re
 from base64 import b64encode
+from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
-MASK = "***"
+from chronos.core.credentials import MASK, hide_userinfo, secrets_in, secrets_in_urls
+
+_LONGEST_PAIR = 512  # characters of a user and password that a stream waits for
+#: The end of a text that may go on as a URL with a user and password: at least its "://" or a beginning of that.
+_BEGUN_URL = re.compile(rf""":\Z|:/\Z|://[^\s/?#"'<>@]{{0,{_LONGEST_PAIR}}}\Z""")
 
 
 class Mask:
@@ -18,7 +24,7 @@ class Mask:
 
     def __init__(self) -> None:
         self._shown: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
+        self._pattern: re.Pattern[str] | None = None  # of what is shown; None: not made yet, or nothing to look for
 
     @property
     def longest(self) -> int:
@@ -27,26 +33,38 @@ class Mask:
 
     def add(self, secret: str) -> None:
         """Never show this one."""
-        if not secret:
-            return
-        escaped = json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
-        quoted = quote(secret, safe=""), quote(secret), quote_plus(secret)
-        encoded = b64encode(secret.encode("utf-8", "surrogatepass")).decode()
-        self._shown.update((secret, *escaped, *quoted, encoded))
-        longest_first = sorted(self._shown, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        if secret:
+            self._shown |= _clothes(secret)
+            self._pattern = None
+
+    def add_credential(self, value: str) -> None:
+        """Never show the value of a header or variable that is named like a credential, nor the parts of it."""
+        for secret in secrets_in(value):
+            self.add(secret)
+
+    def add_urls(self, text: str) -> None:
+        """Never show the users and passwords of the URLs in a text that the target is given."""
+        for secret in secrets_in_urls(text):
+            self.add(secret)
 
     def __call__(self, text: str) -> str:
         """The text without them."""
-        return text if self._pattern is None else self._pattern.sub(MASK, text)
+        return hide_userinfo(self._made().sub(MASK, text) if self._shown else text)
 
     def is_in(self, text: str) -> bool:
         """Whether the text gives one away."""
-        return self._pattern is not None and self._pattern.search(text) is not None
+        return bool(self._shown) and self._made().search(text) is not None
+
+    def _made(self) -> re.Pattern[str]:
+        if self._pattern is None:
+            self._pattern = _pattern(frozenset(self._shown))
+        return self._pattern
 
     def held_back(self, text: str) -> int:
         """How many characters at the end of the text may be the beginning of one."""
-        return max((_overlap(text, shown) for shown in self._shown), default=0)
+        begun = _BEGUN_URL.search(text, max(0, len(text) - _LONGEST_PAIR - 3))
+        of_url = 0 if begun is None else len(text) - begun.start()
+        return max([of_url, *(_overlap(text, shown) for shown in self._shown)])
 
 
 class MaskedStream:
@@ -60,8 +78,6 @@ class MaskedStream:
 
     def feed(self, text: str) -> str:
         """The next piece without them."""
-        if not self._mask.longest:
-            return text
         text = self._mask(self._held + text)
         shown = len(text) - self._mask.held_back(text)
         self._held = text[shown:]
@@ -71,6 +87,21 @@ class MaskedStream:
         """What was held back, at the end or where the stream breaks off."""
         held, self._held = self._held, ""
         return held
+
+
+@lru_cache(maxsize=1_024)
+def _clothes(secret: str) -> frozenset[str]:
+    """A secret as it may be found in a text."""
+    escaped = json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
+    quoted = quote(secret, safe=""), quote(secret), quote_plus(secret)
+    encoded = b64encode(secret.encode("utf-8", "surrogatepass")).decode()
+    return frozenset((secret, *escaped, *quoted, encoded))
+
+
+@lru_cache(maxsize=1_024)
+def _pattern(shown: frozenset[str]) -> re.Pattern[str]:
+    longest_first = sorted(shown, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)))
 
 
 def _overlap(text: str, secret: str) -> int:

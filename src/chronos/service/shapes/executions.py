@@ -10,6 +10,7 @@ from typing import Any, assert_never
 import msgspec
 
 from chronos.core.calendar import rfc3339
+from chronos.core.credentials import hide_urls, hide_userinfo
 from chronos.core.detail import NO_DETAIL, Detail
 from chronos.core.execution import Attempt, AttemptStatus, Execution, Span, Status, TaskStatus, due_us
 from chronos.core.group import TaskState
@@ -68,9 +69,15 @@ def write_execution(
             answer["report"] = None if ended is None else told(ended)
             if detail.payload is not None:
                 answer["payload"] = detail.payload
-            return answer
+            return hidden(answer)
         case _:
             assert_never(item)
+
+
+def hidden(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without the user and password of any URL; other credentials never come into a record."""
+    without: dict[str, Any] = hide_urls(answer)
+    return without
 
 
 def write_span(span: Span, *, job_name: str | None = None) -> dict[str, Any]:
@@ -153,9 +160,9 @@ def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: 
         "wakes_at": _instant(execution.wake_us),
         "held": True if execution.held else None,
         "replay_of": None if detail.replay_of is None else id_text(bytes.fromhex(detail.replay_of)),
-        "asked_because": detail.reason,
+        "asked_because": None if detail.reason is None else hide_userinfo(detail.reason),
         "upstream": [id_text(bytes.fromhex(one)) for one in detail.upstream] or None,
-        "result": detail.result,
+        "result": hide_urls(detail.result),
     }
     if detail.span is not None:
         extra["span"] = {
@@ -282,7 +289,7 @@ def _made(
 
 
 def _reason(reason: Reason) -> dict[str, str]:
-    return {"code": reason.code.value, "message": reason.message}
+    return {"code": reason.code.value, "message": hide_userinfo(reason.message)}
 
 
 def _node(number: int | None, nodes: Mapping[int, str]) -> str | None:

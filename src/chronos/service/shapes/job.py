@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from chronos.core.calendar import rfc3339
 from chronos.core.config import NOTHING_SET, Mode, Settings
+from chronos.core.credentials import MASK, hide_named, hide_urls, hide_userinfo, shown_options
 from chronos.core.group import lay_out
 from chronos.core.job import After, Job, JobSpec, JobState, On, ScheduleSpec, Target, Task, Unreadable
 from chronos.core.lane import PYTHON
@@ -18,7 +19,7 @@ from chronos.core.schedule import Schedule
 from chronos.errors import Invalid, InvalidOptions
 from chronos.service.shapes.form import Form
 from chronos.service.shapes.names import fault_of_name, id_text
-from chronos.service.shapes.plain import plain
+from chronos.service.shapes.plain import plain, step
 from chronos.service.shapes.problems import InvalidJob, Problem
 from chronos.service.shapes.schedule import read_when, write_when
 from chronos.service.shapes.settings import read_overrides, read_settings, write_settings
@@ -38,6 +39,7 @@ NO_ALERTS = (
     "that has it"
 )
 ONLY_TASK = "main"  # the name of a task that was given without one
+MASKED = MASK.encode()
 
 instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
 
@@ -76,6 +78,7 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     now: bool = False  # "now" was said: once, whenever it is saved and changed
     manual: bool = False  # "manual" was said: only when it is triggered
     schedule_at: str = "/schedule"  # where it was written, for who wrote it
+    targets_at: dict[str, str] | None = None  # where its targets were written; None: it says nothing that is masked
     common: bool = False  # the reader keeps its spec, as others say the same
 
     def __eq__(self, other: object) -> bool:
@@ -133,7 +136,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
             payload=_payload(form),
         )
     form.finish()
-    _check_whole(spec, problems)
+    encoded = _check_whole(spec, problems)
     if problems:
         raise InvalidJob(problems, name=name or None)
     return Draft(
@@ -146,6 +149,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         now=when.now,
         manual=when.manual,
         schedule_at=when.pointer,
+        targets_at=_targets_at(data, spec, checks) if MASKED in encoded else None,
     )
 
 
@@ -188,28 +192,34 @@ def _runs(job: Job) -> bool:
     return job.state is JobState.ACTIVE and not isinstance(job.spec, Unreadable)
 
 
-def write_spec(spec: JobSpec) -> dict[str, Any]:
-    """All that a version of a job says; of one that cannot be read, why."""
+def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:
+    """All that a version of a job says, its credentials masked; of one that cannot be read, why.
+
+    ``masked=False`` is for comparing two versions, and never for an answer.
+    """
     if isinstance(spec, Unreadable):
         return {"tasks": [], "error": spec.error}
-    said: dict[str, Any] = {"description": spec.description} if spec.description else {}
+    written = _masked_target if masked else _written_target
+    said: dict[str, Any] = {}
+    if spec.description:
+        said["description"] = hide_userinfo(spec.description) if masked else spec.description
     said |= write_when(spec.schedule, follows=bool(spec.after))
-    said["tasks"] = [_written_task(task) for task in spec.tasks]
+    said["tasks"] = [_written_task(task, written) for task in spec.tasks]
     said |= write_settings(spec.settings)
     if spec.after:
         said["after"] = [{"job": one.job, "on": one.on.value} for one in spec.after]
     if spec.on_start is not None:
-        said["on_start"] = _written_target(spec.on_start)
+        said["on_start"] = written(spec.on_start)
     if spec.on_complete is not None:
-        said["on_complete"] = _written_target(spec.on_complete)
+        said["on_complete"] = written(spec.on_complete)
     if spec.alerts:
-        said["alerts"] = list(spec.alerts)
+        said["alerts"] = [hide_named(alert) for alert in spec.alerts] if masked else list(spec.alerts)
     if spec.owner is not None:
         said["owner"] = spec.owner
     if spec.tags:
         said["tags"] = spec.tags
     if spec.payload is not None:
-        said["payload"] = spec.payload
+        said["payload"] = hide_urls(spec.payload) if masked else spec.payload
     return said
 
 
@@ -407,30 +417,45 @@ def _with_mode(form: Form, settings: Settings, tasks: tuple[Task, ...]) -> Setti
     return replace(settings, mode=Mode.GRAPH)
 
 
-def _check_whole(spec: JobSpec, problems: list[Problem]) -> None:
-    """What no field alone can tell."""
-    if not problems:
-        size = len(msgspec.json.encode(spec))
-        if size > MAX_SPEC:
-            problems.append(Problem("", f"the job has {size} bytes, allowed {MAX_SPEC}; keep what is large elsewhere"))
+def _check_whole(spec: JobSpec, problems: list[Problem]) -> bytes:
+    """Note what no field alone can tell. Returns the spec as it is stored, empty where that is not worth asking."""
+    encoded = b"" if problems else msgspec.json.encode(spec)
+    if len(encoded) > MAX_SPEC:
+        message = f"the job has {len(encoded)} bytes, allowed {MAX_SPEC}; keep what is large elsewhere"
+        problems.append(Problem("", message))
     if len(spec.tasks) == 1 and not spec.tasks[0].needs:
-        return
+        return encoded
     if any(problem.pointer.startswith(_SAY_WHAT) for problem in problems):
-        return  # they are not as they were meant to be, and neither is what they need
+        return encoded  # they are not as they were meant to be, and neither is what they need
     try:
         lay_out(spec)
     except Invalid as error:
         problems.append(Problem("/tasks", str(error)))
+    return encoded
+
+
+def _targets_at(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]) -> dict[str, str]:
+    """Pointers to the targets of a job as it was written, by the task or hook that they are of."""
+    fields = _targets(tuple(checks))
+    tasks = data.get("tasks")
+    written = [(f"/tasks/{place}", task) for place, task in enumerate(tasks)] if tasks else [("", data)]
+    places = [(task.name, at, said) for task, (at, said) in zip(spec.tasks, written, strict=True)]
+    places += [(f"/{hook}", f"/{hook}", data[hook]) for hook in ("on_start", "on_complete") if data.get(hook)]
+    return {name: step(at, next((field for field in fields if field in said), "")) for name, at, said in places}
 
 
 # --- writing
 
 
-def _written_task(task: Task) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": task.name, **_written_target(task.target)}
+def _written_task(task: Task, written: Callable[[Target], dict[str, Any]]) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": task.name, **written(task.target)}
     if task.needs:
         said["needs"] = list(task.needs)
     return said if task.settings is NOTHING_SET else said | write_settings(task.settings)
+
+
+def _masked_target(target: Target) -> dict[str, Any]:
+    return {target.kind: shown_options(target.options)}
 
 
 def _written_target(target: Target) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from chronos.core.schedule import Schedule
 from chronos.service.shapes.form import Form
 from chronos.service.shapes.job import (
     DEFAULT_NAMESPACE,
+    MASKED,
     MAX_DESCRIPTION,
     MAX_TAGS,
     ONLY_TASK,
@@ -117,6 +118,8 @@ class JobReader:
             return None
         field = given[0]
         key = (field, _encoded(data[field]))
+        if MASKED in key[1]:
+            return None
         found = self._tasks.get(key)
         if found is None and key[1]:
             found = self._read_task(field, data[field])

@@ -1,0 +1,200 @@
+"""Masked values that are sent back: each means "unchanged", and becomes the stored value before a job is saved.
+
+A stored credential is kept only for the target that it was saved for. Otherwise a caller who may not read it could
+send it to a host of their own::
+
+    http      the same scheme, host and port
+    command   the same program, arguments, standard input, directory, user and environment
+    others    the same function, or the same options
+
+Tasks are matched by their names. What cannot be kept is refused, each field by its pointer.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+from yarl import URL
+
+from chronos.core.credentials import MASK, hide_named, hide_urls, is_masked, shown_options, userinfos
+from chronos.core.job import Job, JobSpec, Target, Unreadable
+from chronos.core.lane import PYTHON
+from chronos.service.shapes import Draft, InvalidJob, Problem
+from chronos.service.shapes.plain import step
+
+_HOOKS = ("on_start", "on_complete")
+_NOTHING = JobSpec()
+_HARMLESS = ("limits", "success_codes")  # options of a command that do not say what it does with a credential
+_NONE_STORED = "there is no stored value to keep"
+_MOVED = {
+    "http": "the scheme, host or port of the url has changed",
+    "command": "what the command runs has changed",
+}
+
+
+def restored(draft: Draft, existing: Job | None) -> Draft:
+    """The draft with stored values in place of masked ones. Raises ``InvalidJob`` for each that cannot be kept."""
+    stored = _NOTHING if existing is None or isinstance(existing.spec, Unreadable) else existing.spec
+    spec, pointers = draft.spec, draft.targets_at or {}
+    restorer = _Restorer(stored, spec)
+    hooks = {hook: getattr(spec, hook) for hook in _HOOKS if getattr(spec, hook) is not None}
+    spec = replace(
+        spec,
+        tasks=tuple(replace(one, target=restorer.target(one.name, pointers[one.name])) for one in spec.tasks),
+        **{hook: restorer.target(f"/{hook}", pointers[f"/{hook}"]) for hook in hooks},
+        description=restorer.text(spec.description, stored.description, "/description"),
+        payload=restorer.payload(),
+        alerts=restorer.alerts(),
+    )
+    if restorer.problems:
+        raise InvalidJob(restorer.problems, name=draft.name)
+    return replace(draft, spec=spec, targets_at=None)
+
+
+class _Restorer:
+    """Puts the values of a stored spec in place of what is masked in a sent one; ``problems`` has what it could not."""
+
+    def __init__(self, stored: JobSpec, sent: JobSpec) -> None:
+        self._stored, self._sent = stored, sent
+        self._old, self._new = _targets(stored), _targets(sent)
+        self.problems: list[Problem] = []
+
+    def target(self, name: str, pointer: str) -> Target:
+        """The target of a task or hook."""
+        sent, stored = self._new[name], self._old.get(name)
+        if stored is None or stored.kind != sent.kind:
+            return replace(sent, options=self._options(sent.options, {}, pointer, _NONE_STORED))
+        moved = None
+        if _destination(stored, self._stored.payload) != _destination(sent, self._sent.payload):
+            moved = _MOVED.get(sent.kind, "what the task runs has changed")
+        return replace(sent, options=self._options(sent.options, stored.options, pointer, moved))
+
+    def payload(self) -> Any:
+        """The payload goes to every target, so none of them may have changed."""
+        old = {name: _destination(target, self._stored.payload) for name, target in self._old.items()}
+        new = {name: _destination(target, self._sent.payload) for name, target in self._new.items()}
+        moved = None if old == new else "a target that the payload goes to has changed"
+        return self._value(self._sent.payload, self._stored.payload, "/payload", moved)
+
+    def alerts(self) -> tuple[dict[str, Any], ...]:
+        """Alerts are kept as a whole."""
+        sent, stored = self._sent.alerts, self._stored.alerts
+        if not _any_masked(sent):
+            return sent
+        if hide_named(list(sent)) == hide_named(list(stored)):
+            return stored
+        self._refuse("/alerts", "the stored alerts are others")
+        return sent
+
+    def text(self, sent: str, stored: Any, pointer: str, moved: str | None = None) -> str:
+        """A text in which the user and password of a URL may be masked. A stored pair is kept for the same host."""
+        masked = [found for found in userinfos(sent) if found.text == MASK]
+        if not masked:
+            return sent
+        known = list(userinfos(stored)) if isinstance(stored, str) else []
+        pieces, at = [], 0
+        for found in masked:
+            same = next((one for one in known if one.leads_to == found.leads_to), None)
+            if moved is not None or same is None:
+                self._refuse(pointer, moved or _NONE_STORED)
+                return sent
+            known.remove(same)
+            pieces += [sent[at : found.begin], same.text]
+            at = found.end
+        return "".join((*pieces, sent[at:]))
+
+    def _options(
+        self, sent: Mapping[str, Any], stored: Mapping[str, Any], pointer: str, moved: str | None
+    ) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        for option, value in sent.items():
+            at, before = step(pointer, option), stored.get(option)
+            if option in ("auth", "headers", "env") and isinstance(value, dict):
+                find = _found(before, any_case=option == "headers")
+                options[option] = {
+                    name: self._entry(option, name, item, find(name), step(at, name), moved)
+                    for name, item in value.items()
+                }
+            else:
+                options[option] = self._value(value, before, at, moved)
+        return options
+
+    def _entry(self, option: str, name: str, sent: Any, stored: Any, pointer: str, moved: str | None) -> Any:
+        if sent != MASK or not is_masked(option, name):
+            return self._value(sent, stored, pointer, moved)
+        if moved is not None or stored is None:
+            self._refuse(pointer, moved or _NONE_STORED)
+        return stored
+
+    def _value(self, sent: Any, stored: Any, pointer: str, moved: str | None) -> Any:
+        if isinstance(sent, str):
+            return self.text(sent, stored, pointer, moved)
+        if isinstance(sent, dict):
+            find = _found(stored)
+            return {name: self._value(one, find(name), step(pointer, name), moved) for name, one in sent.items()}
+        if isinstance(sent, list):
+            known = stored if isinstance(stored, list) else []
+            padded = [*known, *[None] * len(sent)]
+            return [self._value(one, padded[at], f"{pointer}/{at}", moved) for at, one in enumerate(sent)]
+        return sent
+
+    def _refuse(self, pointer: str, reason: str) -> None:
+        self.problems.append(Problem(pointer, f'is masked ("{MASK}"), and {reason}; send the value itself'))
+
+
+def masked_in(payload: Any) -> list[Problem]:
+    """Each URL of a payload whose user and password are masked: where nothing is stored, nothing can be kept."""
+    restorer = _Restorer(_NOTHING, JobSpec(payload=payload))
+    restorer.payload()
+    return restorer.problems
+
+
+def _targets(spec: JobSpec) -> dict[str, Target]:
+    """By the name of the task; those of hooks under names that no task can have."""
+    found = {task.name: task.target for task in spec.tasks}
+    hooks = {f"/{hook}": getattr(spec, hook) for hook in _HOOKS}
+    return found | {name: hook for name, hook in hooks.items() if hook is not None}
+
+
+def _destination(target: Target, payload: Any) -> tuple[Any, ...]:
+    """What has to stay the same for a target's credentials to be kept."""
+    match target.kind:
+        case "http":
+            return (target.kind, *_origin(str(target.options.get("url", "")), payload))
+        case "command":
+            shown = shown_options(target.options)
+            return target.kind, {name: value for name, value in shown.items() if name not in _HARMLESS}
+        case kind if kind == PYTHON:
+            return kind, target.options.get("name")
+        case kind:
+            return kind, shown_options(target.options)
+
+
+def _origin(url: str, payload: Any) -> tuple[Any, ...]:
+    """Scheme, host and port, as the runner reads them; of a host that is a template, all that it is made from."""
+    _, _, rest = url.partition("://")
+    authority = rest.partition("/")[0]
+    if not url.startswith(("http://", "https://")) or "{{" in authority or "\\" in url:
+        return hide_urls(url), hide_urls(payload)
+    try:
+        read = URL(url)
+        return read.scheme, (read.raw_host or "").lower(), read.port
+    except ValueError:
+        return (hide_urls(url),)
+
+
+def _found(stored: Any, *, any_case: bool = False) -> Callable[[str], Any]:
+    """From a name to what is stored under it; None: nothing is."""
+    if not isinstance(stored, dict):
+        return lambda name: None
+    if not any_case:
+        return stored.get
+    lower = {name.lower(): value for name, value in stored.items()}
+    return lambda name: lower.get(name.lower())
+
+
+def _any_masked(value: Any) -> bool:
+    if isinstance(value, str):
+        return value == MASK or any(found.text == MASK for found in userinfos(value))
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return any(map(_any_masked, items))
