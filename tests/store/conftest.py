@@ -32,6 +32,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self._server = get_server(folder, cleanup_mode="delete")
         self.url: str = self._server.get_uri()
+        self.tools: Path = self._server.bin_path
 
     def stop(self, mode: str = "immediate") -> None:
         """Stop it; ``immediate`` is what a crash looks like."""
