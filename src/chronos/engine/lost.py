@@ -90,7 +90,7 @@ def judge(entry: Entry | None, execution: Execution, now_us: int, *, end: End | 
         attempt=execution.attempt,
         lost=attempts,
         detail=write_detail(ended),
-        follow=() if hook is None else (follow_hook(entry, hook, ended, execution.scheduled_us),),
+        follow=() if hook is None else (follow_hook(entry, hook, ended, execution),),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from chronos.core.execution import Cancel, Status
+from chronos.core.fence import first_token
 from chronos.core.reasons import Code
 from chronos.errors import Conflict, NotFound
 from chronos.store.commands import (
@@ -26,7 +27,7 @@ from chronos.store.commands import (
 )
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.gates import Gates
-from chronos.store.sql.locks import Gate, Raced, leave
+from chronos.store.sql.locks import Gate, Raced, leave, pass_turns
 from chronos.store.sql.records import Records
 from chronos.store.sql.theirs import Statements, check_statements
 
@@ -75,7 +76,7 @@ class Endings:
         held = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
-        self._one = f"select job, status, cancel, key from active where id = $1 {d.lock()}"
+        self._one = f"select job, status, cancel, key, token from active where id = $1 {d.lock()}"
         self._job_of = "select job from active where id = $1"
         self._ended = "select status from history where id = $1"
         self._ask = "update active set cancel = $2, cancel_message = $3 where id = $1"
@@ -221,7 +222,7 @@ class Endings:
             if ended[0][0] == Status.CANCELED:
                 return Status.CANCELED
             raise Conflict(f"it has ended already: {Status(ended[0][0]).name.lower()}")
-        job, status, cancel, key = rows[0]
+        job, status, cancel, key, token = rows[0]
         if status == RUNNING:
             if cancel == Cancel.NO:
                 yield Query(self._ask, (command.execution, int(Cancel.ASKED), command.message))
@@ -232,6 +233,8 @@ class Endings:
         gate = gates.get(job)
         if gate is not None and gate.followed:
             yield from self._records.ended([(command.execution, job, Status.CANCELED)], command.now_us)
+        if gate is not None:
+            pass_turns(gate, token)
         yield from self._leave(gate, Status(status), key, command.now_us)
         yield from self._told(command, job)
         return Status.CANCELED
@@ -294,7 +297,7 @@ class Endings:
             return False
         gate.seq += 1
         what = (gate.version, int(command.cause), command.scheduled_us, command.code.value, command.message)
-        yield Query(self._skip, (command.id, command.job, *what, gate.seq << 16, command.now_us))
+        yield Query(self._skip, (command.id, command.job, *what, first_token(gate.seq), command.now_us))
         if gate.followed:
             yield from self._records.ended([(command.id, command.job, Status.SKIPPED)], command.now_us)
         yield from self._gates.save([gate])
