@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.job import JobState
@@ -25,7 +32,8 @@ from tests.engine.world import SECOND_US, NodeOfWorld, World
 
 T = TypeVar("T")
 NAMES = st.sampled_from(["a", "b", "c"])
-WORKS = ("quick", "slow", "long", "flaky", "stubborn", "sleeper")
+WORKS = ("quick", "slow", "long", "flaky", "stubborn", "sleeper", "fenced")
+HOOKED = ("flaky", "fenced")  # works whose jobs have hooks
 MAX_NODES = 3
 
 
@@ -49,6 +57,9 @@ class EngineMachine(RuleBasedStateMachine):
         self.deleted: set[bytes] = set()
         self.ended: dict[bytes, Status] = {}
         self.starts_when_deleted: dict[bytes, set[bytes]] = {}
+        self.shared: set[str] = set()  # jobs that ever let executions overlap
+        self.tokens: dict[str, list[tuple[str, int]]] = {}  # by job: what started, in order, and its token
+        self.hooks: dict[tuple[str, str], set[int]] = {}  # by job and execution: tokens of ``on_complete``
         self.world = self.run(self._begin())
 
     async def _begin(self) -> World:
@@ -59,7 +70,10 @@ class EngineMachine(RuleBasedStateMachine):
         world.work("long", takes=45)
         world.work("flaky", *[RuntimeError("x")] * 500)
         world.work("stubborn", takes=20, stubborn=True)
-        world.functions.register("sleeper", _sleeper)
+        world.functions.register("sleeper", self._sleeper)
+        world.functions.register("fenced", self._fenced)
+        world.functions.register("greet", self._greet)
+        world.functions.register("hook", self._hook)
         await world.node(grace_s=5)
         return world
 
@@ -73,6 +87,11 @@ class EngineMachine(RuleBasedStateMachine):
             self.runner.close()
 
     # --- jobs
+
+    @initialize(every_s=st.sampled_from([3, 10]), overlap=st.sampled_from(["skip", "queue", "replace"]))
+    def begin(self, every_s: int, overlap: str) -> None:
+        """There is a job that is fenced, so that something happens whatever else is drawn."""
+        self.save(name="a", does="fenced", every_s=every_s, overlap=overlap, recovery="all", delivery="at_least_once")
 
     @rule(
         name=NAMES,
@@ -90,6 +109,10 @@ class EngineMachine(RuleBasedStateMachine):
         says: dict[str, Any] = {"overlap": overlap, "recovery": recovery, "delivery": delivery, "queue_max": 20}
         if does == "flaky":
             says["retry"] = {"max_attempts": 3, "initial_interval": "4s", "jitter": 0}
+        if does in HOOKED:
+            says |= {"on_start": {"python": {"name": "greet"}}, "on_complete": {"python": {"name": "hook"}}}
+        if overlap == "allow":
+            self.shared.add(name)
         saved = self.run(self.world.job(name, does=does, schedule=f"@every {every_s}s", **says))
         if known is None:
             assert saved.job_id not in self.deleted, "a deleted job came back"
@@ -114,15 +137,20 @@ class EngineMachine(RuleBasedStateMachine):
         name = self._one(data)
         known = self.jobs.pop(name)
         self.run(self.world.jobs.delete(name))
+        self.tokens.pop(name, None)  # the next job of this name is another one
+        self.hooks = {key: tokens for key, tokens in self.hooks.items() if key[0] != name}
         self.deleted.add(known.id)
         self.starts_when_deleted[known.id] = {run.id for run in self._runs(known.id) if run.started_us is not None}
 
     @precondition(lambda self: self.jobs)
-    @rule(data=st.data(), key=st.sampled_from([None, "k1", "k2"]))
-    def trigger(self, data: st.DataObject, key: str | None) -> None:
+    @rule(data=st.data(), key=st.sampled_from([None, "k1", "k2"]), ago_s=st.sampled_from([None, 5, 500]))
+    def trigger(self, data: st.DataObject, key: str | None, ago_s: int | None) -> None:
+        """For now, or for a past instant: that starts before what is queued already."""
         name = self._one(data)
+        at_us = None if ago_s is None else self.world.clock.now_us() - ago_s * SECOND_US
         with suppress(QueueFull):
-            self.run(self.world.asked.trigger(name, idempotency=None if key is None else f"{name}-{key}"))
+            idempotency = None if key is None else f"{name}-{key}"
+            self.run(self.world.asked.trigger(name, at_us=at_us, idempotency=idempotency))
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
@@ -213,6 +241,18 @@ class EngineMachine(RuleBasedStateMachine):
             self._final_stays(records)
 
     @invariant()
+    def tokens_grow(self) -> None:
+        for name, started in self.tokens.items():
+            if name not in self.shared:
+                tokens = [token for _, token in started]
+                assert tokens == sorted(set(tokens)), f"the tokens of {name} went back: {tokens}"
+        for (name, execution), hooked in self.hooks.items():
+            own = [token for one, token in self.tokens.get(name, ()) if one == execution]
+            later = [token for one, token in self.tokens.get(name, ()) if one != execution and own and token > own[-1]]
+            assert all(token > max(own, default=0) for token in hooked), "a hook's token is not above its attempts'"
+            assert name in self.shared or all(token < min(later, default=token + 1) for token in hooked)
+
+    @invariant()
     def deleted_jobs_stay_deleted(self) -> None:
         for job, started in self.starts_when_deleted.items():
             now = {run.id for run in self._runs(job) if run.started_us is not None}
@@ -262,10 +302,27 @@ class EngineMachine(RuleBasedStateMachine):
     def _running(self, known: Known) -> int:
         return sum(run.status is Status.RUNNING for run in self._runs(known.id))
 
+    # --- what jobs do that know their token
 
-async def _sleeper(ctx: Any) -> None:
-    await ctx.sleep(12)
-    await asyncio.sleep(2)
+    def _started(self, ctx: Any) -> None:
+        self.tokens.setdefault(ctx.job, []).append((ctx.execution_id, ctx.token))
+
+    async def _sleeper(self, ctx: Any) -> None:
+        self._started(ctx)
+        await ctx.sleep(12)
+        await asyncio.sleep(2)
+
+    async def _fenced(self, ctx: Any) -> None:
+        self._started(ctx)
+        await asyncio.sleep(4)
+        if ctx.attempt == 1:
+            raise RuntimeError("x")
+
+    async def _greet(self, ctx: Any) -> None:
+        self._started(ctx)
+
+    async def _hook(self, ctx: Any) -> None:
+        self.hooks.setdefault((ctx.job, ctx.execution_id), set()).add(ctx.token)
 
 
 def run_machine(*, examples: int, steps: int) -> None:
