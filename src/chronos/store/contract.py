@@ -100,7 +100,7 @@ class ExecutionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionView:
-    """One execution with all of its recorded attempts, oldest first."""
+    """One execution with all of its recorded attempts, oldest first; those of one task by their numbers."""
 
     execution: Execution
     attempts: list[Attempt]
@@ -197,7 +197,11 @@ class Store(Protocol):
     async def list_executions(
         self, where: ExecutionFilter, *, limit: int, cursor: bytes | None = None
     ) -> Page[Execution | Span]:
-        """Newest first, open ones and history together."""
+        """Newest first, open ones and history together: by the millisecond that it was due or asked for.
+
+        Within one millisecond, runs that were asked for are in the order of the requests, and those of backfills in the
+        order of their instants. Pages follow on each other without gap or repetition.
+        """
 
     async def execution(self, execution: bytes) -> ExecutionView | None:
         """One execution with its attempts, in at most two queries."""

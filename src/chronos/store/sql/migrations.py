@@ -50,6 +50,9 @@ MIGRATIONS: Sequence[Migration] = (
         sqlite_minimum=5,
     ),
     Migration(version=8, minimum=2, sqlite=changes.EIGHTH_SQLITE, postgres=changes.EIGHTH_POSTGRES, sqlite_minimum=5),
+    Migration(
+        version=9, minimum=2, sqlite=changes.TURNS, postgres=changes.NINTH_POSTGRES + changes.TURNS, sqlite_minimum=5
+    ),
 )
 VERSION = MIGRATIONS[-1].version
 META = "create table if not exists meta (name text primary key, value text not null)"

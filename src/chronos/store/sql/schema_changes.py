@@ -310,3 +310,15 @@ lock table job, gate, job_tag, audit, dead_letter, history in share row exclusiv
 
 EIGHTH_SQLITE = IDLE + IDLE_SQLITE + LISTED
 EIGHTH_POSTGRES = ALL_AT_ONCE_POSTGRES + IDLE + IDLE_POSTGRES + LISTED
+
+# Tokens are given out as executions become ready (see ``core.fence``). What was ready or asleep before got its token when
+# it was admitted, so that others may have started with higher ones meanwhile. What runs keeps the token it is known by.
+TURNS = """
+update gate set seq = seq + 1, trimmed = trimmed + 1
+    where job in (select job from active where status in (1, 4) and exclusive = 1);
+update active set token = (select g.seq << 16 from gate as g where g.job = active.job)
+    where status in (1, 4) and exclusive = 1 and job in (select job from gate);
+"""
+NINTH_POSTGRES = """
+lock table gate, active in share row exclusive mode;
+"""
