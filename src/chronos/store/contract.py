@@ -250,8 +250,8 @@ class Store(Protocol):
     async def verify(self) -> list[str]:
         """Hold counters against rows, and tables against each other: one sentence for each thing that does not fit.
 
-        Reads everything that is open, the counters of every job, and what it says: for tests and for ``doctor``, not
-        for a timer.
+        Reads everything that is open, the counters of every job, what it says, and the latest 10,000 ended executions:
+        for tests and for ``doctor``, not for a timer.
         """
 
     async def maintain(self, now_us: int) -> None:

@@ -6,6 +6,7 @@ Every end frees its gate, wakes what was queued behind it and tells those who fo
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from chronos.core.detail import close_detail
 from chronos.core.execution import Cancel, Status
 from chronos.core.fence import first_token
 from chronos.core.reasons import Code
@@ -91,7 +92,8 @@ class Endings:
             on h.id = i.id and h.token = i.token and h.status = i.status where {d.within("h.id", 1)}"""
         self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock()}"
         self._asked_to_stop = f"""
-            select active.id, active.job, active.token, active.cancel, active.cancel_message from active
+            select active.id, active.job, active.token, active.cancel, active.cancel_message, active.detail
+            from active
             join {d.rows(1, "id:i token:n")} as i on {held} where active.cancel <> 0"""
         self._retry_lost = f"""
             update active set status = {READY}, owner = null, ready_since_us = i.now_us, attempt = i.attempt,
@@ -203,11 +205,13 @@ class Endings:
             return
         given = {row.id: row for row in rows}
         ends = []
-        for execution, job, token, cancel, message in asked:
+        for execution, job, token, cancel, message, carried in asked:
             row = given[execution]
             tries = row.lost if isinstance(row, ReapRow) else row.attempts
             code = _STOPPED[Cancel(cancel)]
-            ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, row.detail, tries))
+            detail = row.detail or carried
+            detail = close_detail(detail, code, now_us, message) or detail
+            ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, detail, tries))
         yield from self._end(ends, Settle(rows=(), node=0, now_us=now_us))
 
     def cancel(self, command: CancelExecution) -> Steps[Status]:
@@ -228,6 +232,7 @@ class Endings:
                 yield Query(self._ask, (command.execution, int(Cancel.ASKED), command.message))
                 yield from self._told(command, job)
             return Status.RUNNING
+        yield from self._gates.close_tasks([command.execution], Code.CANCELED, command.message, command.now_us)
         yield Query(self._end_one, (command.execution, Code.CANCELED.value, command.message, command.now_us))
         yield Query(self._drop_one, (command.execution,))
         gate = gates.get(job)

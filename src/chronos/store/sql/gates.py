@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import merge
 from typing import Any
 
+from chronos.core.detail import GROUP, close_detail
 from chronos.core.execution import Cancel, Cause, Status
 from chronos.core.fence import first_token, next_claim
 from chronos.core.policy import is_held
@@ -39,6 +40,10 @@ class Gates(Locks):
             select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $1, $2, owner, token, attempt,
                 admitted_us, started_us, attempt_us, $3, detail
             from active where {d.one_of("id", 4)}"""
+        self._open_groups = f"select id, detail from active where {d.one_of('id', 1)} and detail like '%{GROUP}%'"
+        self._close_groups = f"""
+            update active set detail = i.detail from {d.rows(1, "id:i detail:t")} as i
+            where {d.within("active.id", 1)} and active.id = i.id"""
         self._drop = f"delete from active where {d.one_of('id', 1)}"
         unasked = f"status = {int(Status.RUNNING)} and cancel = 0"
         self._ask_running = f"update active set cancel = $2 where job = $1 and {unasked}"
@@ -220,10 +225,18 @@ class Gates(Locks):
         """Cancel executions that are locked and not running. Gates and keys are for the caller to change."""
         if not gone:
             return
+        yield from self.close_tasks(gone, code, message, now_us)
         yield Query(self._end, (code.value, message, now_us), ids(gone))
         yield Query(self._drop, rows=ids(gone))
         told = [(execution, gate.job, Status.CANCELED) for execution, gate in gone.items() if gate.followed]
         yield from self._records.ended(told, now_us)
+
+    def close_tasks(self, executions: Iterable[bytes], code: Code, message: str | None, now_us: int) -> Steps[None]:
+        """Executions that are locked are about to end: what their tasks wait for does not come."""
+        found = yield Query(self._open_groups, rows=ids(executions))
+        closed = [(id_, text) for id_, old in found if (text := close_detail(old, code, now_us, message)) is not None]
+        if closed:
+            yield Query(self._close_groups, rows=Rows("it", closed))
 
     def ask_running(self, job: bytes, cancel: Cancel) -> Steps[None]:
         """Ask what runs to stop."""

@@ -23,6 +23,7 @@ from chronos.testing.conformance import (
     running,
     sharing,
     switching,
+    task_ends,
     together,
     tokens,
 )
@@ -43,6 +44,7 @@ _ROOMS = (
     sharing,
     running,
     fence,
+    task_ends,
     placing,
     following,
     nodes,
