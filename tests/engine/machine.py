@@ -140,6 +140,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.tokens.pop(name, None)  # the next job of this name is another one
         self.hooks = {key: tokens for key, tokens in self.hooks.items() if key[0] != name}
         self.deleted.add(known.id)
+        self._complete(known, self.run(self.world.records_of(known.id)), self.world.clock.now_us() + 1)
         self.starts_when_deleted[known.id] = {run.id for run in self._runs(known.id) if run.started_us is not None}
 
     @precondition(lambda self: self.jobs)
@@ -235,7 +236,10 @@ class EngineMachine(RuleBasedStateMachine):
         for known in self.jobs.values():
             records = self.run(self.world.records_of(known.id))
             self._unique(records)
-            self._complete(known, records)
+            job = self.run(self.world.store.jobs_by_id([known.id]))[known.id]
+            assert job.state in (JobState.ACTIVE, JobState.PAUSED)
+            assert job.next_us is not None
+            self._complete(known, records, job.next_us)
             if known.exclusive:
                 assert self._running(known) <= 1, "G5: two executions of an exclusive job run"
             self._final_stays(records)
@@ -266,11 +270,8 @@ class EngineMachine(RuleBasedStateMachine):
         )
         assert all(count == 1 for count in scheduled.values()), "G1: an instant has two executions"
 
-    def _complete(self, known: Known, records: list[Execution | Span]) -> None:
-        """Every instant before the cursor is on record, once."""
-        job = self.run(self.world.store.jobs_by_id([known.id]))[known.id]
-        assert job.state in (JobState.ACTIVE, JobState.PAUSED)
-        assert job.next_us is not None
+    def _complete(self, known: Known, records: list[Execution | Span], until_us: int) -> None:
+        """Every instant before the cursor, or before the job was deleted, is on record, once."""
         found: list[int] = []
         for record in records:
             if isinstance(record, Span):
@@ -279,7 +280,7 @@ class EngineMachine(RuleBasedStateMachine):
                 found += instants
             elif record.cause in (Cause.SCHEDULE, Cause.RECOVERY):
                 found.append(record.scheduled_us)
-        assert sorted(found) == list(range(known.first_us, job.next_us, known.every_us)), "G2: not every instant once"
+        assert sorted(found) == list(range(known.first_us, until_us, known.every_us)), "G2: not every instant once"
 
     def _final_stays(self, records: list[Execution | Span]) -> None:
         for record in records:

@@ -21,6 +21,7 @@ from chronos.testing.conformance import (
     removing,
     retention,
     running,
+    schedule_ends,
     sharing,
     switching,
     task_ends,
@@ -33,6 +34,7 @@ Case = Callable[[World], Awaitable[None]]
 _ROOMS = (
     jobs,
     switching,
+    schedule_ends,
     holding,
     creating,
     at_once,
