@@ -77,6 +77,29 @@ def test_causes_have_ids_of_their_own() -> None:
     assert len({ids.attempt_id(JOB, task, number) for task, number in product("ab", (1, 2))}) == 4
 
 
+@given(INSTANTS, st.lists(INSTANTS, min_size=2, max_size=5, unique_by=lambda us: us >> 17))
+def test_ids_of_one_millisecond_are_in_the_order_of_instants(at_us: int, instants_us: list[int]) -> None:
+    found = [ids.asked_execution_id(JOB, Cause.BACKFILL, at_us, b"a request", us) for us in sorted(instants_us)]
+    assert found == sorted(found)
+    now = ids.asked_execution_id(JOB, Cause.MANUAL, at_us, b"another")
+    for id_ in (*found, now):
+        assert (UUID(bytes=id_).version, UUID(bytes=id_).variant) == (8, "specified in RFC 4122")
+        assert ids.execution_ms(id_) == at_us // 1000
+        assert id_ <= now
+
+
+def test_ids_of_triggers_are_in_the_order_of_microseconds() -> None:
+    start_us = T0 - T0 % 1000
+    found = [ids.asked_execution_id(JOB, Cause.MANUAL, start_us + us, bytes([us % 256])) for us in range(1000)]
+    assert found == sorted(found)
+
+
+def test_ids_that_other_releases_compute_too_stay() -> None:
+    """Scheduled runs, and runs after others: whichever node comes first, it is the same execution."""
+    assert ids.scheduled_execution_id(JOB, T0).hex() == "01a3185c500088c391afe4573ed0e46c"
+    assert ids.asked_execution_id(JOB, Cause.DEPENDENCY, T0, bytes(16)).hex() == "01a3185c50008a24a64fc1fc0dcae108"
+
+
 # --- statuses
 
 

@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.job import JobState
@@ -25,7 +32,8 @@ from tests.engine.world import SECOND_US, NodeOfWorld, World
 
 T = TypeVar("T")
 NAMES = st.sampled_from(["a", "b", "c"])
-WORKS = ("quick", "slow", "long", "flaky", "stubborn", "sleeper")
+WORKS = ("quick", "slow", "long", "flaky", "stubborn", "sleeper", "fenced")
+HOOKED = ("flaky", "fenced")  # works whose jobs have hooks
 MAX_NODES = 3
 
 
@@ -49,6 +57,9 @@ class EngineMachine(RuleBasedStateMachine):
         self.deleted: set[bytes] = set()
         self.ended: dict[bytes, Status] = {}
         self.starts_when_deleted: dict[bytes, set[bytes]] = {}
+        self.shared: set[str] = set()  # jobs that ever let executions overlap
+        self.tokens: dict[str, list[tuple[str, int]]] = {}  # by job: what started, in order, and its token
+        self.hooks: dict[tuple[str, str], set[int]] = {}  # by job and execution: tokens of ``on_complete``
         self.world = self.run(self._begin())
 
     async def _begin(self) -> World:
@@ -59,7 +70,10 @@ class EngineMachine(RuleBasedStateMachine):
         world.work("long", takes=45)
         world.work("flaky", *[RuntimeError("x")] * 500)
         world.work("stubborn", takes=20, stubborn=True)
-        world.functions.register("sleeper", _sleeper)
+        world.functions.register("sleeper", self._sleeper)
+        world.functions.register("fenced", self._fenced)
+        world.functions.register("greet", self._greet)
+        world.functions.register("hook", self._hook)
         await world.node(grace_s=5)
         return world
 
@@ -73,6 +87,11 @@ class EngineMachine(RuleBasedStateMachine):
             self.runner.close()
 
     # --- jobs
+
+    @initialize(every_s=st.sampled_from([3, 10]), overlap=st.sampled_from(["skip", "queue", "replace"]))
+    def begin(self, every_s: int, overlap: str) -> None:
+        """There is a job that is fenced, so that something happens whatever else is drawn."""
+        self.save(name="a", does="fenced", every_s=every_s, overlap=overlap, recovery="all", delivery="at_least_once")
 
     @rule(
         name=NAMES,
@@ -90,6 +109,10 @@ class EngineMachine(RuleBasedStateMachine):
         says: dict[str, Any] = {"overlap": overlap, "recovery": recovery, "delivery": delivery, "queue_max": 20}
         if does == "flaky":
             says["retry"] = {"max_attempts": 3, "initial_interval": "4s", "jitter": 0}
+        if does in HOOKED:
+            says |= {"on_start": {"python": {"name": "greet"}}, "on_complete": {"python": {"name": "hook"}}}
+        if overlap == "allow":
+            self.shared.add(name)
         saved = self.run(self.world.job(name, does=does, schedule=f"@every {every_s}s", **says))
         if known is None:
             assert saved.job_id not in self.deleted, "a deleted job came back"
@@ -114,15 +137,21 @@ class EngineMachine(RuleBasedStateMachine):
         name = self._one(data)
         known = self.jobs.pop(name)
         self.run(self.world.jobs.delete(name))
+        self.tokens.pop(name, None)  # the next job of this name is another one
+        self.hooks = {key: tokens for key, tokens in self.hooks.items() if key[0] != name}
         self.deleted.add(known.id)
+        self._complete(known, self.run(self.world.records_of(known.id)), self.world.clock.now_us() + 1)
         self.starts_when_deleted[known.id] = {run.id for run in self._runs(known.id) if run.started_us is not None}
 
     @precondition(lambda self: self.jobs)
-    @rule(data=st.data(), key=st.sampled_from([None, "k1", "k2"]))
-    def trigger(self, data: st.DataObject, key: str | None) -> None:
+    @rule(data=st.data(), key=st.sampled_from([None, "k1", "k2"]), ago_s=st.sampled_from([None, 5, 500]))
+    def trigger(self, data: st.DataObject, key: str | None, ago_s: int | None) -> None:
+        """For now, or for a past instant: that starts before what is queued already."""
         name = self._one(data)
+        at_us = None if ago_s is None else self.world.clock.now_us() - ago_s * SECOND_US
         with suppress(QueueFull):
-            self.run(self.world.asked.trigger(name, idempotency=None if key is None else f"{name}-{key}"))
+            idempotency = None if key is None else f"{name}-{key}"
+            self.run(self.world.asked.trigger(name, at_us=at_us, idempotency=idempotency))
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
@@ -207,10 +236,25 @@ class EngineMachine(RuleBasedStateMachine):
         for known in self.jobs.values():
             records = self.run(self.world.records_of(known.id))
             self._unique(records)
-            self._complete(known, records)
+            job = self.run(self.world.store.jobs_by_id([known.id]))[known.id]
+            assert job.state in (JobState.ACTIVE, JobState.PAUSED)
+            assert job.next_us is not None
+            self._complete(known, records, job.next_us)
             if known.exclusive:
                 assert self._running(known) <= 1, "G5: two executions of an exclusive job run"
             self._final_stays(records)
+
+    @invariant()
+    def tokens_grow(self) -> None:
+        for name, started in self.tokens.items():
+            if name not in self.shared:
+                tokens = [token for _, token in started]
+                assert tokens == sorted(set(tokens)), f"the tokens of {name} went back: {tokens}"
+        for (name, execution), hooked in self.hooks.items():
+            own = [token for one, token in self.tokens.get(name, ()) if one == execution]
+            later = [token for one, token in self.tokens.get(name, ()) if one != execution and own and token > own[-1]]
+            assert all(token > max(own, default=0) for token in hooked), "a hook's token is not above its attempts'"
+            assert name in self.shared or all(token < min(later, default=token + 1) for token in hooked)
 
     @invariant()
     def deleted_jobs_stay_deleted(self) -> None:
@@ -226,11 +270,8 @@ class EngineMachine(RuleBasedStateMachine):
         )
         assert all(count == 1 for count in scheduled.values()), "G1: an instant has two executions"
 
-    def _complete(self, known: Known, records: list[Execution | Span]) -> None:
-        """Every instant before the cursor is on record, once."""
-        job = self.run(self.world.store.jobs_by_id([known.id]))[known.id]
-        assert job.state in (JobState.ACTIVE, JobState.PAUSED)
-        assert job.next_us is not None
+    def _complete(self, known: Known, records: list[Execution | Span], until_us: int) -> None:
+        """Every instant before the cursor, or before the job was deleted, is on record, once."""
         found: list[int] = []
         for record in records:
             if isinstance(record, Span):
@@ -239,7 +280,7 @@ class EngineMachine(RuleBasedStateMachine):
                 found += instants
             elif record.cause in (Cause.SCHEDULE, Cause.RECOVERY):
                 found.append(record.scheduled_us)
-        assert sorted(found) == list(range(known.first_us, job.next_us, known.every_us)), "G2: not every instant once"
+        assert sorted(found) == list(range(known.first_us, until_us, known.every_us)), "G2: not every instant once"
 
     def _final_stays(self, records: list[Execution | Span]) -> None:
         for record in records:
@@ -262,10 +303,27 @@ class EngineMachine(RuleBasedStateMachine):
     def _running(self, known: Known) -> int:
         return sum(run.status is Status.RUNNING for run in self._runs(known.id))
 
+    # --- what jobs do that know their token
 
-async def _sleeper(ctx: Any) -> None:
-    await ctx.sleep(12)
-    await asyncio.sleep(2)
+    def _started(self, ctx: Any) -> None:
+        self.tokens.setdefault(ctx.job, []).append((ctx.execution_id, ctx.token))
+
+    async def _sleeper(self, ctx: Any) -> None:
+        self._started(ctx)
+        await ctx.sleep(12)
+        await asyncio.sleep(2)
+
+    async def _fenced(self, ctx: Any) -> None:
+        self._started(ctx)
+        await asyncio.sleep(4)
+        if ctx.attempt == 1:
+            raise RuntimeError("x")
+
+    async def _greet(self, ctx: Any) -> None:
+        self._started(ctx)
+
+    async def _hook(self, ctx: Any) -> None:
+        self.hooks.setdefault((ctx.job, ctx.execution_id), set()).add(ctx.token)
 
 
 def run_machine(*, examples: int, steps: int) -> None:

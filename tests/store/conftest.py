@@ -37,6 +37,7 @@ class Server:
             self._server.bin_path = Path(programs)
         self._server.start()
         self.url: str = self._server.get_uri()
+        self.tools: Path = self._server.bin_path
 
     def stop(self, mode: str = "immediate") -> None:
         """Stop it; ``immediate`` is what a crash looks like."""

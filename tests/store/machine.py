@@ -73,9 +73,13 @@ class StoreMachine(SideBySide):
 
     runs = Bundle("runs")  # (id, job, token) as they were given out; some are long stale
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(overlap=st.sampled_from([Overlap.QUEUE, Overlap.SKIP, Overlap.REPLACE]))
+    def start(self, overlap: Overlap) -> None:
+        """There is a node, and a job that runs one execution at a time."""
         self.nodes.append(self.apply(RegisterNode(name="one", incarnation=self.request(), now_us=self.now, slots=3)))
+        gate = GateSpec(overlap=overlap, lane="x", keep_count=KEPT)
+        row = JobRow(namespace="default", name="a", spec=JobSpec(), gate=gate, next_us=self.now + SECOND)
+        [self.jobs["a"]] = self.apply(SaveJobs(rows=(row,), now_us=self.now))
 
     @rule(
         name=NAMES,
@@ -139,6 +143,8 @@ class StoreMachine(SideBySide):
         saved = self.apply(SaveJobs(rows=(row,), now_us=self.now))
         if saved:
             self.jobs[name] = saved[0]
+            if overlap is Overlap.ALLOW:
+                self.shared.add(saved[0].id)
             if saved[0].changed:
                 self._switched(saved[0].id, state)
                 request = f"chronos:saved:{saved[0].id.hex()}:{saved[0].version}".encode()
@@ -268,10 +274,12 @@ class StoreMachine(SideBySide):
     def trigger(
         self, data: st.DataObject, idempotency: str | None, key: bytes | None, cause: Cause, payload: str | None
     ) -> None:
+        """What is asked for may stand for a past instant, and then starts before what is queued already."""
         saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
         request = idempotency.encode() if idempotency else self.request()
         execution = asked_execution_id(saved.id, cause, self.now, request)
-        run = RunRow(execution, cause, self.now, self.now, payload, key, 1)
+        at_us = self.now - data.draw(st.sampled_from([0, 5])) * SECOND
+        run = RunRow(execution, cause, at_us, self.now, payload, key, 1)
         answer = self.apply(Trigger(job=saved.id, run=run, now_us=self.now, idempotency=idempotency))
         if answer is not None and answer.created:
             self.admitted.add(execution)

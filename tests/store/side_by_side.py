@@ -38,6 +38,8 @@ class SideBySide(RuleBasedStateMachine):
         self.asked: dict[bytes, dict[bytes, Cause]] = {}  # by job: what somebody asked for
         self._extra: list[tuple[bytes, bytes, int]] = []  # given out together with one that is in the bundle
         self.current: dict[bytes, int] = {}  # token under which each execution was given out last
+        self.shared: set[bytes] = set()  # jobs that ever let executions overlap
+        self.latest: dict[bytes, int] = {}  # token under which anything of each job was given out last
 
     def teardown(self) -> None:
         for store in self.stores:
@@ -80,7 +82,8 @@ class SideBySide(RuleBasedStateMachine):
             fresh = row.id not in self.started
             assert not (fresh and row.job in self.paused and row.id not in self.by_hand), "a paused job's run started"
             assert row.token > self.current.get(row.id, 0), "a token was given out twice"
-            self.current[row.id] = row.token
+            assert row.job in self.shared or row.token > self.latest.get(row.job, 0), "a job's token went back"
+            self.current[row.id] = self.latest[row.job] = row.token
             self.started.add(row.id)
             taken.append((row.id, row.job, row.token))
         return taken

@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from chronos.core.group import Group
 from chronos.core.planner import Covered
+from chronos.core.reasons import Code
 from chronos.core.report import Report
 
 
@@ -41,6 +43,7 @@ class Detail(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NO_DETAIL = Detail()
+GROUP = '"group":'  # in the JSON of a detail that may tell where tasks stand
 _DECODER = msgspec.json.Decoder(Detail)
 _ENCODER = msgspec.json.Encoder()
 
@@ -53,3 +56,19 @@ def read_detail(text: str | None) -> Detail:
 def write_detail(detail: Detail) -> str | None:
     """Its JSON; None when there is nothing to say."""
     return None if detail == NO_DETAIL else _ENCODER.encode(detail).decode()
+
+
+def close_detail(text: str | None, code: Code, now_us: int, message: str | None = None) -> str | None:
+    """The detail of an execution that ends without the node that would settle it: its open tasks end with it.
+
+    None: it tells of no tasks, or cannot be read, and stays as it is.
+    """
+    if text is None or GROUP not in text:
+        return None
+    try:
+        detail = read_detail(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    if detail.group is None:
+        return None
+    return write_detail(replace(detail, group=detail.group.closed(code, now_us, message)))

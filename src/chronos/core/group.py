@@ -85,6 +85,10 @@ def _refuse_circles(plans: list[TaskPlan]) -> None:
         raise Invalid(f"the tasks need each other in a circle: {circle}") from None
 
 
+#: Why all of an execution may be told to stop.
+STOPS = (Code.CANCELED, Code.REPLACED, Code.JOB_DELETED, Code.EXECUTION_TIMEOUT)
+
+
 class StoppedBy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who ended a task before its time: another task, or what the code says."""
 
@@ -110,6 +114,16 @@ class TaskState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: bool = False  # its last attempt ended with its worker
     stopped_by: StoppedBy | None = None  # set while it still runs: it has been asked to stop
 
+    def closed(self, code: Code, now_us: int) -> "TaskState":
+        """The task where its execution ends around it: canceled or skipped by a stop, else failed if it had begun."""
+        begun = self.status in (TaskStatus.RUNNING, TaskStatus.RETRYING)
+        status = TaskStatus.FAILED if begun and code not in STOPS else TaskStatus.CANCELED
+        if self.status is TaskStatus.PENDING:
+            status = TaskStatus.SKIPPED
+        by = self.stopped_by or StoppedBy(code=code)
+        ends: dict[str, Any] = {"status": status, "finished_us": now_us, "stopped_by": by}
+        return replace(self, **ends, attempt_us=None, wake_us=None, signal=None, resumes=False)
+
     def as_run(self) -> TaskRun:
         """The record that is shown."""
         return TaskRun(
@@ -133,6 +147,13 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     aborted_by: str | None = None  # the task whose failure ends the group
     stop: Code | None = None  # why all of it was told to stop: canceled, replaced, its job deleted, too long
     stop_message: str | None = None
+
+    def closed(self, code: Code, now_us: int, message: str | None = None) -> "Group":
+        """All of it ends now, for this reason, without the node that would settle it: no task is left open."""
+        stopped = code in STOPS
+        tasks = tuple(task if task.status.final else task.closed(code, now_us) for task in self.tasks)
+        said = {"stop": code, "stop_message": message} if stopped and self.stop is None else {}
+        return replace(self, tasks=tasks, busy_us=None, **said)
 
     def later(self, by_us: int) -> "Group":
         """As if what runs had begun so much later: the clock was set forward, and that was no work."""

@@ -5,6 +5,9 @@ by time and name the partition of history they belong to::
 
     48 bits  milliseconds of the instant (scheduled causes) or of the request (asked-for causes)
      4 bits  version 8,  then 12 + 62 bits of a hash of job, instant and cause,  around 2 bits of variant
+
+Of what is asked for within one millisecond, the first bits of those 74 say the order: microseconds of the request, or,
+in a backfill, the instants that it names.
 """
 
 from collections.abc import Iterable
@@ -15,6 +18,10 @@ from chronos.core.execution import Cause
 _NAMESPACE = bytes.fromhex("6d1f1f386a0e5c8e9c0b0f6b6c5f2a11")
 ID_BYTES = 16
 _MS_MAX = (1 << 48) - 1
+_FREE_BITS = 74  # beside milliseconds, version and variant
+_LOW_BITS = 62  # of those, behind the variant
+_INSTANT_BITS = 36
+_INSTANT_SHIFT = 16  # microseconds in steps of 65 ms: closer together no schedule has instants, and enough until 2112
 _SHA1_BYTES = 20
 _VERSION_5 = bytes(byte & 0x0F | 0x50 for byte in range(256))  # what becomes of a hash's bytes in an RFC 9562 UUID
 _VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
@@ -56,9 +63,15 @@ def asked_execution_id(job: bytes, cause: Cause, at_us: int, request: bytes, sch
     """An execution somebody or something asked for at ``at_us``.
 
     ``request`` is what makes asking twice the same: the idempotency key or request id (manual, replay, backfill), the
-    upstream execution's id (dependency). A backfill names the instant too.
+    upstream execution's id (dependency). A backfill names the instant too. Of one job, ids are in the order in which
+    they were asked for; those of a backfill, within one millisecond, in the order of their instants.
     """
-    return _execution_id(at_us // 1000, job, scheduled_us if scheduled_us is not None else at_us, cause.value, request)
+    id_ = _execution_id(at_us // 1000, job, at_us if scheduled_us is None else scheduled_us, cause.value, request)
+    if cause is Cause.DEPENDENCY:  # whichever release computes it, one end of an upstream job has one id
+        return id_
+    if scheduled_us is None:
+        return _ordered(id_, 1 << 10 | at_us % 1000, 11)
+    return _ordered(id_, max(0, min(scheduled_us >> _INSTANT_SHIFT, (1 << _INSTANT_BITS) - 1)), 1 + _INSTANT_BITS)
 
 
 def span_id(job: bytes, from_us: int, status: int) -> bytes:
@@ -92,6 +105,14 @@ def _uuid5(namespace: bytes, name: str) -> bytes:
     digest[6] = _VERSION_5[digest[6]]
     digest[8] = _VARIANT[digest[8]]
     return bytes(digest)
+
+
+def _ordered(execution: bytes, order: int, bits: int) -> bytes:
+    """The id with its first free bits replaced by these."""
+    rest = _FREE_BITS - bits
+    free = order << rest | int.from_bytes(execution[6:]) & (1 << min(rest, _LOW_BITS)) - 1
+    high, low = free >> _LOW_BITS, free & (1 << _LOW_BITS) - 1
+    return execution[:6] + (0x8000 | high).to_bytes(2) + (1 << 63 | low).to_bytes(8)
 
 
 def _execution_id(ms: int, job: bytes, scheduled_us: int, cause: int, request: bytes) -> bytes:

@@ -178,12 +178,22 @@ def resume(*, job: bytes, instants: Instants, next_us: int | None, now_us: int, 
     """
     if next_us is None or next_us > now_us:
         return Resumption(spans=(), next_us=next_us)
-    found = tally(instants, next_us, now_us, bounds.steps)
-    end_us = found.last_us if found.exact else last_us(instants, next_us, now_us)
-    message = None if found.exact else f"The job was paused; at least {found.count} instants passed meanwhile."
-    reason = Reason.of(Code.PAUSED, message)
-    span = _span(job, Status.SKIPPED, next_us, end_us, found.count, reason, now_us)
-    return Resumption(spans=(span,), next_us=instants.next_us(end_us))
+    span = left_out(job, instants, next_us, now_us, Code.PAUSED, bounds)
+    return Resumption(spans=(span,), next_us=instants.next_us(span.to_us))
+
+
+def left_out(
+    job: bytes, instants: Instants | None, next_us: int, now_us: int, code: Code, bounds: Bounds = BOUNDS
+) -> Span:
+    """The instants from a cursor that has come until now, as one skipped span. None: only the first is known."""
+    count, end_us, exact = 1, next_us, False
+    if instants is not None:
+        found = tally(instants, next_us, now_us, bounds.steps)
+        count, exact = found.count, found.exact
+        end_us = found.last_us if exact else last_us(instants, next_us, now_us)
+    sentence = Reason.of(code).message.removesuffix(".")
+    message = None if exact else f"{sentence}; at least {count} instants passed meanwhile."
+    return _span(job, Status.SKIPPED, next_us, end_us, count, Reason.of(code, message), now_us)
 
 
 def preview(schedule: Schedule, now_us: int, count: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ class Code(StrEnum):
     OVERLAP = "overlap"
     QUEUE_FULL = "queue_full"
     PAUSED = "paused"
+    DISABLED = "disabled"
     MISSED = "missed"
     OUTSIDE_RECOVERY = "outside_recovery"
     UPSTREAM_FAILED = "upstream_failed"
@@ -32,6 +33,7 @@ _SENTENCES = {
     Code.OVERLAP: "An earlier execution of the job was still under way.",
     Code.QUEUE_FULL: "Too many executions of the job were waiting already.",
     Code.PAUSED: "The job was paused.",
+    Code.DISABLED: "The job was disabled.",
     Code.MISSED: "No node was alive to run it in time.",
     Code.OUTSIDE_RECOVERY: "It was missed, and the job's recovery does not run instants like it.",
     Code.UPSTREAM_FAILED: "A job it follows did not succeed.",

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from chronos.core.config import Delivery, Mode, OnFailure
 from chronos.core.execution import TASK_TRANSITIONS, Status, TaskStatus
-from chronos.core.group import Group, Layout, StoppedBy, TaskState
+from chronos.core.group import STOPS, Group, Layout, StoppedBy, TaskState
 from chronos.core.outcome import (
     Canceled,
     Failed,
@@ -37,7 +37,6 @@ from chronos.core.policy import may_try_again, retry_delay_us
 from chronos.core.reasons import Code, Reason
 
 MAX_ERROR = 4_000
-_STOPS = (Code.CANCELED, Code.REPLACED, Code.JOB_DELETED, Code.EXECUTION_TIMEOUT)
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -130,7 +129,7 @@ def put_down(
 
 def stop(layout: Layout, group: Group, code: Code, now_us: int, message: str | None = None) -> Step:
     """All of it is to stop: CANCELED, REPLACED, JOB_DELETED or EXECUTION_TIMEOUT. The first such word counts."""
-    if code not in _STOPS:
+    if code not in STOPS:
         raise ValueError(f"{code} is no reason to stop an execution")
     settling = _Settling(layout, group, now_us)
     settling.stop(code, message)

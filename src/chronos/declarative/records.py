@@ -166,7 +166,7 @@ def _was_called(execution: Execution) -> bool:
 def _last_attempt_us(execution: Execution, attempts: list[Attempt]) -> int | None:
     if execution.status is Status.RUNNING:
         return execution.attempt_us
-    return max((attempt.started_us for attempt in attempts), default=execution.started_us)
+    return attempts[-1].started_us if attempts else execution.started_us
 
 
 def _last_success_us(execution: Execution, attempts: list[Attempt]) -> Any:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from chronos.core.detail import Detail
+from chronos.core.fence import start_token
 from chronos.core.job import Target
 from chronos.core.lane import PYTHON
 from chronos.engine.catalog import Entry
@@ -38,8 +39,9 @@ def make_call(
     started_us: int,
     timeout_us: int,
     last_us: int | None,
+    starts: int = 0,
 ) -> Call:
-    """One attempt of one task, about to be made."""
+    """One attempt of one task, about to be made, after so many ``starts`` under the same claim."""
     call = Call(
         execution=claimed.id,
         job=claimed.job,
@@ -47,7 +49,7 @@ def make_call(
         namespace=entry.namespace,
         task=task,
         number=number,
-        token=claimed.token,
+        token=start_token(claimed.token, starts),
         scheduled_us=claimed.scheduled_us,
         started_us=started_us,
         deadline_us=started_us + timeout_us if timeout_us else None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Protocol
 
+from chronos.core.detail import close_detail
 from chronos.core.events import ExecutionStarted, Trouble
 from chronos.core.execution import Cancel, Status, due_us
 from chronos.core.lane import PYTHON
@@ -211,7 +212,10 @@ class Executor:
         """A definition or a detail that nobody can run: it would break off again at every try."""
         claimed, now_us = work.claimed, self._crew.clock.now_us()
         self._trouble(f"{work.entry.name}: {message}")
-        row = SettleRow(claimed.id, claimed.job, claimed.token, Status.FAILED, Code.TASK_FAILED, message, now_us)
+        detail = close_detail(claimed.detail, Code.TASK_FAILED, now_us)
+        row = SettleRow(
+            claimed.id, claimed.job, claimed.token, Status.FAILED, Code.TASK_FAILED, message, now_us, detail
+        )
         self._crew.settler.add(row._replace(dead_letter=True), work.entry)
 
     def _refused(self, row: SettleRow) -> None:

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from chronos.core.detail import Detail, write_detail
 from chronos.core.events import AttemptEnded, ExecutionEnded, ExecutionWaits
-from chronos.core.execution import AttemptStatus, Status, TaskStatus
+from chronos.core.execution import AttemptStatus, Execution, Status, TaskStatus
+from chronos.core.fence import hook_token
 from chronos.core.group import Group
 from chronos.core.job import Target
 from chronos.core.lane import PYTHON, Lane
@@ -147,7 +148,7 @@ class Ledger:
 
     def _last_row(self, detail: Detail, group: Group, end: End) -> SettleRow:
         ended, hook = ending(self._entry, detail, group, end), self._entry.spec.on_complete
-        follow = () if hook is None else (follow_hook(self._entry, hook, ended, self._claimed.scheduled_us),)
+        follow = () if hook is None else (follow_hook(self._entry, hook, ended, self._claimed),)
         return self._row(end, ended, follow)
 
     def _row(self, end: End, detail: Detail | None, follow: tuple[Follow, ...]) -> SettleRow:
@@ -257,13 +258,14 @@ def ending(entry: Entry, detail: Detail, group: Group, end: End) -> Detail:
     )
 
 
-def follow_hook(entry: Entry, hook: Target, ended: Detail, scheduled_us: int) -> Follow:
+def follow_hook(entry: Entry, hook: Target, ended: Detail, run: Claimed | Execution) -> Follow:
     """``on_complete``, to be run by any node that can."""
     lane = Lane(functions=(str(hook.options["name"]),)).text if hook.kind == PYTHON else ""
     body = {
         "job": entry.job.hex(),
         "version": entry.version,
-        "scheduled_us": scheduled_us,
+        "scheduled_us": run.scheduled_us,
+        "token": hook_token(run.token),
         "report": ended.report,
     }
     return Follow(HOOK, lane, msgspec.json.encode(body).decode())

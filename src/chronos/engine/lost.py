@@ -61,7 +61,11 @@ def judge(entry: Entry | None, execution: Execution, now_us: int, *, end: End | 
     detail = _detail_of(execution)
     if entry is None or detail is None:  # its job is gone, and the version it ran under too; or nobody can read them
         over = End(status=Status.STALE, reason=Reason.of(Code.WORKER_LOST))
-        return Verdict(end=end or over, attempt=execution.attempt, lost=(), detail=None)
+        ends = end or over
+        text = None
+        if detail is not None and detail.group is not None:
+            text = write_detail(replace(detail, group=detail.group.closed(ends.reason.code, now_us)))
+        return Verdict(end=ends, attempt=execution.attempt, lost=(), detail=text)
     group = _as_it_ran(entry, detail, execution, now_us)
     attempts = tuple(
         EndedAttempt(
@@ -83,14 +87,14 @@ def judge(entry: Entry | None, execution: Execution, now_us: int, *, end: End | 
         text = write_detail(replace(detail, group=step.group))
         tries = max(task.attempts + (task.status is TaskStatus.RETRYING) for task in step.group.tasks)
         return Verdict(end=None, attempt=max(1, tries), lost=attempts, detail=text)
-    ended = ending(entry, detail, step.group, verdict)
+    ended = ending(entry, detail, step.group.closed(verdict.reason.code, now_us), verdict)
     hook = entry.spec.on_complete
     return Verdict(
         end=verdict,
         attempt=execution.attempt,
         lost=attempts,
         detail=write_detail(ended),
-        follow=() if hook is None else (follow_hook(entry, hook, ended, execution.scheduled_us),),
+        follow=() if hook is None else (follow_hook(entry, hook, ended, execution),),
     )
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from chronos.core.detail import Detail, write_detail
 from chronos.core.events import ExecutionEnded, Trouble
 from chronos.core.execution import Cause, Execution, Status
+from chronos.core.fence import hook_token
 from chronos.core.ids import asked_execution_id
 from chronos.core.job import JobState, On, Target, Unreadable
 from chronos.core.keys import key_limit, key_of
@@ -53,6 +54,7 @@ class _Hook(Struct, frozen=True, kw_only=True):
     version: int
     scheduled_us: int
     report: Report
+    token: int | None = None  # None: written by a release that did not say
 
 
 class Outbox:
@@ -199,7 +201,13 @@ class Outbox:
             return True
         stopped = stop(entry.layout, detail.group, Code.CANCELED, ended.finished_us or 0, ended.reason.message)
         over = report(entry.layout, stopped.group, End(status=ended.status, reason=ended.reason))
-        hook = _Hook(job=ended.job.hex(), version=ended.job_version, scheduled_us=ended.scheduled_us, report=over)
+        hook = _Hook(
+            job=ended.job.hex(),
+            version=ended.job_version,
+            scheduled_us=ended.scheduled_us,
+            report=over,
+            token=hook_token(ended.token),
+        )
         return await self._hook(item, hook)
 
     async def _followers(self, upstream: Entry, ended: Execution) -> None:
@@ -310,7 +318,7 @@ class Outbox:
             namespace=entry.namespace,
             task=ON_COMPLETE,
             number=tries,
-            token=0,
+            token=await self._token_of(item) if hook.token is None else hook.token,
             scheduled_us=hook.scheduled_us,
             started_us=now_us,
             deadline_us=now_us + timeout_us if timeout_us else None,
@@ -330,6 +338,11 @@ class Outbox:
             return True
         self._trouble(f"{entry.name}: on_complete: {getattr(outcome, 'error', outcome)}")
         return tries >= _HOOK_TRIES or (isinstance(outcome, Failed) and not outcome.worth_retrying)
+
+    async def _token_of(self, item: OutboxItem) -> int:
+        """The token of a hook whose item does not say it."""
+        view = await self._crew.store.execution(item.execution)
+        return 0 if view is None else hook_token(view.execution.token)
 
     def _trouble(self, error: str) -> None:
         self._crew.bus.emit(Trouble(at_us=self._crew.clock.now_us(), where="outbox", error=error))

@@ -52,6 +52,7 @@ class Work:
         self._nudge: asyncio.Future[None] | None = None
         self._deadline_s: float | None = None
         self._begun = False
+        self._starts = 0  # of attempts and hooks under this claim
         self._drift = Drift(0, 0.0)  # from step to step
         self.task: asyncio.Task[None] | None = None  # the one that drives it
 
@@ -116,7 +117,7 @@ class Work:
         return self._woken(self._group, now_us)
 
     async def _after_short_way(self, call: Call, outcome: Outcome) -> Step | None:
-        self._detail = read_detail(self.claimed.detail)
+        self._detail, self._starts = read_detail(self.claimed.detail), 1
         if type(outcome) is Succeeded and not (call.memory or call.statements):
             self._ledger.succeed_plainly(self._detail, call, outcome)
             return None
@@ -257,7 +258,9 @@ class Work:
             started_us=started_us,
             timeout_us=self._timeout_us(task),
             last_us=await last_run_us(self._crew, self.entry, target),
+            starts=self._starts,
         )
+        self._starts += 1
         return call
 
     async def _attempt(self, call: Call, target: Target | None = None) -> Outcome:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 
 from chronos.clock import Clock
 from chronos.core.calendar import rfc3339
@@ -23,7 +23,6 @@ from chronos.store.contract import Store
 
 MAX_BACKFILL = 10_000  # instants of one request
 _AT_ONCE = 500  # of one command
-_MS_US = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +77,12 @@ class Backfills:
             is_over = within_us is not None and self._clock.now_us() - begun_us >= within_us
             if ids and (is_over or len(ids) >= MAX_BACKFILL):
                 return Filled(ids=tuple(ids), next_us=chunk_us[0])
-            # Each a millisecond after the one before it, so that their ids are in the order of their instants.
             runs = [
                 alike._replace(
-                    id=asked_execution_id(job.id, Cause.BACKFILL, asked_us, request, scheduled_us),
+                    id=asked_execution_id(job.id, Cause.BACKFILL, begun_us, request, scheduled_us),
                     scheduled_us=scheduled_us,
-                    ready_us=asked_us,
                 )
-                for asked_us, scheduled_us in zip(count(begun_us + len(ids) * _MS_US, _MS_US), chunk_us)
+                for scheduled_us in chunk_us
             ]
             try:
                 taken = await self._ask(job, runs, idempotency, actor)

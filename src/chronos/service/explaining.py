@@ -1,7 +1,7 @@
 """Sentences about what was decided: of an execution as it is on record, and of instants that did not run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chronos.core.amounts import in_words
@@ -86,10 +86,21 @@ def steps_of(
         late = f", {duration(late_us)} late" if late_us >= SECOND_US else ""
         sentence = f"{_node(_first_node(view), nodes)} started it{late}."
         steps.append(Step(at_us=one.started_us, verdict=Verdict.STARTED, sentence=sentence))
-    steps += [_attempt(attempt, nodes) for attempt in view.attempts]
+    steps += _in_turn(view, nodes)
     steps.append(_stands(view, shortage))
     if one.cancel is not Cancel.NO:
         steps.append(Step(at_us=one.admitted_us, verdict=Verdict.CANCELED, sentence=_CANCELS[one.cancel]))
+    return steps
+
+
+def _in_turn(view: ExecutionView, nodes: Mapping[int, str]) -> list[Step]:
+    """Its attempts; those of one task stay in their order where the clock went back between them."""
+    reached_us: dict[str, int] = {}
+    steps: list[Step] = []
+    for attempt in view.attempts:
+        step = _attempt(attempt, nodes)
+        reached_us[attempt.task] = max(step.at_us, reached_us.get(attempt.task, step.at_us))
+        steps.append(replace(step, at_us=reached_us[attempt.task]))
     return steps
 
 

@@ -100,7 +100,7 @@ class ExecutionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionView:
-    """One execution with all of its recorded attempts, oldest first."""
+    """One execution with all of its recorded attempts, oldest first; those of one task by their numbers."""
 
     execution: Execution
     attempts: list[Attempt]
@@ -197,7 +197,11 @@ class Store(Protocol):
     async def list_executions(
         self, where: ExecutionFilter, *, limit: int, cursor: bytes | None = None
     ) -> Page[Execution | Span]:
-        """Newest first, open ones and history together."""
+        """Newest first, open ones and history together: by the millisecond that it was due or asked for.
+
+        Within one millisecond, runs that were asked for are in the order of the requests, and those of backfills in the
+        order of their instants. Pages follow on each other without gap or repetition.
+        """
 
     async def execution(self, execution: bytes) -> ExecutionView | None:
         """One execution with its attempts, in at most two queries."""
@@ -246,8 +250,8 @@ class Store(Protocol):
     async def verify(self) -> list[str]:
         """Hold counters against rows, and tables against each other: one sentence for each thing that does not fit.
 
-        Reads everything that is open, the counters of every job, and what it says: for tests and for ``doctor``, not
-        for a timer.
+        Reads everything that is open, the counters of every job, what it says, and the latest 10,000 ended executions:
+        for tests and for ``doctor``, not for a timer.
         """
 
     async def check_statements(self) -> list[str]:

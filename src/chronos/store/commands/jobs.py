@@ -84,6 +84,7 @@ class SaveJobs(Command[list[Saved]]):
 class DeleteJob(Command[None]):
     """Delete a job: what is ready, queued or waiting is canceled, what runs is asked to stop; its history remains.
 
+    What was due by ``now_us`` and not admitted is recorded as one skipped span.
     Raises ``NotFound``, or ``Conflict`` when it is not at ``expect``.
     """
 
@@ -97,6 +98,7 @@ class DeleteJob(Command[None]):
 class SetJobState(Command[bool]):
     """Pause, resume, disable, enable. Pausing holds what is ready and queued, except what was triggered by hand.
 
+    Disabling records what was due by ``now_us`` and not admitted as one skipped span.
     What is held is queued: it keeps no others from running, of its job or behind its concurrency key. Resuming lets go
     of it, in its order, moves the cursor to ``next_us`` and records the instants in between as ``spans``.
     With ``was``, the state it was decided for, somebody else who did the same meanwhile is not outdone: the answer is

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
+from chronos.core.fence import START_BITS, TURN_BITS
 from chronos.core.job import JobState
 from chronos.core.policy import PRIORITY_STEP_US
 from chronos.core.reasons import Code
@@ -33,7 +34,7 @@ def decide(rows: str) -> str:
     return f"""
         select i.id, i.job, i.expect_us as scheduled_us, i.next_us,
             i.ready_us - g.priority * {PRIORITY_STEP_US} as rank, {_FATE} as status,
-            (g.seq + 1) << 16 as token, g.version, g.lane,
+            (g.seq + 1) << {TURN_BITS} as token, g.version, g.lane,
             case when g.overlap = {_ALLOW} then 0 else 1 end as exclusive,
             case when g.overlap = {_SKIP} then '{Code.OVERLAP}' else '{Code.QUEUE_FULL}' end as code
         from {rows} as i join gate as g on g.job = i.job
@@ -61,8 +62,13 @@ def move_those(gate: str) -> str:
     return move(gate, next_us="d.next_us", scheduled_us="d.scheduled_us", status="d.status")
 
 
-#: The token that goes with a decision: one more where it is claimed at once.
-TOKEN = f"d.token + case when d.status = {RUNNING} then 1 else 0 end"
+def next_claim(token: str) -> str:
+    """The token of an execution's next claim, an expression: ``fence.next_claim``."""
+    return f"((({token}) >> {START_BITS}) + 1) << {START_BITS}"
+
+
+#: The token that goes with a decision: that of a claim where it is claimed at once.
+TOKEN = f"case when d.status = {RUNNING} then {next_claim('d.token')} else d.token end"
 
 
 def open_those(source: str, *, node: str, now_us: str, request: str) -> str:

@@ -6,7 +6,9 @@ Every end frees its gate, wakes what was queued behind it and tells those who fo
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from chronos.core.detail import close_detail
 from chronos.core.execution import Cancel, Status
+from chronos.core.fence import first_token
 from chronos.core.reasons import Code
 from chronos.errors import Conflict, NotFound
 from chronos.store.commands import (
@@ -26,7 +28,7 @@ from chronos.store.commands import (
 )
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.gates import Gates
-from chronos.store.sql.locks import Gate, Raced, leave
+from chronos.store.sql.locks import Gate, Raced, leave, pass_turns
 from chronos.store.sql.records import Records
 from chronos.store.sql.theirs import Statements, check_statements
 
@@ -75,7 +77,7 @@ class Endings:
         held = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
-        self._one = f"select job, status, cancel, key from active where id = $1 {d.lock()}"
+        self._one = f"select job, status, cancel, key, token from active where id = $1 {d.lock()}"
         self._job_of = "select job from active where id = $1"
         self._ended = "select status from history where id = $1"
         self._ask = "update active set cancel = $2, cancel_message = $3 where id = $1"
@@ -90,7 +92,8 @@ class Endings:
             on h.id = i.id and h.token = i.token and h.status = i.status where {d.within("h.id", 1)}"""
         self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock()}"
         self._asked_to_stop = f"""
-            select active.id, active.job, active.token, active.cancel, active.cancel_message from active
+            select active.id, active.job, active.token, active.cancel, active.cancel_message, active.detail
+            from active
             join {d.rows(1, "id:i token:n")} as i on {held} where active.cancel <> 0"""
         self._retry_lost = f"""
             update active set status = {READY}, owner = null, ready_since_us = i.now_us, attempt = i.attempt,
@@ -202,11 +205,13 @@ class Endings:
             return
         given = {row.id: row for row in rows}
         ends = []
-        for execution, job, token, cancel, message in asked:
+        for execution, job, token, cancel, message, carried in asked:
             row = given[execution]
             tries = row.lost if isinstance(row, ReapRow) else row.attempts
             code = _STOPPED[Cancel(cancel)]
-            ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, row.detail, tries))
+            detail = row.detail or carried
+            detail = close_detail(detail, code, now_us, message) or detail
+            ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, detail, tries))
         yield from self._end(ends, Settle(rows=(), node=0, now_us=now_us))
 
     def cancel(self, command: CancelExecution) -> Steps[Status]:
@@ -221,17 +226,20 @@ class Endings:
             if ended[0][0] == Status.CANCELED:
                 return Status.CANCELED
             raise Conflict(f"it has ended already: {Status(ended[0][0]).name.lower()}")
-        job, status, cancel, key = rows[0]
+        job, status, cancel, key, token = rows[0]
         if status == RUNNING:
             if cancel == Cancel.NO:
                 yield Query(self._ask, (command.execution, int(Cancel.ASKED), command.message))
                 yield from self._told(command, job)
             return Status.RUNNING
+        yield from self._gates.close_tasks([command.execution], Code.CANCELED, command.message, command.now_us)
         yield Query(self._end_one, (command.execution, Code.CANCELED.value, command.message, command.now_us))
         yield Query(self._drop_one, (command.execution,))
         gate = gates.get(job)
         if gate is not None and gate.followed:
             yield from self._records.ended([(command.execution, job, Status.CANCELED)], command.now_us)
+        if gate is not None:
+            pass_turns(gate, token)
         yield from self._leave(gate, Status(status), key, command.now_us)
         yield from self._told(command, job)
         return Status.CANCELED
@@ -294,7 +302,7 @@ class Endings:
             return False
         gate.seq += 1
         what = (gate.version, int(command.cause), command.scheduled_us, command.code.value, command.message)
-        yield Query(self._skip, (command.id, command.job, *what, gate.seq << 16, command.now_us))
+        yield Query(self._skip, (command.id, command.job, *what, first_token(gate.seq), command.now_us))
         if gate.followed:
             yield from self._records.ended([(command.id, command.job, Status.SKIPPED)], command.now_us)
         yield from self._gates.save([gate])

@@ -4,12 +4,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import merge
 from typing import Any
 
+from chronos.core.detail import GROUP, close_detail
 from chronos.core.execution import Cancel, Cause, Status
+from chronos.core.fence import first_token, next_claim
 from chronos.core.policy import is_held
 from chronos.core.reasons import Code
 from chronos.store.commands import Claimed
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.locks import Gate, KeyGate, Locks, Open, back_in_line, ids, leave
+from chronos.store.sql.locks import Gate, KeyGate, Locks, Open, back_in_line, ids, leave, pass_turns
 from chronos.store.sql.records import Records
 
 CAUSES = {int(cause): cause for cause in Cause}
@@ -30,7 +32,7 @@ class Gates(Locks):
             select id from active where {d.one_of("id", 1)}
             union all select id from history where {d.one_of("id", 1)}"""
         self._lock_open = f"""
-            select job, id, status, key, held from active where {d.one_of("job", 1)}
+            select job, id, status, key, held, token from active where {d.one_of("job", 1)}
             order by job, scheduled_us, id {d.lock()}"""
         self._end = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
@@ -38,26 +40,30 @@ class Gates(Locks):
             select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $1, $2, owner, token, attempt,
                 admitted_us, started_us, attempt_us, $3, detail
             from active where {d.one_of("id", 4)}"""
+        self._open_groups = f"select id, detail from active where {d.one_of('id', 1)} and detail like '%{GROUP}%'"
+        self._close_groups = f"""
+            update active set detail = i.detail from {d.rows(1, "id:i detail:t")} as i
+            where {d.within("active.id", 1)} and active.id = i.id"""
         self._drop = f"delete from active where {d.one_of('id', 1)}"
         unasked = f"status = {int(Status.RUNNING)} and cancel = 0"
         self._ask_running = f"update active set cancel = $2 where job = $1 and {unasked}"
         self._ask = f"update active set cancel = $1 where {d.one_of('id', 2)} and {unasked}"
         queued = f"status = {int(Status.QUEUED)} and held = 0"
         self._first_queued = f"""
-            select id, job, key, lane, rank from active where job = $1 and {queued}
+            select id, job, key, lane, rank, token from active where job = $1 and {queued}
             order by scheduled_us, id limit $2"""
         self._first_queued_of_many = f"""
-            select id, job, key, lane, rank from (
-                select a.id, a.job, a.key, a.lane, a.rank, i.room,
+            select id, job, key, lane, rank, token from (
+                select a.id, a.job, a.key, a.lane, a.rank, a.token, i.room,
                     row_number() over (partition by a.job order by a.scheduled_us, a.id) as place
                 from {d.rows(1, "job:i room:n")} as i join active as a on a.job = i.job
                 where {d.within("a.job", 1)} and {queued}
             ) as q where place <= room order by job, place"""
         self._make_ready = f"""
-            update active set status = i.status, owner = i.owner, token = active.token + i.claim,
+            update active set status = i.status, owner = i.owner, token = i.token,
                 started_us = case i.claim when 1 then coalesce(active.started_us, i.now_us) else active.started_us end,
                 attempt_us = case i.claim when 1 then i.now_us else active.attempt_us end, ready_since_us = i.now_us
-            from {d.rows(1, "id:i status:n owner:n claim:n now_us:n")} as i
+            from {d.rows(1, "id:i status:n owner:n token:n claim:n now_us:n")} as i
             where {d.within("active.id", 1)} and active.id = i.id
             returning {", ".join(f"active.{name}" for name in CLAIMED.split(", "))}, active.status"""
         self._last_ready = f"""
@@ -75,8 +81,8 @@ class Gates(Locks):
             with waiting as materialized (select job, rank from active where {d.one_of("key", 2)} and {queued})
             select job from waiting group by job order by min(rank), job limit $1"""
         self._first_behind_keys = f"""
-            select id, job, key, lane, rank from (
-                select a.id, a.job, a.key, a.lane, a.rank, i.room,
+            select id, job, key, lane, rank, token from (
+                select a.id, a.job, a.key, a.lane, a.rank, a.token, i.room,
                     row_number() over (partition by a.job, a.key order by a.scheduled_us, a.id) as place,
                     row_number() over (partition by a.job order by a.scheduled_us, a.id) as place_of_all
                 from {d.rows(1, "job:i key:i room:n")} as i join active as a on a.key = i.key and a.job = i.job
@@ -120,15 +126,17 @@ class Gates(Locks):
         for freed_key, count in freed.items():
             keys[freed_key].active -= count
         chosen: list[Row] = []
-        for execution, job, _, lane, _ in _chosen(waiting, open_gates | others, keys):
+        for gate, (execution, job, _, lane, *_) in _chosen(waiting, open_gates | others, keys):
             claim = take > 0 and lane in lanes and job not in others
             take -= claim
             status = Status.RUNNING if claim else Status.READY
-            chosen.append((execution, int(status), node if claim else None, int(claim), now_us))
+            token = first_token(gate.seq)
+            token = next_claim(token) if claim else token
+            chosen.append((execution, int(status), node if claim else None, token, int(claim), now_us))
         if chosen or freed:
             yield from self.save_keys(keys.values())
         yield from self.save(others.values())
-        rows = (yield Query(self._make_ready, rows=Rows("innnn", chosen))) if chosen else []
+        rows = (yield Query(self._make_ready, rows=Rows("innnnn", chosen))) if chosen else []
         taken = claimed(row[:-1] for row in rows if row[-1] == Status.RUNNING)
         return taken, len(rows) - len(taken)
 
@@ -200,6 +208,7 @@ class Gates(Locks):
         keys = yield from self.relock_keys([run.key for run in gone.values() if run.key is not None])
         for run in gone.values():
             leave(gate, run.status)
+            pass_turns(gate, run.token)
             if run.key is not None:
                 leave(keys[run.key], run.status)
         yield from self.save_keys(keys.values())
@@ -208,18 +217,26 @@ class Gates(Locks):
     def lock_open(self, jobs: Sequence[bytes]) -> Steps[dict[bytes, dict[bytes, Open]]]:
         """What jobs whose gates are locked have open, by job and execution, locked too."""
         found: dict[bytes, dict[bytes, Open]] = {}
-        for job, execution, status, key, held in (yield Query(self._lock_open, rows=ids(jobs))) if jobs else ():
-            found.setdefault(job, {})[execution] = Open(status, key, bool(held))
+        for job, execution, status, key, held, token in (yield Query(self._lock_open, rows=ids(jobs))) if jobs else ():
+            found.setdefault(job, {})[execution] = Open(status, key, bool(held), token)
         return found
 
     def end(self, gone: Mapping[bytes, Gate], code: Code, message: str | None, now_us: int) -> Steps[None]:
         """Cancel executions that are locked and not running. Gates and keys are for the caller to change."""
         if not gone:
             return
+        yield from self.close_tasks(gone, code, message, now_us)
         yield Query(self._end, (code.value, message, now_us), ids(gone))
         yield Query(self._drop, rows=ids(gone))
         told = [(execution, gate.job, Status.CANCELED) for execution, gate in gone.items() if gate.followed]
         yield from self._records.ended(told, now_us)
+
+    def close_tasks(self, executions: Iterable[bytes], code: Code, message: str | None, now_us: int) -> Steps[None]:
+        """Executions that are locked are about to end: what their tasks wait for does not come."""
+        found = yield Query(self._open_groups, rows=ids(executions))
+        closed = [(id_, text) for id_, old in found if (text := close_detail(old, code, now_us, message)) is not None]
+        if closed:
+            yield Query(self._close_groups, rows=Rows("it", closed))
 
     def ask_running(self, job: bytes, cancel: Cancel) -> Steps[None]:
         """Ask what runs to stop."""
@@ -269,8 +286,12 @@ def _has_room(gate: Gate) -> bool:
     return gate.queued > 0 and (gate.lim == 0 or gate.active < gate.lim)
 
 
-def _chosen(waiting: Sequence[Row], gates: Mapping[bytes, Gate], keys: Mapping[bytes, KeyGate]) -> Iterable[Row]:
-    """Those that there is room for, counted as they are given; of each job in its order.
+def _chosen(
+    waiting: Sequence[Row], gates: Mapping[bytes, Gate], keys: Mapping[bytes, KeyGate]
+) -> Iterable[tuple[Gate, Row]]:
+    """Those that there is room for, each with its gate, counted as they are given: its turn is the gate's ``seq``.
+
+    Of each job they come in its order.
 
     Where concurrency keys are at stake, of jobs that may want the same one whoever is ranked best comes first.
     """
@@ -289,7 +310,9 @@ def _chosen(waiting: Sequence[Row], gates: Mapping[bytes, Gate], keys: Mapping[b
             if counted is not None:
                 counted.active += 1
                 counted.queued -= 1
-        yield row
+        pass_turns(gate, row[5])
+        gate.seq += 1
+        yield gate, row
 
 
 def claimed(rows: Iterable[Sequence[Any]]) -> list[Claimed]:

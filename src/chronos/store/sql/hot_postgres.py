@@ -9,6 +9,7 @@ by hash, which is as good for one row as for thousands, whatever a plan was made
 from collections.abc import Sequence
 
 from chronos.core.execution import Status
+from chronos.core.fence import TURN_BITS
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, SettleRow
 from chronos.store.sql.decision import (
     ADMIT_ROW,
@@ -20,6 +21,7 @@ from chronos.store.sql.decision import (
     admit_rows,
     decide,
     move_those,
+    next_claim,
     open_those,
     record_skipped,
 )
@@ -110,7 +112,7 @@ def _claim(lanes: str, condition: str) -> str:
                 order by a.rank, a.id limit $1 for update skip locked
             ) as x order by x.rank, x.id limit $1
         ), taken as (
-            update active as a set status = {RUNNING}, owner = $2, token = a.token + 1,
+            update active as a set status = {RUNNING}, owner = $2, token = {next_claim("a.token")},
                 started_us = coalesce(a.started_us, $3), attempt_us = $3, request = $4
             where a.id = any(array(select id from best)) returning a.*
         )
@@ -132,8 +134,8 @@ def _settle(d: Dialect, condition: str) -> str:
             insert into history ({_ENDED}, number)
             select {_ENDED}, number from ended left join (select job, number from locked) as l using (job)
         ), freed as (
-            update gate as g set active = g.active - n.ended
-            from (select job, count(*) as ended from ended group by job) as n
+            update gate as g set active = g.active - n.ended, seq = greatest(g.seq, n.turn)
+            from (select job, count(*) as ended, max(token) >> {TURN_BITS} as turn from ended group by job) as n
             where g.job = any($2) and g.job = n.job
             returning g.job, case when g.queued > 0 then {_QUEUE} else 0 end + {_FOLLOWED} * g.followed as after
         )

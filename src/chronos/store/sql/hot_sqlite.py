@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from chronos.core.execution import Status
+from chronos.core.fence import TURN_BITS
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, SettleRow
 from chronos.store.sql.decision import (
     ADMIT_ROW,
@@ -24,6 +25,7 @@ from chronos.store.sql.decision import (
     decide,
     move,
     move_those,
+    next_claim,
     open_those,
     record_skipped,
 )
@@ -144,10 +146,10 @@ def _all(queries: Sequence[str]) -> str:
 
 def _claim(which: str) -> tuple[str, str, str]:
     """Claim and answer at once; or answer, and claim. Arguments: limit, node, now, request, those of ``which``."""
-    write = f"""update active set status = {RUNNING}, owner = $2, token = token + 1,
+    write = f"""update active set status = {RUNNING}, owner = $2, token = {next_claim("token")},
         started_us = coalesce(started_us, $3), attempt_us = $3, request = $4
         where id in (select id from active where {which})"""
-    will_be = CLAIMED.replace("token", "token + 1 as token").replace(
+    will_be = CLAIMED.replace("token", f"{next_claim('token')} as token").replace(
         "started_us", "coalesce(started_us, $3) as started_us"
     )
     ids, others = CLAIMED.split(", ")[:2], CLAIMED.split(", ")[2:]
@@ -163,8 +165,8 @@ class _Settling:
             select a.job, g.number, a.key, g.queued, g.followed from active as a left join gate as g on g.job = a.job
             where a.id = $1 and a.token = $2 and a.status = {RUNNING}"""
         self._end_one = """
-            insert into temp.chronos_ending (id, status, code, message, finished_us, detail, number)
-            values ($1, $2, $3, $4, $5, $6, $7)"""
+            insert into temp.chronos_ending (id, status, code, message, finished_us, detail, number, token)
+            values ($1, $2, $3, $4, $5, $6, $7, $8)"""
         self._all = "insert into temp.chronos_settling (rows) values ($1)"
         self._answer = f"""
             select {packed(["id"], [])}, count(key), (
@@ -181,7 +183,7 @@ class _Settling:
             return Freed([], [], [], set())
         [(job, number, key, queued, followed)] = found
         outcome = (int(row.status), row.code.value, row.message, row.finished_us, row.detail)
-        yield Query(self._end_one, (row.id, *outcome, number))
+        yield Query(self._end_one, (row.id, *outcome, number, row.token))
         keys = [(key, 1)] if key is not None else []
         return Freed([row.id], [job] if queued else [], keys, {job} if followed else set())
 
@@ -216,26 +218,27 @@ def temporary(d: Dialect) -> str:
             {record_skipped("chronos_admitted", now_us="new.now_us")};
         end;
         create temp table chronos_settled (id blob, job blob, status int, code text, message text, finished_us int,
-            detail text, key blob, number int);
+            detail text, key blob, number int, token int);
         create temp view chronos_settling as select null as rows;
         create temp trigger chronos_settle instead of insert on chronos_settling begin
             delete from chronos_settled;
             insert into chronos_settled
                 select i.id, a.job, i.status, i.code, i.message, i.finished_us, coalesce(i.detail, a.detail), a.key,
-                    g.number
+                    g.number, i.token
                 from {d.rows(1, outcome).replace("$1", "new.rows")} as i
                 join active as a on a.id = i.id and a.token = i.token and a.status = {RUNNING}
                 left join gate as g on g.job = a.job;
             {ended} from chronos_settled as s join active as a on a.id = s.id;
             delete from active where id in (select id from chronos_settled);
-            update gate set active = gate.active - n.k
-                from (select number, count(*) as k from chronos_settled group by number) as n
+            update gate set active = gate.active - n.k, seq = max(gate.seq, n.turn)
+                from (select number, count(*) as k, max(token) >> {TURN_BITS} as turn from chronos_settled
+                    group by number) as n
                 where gate.number = n.number;
         end;
         create temp view chronos_ending as select null as id, null as status, null as code, null as message,
-            null as finished_us, null as detail, null as number;
+            null as finished_us, null as detail, null as number, null as token;
         create temp trigger chronos_end instead of insert on chronos_ending begin
             {one} from active as a where a.id = new.id;
             delete from active where id = new.id;
-            update gate set active = active - 1 where number = new.number;
+            update gate set active = active - 1, seq = max(seq, new.token >> {TURN_BITS}) where number = new.number;
         end;"""

@@ -234,6 +234,7 @@ class Jobs:
     def _delete(self, doomed: list[Row], gates: dict[bytes, Gate], now_us: int, actor: Actor) -> Steps[set[bytes]]:
         """Jobs whose gates are locked go; rows of ``_names``. Answers the concurrency keys that came free."""
         freed: set[bytes] = set()
+        yield from self._switching.leave_out([(gates[row[0]], now_us, Code.JOB_DELETED) for row in doomed])
         for job, *_ in doomed:
             gate = gates[job]
             freed |= yield from self._gates.end_unstarted(gate, Code.JOB_DELETED, None, now_us)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Status
+from chronos.core.fence import turn_of
 from chronos.core.job import JobState
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 
@@ -58,6 +59,7 @@ class Open(NamedTuple):
     status: int
     key: bytes | None
     held: bool
+    token: int
 
 
 class Raced(Exception):
@@ -154,6 +156,11 @@ def leave(counted: Gate | KeyGate, status: int) -> None:
     """An execution in a status is open no more under a gate or key."""
     counted.queued -= status == Status.QUEUED
     counted.active -= status != Status.QUEUED
+
+
+def pass_turns(gate: Gate, token: int) -> None:
+    """The turns that an execution has used are over: the gate's next one comes after them."""
+    gate.seq = max(gate.seq, turn_of(token))
 
 
 def _gate(row: Row) -> Gate:

@@ -50,7 +50,14 @@ MIGRATIONS: Sequence[Migration] = (
         sqlite_minimum=5,
     ),
     Migration(version=8, minimum=2, sqlite=changes.EIGHTH_SQLITE, postgres=changes.EIGHTH_POSTGRES, sqlite_minimum=5),
-    Migration(version=9, minimum=2, common=changes.NINTH, sqlite_minimum=5),
+    Migration(
+        version=9,
+        minimum=2,
+        common=changes.OFFERS,
+        sqlite=changes.NINTH_SQLITE,
+        postgres=changes.NINTH_POSTGRES,
+        sqlite_minimum=5,
+    ),
 )
 VERSION = MIGRATIONS[-1].version
 META = "create table if not exists meta (name text primary key, value text not null)"
@@ -75,4 +82,6 @@ def _split(text: str) -> list[str]:
         if line.endswith(";") and not line.startswith(" "):
             statements.append("\n".join(current).strip().removesuffix(";"))
             current = []
+    if any(current):
+        raise ValueError(f"the last statement of a migration does not end: {current[-1]}")
     return [statement for statement in statements if statement]

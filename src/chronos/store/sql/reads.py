@@ -58,8 +58,12 @@ class Reads:
         self._one = f"""
             select {record.OPEN} from active where id = $1
             union all select {record.ENDED} from history where id = $1"""
+        # Attempts of a task are in the order of their numbers, even where the clock went back between two of them.
         self._attempts = f"""
-            select {record.ATTEMPT} from attempt where execution = $1 order by started_us, task, number"""
+            select {record.ATTEMPT} from (
+                select {record.ATTEMPT}, max(started_us) over (partition by task order by number) as since_us
+                from attempt where execution = $1
+            ) as a order by since_us, task, number"""
         self._running_since = f"""
             select {record.OPEN} from active where status = {int(Status.RUNNING)} and attempt_us < $1
             order by attempt_us, id limit $2"""

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
+from chronos.core.fence import first_token, next_claim
 from chronos.core.job import JobState
 from chronos.core.policy import PRIORITY_STEP_US, Admission, admit, is_held
 from chronos.core.reasons import Code
 from chronos.store.commands import Admitted, RunRow
 from chronos.store.sql.dialect import Row
-from chronos.store.sql.locks import Gate, KeyGate, Open, leave
+from chronos.store.sql.locks import Gate, KeyGate, Open, leave, pass_turns
 
 #: Rows of ``Round.inserted``, as columns of ``active``.
 INSERTED = (
@@ -87,7 +88,7 @@ class Round:
     def _replace(self, gate: Gate, *, held: bool) -> None:
         """What has not started ends; what runs is asked to stop. What is ``held`` replaces only what is held too."""
         mine = self.open[gate.job]
-        for id_, (status, key, is_held_too) in list(mine.items()):
+        for id_, (status, key, is_held_too, token) in list(mine.items()):
             if held and not is_held_too:
                 continue
             if status == Status.RUNNING:
@@ -96,12 +97,13 @@ class Round:
             del mine[id_]
             self.replaced[id_] = gate
             leave(gate, status)
+            pass_turns(gate, token)
             if key is not None:
                 leave(self.keys[key], status)
 
     def _skip(self, gate: Gate, run: RunRow, verdict: Admission) -> Admitted:
         code = Code.OVERLAP if verdict is Admission.SKIP_OVERLAP else Code.QUEUE_FULL
-        token = gate.seq << 16
+        token = first_token(gate.seq)
         what = (run.id, gate.job, gate.version, int(run.cause), run.scheduled_us)
         self.skipped.append((*what, code.value, token, self.now_us, run.detail))
         return Admitted(run.id, gate.job, Status.SKIPPED, token)
@@ -116,7 +118,7 @@ class Round:
                 counted.queued += not runs_now
         status = Status.QUEUED if not runs_now else Status.RUNNING if claim else Status.READY
         owned = status is Status.RUNNING
-        token = (gate.seq << 16) + owned
+        token = next_claim(first_token(gate.seq)) if owned else first_token(gate.seq)
         self.inserted.append(
             (
                 *(run.id, gate.job, gate.version, int(run.cause), run.scheduled_us, gate.lane),
@@ -127,7 +129,7 @@ class Round:
             )
         )
         if gate.overlap is Overlap.REPLACE:
-            self.open.setdefault(gate.job, {})[run.id] = Open(status, run.key, held)
+            self.open.setdefault(gate.job, {})[run.id] = Open(status, run.key, held, token)
         return Admitted(run.id, gate.job, status, token)
 
 

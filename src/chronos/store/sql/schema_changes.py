@@ -312,6 +312,53 @@ EIGHTH_SQLITE = IDLE + IDLE_SQLITE + LISTED
 EIGHTH_POSTGRES = ALL_AT_ONCE_POSTGRES + IDLE + IDLE_POSTGRES + LISTED
 
 # What a node offers to work: queues and functions, see ``shortage.Offer``.
-NINTH = """
+OFFERS = """
 alter table node add column offer {text};
 """
+
+# Tokens are given out as executions become ready (see ``core.fence``). What was ready or asleep before got its token
+# when it was admitted; others may have started with higher ones since. What runs keeps the token it is known by.
+TURNS = """
+update gate set seq = seq + 1, trimmed = trimmed + 1
+where job in (select job from active where status in (1, 4) and exclusive = 1);
+update active set token = (select g.seq << 16 from gate as g where g.job = active.job)
+where status in (1, 4) and exclusive = 1 and job in (select job from gate);
+"""
+LOCKED_POSTGRES = """
+lock table gate, active in share row exclusive mode;
+"""
+
+# Executions that were canceled while their tasks slept kept these as they stood. A task that had not begun is skipped
+# (14), any other one canceled (13). What is not such JSON stays as it is.
+CLOSED_SQLITE = """
+update history set detail = json_set(detail, '$.group.tasks', json((
+    select json_group_array(json(case when coalesce(t.value->>'status', 1) >= 10 then t.value else json_set(
+        json_remove(t.value, '$.wake_us', '$.signal', '$.resumes', '$.attempt_us'), '$.finished_us', finished_us,
+        '$.status', case coalesce(t.value->>'status', 1) when 1 then 14 else 13 end) end))
+    from json_each(detail, '$.group.tasks') as t)))
+where status = 12 and status > 10 and detail like '%"group":%'
+and case when json_valid(detail) then json_type(detail, '$.group.tasks') = 'array' end;
+"""
+CLOSED_POSTGRES = """
+create function close_tasks(detail text, at_us bigint) returns text language plpgsql as $$ begin
+    return (select json_object_agg(d.key, case d.key when 'group' then (
+        select json_object_agg(g.key, case g.key when 'tasks' then (
+            select json_agg(case when coalesce((t.value->>'status')::int, 1) >= 10 then t.value else (
+                select json_object_agg(f.key, f.value) from (
+                    select e.key, e.value from json_each(t.value) as e
+                    where e.key not in ('status', 'finished_us', 'wake_us', 'signal', 'resumes', 'attempt_us')
+                    union all select 'finished_us', to_json(at_us)
+                    union all select 'status', to_json(case coalesce((t.value->>'status')::int, 1)
+                        when 1 then 14 else 13 end)
+                ) as f) end order by t.place)
+            from json_array_elements(g.value) with ordinality as t (value, place)) else g.value end)
+        from json_each(d.value) as g) else d.value end)::text
+    from json_each(detail::json) as d);
+    exception when others then return detail;
+end $$;
+update history set detail = close_tasks(detail, finished_us)
+where status = 12 and status > 10 and detail like '%"group":%';
+drop function close_tasks;
+"""
+NINTH_SQLITE = TURNS + CLOSED_SQLITE
+NINTH_POSTGRES = LOCKED_POSTGRES + TURNS + CLOSED_POSTGRES

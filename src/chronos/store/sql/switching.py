@@ -3,15 +3,21 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from chronos.core.execution import Cause
+from chronos.core.execution import Cause, Span
+from chronos.core.inforce import instants_of
 from chronos.core.job import JobState
+from chronos.core.planner import left_out
+from chronos.core.reasons import Code
 from chronos.errors import Conflict, NotFound
 from chronos.store.commands import SaveJobs, SetJobState
+from chronos.store.sql import rows as record
 from chronos.store.sql.creating import Written, told
 from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.locks import Gate, ids
 from chronos.store.sql.records import Line, Records
+
+_SCHEDULED = (JobState.ACTIVE, JobState.PAUSED)
 
 
 class Switching:
@@ -29,6 +35,12 @@ class Switching:
         self._let_go = f"""
             update active as a set held = 0, ready_since_us = i.now_us from {d.rows(1, "job:i now_us:n")} as i
             where {d.within("a.job", 1)} and a.job = i.job and a.held = 1"""
+
+        self._said = f"""
+            select j.id, j.name, case when j.version = i.version then j.spec else
+                (select v.spec from job_version as v where v.job = j.id and v.version = i.version) end
+            from job as j join {d.rows(1, "job:i version:n")} as i on {d.is_job("j", "i.job")}
+            where {d.within("j.id", 1)}"""
 
     def set_state(self, command: SetJobState) -> Steps[bool | list[bool]]:
         """See ``SetJobState``; of what was merged, the answer of each."""
@@ -82,6 +94,9 @@ class Switching:
         return (yield from self._enter([(gate, state, now_us)]))
 
     def _enter(self, entering: Sequence[tuple[Gate, JobState, int]]) -> Steps[set[bytes]]:
+        yield from self.leave_out(
+            [(gate, now_us, Code.DISABLED) for gate, state, now_us in entering if state is JobState.DISABLED]
+        )
         changes: Counter[int] = Counter()
         held: list[Gate] = []
         let_go: list[tuple[bytes, int]] = []
@@ -98,6 +113,21 @@ class Switching:
             yield Query(self._let_go, rows=Rows("in", let_go))
         yield from self._records.tally(changes)
         return freed
+
+    def leave_out(self, ending: Sequence[tuple[Gate, int, Code]]) -> Steps[None]:
+        """Schedules end at a time, for a reason: what was due under their locked gates by then is put on record."""
+        due = [(g, now_us, code) for g, now_us, code in ending if g.next_us is not None and g.next_us <= now_us]
+        due = [one for one in due if one[0].state in _SCHEDULED]
+        if not due:
+            return
+        rows = yield Query(self._said, rows=Rows("in", [(gate.job, gate.version) for gate, _, _ in due]))
+        said = {job: (name, text) for job, name, text in rows}
+        spans: list[tuple[int, Span]] = []
+        for gate, now_us, code in due:
+            span = _span(gate, *said[gate.job], now_us, Code.PAUSED if gate.state == JobState.PAUSED else code)
+            gate.done_us = max(gate.done_us, span.to_us)
+            spans.append((gate.version, span))
+        yield from self._records.spans(int(Cause.SCHEDULE), spans)
 
     def expected(self, wanted: Mapping[bytes, int | None]) -> Steps[list[Row]]:
         """Id, namespace, name, incarnation and version of jobs that are there, at the version that is expected."""
@@ -126,6 +156,15 @@ class Switching:
             for gate, note, now_us in switched
         ]
         yield Query(self._note, rows=Rows("itnn", notes))
+
+
+def _span(gate: Gate, name: str, text: str, now_us: int, code: Code) -> Span:
+    """What was due under a gate; where the job cannot be read, or its schedule breaks, only the first is known."""
+    assert gate.next_us is not None
+    try:
+        return left_out(gate.job, instants_of(record.spec(text), name), gate.next_us, now_us, code)
+    except Exception:  # noqa: BLE001 - a job must be able to go, whatever its schedule does
+        return left_out(gate.job, None, gate.next_us, now_us, code)
 
 
 def _was_done(command: SetJobState, gate: Gate) -> bool:

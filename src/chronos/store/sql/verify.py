@@ -1,6 +1,9 @@
 """Cross-checks of a whole store: what must always be true of its tables, each as a query that finds the exceptions."""
 
-from chronos.core.execution import Status
+import msgspec
+
+from chronos.core.detail import read_detail
+from chronos.core.execution import Status, TaskStatus
 from chronos.core.job import Unreadable
 from chronos.store.sql import rows as record
 from chronos.store.sql.dialect import Dialect, Query, Steps
@@ -10,6 +13,10 @@ _READY, _QUEUED, _RUNNING, _WAITING = (
 )
 _WORST = 20  # exceptions named for each check
 _PAGE = 1_000
+_PAGES = 10  # of the latest ended executions are looked into
+_LAST = b"\xff" * 16  # later than every id
+_ENDED = "select id, detail from history where id < $1 order by id desc limit $2"
+_OPEN_WORDS = {status.name.lower() for status in TaskStatus if not status.final}
 _DEFINITIONS = """
     select namespace, name, spec from job where (namespace, name) > ($1, $2) order by namespace, name limit $3"""
 
@@ -79,7 +86,33 @@ class Verify:
             found += [
                 sentence.format(*(value.hex() if isinstance(value, bytes) else value for value in row)) for row in rows
             ]
-        return found + (yield from _unreadable())
+        return found + (yield from _open_tasks()) + (yield from _unreadable())
+
+
+def _open_tasks() -> Steps[list[str]]:
+    """Tasks of ended executions that have not ended, among the latest of them: no statement finds these either."""
+    found: list[str] = []
+    last = _LAST
+    for _ in range(_PAGES):
+        rows = yield Query(_ENDED, (last, _PAGE))
+        for execution, text in rows:
+            if text is not None and (names := _open_in(text)):
+                found.append(f"execution {execution.hex()} has ended, its tasks {', '.join(names)} have not")
+        if len(rows) < _PAGE or len(found) >= _WORST:
+            break
+        last = rows[-1][0]
+    return found[:_WORST]
+
+
+def _open_in(text: str) -> list[str]:
+    """The tasks of a detail that have not ended; those of one that cannot be read are not known."""
+    try:
+        detail = read_detail(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return []
+    stand = [] if detail.group is None else [task.name for task in detail.group.tasks if not task.status.final]
+    told = [] if detail.report is None else detail.report.tasks
+    return stand + [task.name for task in told if task.status in _OPEN_WORDS]
 
 
 def _unreadable() -> Steps[list[str]]:

@@ -1,13 +1,14 @@
 """Reads: what is due, lists and their pages, counts, retention."""
 
 from chronos.core.config import Overlap
-from chronos.core.execution import AttemptStatus, Status
+from chronos.core.execution import AttemptStatus, Execution, Status
 from chronos.core.job import JobState
 from chronos.store.commands import DeleteJob, SaveJobs, Trim
 from chronos.store.contract import ExecutionFilter, JobFilter
 from chronos.testing.conformance.world import SECOND, T0, World, ended
 
 DAY = 86_400 * SECOND
+MS = 1_000
 
 
 async def case_due_gates_earliest_first(w: World) -> None:
@@ -205,3 +206,51 @@ async def case_the_audit_log_is_trimmed_by_age(w: World) -> None:
     assert await w.store.apply(Trim(now_us=w.now, limit=9)) == 0
     lines = (await w.store.audit(namespace="default", limit=9)).items
     assert [line.subject for line in lines] == ["new", "old-4", "old-3", "old-2"]
+
+
+async def _listed(w: World, job: bytes, limit: int) -> list[int]:
+    """The instants of a job's runs as its pages list them."""
+    seen: list[int] = []
+    cursor = None
+    while True:
+        page = await w.store.list_executions(ExecutionFilter(job=job), limit=limit, cursor=cursor)
+        seen += [item.scheduled_us for item in page.items if isinstance(item, Execution)]
+        cursor = page.cursor
+        if cursor is None:
+            return seen
+
+
+async def case_runs_of_one_millisecond_are_listed_by_their_instants(w: World) -> None:
+    """Requests that fill a range follow on each other within the millisecond; what is triggered then is the newest."""
+    job = (await w.save(overlap=Overlap.QUEUE)).id
+    instants_us = [T0 - (40 - i) * SECOND for i in range(40)]
+    w.now = T0 + MS // 2
+    for first, last in ((0, 7), (7, 8), (8, 40)):
+        await w.backfill(job, *instants_us[first:last])
+        w.tick(3)
+    asked_us = []
+    for _ in range(20):
+        asked_us.append(w.tick(1))
+        await w.trigger(job)
+    [claimed] = await w.claim()
+    await w.settle(claimed)  # history and what is open make one list
+    newest_first = [*reversed(asked_us), *reversed(instants_us)]
+    for limit in (1, 7, 100):
+        assert await _listed(w, job, limit) == newest_first
+
+
+async def case_attempts_are_in_the_order_of_their_numbers(w: World) -> None:
+    """The clock went back between two of them."""
+    await w.save()
+    run = await w.one()
+    tries = [
+        ended(run, number, AttemptStatus.FAILED, task)._replace(started_us=T0 + at_us, finished_us=T0 + at_us)
+        for number, at_us, task in ((1, 90, "b"), (2, 50, "b"), (3, 95, "b"), (1, 20, "c"), (10, 60, "b"), (1, 92, "a"))
+    ]
+    await w.settle(run, attempts=tuple(tries))
+    view = await w.store.execution(run.id)
+    assert view is not None
+    assert [(a.task, a.number) for a in view.attempts] == [
+        *(("c", 1), ("b", 1), ("b", 2), ("a", 1)),
+        *(("b", 3), ("b", 10)),
+    ]

@@ -112,7 +112,7 @@ async def case_what_deleted_jobs_left_behind_goes_by_age(w: World) -> None:
     await w.settle(*runs[:4], attempts=())
     tried = ended(runs[4], 1, AttemptStatus.SUCCEEDED)
     await w.settle(await w.one("other"))
-    await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
+    await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick(1)))
     assert await w.store.apply(Trim(now_us=w.tick(), limit=100, keep_deleted_us=2 * DAY)) == 0
     await w.settle(runs[4], attempts=(tried,))
     w.tick(DAY)
@@ -130,7 +130,7 @@ async def case_each_incarnation_of_a_name_keeps_its_own_executions(w: World) -> 
     old = await w.save("again", overlap=Overlap.ALLOW)
     before, still_running = await w.one("again"), await w.one("again")
     await w.settle(before)
-    await w.store.apply(DeleteJob(job=old.id, now_us=w.tick()))
+    await w.store.apply(DeleteJob(job=old.id, now_us=w.tick(1)))
     new = await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
     run = await w.one("again")
     await w.settle(run)
@@ -145,7 +145,7 @@ async def case_every_incarnation_of_a_name_is_trimmed(w: World) -> None:
     for _ in range(3):
         saved = await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
         await w.settle(await w.one("again"))
-        await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
+        await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick(1)))
     await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
     await w.settle(await w.one("again"))
     w.tick(3 * DAY)

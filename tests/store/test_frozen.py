@@ -1,0 +1,153 @@
+"""Stores that earlier releases left behind, in the middle of their work, under this release (see ``freeze``)."""
+
+import asyncio
+import json
+import lzma
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from chronos.core.execution import AttemptStatus, Status
+from chronos.core.reasons import Code
+from chronos.store.commands import EndedAttempt, Reap, ReapRow
+from chronos.store.contract import JobFilter, Store
+from chronos.store.sql.postgres import PostgresStore
+from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing.conformance import World
+from tests.store.freeze import DATA, NODE, TOKEN, told
+
+SCHEMAS = sorted(path.name.split(".")[0] for path in DATA.glob("schema-*.json.xz"))
+SHARED = ("side_by_side",)  # jobs that let executions overlap
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A store as it was left, what was there then, and how to open it."""
+
+    url: str
+    was: dict[str, Any]
+    make: Callable[[], Store]
+
+
+def read(name: str) -> bytes:
+    return lzma.decompress((DATA / name).read_bytes())
+
+
+async def replay(url: str, sql: str) -> None:
+    """Load a dump, as any client of the database could."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(params=[(schema, engine) for schema in SCHEMAS for engine in ("sqlite", "postgres")], ids="-".join)
+def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frozen]:
+    schema, engine = request.param
+    was = json.loads(read(f"{schema}.json.xz"))[engine]
+    if engine == "sqlite":
+        path = tmp_path / "chronos.db"
+        path.write_bytes(read(f"{schema}.sqlite.xz"))
+        yield Frozen(f"sqlite:///{path}", was, lambda: SqliteStore(path))
+        return
+    url: str = request.getfixturevalue("postgres_url")
+    asyncio.run(replay(url, read(f"{schema}.sql.xz").decode()))
+    yield Frozen(url, was, lambda: PostgresStore(url))
+
+
+def comparable(found: dict[str, Any]) -> dict[str, Any]:
+    """What was told of a store, but for what an upgrade may change: tokens of what has not ended, and open tasks."""
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    for execution in plain["executions"]:
+        item = execution["item"]
+        if item["status"] in (Status.READY, Status.WAITING):
+            item.pop("token")
+        if item["status"] == Status.CANCELED:
+            (item["detail"] or {}).pop("group", None)
+    return plain
+
+
+def test_everything_is_still_there(frozen: Frozen) -> None:
+    async def check() -> None:
+        store = frozen.make()
+        await store.open()
+        try:
+            found = await told(store)
+            for kind, was in comparable(frozen.was).items():
+                assert comparable(found)[kind] == was, kind
+            assert await store.verify() == []
+            token = await store.token(sha256(TOKEN.encode()).hexdigest())
+            assert token is not None
+            assert (token.name, token.role, token.namespaces) == ("ci", "operator", ["default"])
+        finally:
+            await store.close()
+
+    asyncio.run(check())
+
+
+def test_the_work_of_the_dead_node_goes_on_with_higher_tokens(frozen: Frozen) -> None:
+    """Until nothing is left that can run: what ran, what was ready, and what was queued behind it."""
+
+    async def check() -> None:
+        store = frozen.make()
+        await store.open()
+        try:
+            w = World(store)
+            w.now = 2_000_000_000_000_000
+            names = {job.id: job.name for job in (await store.jobs_by_id(await ids(store))).values()}
+            [dead] = [node for node in await store.nodes() if node.name == NODE]
+            held = await store.held_by(dead.number)
+            running = {"line", "skips", "side_by_side", "replaces", "second_try", "batch"}
+            assert {names[run.job] for run in held} == running
+            last = highest(frozen.was, names)
+            await w.start_node()
+            rows = tuple(
+                ReapRow(
+                    *(run.id, run.job, run.token, Status.READY, Code.WORKER_LOST, run.attempt + 1),
+                    (EndedAttempt(run.id, "main", run.attempt, AttemptStatus.LOST, w.now, w.now, dead.number),),
+                )
+                for run in held
+            )
+            reaped = await store.apply(Reap(node=dead.number, beat=dead.beat, rows=rows, now_us=w.now))
+            asked_to_stop = {run.id for run in held if run.cancel}
+            assert set(reaped) == {run.id for run in held} - asked_to_stop
+            assert {names[run.job] for run in held if run.cancel} == {"replaces"}
+            assert await w.wake() > 0
+            started: list[str] = []
+            while taken := await w.claim():
+                for run in taken:
+                    name = names[run.job]
+                    started.append(name)
+                    if name not in SHARED:
+                        assert run.token > last.get(name, 0), name
+                        last[name] = run.token
+                await w.settle(*taken, detail='{"result":1}')
+            expected = {"line": 3, "side_by_side": 2, "replaces": 1, "ready": 2, "backs_off": 1, "replaced": 1}
+            assert expected.items() <= {name: started.count(name) for name in started}.items()
+            assert "held" not in started
+            assert await store.verify() == []
+        finally:
+            await store.close()
+
+    asyncio.run(check())
+
+
+async def ids(store: Store) -> list[bytes]:
+    return [job.id for job in (await store.list_jobs(JobFilter(), limit=1_000)).items]
+
+
+def highest(was: dict[str, Any], names: dict[bytes, str]) -> dict[str, int]:
+    """The highest token that each job has sent: of executions that were started."""
+    found: dict[str, int] = {}
+    for execution in was["executions"]:
+        item = execution["item"]
+        if item.get("started_us") is not None and (name := names.get(b64decode(item["job"]))):
+            found[name] = max(found.get(name, 0), item["token"])
+    return found
