@@ -268,7 +268,7 @@ class NodeLife:
         """A beat in time, or, after one that failed, soon again."""
         quiet_s = asyncio.get_running_loop().time() - self._beaten_s
         every_s = self._options.heartbeat_s
-        return every_s - quiet_s if quiet_s < every_s else min(1.0, every_s / 10)
+        return max(every_s - quiet_s, min(1.0, every_s / 10))
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
