@@ -75,7 +75,7 @@ async def test_g5_a_node_that_is_cut_off_takes_nothing_from_healthy_ones(world: 
     assert [(len(work.starts), work.cut) for work in works] == [(1, [])] * len(works)
 
     # And one that is killed then is noticed by the only one that is left to notice, in time.
-    del observer.link.nodes  # type: ignore[attr-defined]
+    del observer.link.nodes
     await healthy[1].crash()
     second = await world.node("third", **OPTIONS)
     await world.advance(2 * TIMEOUT_S)

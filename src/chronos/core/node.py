@@ -5,6 +5,15 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process of an operating system, named so that no other one is ever taken for it."""
+
+    world: str  # the boot of the machine, and the namespaces in which the number and the time count
+    pid: int
+    started: str  # in the units of the system
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One start of one process. ``beat`` counts its heartbeats: a reaper acts when it saw no change for long enough."""
 
@@ -17,6 +26,7 @@ class Node:
     stopped_us: int | None = None
     slots: int = 0
     labels: dict[str, str] = field(default_factory=dict)
+    process: Process | None = None  # None: its system does not say
 
 
 class Watch:

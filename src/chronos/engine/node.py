@@ -23,6 +23,7 @@ from chronos.engine.bus import Bus
 from chronos.engine.options import Options
 from chronos.engine.sending import insist
 from chronos.errors import ChronosError
+from chronos.process import this_process
 from chronos.store.commands import Beat, Held, RegisterNode, StopNode
 from chronos.store.contract import Store
 
@@ -183,6 +184,7 @@ class NodeLife:
             now_us=self._clock.now_us(),
             slots=self._options.slots if self._options.works else 0,
             labels={**self._options.labels, **({} if self._options.schedules else {ONLY_WORKS: "yes"})},
+            process=this_process(),
         )
         while True:
             asked_s = loop.time()

@@ -1,7 +1,8 @@
 """Takes over from the dead: nodes that are silent for too long, and executions that outlived their timeout.
 
 Silence is measured on this node's own monotonic clock, whatever any wall clock says: see ``Watch``. Taking over is a
-compare-and-set on the beat that was seen last, so a node that was only slow keeps its work.
+compare-and-set on the beat that was seen last, so a node that was only slow keeps its work. A node of this machine
+whose process has ended, with all that it started, is taken over at once.
 """
 
 import asyncio
@@ -17,10 +18,12 @@ from chronos.engine.crew import Crew
 from chronos.engine.lost import Verdict, judge
 from chronos.engine.node import ONLY_WORKS
 from chronos.errors import ChronosError
+from chronos.process import has_children, has_ended
 from chronos.store.commands import Reap, Release, ReleaseRow, Settle, SettleRow
 
 _BATCH = 200
 _OVERDUE_LIMIT = 1_000
+_SOON_S = 0.1
 _NOT_SETTLED = End(status=Status.STALE, reason=Reason.of(Code.NOT_SETTLED))
 
 
@@ -32,6 +35,7 @@ class Reaper:
     ) -> None:
         self._crew, self._catalog = crew, catalog
         self._ready, self._peers = ready, peers
+        self._again_soon = False  # a process has ended, and what it started is about to
         options = crew.options
         self._watch = Watch(
             timeout_s=options.heartbeat_timeout_s, heartbeat_s=options.heartbeat_s, pause_s=options.reaper_s
@@ -41,26 +45,30 @@ class Reaper:
         """Look around until cancelled. A look that failed is repeated soon, so that the watch is not interrupted."""
         options = self._crew.options
         while True:
-            pause_s = options.reaper_s
+            pause_s, self._again_soon = options.reaper_s, False
             try:
                 await self._look()
             except ChronosError as error:
                 self._crew.node.trouble(error)
                 pause_s = min(pause_s, options.heartbeat_s / 10)
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(min(pause_s, _SOON_S) if self._again_soon else pause_s)
 
     async def _look(self) -> None:
         loop, me = asyncio.get_running_loop(), self._crew.node.number
         asked_s = loop.time()
         nodes = [node for node in await self._crew.store.nodes() if node.stopped_us is None]
         silent = self._watch.observe(nodes, asked_s=asked_s, answered_s=loop.time())
-        dead = [node for node in silent if node.number != me]
+        ended = [node for node in nodes if node.process is not None and has_ended(node.process)]
+        dead = [node for node in (*silent, *(node for node in ended if node not in silent)) if node.number != me]
         gone = {node.number for node in dead}
         self._peers(tuple(n.number for n in nodes if self._schedules(n, gone)))
         if not self._crew.node.may_start:
             return  # it may be this node that is cut off
         for node in dead:
-            await self._reap(node)
+            if node in silent or node.process is None or not has_children(node.process):
+                await self._reap(node)
+            else:
+                self._again_soon = True
         await self._reap_overdue()
 
     def _schedules(self, node: Node, gone: set[int]) -> bool:

@@ -2,6 +2,7 @@
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cancel, Status
+from chronos.core.node import Process
 from chronos.core.reasons import Code
 from chronos.store.commands import (
     Beat,
@@ -30,6 +31,16 @@ async def case_an_incarnation_has_one_number(w: World) -> None:
         (first, "alpha", {"zone": "eu"}, 4),
         (second, "alpha", {}, 0),
     ]
+
+
+async def case_a_node_says_which_process_it_is(w: World) -> None:
+    process = Process(world="boot/namespace", pid=4711, started="123456")
+    said = RegisterNode(name="n", incarnation=w.request(), now_us=w.now, labels={"zone": "eu"}, process=process)
+    number = await w.store.apply(said)
+    silent = await w.store.apply(RegisterNode(name="m", incarnation=w.request(), now_us=w.now))
+    found = {node.number: (node.process, node.labels) for node in await w.store.nodes()}
+    assert found[number] == (process, {"zone": "eu"})
+    assert found[silent] == (None, {})
 
 
 async def case_a_beat_says_what_the_node_holds(w: World) -> None:
