@@ -169,6 +169,19 @@ class NodeLife:
         return self.number > 0 and quiet_s < self._silence_s and not self._clock.skewed
 
     @property
+    def fault(self) -> str | None:
+        """Why it may not admit and claim, in a sentence; None: it may."""
+        if self.may_start:
+            return None
+        if self.number == 0:
+            return "this node is not registered with the store"
+        if self._clock.skew is not None:
+            return self._clock.skew
+        if self._clock.wrong:
+            return "this node's clock was set, and has not been compared with the store's since"
+        return "this node could not say that it is alive, so it starts nothing until the store hears it"
+
+    @property
     def unheard(self) -> bool:
         """Whether it has been silent for so long that what was given to it may be another's by now."""
         return asyncio.get_running_loop().time() - self._beaten_s >= self._quiet_s
