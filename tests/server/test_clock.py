@@ -79,7 +79,7 @@ def _instants(said: Any) -> Iterator[tuple[str, str]]:
             yield from _instants(one)
     elif isinstance(said, dict):
         for name, value in said.items():
-            is_past = name.endswith("_at") and name != "next_run_at" or name in ("at", "now")
+            is_past = (name.endswith("_at") and name != "next_run_at") or name in ("at", "now")
             if is_past and isinstance(value, str):
                 yield name, value
             yield from _instants(value)
