@@ -61,7 +61,11 @@ def test_what_a_server_with_a_wrong_clock_writes_bears_the_right_time(
     async def case(server: Server, session: aiohttp.ClientSession) -> None:
         clock.ahead_s = ahead_s
         job = {"name": "job", "schedule": "@daily", "command": {"argv": ["true"]}}
-        asked = [("POST", "jobs", job), ("POST", "jobs/job/trigger", {}), ("POST", "jobs/job/pause", {})]
+        asked: list[tuple[str, str, Any]] = [
+            ("POST", "jobs", job),
+            ("POST", "jobs/job/trigger", {}),
+            ("POST", "jobs/job/pause", {}),
+        ]
         asked += [("GET", path, None) for path in ("jobs/job", "executions", "audit", "nodes", "status")]
         answers = [await ask(session, method, f"/api/v1/{path}", body) for method, path, body in asked]
         assert [status for status, _ in answers if status >= 300] == []
