@@ -20,6 +20,7 @@ from chronos.store.contract import Store
 if TYPE_CHECKING:
     from chronos.core.events import Event
     from chronos.engine.engine import Engine
+    from chronos.engine.node import NodeClock
     from chronos.engine.options import Options
     from chronos.engine.runners.command_options import CommandRules
     from chronos.engine.runners.contract import Runner
@@ -155,6 +156,16 @@ def make_runners(
 def checks_of(runners: "Mapping[str, Runner]") -> "dict[str, Check]":
     """What each kind of target says of its options when a job is saved."""
     return {kind: runner.check for kind, runner in runners.items()}
+
+
+def make_clock(clock: Clock) -> "NodeClock":
+    """This machine's clock, corrected by the store's: what is written together shares one, engine and service alike.
+
+    An engine measures the offset while it runs; ``measure`` does so where there is none.
+    """
+    from chronos.engine.node import NodeClock  # noqa: PLC0415
+
+    return NodeClock(clock)
 
 
 def make_engine(

@@ -27,3 +27,13 @@ class SystemClock:
 
     def outside(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+
+def nearest_offset_us(offset_us: int, *, told_us: int, answered_us: int, took_us: int) -> int:
+    """The offset to another clock that one answer allows and that is nearest to the one known before.
+
+    The other clock showed ``told_us`` at some moment of the ``took_us`` before the answer came, which was at
+    ``answered_us`` here. So the offset lies between told − answered and told + took − answered, and nothing says where.
+    """
+    least_us = told_us - answered_us
+    return min(max(offset_us, least_us), least_us + took_us)

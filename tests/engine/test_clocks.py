@@ -1,15 +1,20 @@
 """G7, time: nothing starts early, and clocks that jump or differ run nothing twice and end nothing that runs."""
 
 import asyncio
+from collections.abc import Iterable
+from itertools import repeat
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from chronos.clock import SystemClock
 from chronos.core.events import ClockJumped, Trouble
 from chronos.core.execution import Status
 from chronos.engine.node import NodeClock
 from chronos.store.contract import Counts
 from chronos.store.sql.sqlite_memory import MemoryStore
+from chronos.testing.clock import VirtualClock
+from chronos.testing.loop import run
 from tests.engine.world import SECOND_US, World, in_world
 
 
@@ -141,25 +146,98 @@ async def test_g7_time_what_was_to_be_caught_up_with_is_not_judged_by_a_clock_th
 
 
 class Distant(MemoryStore):
-    """A store whose answers take their time on the way back, all but the second."""
+    """A store with a clock of its own, ``ahead_s`` of the wall's, which takes its time on the way there and back."""
 
-    asked = 0
+    def __init__(self, ways_s: Iterable[tuple[float, float]], *, ahead_s: float = 0.0) -> None:
+        super().__init__()
+        self._wall, self._ways_s, self._ahead_us = VirtualClock(), iter(ways_s), round(ahead_s * SECOND_US)
+        self.asked = 0
 
     async def clock_us(self) -> int | None:
-        told_us = SystemClock().now_us()
+        there_s, back_s = next(self._ways_s)
         self.asked += 1
-        if self.asked != 2:
-            await asyncio.sleep(1)
+        await asyncio.sleep(there_s)
+        told_us = self._wall.now_us() + self._ahead_us
+        await asyncio.sleep(back_s)
         return told_us
 
 
-def test_the_quickest_answer_tells_the_time() -> None:
-    """Half of a second would be an offset that counts as none, and start things that much early."""
+SLOW_BACK = (0.0, 0.082)  # as after a database was killed and started again
+SLOW_THERE = (0.082, 0.0)
+QUICK = (0.001, 0.002)
+
+
+@pytest.mark.parametrize("way", [SLOW_BACK, SLOW_THERE])
+def test_slow_answers_do_not_move_a_clock_that_may_be_right(way: tuple[float, float]) -> None:
+    """Half of such an answer would be 41 ms, by which everything would start early, or late."""
 
     async def case() -> None:
-        clock, store = NodeClock(SystemClock()), Distant()
+        clock, store = NodeClock(VirtualClock()), Distant(repeat(way))
         await clock.measure(store)
-        assert abs(clock.offset_us) < 0.4 * SECOND_US
-        assert store.asked > 1
+        assert clock.offset_us == 0
+        assert store.asked == 4
 
-    asyncio.run(case())
+    run(case())
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "ways_s", "offset_s"),
+    [
+        (0.5, [SLOW_BACK] * 4, 0.418),  # it may have been told when the answer came
+        (0.5, [SLOW_THERE] * 4, 0.5),
+        (-0.5, [SLOW_BACK] * 4, -0.5),  # it may have been told when the question was asked
+        (-0.5, [SLOW_THERE] * 4, -0.418),
+        (0.5, [SLOW_BACK, QUICK], 0.498),  # the quick one says more, and ends the asking
+        (-0.5, [SLOW_THERE, QUICK], -0.499),
+    ],
+)
+def test_an_offset_moves_to_the_nearer_edge_of_what_an_answer_allows(
+    ahead_s: float, ways_s: list[tuple[float, float]], offset_s: float
+) -> None:
+    async def case() -> None:
+        clock, store = NodeClock(VirtualClock()), Distant(ways_s, ahead_s=ahead_s)
+        await clock.measure(store)
+        assert clock.offset_us == pytest.approx(offset_s * SECOND_US, abs=2)
+        assert store.asked == len(ways_s)
+
+    run(case())
+
+
+WAY_S = st.floats(0, 3)
+
+
+@given(
+    known_s=st.floats(-5, 5), ahead_s=st.floats(-5, 5), ways_s=st.lists(st.tuples(WAY_S, WAY_S), min_size=4, max_size=4)
+)
+@settings(max_examples=100, deadline=None)
+def test_no_answer_moves_an_offset_away_from_the_truth(
+    known_s: float, ahead_s: float, ways_s: list[tuple[float, float]]
+) -> None:
+    async def case() -> None:
+        clock = NodeClock(VirtualClock())
+        clock.offset_us = known_us = round(known_s * SECOND_US)
+        true_us = round(ahead_s * SECOND_US)
+        await clock.measure(Distant(ways_s, ahead_s=ahead_s))
+        low_us, high_us = sorted((known_us, true_us))
+        assert low_us - 2 <= clock.offset_us <= high_us + 2
+
+    run(case())
+
+
+def test_a_clock_that_was_set_is_not_believed_until_it_was_compared() -> None:
+    """What is written between the moment it was set and the next comparison bears the right time all the same."""
+
+    async def case() -> None:
+        wall = VirtualClock()
+        clock, store = NodeClock(wall), Distant(repeat((0.0, 0.0)), ahead_s=0.25)
+        await clock.measure(store)
+        right = VirtualClock()
+        for by_s in (5, -12):
+            wall.jump(by_s)
+            await asyncio.sleep(3)
+            assert clock.skewed
+            assert clock.now_us() == right.now_us() + SECOND_US // 4
+            await clock.measure(store)
+            assert clock.now_us() == right.now_us() + SECOND_US // 4
+
+    run(case())

@@ -294,3 +294,40 @@ def test_a_script_that_only_triggers_ends_by_itself(tmp_path: Path, file_url: st
         program = [sys.executable, "-W", "error", str(script), file_url, mode]
         result = subprocess.run(program, capture_output=True, text=True, timeout=30, check=False)
         assert (result.returncode, result.stderr) == (0, "")
+
+
+KILLED = """
+import sys, time
+from chronos import Chronos
+
+app = Chronos(sys.argv[1], grace="0s")
+began_s = time.monotonic()
+
+@app.job(retry={"initial_interval": "100ms"})
+def slow() -> None:
+    print("begun", time.monotonic() - began_s, flush=True)
+    if sys.argv[2] == "first":
+        time.sleep(1000)
+
+if sys.argv[2] == "first":
+    slow.trigger()
+app.run()
+"""
+
+
+@pytest.mark.chaos
+def test_work_of_a_program_that_was_killed_goes_on_when_it_is_started_again(file_url: str, tmp_path: Path) -> None:
+    """At once, not after the 30 s in which a heartbeat of the first one may still come."""
+    script = tmp_path / "program.py"
+    script.write_text(KILLED)
+
+    def start(which: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen([sys.executable, script, file_url, which], stdout=subprocess.PIPE, text=True)
+
+    with start("first") as first:
+        until(first, "begun")
+        first.kill()
+        with start("second") as second:
+            after_s = float(until(second, "begun").split()[1])
+            second.terminate()
+    assert after_s < 20

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.bed import Process
+from tests.server.bed import PATIENCE_S, Process
 
 Start = Callable[..., Process]
 MANY = 200
@@ -114,3 +114,35 @@ def test_a_server_that_is_killed_loses_nothing(start: Start, tmp_path: Path, pos
     metrics = second.get("/metrics")[1]
     assert 'status="lost"' in metrics
     assert "node lost" in second.errors
+
+
+#: Whether it is another program's turn still is known by a lock, which the system frees when its last holder ends.
+ALONE = """
+exec 9> lock
+flock --nonblock 9 || echo overlap >> ran
+echo ran >> ran
+test "$(wc -l < ran)" -gt 1 || exec sleep 1000
+"""
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_work_of_a_server_that_was_killed_goes_on_when_it_is_started_again(
+    start: Start, tmp_path: Path, request: pytest.FixtureRequest, store: str
+) -> None:
+    """At once: the heartbeats of the first one would be waited for much longer than this test waits."""
+    url = request.getfixturevalue("postgres_url") if store == "postgresql" else f"sqlite:///{tmp_path}/chronos.db"
+    patient = {"CHRONOS_SCHEDULER__HEARTBEAT_TIMEOUT": "1h"}
+    first = start("--store", url, **patient).ready()
+    command = {"argv": ["sh", "-c", ALONE], "cwd": str(tmp_path)}
+    first.post("/api/v1/jobs", {"name": "once", "command": command, "retry": {"initial_interval": "100ms"}})
+    end_s = time.monotonic() + PATIENCE_S
+    while not (tmp_path / "ran").exists():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+    first.send(signal.SIGKILL)
+    second = start("--store", url, **patient).ready()
+    found = second.until("/api/v1/executions", lambda answer: answer["items"][0]["status"] == "succeeded")
+    assert found["items"][0]["attempts"] == 2
+    assert (tmp_path / "ran").read_text().split() == ["ran", "ran"]
+    first.wait()

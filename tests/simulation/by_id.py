@@ -28,6 +28,7 @@ class ById:
             if execution not in self._records:
                 yield Finding(Verdict.PHANTOM, f"{shown(runs[0])} has no record")
             yield from self._repeated(runs)
+            yield from self._killed(runs)
             yield from self._resurrected(runs)
         for record in self._records.values():
             yield from self._record(record)
@@ -49,6 +50,14 @@ class ById:
             yield Finding(Verdict.DUPLICATE, f"{shown(runs[0])} must run at most once, ran {len(runs)} times")
         for task in sorted(tasks):
             yield from self._done_again([run for run in runs if run.task == task])
+
+    def _killed(self, runs: list[Run]) -> Iterator[Finding]:
+        """Work ends by force with its machine, or because that could not be heard: not because others were unwell."""
+        for run in runs:
+            if run.fate is not Fate.KILLED or run.end_s is None or run.end_s >= self._evidence.end_s:
+                continue
+            if not self._history.disturbed(run.machine, run.start_s - self._suspect_s, run.end_s):
+                yield Finding(Verdict.KILLED, f"{shown(run)} was killed, and its machine was well")
 
     def _done_again(self, runs: list[Run]) -> Iterator[Finding]:
         """Tries of one task of one execution."""

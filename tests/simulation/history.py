@@ -45,6 +45,7 @@ class Fault(Enum):
     CRASH = "crash"
     FREEZE = "freeze"
     CUT = "cut"
+    STALL = "stall"  # what a machine asks of the store hangs for a while, and is done and answered later
     OUTAGE = "outage"
     JUMP = "jump"
     LOST_COMMAND = "lost command"

@@ -14,12 +14,16 @@ _MACHINE: ContextVar["Machine | None"] = ContextVar("machine", default=None)
 
 
 class Machine:
-    """One computer. ``cut``: it cannot reach the store. ``dead``: it is off; nothing of it happens any more."""
+    """One computer. ``cut``: it cannot reach the store. ``dead``: it is off; nothing of it happens any more.
+
+    ``stall`` is there while its way to the store hangs, and set when that goes on.
+    """
 
     def __init__(self, loop: "MachineLoop", name: str, clock: Clock) -> None:
         self.name, self.clock = name, clock
         self.dead = False
         self.cut = False
+        self.stall: asyncio.Event | None = None
         self._loop = loop
         self.context = copy_context()
         self.context.run(_MACHINE.set, self)

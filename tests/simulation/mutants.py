@@ -1,7 +1,8 @@
 """Chronos with one of its safeguards taken out, to see that the checker would notice."""
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +16,7 @@ from chronos.core.diff import Takeover, takeover
 from chronos.core.execution import Cause, Status
 from chronos.core.instants import Instants, walk
 from chronos.core.job import JobState
+from chronos.core.node import Node, Watch
 from chronos.engine import node, reaper
 from chronos.errors import StoreUnavailable
 from chronos.service import backfilling, saving
@@ -203,6 +205,17 @@ def wall_clock(patch: pytest.MonkeyPatch) -> None:
     loop = SimpleNamespace(time=by_the_wall)
     patch.setattr(node, "JUMP_US", 1 << 62)
     patch.setattr(reaper, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=asyncio.sleep))
+
+
+def time_before_the_read(patch: pytest.MonkeyPatch) -> None:
+    """A beat counts from when it was asked for, however long the answer took."""
+    observe = Watch.observe
+
+    def from_the_question(self: Watch, nodes: Sequence[Node], *, asked_s: float, answered_s: float) -> list[Node]:
+        self._patience_s = math.inf
+        return observe(self, nodes, asked_s=asked_s, answered_s=asked_s)
+
+    patch.setattr(Watch, "observe", from_the_question)
 
 
 def hasty_updates(patch: pytest.MonkeyPatch) -> None:

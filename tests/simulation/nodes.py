@@ -71,6 +71,15 @@ class Node:
         await asyncio.sleep(lasts_s)
         self.busy = self.machine.cut = False
 
+    async def stall(self, lasts_s: float) -> None:
+        """Nothing fails, and all of it goes on when it is over."""
+        self.busy = True
+        self.machine.stall = asyncio.Event()
+        await asyncio.sleep(lasts_s)
+        self.machine.stall.set()
+        self.machine.stall = None
+        self.busy = False
+
     async def stop(self) -> None:
         """At once, and without a word."""
         self.machine.dead = True

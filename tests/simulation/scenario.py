@@ -30,7 +30,7 @@ SLOW = Options(  # some hundred times slower than the usual, so that idling take
     grace_s=60,
 )
 #: A day.
-FAULTS = {Fault.CRASH: 1.0, Fault.FREEZE: 0.7, Fault.CUT: 0.7, Fault.OUTAGE: 0.2, Fault.JUMP: 0.5}
+FAULTS = {Fault.CRASH: 1.0, Fault.FREEZE: 0.7, Fault.CUT: 0.7, Fault.STALL: 0.5, Fault.OUTAGE: 0.2, Fault.JUMP: 0.5}
 OFTEN = {fault: 2 * a_day for fault, a_day in FAULTS.items()}
 
 

@@ -54,6 +54,14 @@ def overlap(evidence: Evidence) -> Evidence:
     return evidence
 
 
+def killed(evidence: Evidence) -> Evidence:
+    """A try before the one that was done, ended by force."""
+    run = evidence.history.runs[0]
+    first = replace(run, token=run.token - 1, start_s=run.start_s - 1, end_s=run.start_s, fate=Fate.KILLED)
+    evidence.history.runs.insert(0, first)
+    return evidence
+
+
 def disorder(evidence: Evidence) -> Evidence:
     first, second = [run for run in evidence.history.runs if run.name == "queue"][:2]
     first.scheduled_us, second.scheduled_us = second.scheduled_us, first.scheduled_us
@@ -288,6 +296,7 @@ def test_a_calm_world_is_innocent() -> None:
         (missed, Verdict.MISSED),
         (duplicate, Verdict.DUPLICATE),
         (overlap, Verdict.OVERLAP),
+        (killed, Verdict.KILLED),
         (disorder, Verdict.DISORDER),
         (early, Verdict.EARLY),
         (early_though_a_clock_was_set, Verdict.EARLY),

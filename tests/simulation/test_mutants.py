@@ -95,6 +95,9 @@ CASES = {
     ),
     "no dead letters": Case(spoil=mutants.NoDeadLetters, world=world(STEPS, {}), verdict=Verdict.UNTOLD),
     "forgetful outbox": Case(spoil=mutants.ForgetfulOutbox, world=world(CHAIN, {}), verdict=Verdict.MISSED),
+    "time before the read": Case(
+        patch=mutants.time_before_the_read, world=world(LONG, {Fault.STALL: 16.0}), verdict=Verdict.KILLED
+    ),
     "wall clock": Case(
         patch=mutants.wall_clock, world=world(LONG, {Fault.JUMP: 24.0}, one_clock=True), verdict=Verdict.OVERLAP
     ),

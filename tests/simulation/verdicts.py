@@ -12,6 +12,7 @@ class Verdict(Enum):
     OVERLAP = "two at once where only one may be"
     DISORDER = "a later instant before an earlier one, in a queue"
     EARLY = "before the clock had shown its instant"
+    KILLED = "ended by force, on a machine that was well"
     LATE = "long after it could have begun, though all was well"
     LOST_ACK = "acknowledged, and not on record"
     RESURRECTED = "started after it had ended"

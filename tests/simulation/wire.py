@@ -92,9 +92,12 @@ class FaultyStore:
         inner = getattr(self._wire.store, name)
 
         async def read(*args: Any, **kwargs: Any) -> Any:
+            late = await self._stalled()
             if self._hindered():
                 await self._fail()
             answer = await inner(*args, **kwargs)
+            if late is not None:
+                await late.wait()
             if self._rolls(self._wire.odds.delay, Fault.DELAY):
                 await self._late()
             return answer
@@ -103,11 +106,13 @@ class FaultyStore:
         return read
 
     async def clock_us(self) -> int | None:
+        await self._stalled(both_ways=False)
         if self._hindered():
             await self._fail()
         return None if self._clock_us is None else self._clock_us()
 
     async def apply(self, command: Command[Any]) -> Any:
+        late = await self._stalled()
         if self._hindered():
             await self._fail()
         wire = self._wire
@@ -121,6 +126,8 @@ class FaultyStore:
             answer = await asyncio.shield(sent)
         else:
             answer = await wire.transmit(command, self._machine.name)
+        if late is not None:
+            await late.wait()
         if self._rolls(wire.odds.lose_ack, Fault.LOST_ACK):
             self._doubt(command)
             raise StoreUnavailable("the answer was lost")
@@ -171,6 +178,14 @@ class FaultyStore:
         to_s = asyncio.get_running_loop().time()
         self._wire.history.disturbances.append(Disturbance(fault=Fault.DELAY, machine="", from_s=from_s, to_s=to_s))
         return await self._wire.transmit(command, self._machine.name)
+
+    async def _stalled(self, *, both_ways: bool = True) -> asyncio.Event | None:
+        """Wait while the way hangs, or give what the answer has to wait for: by the dice, one or the other hangs."""
+        stall = self._machine.stall
+        if stall is None or (both_ways and self._wire.random.random() < 0.5):
+            return stall
+        await stall.wait()
+        return None
 
     def _hindered(self) -> bool:
         """Whether something is wrong on the way there."""

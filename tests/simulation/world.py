@@ -96,6 +96,8 @@ class World:
                 await node.freeze(lasts_s)
             case Fault.CUT if not node.busy:
                 await node.cut(lasts_s)
+            case Fault.STALL if not node.busy:
+                await node.stall(lasts_s)
             case Fault.OUTAGE:
                 whom, self.wire.out = "", True
                 await asyncio.sleep(lasts_s)

@@ -6,15 +6,14 @@ task made ready to start again. About other machines only their heartbeats can t
 """
 
 import asyncio
-from collections.abc import Mapping
 
 from chronos.clock import Clock
 from chronos.core.config import NOTHING_SET
 from chronos.core.node import Node
-from chronos.declarative import process
 from chronos.engine.bus import Bus
 from chronos.engine.catalog import Catalog
 from chronos.engine.lost import judge
+from chronos.process import has_ended, this_process
 from chronos.store.commands import Reap
 from chronos.store.contract import Store
 
@@ -26,7 +25,7 @@ _living: dict[str, asyncio.AbstractEventLoop] = {}  # the schedulers of this pro
 def enter(identifier: str) -> dict[str, str]:
     """A scheduler of this process begins to run; answers the labels of its node."""
     _living[identifier] = asyncio.get_running_loop()
-    return {_SCHEDULER: identifier, **process.labels()}
+    return {_SCHEDULER: identifier}
 
 
 def leave(identifier: str) -> None:
@@ -39,17 +38,17 @@ async def take_over(store: Store, clock: Clock) -> set[bytes]:
     catalog = Catalog(store, NOTHING_SET, Bus())
     jobs: set[bytes] = set()
     for node in await store.nodes():
-        if node.stopped_us is None and _gone(node.labels):
+        if node.stopped_us is None and _gone(node):
             jobs |= await _reap(store, catalog, node, clock)
     return jobs
 
 
-def _gone(labels: Mapping[str, str]) -> bool:
-    identifier = labels.get(_SCHEDULER)
-    if identifier is None:
+def _gone(node: Node) -> bool:
+    identifier = node.labels.get(_SCHEDULER)
+    if identifier is None or node.process is None:
         return False
-    if not process.is_this(labels):
-        return process.surely_gone(labels)
+    if node.process != this_process():
+        return has_ended(node.process)
     loop = _living.get(identifier)
     return loop is None or loop.is_closed()
 

@@ -18,7 +18,7 @@ from enum import Enum
 from functools import partial
 from uuid import uuid4
 
-from chronos.assembly import make_store
+from chronos.assembly import make_clock, make_store
 from chronos.clock import Clock, SystemClock
 from chronos.core.calendar import from_us
 from chronos.core.execution import Status
@@ -99,6 +99,7 @@ class Scheduler:
         if clock is not None and not callable(getattr(clock, "now_us", None)):
             raise Invalid(f"clock is {clock!r}; give one that tells the time in now_us(), or leave it out")
         self._url, self._clock = store, clock or SystemClock()
+        self._corrected: Clock = self._clock  # by the store's, once that is open
         self._zone = None if timezone is None else _known_zone(timezone)
         if on_event is not None and not callable(on_event):
             raise Invalid(f"on_event is {on_event!r}; give a function that takes an event, or leave it out")
@@ -180,13 +181,15 @@ class Scheduler:
     async def _start(self, given: object) -> _Running:
         registrations = read_registrations(given)
         zone = self._zone or local_zone()
-        now_us = self._clock.now_us()
-        wants = wanted(registrations, zone, now_us)
+        wanted(registrations, zone, self._clock.now_us())  # what is wrong with them is said before a store is opened
         self._identifier = self._identifier or uuid4().hex
         store = make_store(self._url)
         await store.open()
         try:
-            return await self._start_on(store, wants, now_us)
+            clock = self._corrected = make_clock(self._clock)
+            await clock.measure(store)
+            now_us = clock.now_us()
+            return await self._start_on(store, wanted(registrations, zone, now_us), now_us)
         except BaseException:
             await store.close()
             raise
@@ -197,7 +200,7 @@ class Scheduler:
         tasks = {name: jobs[name] for name in resolution.kinds if name in jobs}
         waiting = await open_of(store, tasks.values(), Status.WAITING)
         pending, recall = awaiting_retry(waiting, now_us), partial(last_success_us, store)
-        callbacks = Callbacks(wants, pending, recall, self._clock, self._teller)
+        callbacks = Callbacks(wants, pending, recall, self._corrected, self._teller)
         writing = Writing(store, resolution, jobs, now_us)
         await writing.apply()
         engine: Engine | None = None
@@ -205,7 +208,7 @@ class Scheduler:
         if wants:
             try:
                 await wake_registered(store, waiting.values(), now_us)
-                engine = await start_engine(store, self._clock, callbacks, self._identifier, len(wants))
+                engine = await start_engine(store, self._corrected, callbacks, self._identifier, len(wants))
             except BaseException:
                 await writing.take_back()
                 raise
@@ -214,7 +217,7 @@ class Scheduler:
         return _Running(store=store, engine=engine, minder=minder, callbacks=callbacks, resolution=resolution)
 
     async def _resolve(self, store: Store, wants: list[Wanted], jobs: dict[str, Job], now_us: int) -> Resolution:
-        orphaned = await orphans.take_over(store, self._clock)
+        orphaned = await orphans.take_over(store, self._corrected)
         asked = [
             job
             for want in wants
@@ -245,7 +248,7 @@ class Scheduler:
                 self._teller.tell(SchedulerStopped(at=self._now()))
 
     def _now(self) -> datetime:
-        return from_us(self._clock.now_us())
+        return from_us(self._corrected.now_us())
 
 
 def _known_zone(name: str) -> str:

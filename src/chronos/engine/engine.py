@@ -68,7 +68,7 @@ class Engine:
         self.options = options
         self._store = store
         self._bus = Bus()
-        self._node_clock = NodeClock(clock)
+        self._node_clock = clock if isinstance(clock, NodeClock) else NodeClock(clock)  # else others share it
         self.node = NodeLife(
             store,
             self._node_clock,

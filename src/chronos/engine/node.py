@@ -11,10 +11,12 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from chronos.clock import Clock
+from chronos.clock import Clock, nearest_offset_us
 from chronos.core.events import ClockJumped, Trouble
 from chronos.engine.bell import Bell
 from chronos.engine.bus import Bus
@@ -22,6 +24,7 @@ from chronos.engine.duties import Duties
 from chronos.engine.options import Options
 from chronos.engine.sending import insist
 from chronos.errors import ChronosError
+from chronos.process import this_process
 from chronos.store.commands import Beat, Held, RegisterNode, StopNode
 from chronos.store.contract import Store
 
@@ -47,25 +50,34 @@ class Works(Protocol):
 class NodeClock:
     """The local clock plus its measured offset to the store's, so that all nodes agree on the time.
 
-    A clock that is set is noticed at the next look at it, by monotonic time: until the offset is measured anew the
-    node does not know what time it is, and counts as skewed.
+    A clock that is set is noticed at the next look at it, by monotonic time. Until the offset is measured again the
+    clock counts as skewed; where the store has a clock, time goes on from the last measurement by monotonic time.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._wall_us = clock.now_us
+        self._clock = clock
+        self.wall_us = clock.now_us
         self.offset_us = 0
         self.on_jump: Callable[[], None] = lambda: None
         self._set_forward: deque[tuple[int, int]] = deque(maxlen=_JUMPS_KEPT)  # from when, by how much
         self._loop_s: Callable[[], float] | None = None  # monotonic time, once the offset has been measured
         self._ahead_us = 0.0  # wall time against monotonic time, at that moment
+        self._has_been_told = False  # the store has a clock
         self._jumped = False
 
     def now_us(self) -> int:
-        wall_us = self._wall_us()
-        if self._loop_s is not None and not -JUMP_US <= wall_us - self._loop_s() * 1e6 - self._ahead_us <= JUMP_US:
-            self._loop_s, self._jumped = None, True
+        wall_us = self.wall_us()
+        if self._loop_s is None:
+            return wall_us + self.offset_us
+        steady_us = self._loop_s() * 1e6 + self._ahead_us
+        if not self._jumped and not -JUMP_US <= wall_us - steady_us <= JUMP_US:
+            self._jumped = True
             self.on_jump()
-        return wall_us + self.offset_us
+        return (round(steady_us) if self._jumped and self._has_been_told else wall_us) + self.offset_us
+
+    def outside(self) -> AbstractContextManager[None]:
+        """As of the local clock."""
+        return self._clock.outside()
 
     def since_us(self, at_us: int) -> int:
         """How much time has passed since then. Where the clock was set forward while the node ran, no time passed."""
@@ -88,21 +100,36 @@ class NodeClock:
         self.now_us()
         return self.wrong
 
-    async def measure(self, store: Store) -> None:
-        """Ask the store for its time; half of the way there and back is taken off.
+    @property
+    def skew(self) -> str | None:
+        """How far the local clock is off, in a sentence; None: it is within what is allowed."""
+        if abs(self.offset_us) <= MAX_SKEW_US:
+            return None
+        side = "behind" if self.offset_us > 0 else "ahead of"
+        return (
+            f"this node's clock is {abs(self.offset_us) / 1e6:.1f} s {side} the store's, and up to "
+            f"{MAX_SKEW_US / 1e6:g} s is allowed: the node starts nothing until the clock is set right"
+        )
 
-        Of an answer that was long in coming nobody knows when it was given: it is asked again, and the quickest counts.
+    async def measure(self, store: Store) -> None:
+        """Ask the store for its time, and move the offset only as far as the answers demand.
+
+        The moment at which a slow answer was given is not known, so a slow answer demands little: the store is asked
+        again, a few times, until an answer is quick.
         """
         loop_s = asyncio.get_running_loop().time
-        quickest_s = math.inf
+        offset_us = self.offset_us
         for _ in range(_ASKED_AT_MOST):
             asked_s = loop_s()
             told_us = await store.clock_us()
-            answered_us, took_s = self._wall_us(), loop_s() - asked_s
-            if told_us is not None and took_s < quickest_s:
-                self.offset_us, quickest_s = told_us + round(took_s * 1e6 / 2) - answered_us, took_s
-            if told_us is None or took_s <= _PROMPT_S:
+            answered_us, took_s = self.wall_us(), loop_s() - asked_s
+            if told_us is None:
                 break
+            took_us = math.ceil(took_s * 1e6)
+            offset_us = nearest_offset_us(offset_us, told_us=told_us, answered_us=answered_us, took_us=took_us)
+            if took_s <= _PROMPT_S:
+                break
+        self.offset_us, self._has_been_told = offset_us, told_us is not None
         self._loop_s = loop_s
         self._ahead_us, self._jumped = answered_us - loop_s() * 1e6, False
 
@@ -146,13 +173,25 @@ class NodeLife:
         self.duties = Duties(
             lambda: asyncio.get_running_loop().time(), after_s=options.heartbeat_timeout_s, tell=self._tell_failure
         )
-        clock.on_jump = self.beat_soon
 
     @property
     def may_start(self) -> bool:
         """Whether it may admit and claim: it is heard, and its clock is right."""
         quiet_s = asyncio.get_running_loop().time() - self._beaten_s
         return self.number > 0 and quiet_s < self._silence_s and not self._clock.skewed
+
+    @property
+    def fault(self) -> str | None:
+        """Why it may not admit and claim, in a sentence; None: it may."""
+        if self.may_start:
+            return None
+        if self.number == 0:
+            return "this node is not registered with the store"
+        if self._clock.skew is not None:
+            return self._clock.skew
+        if self._clock.wrong:
+            return "this node's clock was set, and has not been compared with the store's since"
+        return "this node could not say that it is alive, so it starts nothing until the store hears it"
 
     @property
     def unheard(self) -> bool:
@@ -172,6 +211,7 @@ class NodeLife:
             slots=self._options.slots if self._options.works else 0,
             labels={**self._options.labels, **({} if self._options.schedules else {ONLY_WORKS: "yes"})},
             offer=self._offered,
+            process=this_process(),
         )
         while True:
             asked_s = loop.time()
@@ -188,14 +228,19 @@ class NodeLife:
     async def run(self, works: Works) -> None:
         """Beat until cancelled."""
         loop = asyncio.get_running_loop()
+        self._clock.on_jump = partial(_call_soon, loop, self.beat_soon)
+        wall = Drift(self._clock.wall_us(), loop.time())
         drift = Drift(self._clock.now_us(), loop.time())
         while True:
             await self._bell.wait(self._until_next_s())
             before_us = drift.wall_us
             by_us = drift.moved_us(self._clock.now_us(), loop.time())
-            if abs(by_us) > JUMP_US:
+            if abs(by_us) > JUMP_US:  # the local clock was set and the store has none, or the store's was set
                 self._clock.was_set(before_us, by_us)
-                self._bus.emit(ClockJumped(at_us=self._clock.now_us(), by_us=by_us))
+            wall_by_us = wall.moved_us(self._clock.wall_us(), loop.time())
+            told_us = max(wall_by_us, by_us, key=abs)
+            if abs(told_us) > JUMP_US:
+                self._bus.emit(ClockJumped(at_us=self._clock.now_us(), by_us=told_us))
             await self._beat_once(works)
 
     async def stop(self) -> None:
@@ -252,19 +297,19 @@ class NodeLife:
 
     def _tell_skew(self) -> None:
         """Once each time that the clock is found to be wrong."""
-        off_us = self._clock.offset_us
-        wrong = abs(off_us) > MAX_SKEW_US
-        if wrong and not self._skew_told:
-            side = "behind" if off_us > 0 else "ahead of"
-            error = (
-                f"this node's clock is {abs(off_us) / 1e6:.1f} s {side} the store's, and up to "
-                f"{MAX_SKEW_US / 1e6:g} s is allowed: the node starts nothing until the clock is set right"
-            )
-            self._bus.emit(Trouble(at_us=self._clock.now_us(), where="clock", error=error))
-        self._skew_told = wrong
+        skew = self._clock.skew
+        if skew is not None and not self._skew_told:
+            self._bus.emit(Trouble(at_us=self._clock.now_us(), where="clock", error=skew))
+        self._skew_told = skew is not None
 
     def _until_next_s(self) -> float:
         """A beat in time, or, after one that failed, soon again."""
         quiet_s = asyncio.get_running_loop().time() - self._beaten_s
         every_s = self._options.heartbeat_s
-        return every_s - quiet_s if quiet_s < every_s else min(1.0, every_s / 10)
+        return max(every_s - quiet_s, min(1.0, every_s / 10))
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Also from another thread, where functions ask for the time; a loop that is closed has nothing left to do."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)

@@ -1,7 +1,8 @@
 """Takes over from the dead: nodes that are silent for too long, and executions that outlived their timeout.
 
-Silence is measured on this node's own monotonic clock: a beat that did not change for the timeout, whatever anybody's
-wall clock says. Taking over is a compare-and-set on that beat, so a node that was only slow keeps its work.
+Silence is measured on this node's own monotonic clock, whatever any wall clock says: see ``Watch``. Taking over is a
+compare-and-set on the beat that was seen last, so a node that was only slow keeps its work. A node of this machine
+whose process has ended, with all that it started, is taken over at once.
 """
 
 import asyncio
@@ -9,17 +10,19 @@ from collections.abc import Callable, Sequence
 
 from chronos.core.events import AttemptEnded, ExecutionEnded, NodeLost
 from chronos.core.execution import Execution, Status
-from chronos.core.node import Node
+from chronos.core.node import Node, Watch
 from chronos.core.reasons import Code, Reason
 from chronos.core.settle import End
 from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
 from chronos.engine.lost import Verdict, judge
 from chronos.engine.node import ONLY_WORKS
+from chronos.process import has_children, has_ended
 from chronos.store.commands import Reap, Release, ReleaseRow, Settle, SettleRow
 
 _BATCH = 200
 _OVERDUE_LIMIT = 1_000
+_SOON_S = 0.1
 _NOT_SETTLED = End(status=Status.STALE, reason=Reason.of(Code.NOT_SETTLED))
 
 
@@ -31,59 +34,58 @@ class Reaper:
     ) -> None:
         self._crew, self._catalog = crew, catalog
         self._ready, self._peers = ready, peers
-        self._seen: dict[int, tuple[int, float]] = {}  # node → its beat, and when that was first seen
-        self._lively: frozenset[int] = frozenset()  # nodes that were seen to beat, rather than only found in the store
-        self._alive: frozenset[int] = frozenset()
+        self._again_soon = False  # a process has ended, and what it started is about to
+        options = crew.options
+        self._watch = Watch(
+            timeout_s=options.heartbeat_timeout_s, heartbeat_s=options.heartbeat_s, pause_s=options.reaper_s
+        )
 
     async def run(self) -> None:
-        """Look around until cancelled."""
+        """Look around until cancelled. A look that failed is repeated soon, so that the watch is not interrupted."""
+        options = self._crew.options
         while True:
+            looked = self._again_soon = False
             with self._crew.node.duties.doing("takeover"):
                 await self._look()
-            await asyncio.sleep(self._crew.options.reaper_s)
+                looked = True
+            pause_s = options.reaper_s if looked else min(options.reaper_s, options.heartbeat_s / 10)
+            await asyncio.sleep(min(pause_s, _SOON_S) if self._again_soon else pause_s)
 
     async def _look(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        me = self._crew.node.number
+        loop, me = asyncio.get_running_loop(), self._crew.node.number
+        asked_s = loop.time()
         nodes = [node for node in await self._crew.store.nodes() if node.stopped_us is None]
-        beating = {n.number for n in nodes if (was := self._seen.get(n.number)) is not None and was[0] != n.beat}
-        self._seen = {
-            node.number: seen
-            if (seen := self._seen.get(node.number)) is not None and seen[0] == node.beat
-            else (node.beat, now_s)
-            for node in nodes
-        }
-        silent_s = self._crew.options.heartbeat_timeout_s
-        dead = [node for node in nodes if node.number != me and now_s - self._seen[node.number][1] >= silent_s]
+        silent = self._watch.observe(nodes, asked_s=asked_s, answered_s=loop.time())
+        ended = [node for node in nodes if node.process is not None and has_ended(node.process)]
+        dead = [node for node in (*silent, *(node for node in ended if node not in silent)) if node.number != me]
         gone = {node.number for node in dead}
-        self._alive = frozenset(node.number for node in nodes) - gone
-        late_s = 2 * self._crew.options.heartbeat_s + self._crew.options.reaper_s
-        self._lively = frozenset(
-            n for n in self._lively | beating if n in self._seen and now_s - self._seen[n][1] < late_s
-        )
         self._peers(tuple(n.number for n in nodes if self._schedules(n, gone)))
         if not self._crew.node.may_start:
             return  # it may be this node that is cut off
         for node in dead:
-            await self._reap(node)
+            if node in silent or node.process is None or not has_children(node.process):
+                await self._reap(node)
+            else:
+                self._again_soon = True
         await self._reap_overdue()
 
     def _schedules(self, node: Node, gone: set[int]) -> bool:
         """Whether jobs may be left to it. One that was killed still stands in the store, and would make them late."""
-        lives = node.number in self._lively - gone or node.number == self._crew.node.number
+        lives = node.number in self._watch.lively - gone or node.number == self._crew.node.number
         return lives and ONLY_WORKS not in node.labels
 
     async def _reap(self, node: Node) -> None:
         held = await self._crew.store.held_by(node.number)
+        self._watch.answered(asyncio.get_running_loop().time())
         batches = [held[i : i + _BATCH] for i in range(0, len(held), _BATCH)] or [[]]
         reaped = 0
         for batch in batches:
-            now_us = self._crew.clock.now_us()
-            verdicts = await self._judge(batch, now_us)
+            verdicts, now_us = await self._judge(batch)
             rows = tuple(verdict.row(execution) for execution, verdict in zip(batch, verdicts, strict=True))
             done = await self._crew.store.apply(
                 Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=batch is batches[-1])
             )
+            self._watch.answered(asyncio.get_running_loop().time())
             reaped += len(done)
             if done:
                 self._ready()
@@ -91,15 +93,18 @@ class Reaper:
         self._crew.bus.emit(NodeLost(at_us=self._crew.clock.now_us(), node=node.number, reaped=reaped))
 
     async def _reap_overdue(self) -> None:
-        """What ran past its execution timeout and a grace period, or belongs to a node that is no more."""
+        """What ran past its execution timeout and a grace period, or belongs to a node that is no more.
+
+        The nodes are read after what runs: a node that holds work by then was there before.
+        """
         options = self._crew.options
-        now_us = self._crew.clock.now_us()
         silent_us = round(options.heartbeat_timeout_s * 1e6)
-        running = await self._crew.store.running_since(now_us - silent_us, _OVERDUE_LIMIT)
-        strange = [execution for execution in running if execution.node not in self._alive]
-        mine = [execution for execution in running if execution.node in self._alive]
+        running = await self._crew.store.running_since(self._crew.clock.now_us() - silent_us, _OVERDUE_LIMIT)
+        there = {node.number for node in await self._crew.store.nodes() if node.stopped_us is None} if running else ()
+        strange = [execution for execution in running if execution.node not in there]
         if strange:
-            await self._release(strange, now_us)
+            await self._release(strange)
+        mine = [execution for execution in running if execution.node in there]
         entries = await self._entries(mine)
         grace_us = round(max(options.grace_s, options.timeout_grace_s) * 1e6) + silent_us
         overdue = [
@@ -108,7 +113,8 @@ class Reaper:
             if entry is not None and self._past_us(entry, execution) > grace_us
         ]
         if overdue:
-            await self._settle(overdue, now_us)
+            await self._settle(overdue)
+        self._watch.answered(asyncio.get_running_loop().time())
 
     def _past_us(self, entry: Entry, execution: Execution) -> int:
         """How long an execution has worked beyond its execution timeout."""
@@ -117,9 +123,9 @@ class Reaper:
             return 0
         return execution.worked_us + self._crew.clock.since_us(execution.attempt_us) - timeout_us
 
-    async def _release(self, running: list[Execution], now_us: int) -> None:
+    async def _release(self, running: list[Execution]) -> None:
         """Work of nodes that were buried before it was theirs: a claim that was applied late."""
-        verdicts = await self._judge(running, now_us)
+        verdicts, now_us = await self._judge(running)
         again = tuple(
             ReleaseRow(execution.id, execution.token, execution.worked_us, verdict.detail, verdict.lost)
             for execution, verdict in zip(running, verdicts, strict=True)
@@ -131,8 +137,8 @@ class Reaper:
         ended = [(e, v) for e, v in zip(running, verdicts, strict=True) if v.end is not None]
         await self._settle_verdicts(ended, now_us)
 
-    async def _settle(self, overdue: list[Execution], now_us: int) -> None:
-        verdicts = await self._judge(overdue, now_us, end=_NOT_SETTLED)
+    async def _settle(self, overdue: list[Execution]) -> None:
+        verdicts, now_us = await self._judge(overdue, end=_NOT_SETTLED)
         await self._settle_verdicts(list(zip(overdue, verdicts, strict=True)), now_us)
 
     async def _settle_verdicts(self, ended: Sequence[tuple[Execution, Verdict]], now_us: int) -> None:
@@ -160,9 +166,12 @@ class Reaper:
         executions, verdicts = [pair[0] for pair in ended], [pair[1] for pair in ended]
         self._tell_ends(executions, verdicts, set(answer.settled), now_us)
 
-    async def _judge(self, executions: list[Execution], now_us: int, *, end: End | None = None) -> list[Verdict]:
+    async def _judge(self, executions: list[Execution], *, end: End | None = None) -> tuple[list[Verdict], int]:
+        """The verdicts, and the time at which they are given: once all that they are based on is here."""
         entries = await self._entries(executions)
-        return [judge(entry, execution, now_us, end=end) for execution, entry in zip(executions, entries, strict=True)]
+        now_us = self._crew.clock.now_us()
+        pairs = zip(executions, entries, strict=True)
+        return [judge(entry, execution, now_us, end=end) for execution, entry in pairs], now_us
 
     async def _entries(self, executions: list[Execution]) -> list[Entry | None]:
         """None: its definition is gone, or nobody here can read it."""

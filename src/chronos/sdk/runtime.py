@@ -17,6 +17,7 @@ from chronos.assembly import (
     Service,
     checks_of,
     is_in_memory,
+    make_clock,
     make_engine,
     make_runners,
     make_service,
@@ -27,6 +28,7 @@ from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
 from chronos.core.job import Job
 from chronos.engine.engine import Engine
+from chronos.engine.node import NodeClock
 from chronos.engine.options import Options
 from chronos.engine.runners.contract import Runner
 from chronos.engine.runners.functions import Functions
@@ -50,6 +52,7 @@ class Session:
 
     loop: asyncio.AbstractEventLoop
     store: Store
+    clock: NodeClock
     service: Service
     engine: Engine | None = None
     runners: Mapping[str, Runner] = field(default_factory=dict)
@@ -135,6 +138,8 @@ class Runtime:
     async def session(self) -> Session:
         """The open store, with all on it that the program has declared."""
         session = await self._opened()
+        if session.clock.skewed and session.engine is None:  # else the engine compares it
+            await session.clock.measure(session.store)
         if self.declared.unsaved:
             await self._save(session)
         return session
@@ -152,10 +157,10 @@ class Runtime:
         self.declared.unsaved.update(self.declared.jobs)
         self.saved = await self._save(session)
         await self._prune(session)
-        session.runners = make_runners(self.functions, clock=self.clock, slots=self._options.slots, http=self._http)
+        session.runners = make_runners(self.functions, clock=session.clock, slots=self._options.slots, http=self._http)
         engine = make_engine(
             session.store,
-            clock=self.clock,
+            clock=session.clock,
             options=self._options,
             functions=self.functions,
             runners=session.runners,
@@ -228,8 +233,15 @@ class Runtime:
             await store.open()
             if is_in_memory(self.url):
                 self._memory = store
-        service = make_service(store, self.clock, checks=self.declared.checks, defaults=self._defaults)
-        return Session(loop=loop, store=store, service=service)
+        clock = make_clock(self.clock)
+        try:
+            await clock.measure(store)
+        except BaseException:
+            if store is not self._memory:
+                await store.close()
+            raise
+        service = make_service(store, clock, checks=self.declared.checks, defaults=self._defaults)
+        return Session(loop=loop, store=store, clock=clock, service=service)
 
     async def _save(self, session: Session) -> Sequence[SavedJob]:
         async with session.saving:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from time import monotonic
 
 from chronos.assembly import make_store, sqlite_file
-from chronos.clock import Clock
+from chronos.clock import Clock, nearest_offset_us
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.errors import ChronosError
 from chronos.server.config import Config, read_config
@@ -135,10 +136,11 @@ def _named(asking: Asking) -> str:
 
 async def _clock(store: Store, clock: Clock) -> Finding:
     """This machine's clock beside the store's own; a store without one remembers when its nodes were last heard of."""
-    asked_us = clock.now_us()
+    asked_us, asked_s = clock.now_us(), monotonic()
     told_us = await store.clock_us()
     if told_us is not None:
-        skew_s = (told_us - (asked_us + clock.now_us()) // 2) / 1e6
+        took_us = round((monotonic() - asked_s) * 1e6)
+        skew_s = nearest_offset_us(0, told_us=told_us, answered_us=clock.now_us(), took_us=took_us) / 1e6
         well = abs(skew_s) <= MAX_SKEW_S
         help_ = "" if well else "; set this machine's clock (chrony, systemd-timesyncd): no work is started until then"
         return Finding(what="clock", well=well, text=f"{skew_s:+.3f} s from the store's{help_}")

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from chronos.api import ABOUT, Api, Serve, make_api
-from chronos.assembly import checks_of, make_engine, make_runners, make_service, make_store
+from chronos.assembly import checks_of, make_clock, make_engine, make_runners, make_service, make_store
 from chronos.clock import Clock
 from chronos.core.job import JobState
 from chronos.engine.engine import Engine
@@ -61,7 +61,7 @@ class Server:
 
     def __init__(self, config: Config, clock: Clock, roles: Roles = BOTH) -> None:
         self.config = config
-        self._clock, self._roles = clock, roles
+        self._clock, self._roles = make_clock(clock), roles
         self._options = engine_options(config, roles)
         self._stack = AsyncExitStack()
         self._store: Store | None = None
@@ -226,10 +226,10 @@ class Server:
         """Why it is of no use at the moment; None: it is."""
         if self._draining:
             return "this node is shutting down"
-        if self._engine is None or self._engine.node.number == 0:
+        if self._engine is None:
             return "this node is not registered with the store"
-        if not self._engine.node.may_start:
-            return "this node could not say that it is alive, or its clock differs from the store's by more than 1 s"
+        if self._engine.node.fault is not None:
+            return self._engine.node.fault
         for duty, failure in sorted(self._engine.node.duties.failing.items()):
             return f"{duty} has failed the same way {failure.times} times in a row: {failure.error}"
         return None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chronos.engine.runners import keeper
+from chronos.process import child_mark, this_process
 
 _FORCED_S = 10.0  # a process that the kernel cannot kill sooner hangs in a driver; nobody waits for that
 
@@ -74,7 +75,7 @@ class Nursery:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(keeper.__file__))],
+                [sys.executable, "-I", "-S", str(Path(keeper.__file__)), child_mark(this_process())],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={},

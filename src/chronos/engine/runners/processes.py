@@ -37,13 +37,14 @@ from chronos.engine.runners.wire import (
     outcome_of,
     run_message,
 )
+from chronos.process import child_mark, this_process
 
 CRASHED = "crashed"  # what ``retry_on`` calls an attempt whose process died
 IDLE_S = 60.0
 MAX_USES = 1_000
 _BOOT = (
     "import json, sys\n"
-    "fd, parent, path, program = json.loads(sys.argv.pop())\n"
+    "fd, parent, path, program, _ = json.loads(sys.argv.pop())\n"
     "sys.path[:] = path\n"
     "from chronos.engine.runners.worker import main\n"
     "main(fd, parent, program)\n"
@@ -70,7 +71,7 @@ class _Worker:
         try:
             with theirs:
                 fd = theirs.fileno()
-                given = json.dumps([fd, os.getpid(), sys.path, _program()])
+                given = json.dumps([fd, os.getpid(), sys.path, _program(), child_mark(this_process())])
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-c",

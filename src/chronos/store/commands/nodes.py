@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from chronos.core.execution import Cancel, Status
+from chronos.core.node import Process
 from chronos.core.reasons import Code
 from chronos.store.commands.base import Command
 from chronos.store.commands.running import EndedAttempt, Follow
@@ -19,6 +20,7 @@ class RegisterNode(Command[int]):
     slots: int = 0
     labels: dict[str, str] = field(default_factory=dict)
     offer: str | None = None  # what it offers to work, see ``shortage.Offer``
+    process: Process | None = None
 
 
 class Held(NamedTuple):

@@ -4,6 +4,7 @@ One row that cannot be read must not keep anybody from the others: a definition 
 code that a newer release has written is shown as it is.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ import msgspec
 
 from chronos.core.execution import Attempt, AttemptStatus, Cancel, Cause, DeadLetter, Execution, Span, Status
 from chronos.core.job import Job, JobSpec, JobState, JobVersion, Unreadable
-from chronos.core.node import AuditEntry, Node
+from chronos.core.node import AuditEntry, Node, Process
 from chronos.core.reasons import Code, Reason
 from chronos.store.sql.dialect import Row
 
@@ -30,6 +31,7 @@ AUDIT = "id, at_us, actor, action, namespace, subject, origin, detail"
 
 _SPEC = msgspec.json.Decoder(JobSpec)
 _JSON = msgspec.json.Decoder()
+_WORLD, _PROCESS = "chronos/world", "chronos/process"  # among the labels of a node
 E = TypeVar("E", bound=Enum)
 
 
@@ -137,8 +139,17 @@ def dead_letter(row: Row) -> DeadLetter:
     return DeadLetter(execution=row[0], job=row[1], namespace=row[2], failed_us=row[3], reason=reason)
 
 
+def write_labels(labels: Mapping[str, str], process: Process | None) -> str:
+    """The labels of a node and, beside them, which process it is."""
+    said = {} if process is None else {_WORLD: process.world, _PROCESS: f"{process.pid}/{process.started}"}
+    return msgspec.json.encode({**labels, **said}, order="sorted").decode()
+
+
 def node(row: Row) -> Node:
     """Of the ``NODE`` columns."""
+    labels = _JSON.decode(row[8])
+    world, (pid, _, started) = labels.pop(_WORLD, None), labels.pop(_PROCESS, "").partition("/")
+    known = world is not None and pid.isdecimal()
     return Node(
         number=row[0],
         name=row[1],
@@ -148,7 +159,8 @@ def node(row: Row) -> Node:
         beat_us=row[5],
         stopped_us=row[6],
         slots=row[7],
-        labels=_JSON.decode(row[8]),
+        labels=labels,
+        process=Process(world=world, pid=int(pid), started=started) if known else None,
         offer=row[9],
     )
 

@@ -1,7 +1,5 @@
 """Steps for nodes, the outbox, dead letters and output. The same on every engine."""
 
-import msgspec
-
 from chronos.core.execution import Cancel, Status
 from chronos.store.commands import (
     AckOutbox,
@@ -20,6 +18,7 @@ from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.gates import Gates
 from chronos.store.sql.locks import ids
 from chronos.store.sql.records import Records
+from chronos.store.sql.rows import write_labels
 from chronos.store.sql.trimming import Trimming
 
 _NAMED = 100  # executions that one line of the audit log names
@@ -68,7 +67,7 @@ class Upkeep:
             yield Query(self._mutex)
         rows = yield Query(self._same_node, (command.incarnation,))
         if not rows:
-            labels = msgspec.json.encode(command.labels, order="sorted").decode()
+            labels = write_labels(command.labels, command.process)
             args = (command.name, command.incarnation, command.now_us, command.slots, labels)
             rows = yield Query(self._register, args)
             if command.offer is not None:

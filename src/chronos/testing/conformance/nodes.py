@@ -2,6 +2,7 @@
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cancel, Status
+from chronos.core.node import Process
 from chronos.core.reasons import Code
 from chronos.store.commands import (
     Beat,
@@ -43,6 +44,16 @@ async def case_a_node_says_what_it_offers(w: World) -> None:
     assert await offers() == ['{"functions":["a"]}']
     await w.store.apply(Beat(node=number, beat=2, now_us=w.tick(), offer='{"functions":["b"]}'))
     assert await offers() == ['{"functions":["b"]}']
+
+
+async def case_a_node_says_which_process_it_is(w: World) -> None:
+    process = Process(world="boot/namespace", pid=4711, started="123456")
+    said = RegisterNode(name="n", incarnation=w.request(), now_us=w.now, labels={"zone": "eu"}, process=process)
+    number = await w.store.apply(said)
+    silent = await w.store.apply(RegisterNode(name="m", incarnation=w.request(), now_us=w.now))
+    found = {node.number: (node.process, node.labels) for node in await w.store.nodes()}
+    assert found[number] == (process, {"zone": "eu"})
+    assert found[silent] == (None, {})
 
 
 async def case_a_beat_says_what_the_node_holds(w: World) -> None:

@@ -1,0 +1,68 @@
+"""Whether another process has ended: only where that is beyond doubt."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from chronos.core.node import Process
+from chronos.process import child_mark, has_children, has_ended, this_process
+
+FOUND = this_process()
+pytestmark = pytest.mark.skipif(FOUND is None, reason="this system does not say which process is which")
+MINE = FOUND or Process(world="", pid=0, started="")
+SAYS_WHICH = """
+from chronos.process import this_process
+print(this_process().pid, this_process().started, flush=True)
+input()
+"""
+
+
+def test_this_process_is_here() -> None:
+    assert this_process() == MINE
+    assert MINE.pid == os.getpid()
+    assert not has_ended(MINE)
+
+
+def test_a_process_has_ended_when_it_was_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SAYS_WHICH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        pid, started = other.stdout.readline().split()
+        process = replace(MINE, pid=int(pid), started=started)
+        assert not has_ended(process)
+        os.kill(other.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        assert has_ended(process)  # though its parent has not asked how it ended
+    assert has_ended(process)
+
+
+def test_a_number_that_is_used_again_is_another_process() -> None:
+    assert has_ended(replace(MINE, started="1"))
+
+
+@pytest.mark.parametrize(
+    "process",
+    [replace(MINE, world="another machine, or container", started="1"), replace(MINE, pid=0), replace(MINE, pid=-1)],
+)
+def test_where_it_cannot_be_known_no_process_has_ended(process: Process) -> None:
+    assert not has_ended(process)
+
+
+def test_helpers_of_a_process_are_found_while_they_are_there() -> None:
+    parent = replace(MINE, pid=2**22 + 1, started="12345")
+    assert not has_children(parent)
+    with subprocess.Popen(
+        [sys.executable, "-c", "print('up', flush=True); input()", child_mark(parent)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as helper:
+        assert helper.stdout is not None
+        helper.stdout.readline()
+        assert has_children(parent)
+        helper.kill()
+    assert not has_children(parent)
