@@ -36,8 +36,11 @@ Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 log = logging.getLogger("chronos.http")
 _EXPECT = istr("Expect")
-#: A connection that says nothing is let go of; a header longer than this is refused before it is kept.
+_UNREAD_BYTES = 64 << 10  # of a refused body: so much is still taken in, so that the connection can be kept
+#: A connection that says nothing is let go of; a header longer than this is refused before it is kept. Bodies are
+#: never unpacked: a few bytes could keep the event loop busy for seconds.
 _CONNECTION: Mapping[str, Any] = {
+    "auto_decompress": False,
     "keepalive_timeout": 75.0,
     "lingering_time": 5.0,
     "max_line_size": 8_190,
@@ -67,7 +70,12 @@ class Api:
         handle = self._plain.get((request.method, request.rel_url.path_safe))
         if handle is None or _EXPECT in request.headers:
             handle = await self._found(request)
-        return await answered(request, handle)
+        response = await answered(request, handle)
+        if response.status >= HTTPStatus.BAD_REQUEST and not response.prepared and _has_much_unread(request):
+            response.force_close()
+            assert isinstance(request.protocol, _Handler)
+            request.protocol.leave_unread()
+        return response
 
     async def _found(self, request: web.Request) -> Handle:
         match = await self._router.resolve(request)
@@ -103,6 +111,10 @@ class _Server(web.Server):
 class _Handler(web.RequestHandler):
     __slots__ = ()
 
+    def leave_unread(self) -> None:
+        """Close the connection after the answer instead of reading the rest of the body first."""
+        self._lingering_time = 0.0
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -131,6 +143,14 @@ class _Runner(web.ServerRunner):
 
     async def shutdown(self) -> None:
         self._streams.close()
+
+
+def _has_much_unread(request: web.Request) -> bool:
+    """Whether more of a body is still to come than is worth waiting for."""
+    if request.content.is_eof():
+        return False
+    length = request.content_length
+    return length is None or length > _UNREAD_BYTES
 
 
 async def _unused(_: web.Request) -> web.StreamResponse:

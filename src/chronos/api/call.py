@@ -280,7 +280,7 @@ class Call:
         except web.HTTPRequestEntityTooLarge:
             raise _too_large(limit) from None
         except web.RequestPayloadError:
-            raise Malformed("the body is not what its Content-Encoding or its chunks say") from None
+            raise Malformed("the body is not what its length or its chunks say") from None
         if len(raw) > limit:
             raise _too_large(limit)
         if not raw.strip():

@@ -16,6 +16,10 @@ class WrongType(Invalid):
     """The body is of a type that is not understood here."""
 
 
+class Packed(WrongType):
+    """The body is compressed."""
+
+
 class Unauthenticated(ChronosError):
     """Nobody, or nobody known."""
 

@@ -1,8 +1,8 @@
 """The way of a request to its handler::
 
-from a browser elsewhere? ─► who is it? ─► within its rate? ─► parameters known? ─► allowed there? ─► handler
-                                                                                                    │
-id, headers, and every error as a problem  ◄────────────────────────────────────────────────────────┘
+packed? from a browser elsewhere? ─► who is it? ─► within its rate? ─► parameters known? ─► allowed there? ─► handler
+                                                                                                            │
+id, headers, and every error as a problem  ◄────────────────────────────────────────────────────────────────┘
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from chronos.api.errors import (
     Forbidden,
     Malformed,
     NoRoute,
+    Packed,
     TimedOut,
     TooLarge,
     TooSlow,
@@ -47,6 +48,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _LOOKS_NOTHING_UP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
 _X_REQUEST_ID, _HOST = istr("X-Request-Id"), istr("Host")
 _SITE, _ORIGIN = istr("Sec-Fetch-Site"), istr("Origin")
+_CONTENT_ENCODING = istr("Content-Encoding")
 
 
 # --- around every request
@@ -135,6 +137,7 @@ def handler_of(route: Route, parts: Parts, patience: Patience) -> Handle:
 async def _serve(call: Call) -> web.StreamResponse:
     route, parts = call.route, call.parts
     access, headers = parts.access, call.request.headers
+    refuse_packed(call.request)
     refuse_foreign(call.request, is_open=access.open, hosts=parts.options.hosts)
     if route.permission is not Permission.OPEN:
         call.principal = ANYBODY if access.open else await access.principal(headers.get("Authorization"), call.address)
@@ -188,6 +191,16 @@ async def _view(call: Call) -> ExecutionView:
         raise refusal(call.principal, call.route.permission, "in all namespaces")
     call.require(namespace)
     return view
+
+
+# --- packed bodies
+
+
+def refuse_packed(request: web.Request) -> None:
+    """Raise ``Packed`` for a compressed body: some kilobytes can be unpacked into gigabytes."""
+    coding = request.headers.get(_CONTENT_ENCODING)
+    if coding is not None and coding.strip().lower() not in ("", "identity") and request.body_exists:
+        raise Packed(f"the body is compressed (Content-Encoding: {coding[:64]}); send it as it is")
 
 
 # --- browsers

@@ -13,6 +13,7 @@ from chronos.api.errors import (
     LockedOut,
     Malformed,
     NoRoute,
+    Packed,
     Stale,
     TimedOut,
     TooLarge,
@@ -116,4 +117,6 @@ def problem_response(error: Exception, request_id: str) -> web.Response:
         response.headers["Retry-After"] = str(max(1, math.ceil(after_s)))
     if kind.status == 401:
         response.headers["WWW-Authenticate"] = _CHALLENGE
+    if isinstance(error, Packed):
+        response.headers["Accept-Encoding"] = "identity"
     return response
