@@ -16,6 +16,7 @@ from multidict import istr
 
 from chronos.api.access import Access
 from chronos.api.answers import HEADERS
+from chronos.api.auth.client_address import Proxies
 from chronos.api.call import MATCH, Parts
 from chronos.api.docs import STYLE, page
 from chronos.api.errors import Malformed
@@ -182,6 +183,7 @@ def make_api(
         status=status,
         metrics=metrics,
         rate=Rate(options.submit_rate),
+        proxies=Proxies(options.trusted_proxies),
         streams=streams,
         turns=Turns(),
         document=msgspec.json.encode(openapi(ROUTES, options.base_path)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiohttp import web
 
 from chronos.api.access import Access, Permission, Principal
+from chronos.api.auth.client_address import Proxies, counted_as
 from chronos.api.body import read_json
 from chronos.api.errors import Forbidden, InvalidBody, Malformed, TooLarge, WrongType
 from chronos.api.limits import Rate
@@ -73,6 +74,7 @@ class Parts:
     status: Callable[[], dict[str, Any]]
     metrics: Callable[[], bytes]
     rate: Rate
+    proxies: Proxies
     streams: "Streams"
     turns: Turns
     document: bytes = b""  # the OpenAPI document
@@ -103,7 +105,13 @@ class Call:
 
     @property
     def address(self) -> str:
-        return self.request.remote or ""
+        """The client's address, as far as the proxies in between are trusted."""
+        return self.parts.proxies.client(self.request.remote or "", self.request.headers)
+
+    @property
+    def counted_address(self) -> str:
+        """What the client's address counts as where addresses are counted."""
+        return counted_as(self.address)
 
     @property
     def actor(self) -> Actor:

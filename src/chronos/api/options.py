@@ -16,6 +16,7 @@ class ApiOptions:
     max_streams: int = 100  # that follow events or logs at once
     heartbeat_s: float = 15.0  # of a stream on which nothing happens
     poll_s: float = 1.0  # how often a stream looks by itself, where no hint comes
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose forwarded addresses are believed
     hosts: tuple[str, ...] = ()  # names under which it may be called without authentication, beside localhost
 
     def __post_init__(self) -> None:

@@ -140,11 +140,13 @@ async def _serve(call: Call) -> web.StreamResponse:
     refuse_packed(call.request)
     refuse_foreign(call.request, is_open=access.open, hosts=parts.options.hosts)
     if route.permission is not Permission.OPEN:
-        call.principal = ANYBODY if access.open else await access.principal(headers.get("Authorization"), call.address)
+        call.principal = (
+            ANYBODY if access.open else await access.principal(headers.get("Authorization"), call.counted_address)
+        )
         if call.principal is NOBODY:
             raise Unauthenticated("send a name and password (Basic) or a token (Bearer)")
     if route.submits and parts.rate.is_limited:
-        client = call.address if access.open else call.principal.name
+        client = call.counted_address if access.open else call.principal.name
         parts.rate.take(client, parts.clock.now_us())
     if call.request.query_string:
         call.check_query()

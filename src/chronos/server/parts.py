@@ -76,6 +76,7 @@ def api_options(config: Config) -> ApiOptions:
         request_timeout_s=config["server.request_timeout"],
         submit_rate=config["queue.submit_rate"],
         hosts=config["server.hosts"],
+        trusted_proxies=config["server.trusted_proxies"],
     )
 
 

@@ -3,6 +3,7 @@
 One table, from which the file is checked, variables are named, and ``chronos config show`` is printed.
 """
 
+import ipaddress
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -146,6 +147,17 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def networks(value: Any) -> tuple[str, ...]:
+    """Addresses and networks."""
+    found = texts(value)
+    for one in found:
+        try:
+            ipaddress.ip_network(one)
+        except ValueError:
+            raise Invalid("expected addresses or networks, such as 10.0.0.1 or 10.0.0.0/8") from None
+    return found
+
+
 def mapping(value: Any) -> dict[str, Any]:
     """Names and what they stand for; in a variable, JSON."""
     if isinstance(value, str):
@@ -200,6 +212,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="server.request_timeout", read=duration, default=30.0, about="how long a request may take"),
     Setting(name="server.insecure", read=flag, default=False, about="listen beyond this machine without auth"),
     Setting(name="server.hosts", read=texts, default=(), about="names it may be called by without auth"),
+    Setting(name="server.trusted_proxies", read=networks, default=(), about="proxies whose forwarded address counts"),
     Setting(name="node.id", read=optional_text, default=None, about="this node's name; the host's without it"),
     Setting(name="node.labels", read=labels, default={}, about="labels that placement asks for"),
     Setting(name="node.queues", read=texts, default=(), about="the queues it works on; none: all"),
