@@ -173,7 +173,7 @@ def make_api(
     ``status`` gives what the node says of itself; its ``ready`` (True without it) and ``reason`` decide ``/readyz``.
     ``metrics`` gives the text for Prometheus.
     """
-    streams = Streams(store, options.max_streams)
+    streams = Streams(store, options.max_streams, options.max_streams_each)
     parts = Parts(
         service=service,
         store=store,

@@ -13,7 +13,8 @@ class ApiOptions:
     request_limit: int = 2 << 20  # bytes of a body
     request_timeout_s: float = 30.0
     submit_rate: float | None = None  # of one client, a second
-    max_streams: int = 100  # that follow events or logs at once
+    max_streams: int = 500  # that follow events or logs at once
+    max_streams_each: int = 50  # of these, of one principal and of one address
     heartbeat_s: float = 15.0  # of a stream on which nothing happens
     poll_s: float = 1.0  # how often a stream looks by itself, where no hint comes
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose forwarded addresses are believed
