@@ -65,6 +65,7 @@ class _Change(Struct, frozen=True, kw_only=True):
     expect: int | None = None
     dry_run: bool = False
     idempotency: str | None = None
+    back_to: int | None = None  # the version that the (one) draft is made from
     owner: str | None = None  # whose jobs they are to be, and must not be another's
     pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs go
 
@@ -85,19 +86,28 @@ class Writer:
         expect: int | None = None,
         idempotency: str | None = None,
         dry_run: bool = False,
+        back_to: int | None = None,
     ) -> list[SavedJob]:
         """Create or replace jobs, some thousand at a time: each portion all or none.
 
         ``create_only``: ``Conflict`` when one is there, unless the same ``idempotency`` key has created the (one) job
         before; then that is the answer. ``expect``: the version that the (one) draft was made from; ``Conflict`` when
-        it is another. Raises ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
+        it is another. ``back_to``: the old version that the (one) draft says again, for the audit log. Raises
+        ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
         """
         if create_only and len(drafts) == 1 and expect is None and not (dry_run or drafts[0].spec.after):
             created = await self._create(drafts[0], actor, idempotency)
             if created is not None:
                 return [created]
         await check_follows(self._store, drafts)
-        change = _Change(actor=actor, create_only=create_only, expect=expect, dry_run=dry_run, idempotency=idempotency)
+        change = _Change(
+            actor=actor,
+            create_only=create_only,
+            expect=expect,
+            dry_run=dry_run,
+            idempotency=idempotency,
+            back_to=back_to,
+        )
         saved: list[SavedJob] = []
         for begin in range(0, len(drafts), CHUNK):
             part = drafts[begin : begin + CHUNK]
@@ -246,7 +256,14 @@ class Writer:
     ) -> list[SavedJob]:
         rows = tuple(one.row for one in prepared if one.row is not None)
         delete = tuple(DeleteRow(job.id, job.version) for job in pruned)
-        command = SaveJobs(rows=rows, now_us=now_us, actor=change.actor, delete=delete, idempotency=change.idempotency)
+        command = SaveJobs(
+            rows=rows,
+            now_us=now_us,
+            actor=change.actor,
+            delete=delete,
+            idempotency=change.idempotency,
+            back_to=change.back_to,
+        )
         answered = await self._store.apply(command) if rows or delete else []
         answers, alone = iter(answered), len(prepared) == 1
         return [
