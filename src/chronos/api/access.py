@@ -247,3 +247,14 @@ def _read_basic(credentials: str) -> tuple[str, str | None]:
     except ValueError:  # neither base64 nor UTF-8
         raise Unauthenticated("the Basic credentials cannot be read") from None
     return name, password if colon else None
+
+
+def claimed(header: str) -> tuple[str, str]:
+    """Who an Authorization header says that it is from, right or wrong, and its scheme."""
+    scheme, _, rest = header[:MAX_CREDENTIALS].partition(" ")
+    if scheme.lower() != "basic":
+        return ("(token)" if scheme.lower() == "bearer" else "(unknown)"), scheme.lower()
+    try:
+        return _read_basic(rest.strip())[0], "basic"
+    except Unauthenticated:
+        return "(unknown)", "unreadable"

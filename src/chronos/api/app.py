@@ -17,6 +17,7 @@ from multidict import istr
 from chronos.api.access import Access
 from chronos.api.answers import HEADERS
 from chronos.api.auth.client_address import Proxies
+from chronos.api.auth.denials import Denials
 from chronos.api.call import MATCH, Parts
 from chronos.api.docs import STYLE, page
 from chronos.api.errors import Malformed
@@ -99,7 +100,7 @@ class Api:
         loop, limit = asyncio.get_running_loop(), self._parts.options.request_limit
         make = partial(web.Request, loop=loop, client_max_size=limit)
         server = _Server(around(self.handle), request_factory=make, access_log=None, logger=logger, **_CONNECTION)
-        return _Runner(server, self._parts.streams, shutdown_timeout=shutdown_timeout_s)
+        return _Runner(server, self._parts, shutdown_timeout=shutdown_timeout_s)
 
 
 class _Server(web.Server):
@@ -134,16 +135,20 @@ class _Handler(web.RequestHandler):
 
 
 class _Runner(web.ServerRunner):
-    """Ends the streams, which would go on for as long as somebody listens."""
+    """Ends the streams, which would go on for as long as somebody listens; in the end, tells of the last refusals."""
 
-    __slots__ = ("_streams",)
+    __slots__ = ("_parts",)
 
-    def __init__(self, server: web.Server, streams: Streams, *, shutdown_timeout: float) -> None:
+    def __init__(self, server: web.Server, parts: Parts, *, shutdown_timeout: float) -> None:
         super().__init__(server, shutdown_timeout=shutdown_timeout)
-        self._streams = streams
+        self._parts = parts
 
     async def shutdown(self) -> None:
-        self._streams.close()
+        self._parts.streams.close()
+
+    async def cleanup(self) -> None:
+        await super().cleanup()
+        await self._parts.denials.close()
 
 
 def _has_much_unread(request: web.Request) -> bool:
@@ -167,11 +172,12 @@ def make_api(
     status: Callable[[], dict[str, Any]],
     metrics: Callable[[], bytes],
     clock: Clock,
+    refused: Callable[[str], None] = lambda _: None,
 ) -> Api:
     """The API on an open store.
 
     ``status`` gives what the node says of itself; its ``ready`` (True without it) and ``reason`` decide ``/readyz``.
-    ``metrics`` gives the text for Prometheus.
+    ``metrics`` gives the text for Prometheus. ``refused`` hears why credentials, or a known client, were refused.
     """
     streams = Streams(store, options.max_streams, options.max_streams_each)
     parts = Parts(
@@ -185,6 +191,7 @@ def make_api(
         rate=Rate(options.submit_rate),
         proxies=Proxies(options.trusted_proxies),
         streams=streams,
+        denials=Denials(store, clock, refused),
         turns=Turns(),
         document=msgspec.json.encode(openapi(ROUTES, options.base_path)),
         page=page(ROUTES, options.base_path).encode(),

@@ -8,7 +8,7 @@ from chronos.api import examples
 from chronos.api.access import Permission
 from chronos.api.answers import answer
 from chronos.api.call import Call
-from chronos.api.errors import InvalidBody
+from chronos.api.errors import Forbidden, InvalidBody
 from chronos.api.facts import check_state, says_another_state
 from chronos.api.plans import SavedAnswer, saved_answer, write_plan, write_refused
 from chronos.api.problems import kind_of
@@ -26,6 +26,8 @@ async def bulk(call: Call) -> web.StreamResponse:
     data = await call.json()
     given = _jobs(data, {"jobs"}, most=MAX_BULK)
     read = await _drafts(call, given)
+    if (denied := next((one for one in read if isinstance(one, Forbidden)), None)) is not None:
+        call.tell_denied(denied)
     drafts = [draft for draft in read if isinstance(draft, Draft)]
     done = iter(await call.parts.service.jobs.save_each(drafts, actor=call.actor, dry_run=call.dry_run))
     counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)

@@ -31,6 +31,7 @@ from chronos.service.shapes.plain import plain
 from chronos.store.contract import ExecutionView, Store
 
 if TYPE_CHECKING:
+    from chronos.api.auth.denials import Denials
     from chronos.api.events import Streams
 
 #: What the parts of the path are that a route leaves open.
@@ -76,6 +77,7 @@ class Parts:
     rate: Rate
     proxies: Proxies
     streams: "Streams"
+    denials: "Denials"
     turns: Turns
     document: bytes = b""  # the OpenAPI document
     page: bytes = b""  # the same for people
@@ -138,6 +140,11 @@ class Call:
             raise NotFound(f'there is no namespace "{namespace[:200]}"')
         if not self.principal.may(permission, namespace):
             raise refusal(self.principal, permission, f'in the namespace "{namespace}"')
+
+    def tell_denied(self, error: Forbidden) -> None:
+        """Leave a trace of what the caller may not do."""
+        what = f"{self.request.method} {self.request.path}: {error}"
+        self.parts.denials.denied(self.principal.name, what, address=self.address, counts_as=self.counted_address)
 
     def shows(self, namespace: str | None) -> bool:
         """Whether a thing of a namespace belongs in a list; None: it is not known, its job being gone."""

@@ -62,6 +62,9 @@ class Meters:
         self.lateness_s = histogram(
             "scheduler_start_lateness_seconds", "From the instant to the first start of a scheduled run.", _SHORT_S
         )
+        self.auth_failures = counter(
+            "scheduler_auth_failures_total", "Credentials that were refused, and requests that were denied.", "reason"
+        )
         self.batch_rows = histogram("scheduler_store_batch_size", "Rows of one transaction of the store.", _ROWS)
         self.commit_s = histogram("scheduler_store_commit_seconds", "How long one transaction took.", _COMMIT_S)
 
