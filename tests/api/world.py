@@ -138,13 +138,14 @@ def in_world(
     max_pending: int | None = None,
     metrics: Callable[[], bytes] = lambda: b"# nothing\n",
     access_clock: Clock | None = None,
+    store_url: str = "sqlite://",
 ) -> None:
     """Run a case against a server of its own; where ``runs``, with an engine that does the work."""
 
     async def whole() -> None:
         clock = SystemClock()
         async with AsyncExitStack() as stack:
-            store = make_store("sqlite://")
+            store = make_store(store_url)
             await store.open()
             stack.push_async_callback(store.close)
             known = functions or Functions()

@@ -29,9 +29,9 @@ from chronos.api.patience import Patience
 from chronos.api.pipeline import Handle, answered, handler_of, refused
 from chronos.api.problems import problem_response
 from chronos.api.table import ROUTES
-from chronos.api.turns import Turns
 from chronos.assembly import Service
 from chronos.clock import Clock
+from chronos.service.turns import Turns
 from chronos.store.contract import Store
 
 Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -39,6 +39,9 @@ Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 log = logging.getLogger("chronos.http")
 _EXPECT = istr("Expect")
 _UNREAD_BYTES = 64 << 10  # of a refused body: so much is still taken in, so that the connection can be kept
+_UNREAD_LARGE_BYTES = 8 << 20  # so much, for a moment, so that the client hears the answer before the connection ends
+_MOMENT_S = 1.0
+_LARGE = range(1, _UNREAD_LARGE_BYTES + 1)
 #: A connection that says nothing is let go of; a header longer than this is refused before it is kept. Bodies are
 #: never unpacked: a few bytes could keep the event loop busy for seconds.
 _CONNECTION: Mapping[str, Any] = {
@@ -76,7 +79,7 @@ class Api:
         if response.status >= HTTPStatus.BAD_REQUEST and not response.prepared and _has_much_unread(request):
             response.force_close()
             assert isinstance(request.protocol, _Handler)
-            request.protocol.leave_unread()
+            request.protocol.leave_unread(_MOMENT_S if (request.content_length or 0) in _LARGE else 0.0)
         return response
 
     async def _found(self, request: web.Request) -> Handle:
@@ -113,9 +116,9 @@ class _Server(web.Server):
 class _Handler(web.RequestHandler):
     __slots__ = ()
 
-    def leave_unread(self) -> None:
-        """Close the connection after the answer instead of reading the rest of the body first."""
-        self._lingering_time = 0.0
+    def leave_unread(self, within_s: float) -> None:
+        """Close the connection after the answer; until then the rest of the body may arrive for so long."""
+        self._lingering_time = within_s
 
     def handle_error(
         self,

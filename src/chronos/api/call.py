@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiohttp import web
 
 from chronos.api.access import Access, Permission, Principal
 from chronos.api.auth.client_address import Proxies, counted_as
-from chronos.api.body import read_json
+from chronos.api.body import BYTES_PER_VALUE, read_json
 from chronos.api.errors import Forbidden, InvalidBody, Malformed, TooLarge, WrongType
 from chronos.api.limits import Rate
 from chronos.api.options import ApiOptions
 from chronos.api.routes import JSON, Route
-from chronos.api.turns import Turns
 from chronos.assembly import Service
 from chronos.clock import Clock
 from chronos.core.iso8601 import parse_instant
@@ -23,11 +23,13 @@ from chronos.core.node import Actor
 from chronos.core.zones import get_zone
 from chronos.errors import NotFound
 from chronos.observe.names import shown
+from chronos.service.asking import Plain
 from chronos.service.shapes import Problem, id_text, read_id
 from chronos.service.shapes.form import Form
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.shapes.names import fault_of_name
 from chronos.service.shapes.plain import plain
+from chronos.service.turns import Turns
 from chronos.store.contract import ExecutionView, Store
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 #: What the parts of the path are that a route leaves open.
 MATCH: web.RequestKey[Mapping[str, str]] = web.RequestKey("match", Mapping)
 
+T = TypeVar("T")
+_MUCH = 16 << 10  # bytes of a body: what is larger is read beside the event loop
 MAX_KEY = 255  # characters of an Idempotency-Key
 _YES, _NO = ("true", "1", "yes", ""), ("false", "0", "no")
 _MOST_BEHIND_A_PARAMETER = 2_048
@@ -97,6 +101,7 @@ class Call:
     found_view: ExecutionView | None = None
     asked: bytes | None = None  # the execution that it asked for
     reading: bool = field(default=False)  # the body is still being received
+    has_much: bool = field(default=False)  # the body is large
 
     # --- who and where
 
@@ -305,7 +310,12 @@ class Call:
         allowed = self.route.body.types if self.route.body is not None else (JSON,)
         if self.request.content_type not in allowed:
             raise WrongType(f"the body is {self.request.content_type}; send Content-Type: {allowed[0]}")
-        return read_json(raw)
+        self.has_much = len(raw) > _MUCH
+        return await self.work(partial(read_json, raw, limit // BYTES_PER_VALUE))
+
+    async def work(self, do: Callable[[], T], *, much: bool | None = None) -> T:
+        """Do something with what the body says; ``much``: it takes long, which it does for a large body."""
+        return await self.parts.turns.beside(do) if (self.has_much if much is None else much) else do()
 
     async def _raw(self) -> bytes:
         content = self.request.content
@@ -319,7 +329,8 @@ class Call:
     async def form(self) -> "Given":
         """The body as an object of which every field has to be taken."""
         problems: list[Problem] = []
-        data = plain(await self.json(), problems)
+        said = await self.json()
+        data = await self.work(lambda: plain(said, problems))
         if data is None and not problems:
             data = {}
         if not isinstance(data, dict):
@@ -341,6 +352,11 @@ class Given(Form):
         if found is None:
             self.fault(name, f'is "{value}"; write an instant like 2027-01-01T09:00:00Z')
         return found
+
+    def payload(self) -> Plain | None:
+        """The payload that goes with a run; None: it is not given."""
+        _, value = self.take("payload")
+        return None if value is None else Plain(value)
 
     def done(self) -> None:
         """Raise what is wrong with it."""

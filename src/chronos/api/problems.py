@@ -101,6 +101,8 @@ def write_problem(error: Exception, request_id: str) -> dict[str, Any]:
     match error:
         case InvalidJob():
             problem["errors"] = [{"pointer": one.pointer, "message": one.message} for one in error.problems]
+            if error.more:
+                problem["errors"].append({"pointer": "", "message": error.rest})
         case InvalidSchedule():
             problem["errors"] = [{"pointer": "/schedule", "message": str(error)}]
         case _:
