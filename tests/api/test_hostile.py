@@ -1,7 +1,6 @@
 """What people should not send, and what they get for it."""
 
 import asyncio
-import gzip
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,8 +9,8 @@ import pytest
 
 from chronos.api import ApiOptions
 from chronos.api.body import MAX_DEPTH, read_json
-from chronos.api.errors import LockedOut, Malformed, TooMany
-from chronos.api.limits import Lockout, Rate, Recent
+from chronos.api.errors import Malformed, TooMany
+from chronos.api.limits import Rate, Recent
 from chronos.core.calendar import SECOND_US
 from tests.api.world import V1, World, in_world, shape
 
@@ -178,9 +177,6 @@ def test_a_body_that_is_too_large() -> None:
         typed = {"Content-Type": "application/json"}
         async with world.client.post(f"{world.base}{V1}/jobs", data=drip(), headers=typed) as response:
             assert response.status == 413
-        packed = gzip.compress(b" " * 1_000_000)
-        bomb = await world.call("POST", f"{V1}/jobs", raw=packed, headers={"Content-Encoding": "gzip"})
-        assert bomb.status == 413
 
     in_world(case, options=ApiOptions(request_limit=4_096))
 
@@ -351,29 +347,6 @@ def test_a_bucket_fills_again() -> None:
     with pytest.raises(TooMany):
         rate.take("a", SECOND_US // 2)
     Rate(None).take("a", 0)
-
-
-def test_guessing_takes_longer_each_time() -> None:
-    lockout = Lockout()
-    for _ in range(5):
-        lockout.check("ana", "1.2.3.4", 0)
-        lockout.failed("ana", "1.2.3.4", 0)
-    with pytest.raises(LockedOut) as first:
-        lockout.check("ana", "1.2.3.4", 0)
-    lockout.check("ana", "5.6.7.8", 0)  # she can come in from elsewhere
-    lockout.check("bob", "1.2.3.4", 0)
-    lockout.check("ana", "1.2.3.4", 2 * SECOND_US)
-    lockout.failed("ana", "1.2.3.4", 2 * SECOND_US)
-    with pytest.raises(LockedOut) as second:
-        lockout.check("ana", "1.2.3.4", 2 * SECOND_US)
-    assert second.value.retry_after_s > first.value.retry_after_s
-    lockout.succeeded("ana", "1.2.3.4")
-    lockout.check("ana", "1.2.3.4", 2 * SECOND_US)
-    for guess in range(20):
-        lockout.failed(f"user-{guess}", "1.2.3.4", 3 * SECOND_US)
-    with pytest.raises(LockedOut):
-        lockout.check("anybody", "1.2.3.4", 3 * SECOND_US)
-    lockout.check("anybody", "1.2.3.4", 3_600 * SECOND_US)
 
 
 def test_what_is_remembered_is_bounded() -> None:

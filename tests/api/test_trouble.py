@@ -1,11 +1,13 @@
 """When things go wrong on this side, or two clients want the same at once."""
 
 import asyncio
+import threading
 
 import msgspec
 import pytest
 
 from chronos.api import ApiOptions, hash_password
+from chronos.api.auth.hash_queue import AT_ONCE
 from chronos.api.problems import kind_of, write_problem
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull, StoreBroken, StoreBusy, StoreUnavailable, Unavailable
 from tests.api.world import V1, Reply, World, in_world, shape
@@ -57,13 +59,15 @@ def test_a_mistake_of_ours_keeps_its_words_to_the_log(caplog: pytest.LogCaptureF
 
 def test_an_answer_that_takes_too_long() -> None:
     async def case(world: World) -> None:
-        for _ in range(2):  # passwords that are being hashed, and do not come to an end
-            await world.access._hashing.acquire()
+        over = threading.Event()
+        held = [  # passwords that are being hashed, and do not come to an end
+            asyncio.create_task(world.access._hashes.run(over.wait, address="192.0.2.1")) for _ in range(AT_ONCE)
+        ]
         async with asyncio.timeout(60):
             reply = await world.call("GET", f"{V1}/jobs", user="ada")
         assert (reply.status, reply.code) == (503, "timeout")
-        for _ in range(2):
-            world.access._hashing.release()
+        over.set()
+        await asyncio.gather(*held)
         assert (await world.call("GET", "/healthz")).status == 200
 
     users = {"ada": {"password_hash": hash_password("secret"), "role": "admin"}}

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from chronos.api import Access, ApiOptions, TokenBook, make_api, read_users
 from chronos.assembly import Service, checks_of, make_engine, make_runners, make_service, make_store
-from chronos.clock import SystemClock
+from chronos.clock import Clock, SystemClock
 from chronos.core.token import Token
 from chronos.engine.engine import Engine
 from chronos.engine.options import Options
@@ -137,13 +137,15 @@ def in_world(
     functions: Functions | None = None,
     max_pending: int | None = None,
     metrics: Callable[[], bytes] = lambda: b"# nothing\n",
+    access_clock: Clock | None = None,
+    store_url: str = "sqlite://",
 ) -> None:
     """Run a case against a server of its own; where ``runs``, with an engine that does the work."""
 
     async def whole() -> None:
         clock = SystemClock()
         async with AsyncExitStack() as stack:
-            store = make_store("sqlite://")
+            store = make_store(store_url)
             await store.open()
             stack.push_async_callback(store.close)
             known = functions or Functions()
@@ -153,7 +155,7 @@ def in_world(
             service = make_service(store, clock, checks=checks_of(runners), max_pending=max_pending)
             access = Access(clock)
             if users is not None:
-                access = Access(clock, users=read_users(users), tokens=TokenBook(store, tokens))
+                access = Access(access_clock or clock, users=read_users(users), tokens=TokenBook(store, tokens))
             facts: dict[str, Any] = {"node": "node-a"}
             api = make_api(
                 service,

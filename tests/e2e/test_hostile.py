@@ -63,7 +63,7 @@ WEIRD: dict[str, tuple[bytes, int]] = {
     "negative length": (post(b"Content-Length: -3\r\n"), 400),
     "more than is taken, before it is sent": (post(JSON + b"Content-Length: 3000000\r\n"), 413),
     "broken chunks": (post(JSON + b"Transfer-Encoding: chunked\r\n", b"zz\r\n{}\r\n"), 400),
-    "no gzip": (post(JSON + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n", b"abcd"), 400),
+    "no gzip": (post(JSON + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n", b"abcd"), 415),
     "odd expectation": (post(JSON + b"Expect: 999-what\r\nContent-Length: 2\r\n", b"{}"), 417),
     "odd origin": (post(b"Origin: http://[::1\r\nContent-Length: 0\r\n"), 403),
     "odd type": (post(b"Content-Type: \xff;;=\r\nContent-Length: 2\r\n", b"{}"), 415),

@@ -1,4 +1,4 @@
-"""Who may do what: roles by namespace, users with passwords, bearer tokens, and the wait for those who guess.
+"""Who may do what: roles by namespace, users with passwords, and bearer tokens.
 
 ::
 
@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from chronos.api.auth.hash_queue import HashQueue
+from chronos.api.auth.lockout import Lockout
 from chronos.api.errors import Unauthenticated
-from chronos.api.limits import Lockout, Recent
+from chronos.api.limits import Recent
 from chronos.api.passwords import check_hash, hash_password, is_right
 from chronos.api.tokenbook import TokenBook
 from chronos.clock import Clock
@@ -27,7 +29,6 @@ from chronos.service.shapes.names import fault_of_name
 
 MAX_CREDENTIALS = 4_096  # characters of an Authorization header
 _REMEMBERED_US = 60 * SECOND_US  # how long a password that was right is not hashed again
-_AT_ONCE = 2  # hashes: each takes a core and 64 MiB
 _MAKE_ONE = "chronos config hash-password makes one"
 
 
@@ -140,7 +141,8 @@ class Access:
         self._lockout = Lockout()
         self._salt = secrets.token_bytes(32)
         self._right: Recent[int] = Recent(1_000)  # when a password, by its keyed hash, was last found to be right
-        self._hashing = asyncio.Semaphore(_AT_ONCE)
+        self._hashes = HashQueue()
+        self._trials: dict[tuple[str, bytes], asyncio.Task[bool]] = {}  # passwords that are being checked
 
     async def principal(self, header: str | None, address: str) -> Principal:
         """Who sends this Authorization header. ``NOBODY`` without one; raises ``Unauthenticated``, ``LockedOut``."""
@@ -164,42 +166,95 @@ class Access:
         now_us = self._clock.now_us()
         entry = None if self.tokens is None else await self.tokens.find(token, now_us)
         if entry is None:
-            self._lockout.check("", address, now_us)
+            self._lockout.reserve("", address, now_us)
             self._lockout.failed("", address, now_us)
             raise Unauthenticated("the token is not known here, or has expired")
         return read_grant(f"token:{entry.name}", {"role": entry.role, "namespaces": entry.namespaces})
 
     async def _by_password(self, credentials: str, address: str) -> Principal:
-        try:
-            name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-        except ValueError:  # neither base64 nor UTF-8
-            raise Unauthenticated("the Basic credentials cannot be read") from None
-        now_us = self._clock.now_us()
-        self._lockout.check(name, address, now_us)
-        user = self.users.get(name)
-        if not colon or not await self._is_right(name, user, password, now_us):
-            self._lockout.failed(name, address, self._clock.now_us())
+        name, password = _read_basic(credentials)
+        if not await self._is_right(name, password, address):
             raise Unauthenticated("the name or the password is wrong")
-        self._lockout.succeeded(name, address)
-        assert user is not None
-        return user.principal
+        return self.users[name].principal
 
-    async def _is_right(self, name: str, user: User | None, password: str, now_us: int) -> bool:
+    async def _is_right(self, name: str, password: str | None, address: str) -> bool:
+        """Whether this is the password of a user. Raises ``LockedOut``, and ``TooMany`` when too many are checked.
+
+        The same password for the same name from the same address is checked once, however many ask at the same time;
+        when it is wrong, each of them has made a wrong try.
+        """
+        now_us = self._clock.now_us()
+        if password is None:
+            return self._is_wrong(name, address, now_us)
         key = hmac.digest(self._salt, f"{name}\0{password}".encode(), hashlib.sha256)
+        if (trial := self._trials.get((address, key))) is not None:
+            return await asyncio.shield(trial) or self._is_wrong(name, address, self._clock.now_us())
+        self._lockout.reserve(name, address, now_us)
         found_us = self._right.get(key)
-        if found_us is not None and 0 <= now_us - found_us < _REMEMBERED_US:
-            return user is not None
-        async with self._hashing:
-            if user is None and not self._decoys:
-                self._decoys.append(await asyncio.to_thread(hash_password, secrets.token_hex()))
-            known = self._decoy(name) if user is None else user.password_hash
-            right = await asyncio.to_thread(is_right, known, password)
+        if name in self.users and found_us is not None and 0 <= now_us - found_us < _REMEMBERED_US:
+            self._lockout.succeeded(name, address, now_us)
+            return True
+        trial = asyncio.create_task(self._check(name, password, address, key))
+        self._trials[address, key] = trial
+        trial.add_done_callback(lambda _: self._trials.pop((address, key)))
+        return await asyncio.shield(trial)  # a client that hangs up has made its try all the same
+
+    async def _check(self, name: str, password: str, address: str, key: bytes) -> bool:
+        """Check a password whose try is reserved, and count what it was."""
+        user, now_us = self.users.get(name), self._clock.now_us()
+        known = self._lockout.was_right(name, address, now_us)
+        try:
+            right = await self._hashes.run(lambda: self._fits(name, user, password), address=address, known=known)
+        except BaseException:
+            self._lockout.given_up(name, address)
+            raise
+        now_us = self._clock.now_us()
         if user is None or not right:
+            self._lockout.failed(name, address, now_us)
             return False
         self._right.put(key, now_us)
+        self._lockout.succeeded(name, address, now_us)
         return True
+
+    def _is_wrong(self, name: str, address: str, now_us: int) -> bool:
+        """Count a wrong try that needs no check. Raises ``LockedOut``."""
+        self._lockout.reserve(name, address, now_us)
+        self._lockout.failed(name, address, now_us)
+        return False
+
+    def _fits(self, name: str, user: User | None, password: str) -> bool:
+        """Whether a password fits the hash of a user, or of a decoy. Takes its time."""
+        if user is not None:
+            return is_right(user.password_hash, password)
+        if not self._decoys:
+            self._decoys.append(hash_password(secrets.token_hex()))
+        return is_right(self._decoy(name), password)
 
     def _decoy(self, name: str) -> str:
         """A hash of somebody's, always the same for a name, so that an unknown name takes as long as a known one."""
         number = int.from_bytes(hmac.digest(self._salt, name.encode(), hashlib.sha256))
         return self._decoys[number % len(self._decoys)]
+
+    def unlock(self, name: str) -> None:
+        """Let a user try again at once, from wherever. It holds on this node."""
+        self._lockout.unlock(name, self._clock.now_us())
+
+
+def _read_basic(credentials: str) -> tuple[str, str | None]:
+    """Name and password; None: there is no colon in between. Raises ``Unauthenticated``."""
+    try:
+        name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except ValueError:  # neither base64 nor UTF-8
+        raise Unauthenticated("the Basic credentials cannot be read") from None
+    return name, password if colon else None
+
+
+def claimed(header: str) -> tuple[str, str]:
+    """Who an Authorization header says that it is from, right or wrong, and its scheme."""
+    scheme, _, rest = header[:MAX_CREDENTIALS].partition(" ")
+    if scheme.lower() != "basic":
+        return ("(token)" if scheme.lower() == "bearer" else "(unknown)"), scheme.lower()
+    try:
+        return _read_basic(rest.strip())[0], "basic"
+    except Unauthenticated:
+        return "(unknown)", "unreadable"

@@ -60,7 +60,7 @@ def _wish(body: Given) -> tuple[Action | None, str | None, Any]:
     reason = body.text("reason", longest=4 * MAX_NOTE) if action in _TAKE_A_REASON else None
     if reason is not None and len(reason) > MAX_NOTE:
         body.fault("reason", f"has {len(reason)} characters, allowed {MAX_NOTE}")
-    payload = body.take("payload")[1] if action is Action.TRIGGER else None
+    payload = body.payload() if action is Action.TRIGGER else None
     return action, reason, payload
 
 

@@ -18,6 +18,8 @@ from multidict import istr
 from chronos.api import system
 from chronos.api.access import Access, Permission
 from chronos.api.answers import HEADERS
+from chronos.api.auth.client_address import Proxies
+from chronos.api.auth.denials import Denials
 from chronos.api.call import MATCH, Parts
 from chronos.api.docs import STYLE, page
 from chronos.api.errors import Malformed
@@ -30,17 +32,23 @@ from chronos.api.pipeline import Handle, answered, handler_of, refused
 from chronos.api.problems import problem_response
 from chronos.api.routes import Route
 from chronos.api.table import routes_with
-from chronos.api.turns import Turns
 from chronos.assembly import Service
 from chronos.clock import Clock
+from chronos.service.turns import Turns
 from chronos.store.contract import Store
 
 Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 log = logging.getLogger("chronos.http")
 _EXPECT = istr("Expect")
-#: A connection that says nothing is let go of; a header longer than this is refused before it is kept.
+_UNREAD_BYTES = 64 << 10  # of a refused body: so much is still taken in, so that the connection can be kept
+_UNREAD_LARGE_BYTES = 8 << 20  # so much, for a moment, so that the client hears the answer before the connection ends
+_MOMENT_S = 1.0
+_LARGE = range(1, _UNREAD_LARGE_BYTES + 1)
+#: A connection that says nothing is let go of; a header longer than this is refused before it is kept. Bodies are
+#: never unpacked: a few bytes could keep the event loop busy for seconds.
 _CONNECTION: Mapping[str, Any] = {
+    "auto_decompress": False,
     "keepalive_timeout": 75.0,
     "lingering_time": 5.0,
     "max_line_size": 8_190,
@@ -70,7 +78,12 @@ class Api:
         handle = self._plain.get((request.method, request.rel_url.path_safe))
         if handle is None or _EXPECT in request.headers:
             handle = await self._found(request)
-        return await answered(request, handle)
+        response = await answered(request, handle)
+        if response.status >= HTTPStatus.BAD_REQUEST and not response.prepared and _has_much_unread(request):
+            response.force_close()
+            assert isinstance(request.protocol, _Handler)
+            request.protocol.leave_unread(_MOMENT_S if (request.content_length or 0) in _LARGE else 0.0)
+        return response
 
     async def _found(self, request: web.Request) -> Handle:
         match = await self._router.resolve(request)
@@ -94,7 +107,7 @@ class Api:
         make = partial(web.Request, loop=loop, client_max_size=options.request_limit)
         server = _Server(around(self.handle), request_factory=make, access_log=None, logger=logger, **_CONNECTION)
         server.write_timeout_s = options.write_timeout_s
-        return _Runner(server, self._parts.streams, shutdown_timeout=shutdown_timeout_s)
+        return _Runner(server, self._parts, shutdown_timeout=shutdown_timeout_s)
 
 
 class _Server(web.Server):
@@ -137,6 +150,10 @@ class _Handler(web.RequestHandler):
             self._hang_up.cancel()
             self._hang_up = None
 
+    def leave_unread(self, within_s: float) -> None:
+        """Close the connection after the answer; until then the rest of the body may arrive for so long."""
+        self._lingering_time = within_s
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -155,16 +172,28 @@ class _Handler(web.RequestHandler):
 
 
 class _Runner(web.ServerRunner):
-    """Ends the streams, which would go on for as long as somebody listens."""
+    """Ends the streams, which would go on for as long as somebody listens; in the end, tells of the last refusals."""
 
-    __slots__ = ("_streams",)
+    __slots__ = ("_parts",)
 
-    def __init__(self, server: web.Server, streams: Streams, *, shutdown_timeout: float) -> None:
+    def __init__(self, server: web.Server, parts: Parts, *, shutdown_timeout: float) -> None:
         super().__init__(server, shutdown_timeout=shutdown_timeout)
-        self._streams = streams
+        self._parts = parts
 
     async def shutdown(self) -> None:
-        self._streams.close()
+        self._parts.streams.close()
+
+    async def cleanup(self) -> None:
+        await super().cleanup()
+        await self._parts.denials.close()
+
+
+def _has_much_unread(request: web.Request) -> bool:
+    """Whether more of a body is still to come than is worth waiting for."""
+    if request.content.is_eof():
+        return False
+    length = request.content_length
+    return length is None or length > _UNREAD_BYTES
 
 
 async def _unused(_: web.Request) -> web.StreamResponse:
@@ -180,13 +209,14 @@ def make_api(
     status: Callable[[], dict[str, Any]],
     metrics: Callable[[], bytes],
     clock: Clock,
+    refused: Callable[[str], None] = lambda _: None,
 ) -> Api:
     """The API on an open store.
 
     ``status`` gives what the node says of itself; its ``ready`` (True without it) and ``reason`` decide ``/readyz``.
-    ``metrics`` gives the text for Prometheus.
+    ``metrics`` gives the text for Prometheus. ``refused`` hears why credentials, or a known client, were refused.
     """
-    streams = Streams(store, options.max_streams)
+    streams = Streams(store, options.max_streams, options.max_streams_each)
     routes = routes_with(options.metrics_path)
     if not options.public_docs:
         routes = tuple(map(_closed, routes))
@@ -199,7 +229,9 @@ def make_api(
         status=status,
         metrics=metrics,
         rate=Rate(options.submit_rate),
+        proxies=Proxies(options.trusted_proxies),
         streams=streams,
+        denials=Denials(store, clock, refused),
         turns=Turns(),
         routes=routes,
         document=msgspec.json.encode(openapi(routes, options.base_path)),

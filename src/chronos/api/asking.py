@@ -17,7 +17,7 @@ from chronos.service.shapes import id_text
 async def trigger(call: Call) -> web.StreamResponse:
     """Run a job now, paused or not. The same Idempotency-Key answers the same execution."""
     body = await call.form()
-    _, payload = body.take("payload")
+    payload = body.payload()
     at_us = body.instant_us("at")
     if at_us is not None and at_us > call.parts.clock.now_us():
         message = "is still to come, and a trigger runs now; save a job with that schedule instead"

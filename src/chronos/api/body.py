@@ -1,4 +1,4 @@
-"""Bodies: read strictly (JSON in UTF-8, every key once, no NaN, not nested without end), and written."""
+"""Bodies: read strictly (JSON in UTF-8, every key once, no NaN, bounded in depth, keys and values), and written."""
 
 import json
 import math
@@ -9,6 +9,8 @@ import msgspec
 from chronos.api.errors import Malformed
 
 MAX_DEPTH = 64
+MAX_KEYS = 500  # of one object
+BYTES_PER_VALUE = 8  # on average, at least: so many values may be in a body of the largest size
 _NESTING = (dict, list)
 _UNSURE = object()
 _USUAL_DEPTH = 8
@@ -27,13 +29,17 @@ def _nested(levels: int) -> Any:
 _decode_shallow = msgspec.json.Decoder(_nested(_USUAL_DEPTH)).decode
 
 
-def read_json(raw: bytes) -> Any:
+def read_json(raw: bytes, max_values: int | None = None) -> Any:
     """The value of a body. Raises ``Malformed`` with what is wrong and where."""
     value, is_shallow = _canonical(raw)
     if value is _UNSURE:
         value, is_shallow = _carefully(raw), False
-    if not is_shallow and raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _is_deep(value):
+    nests = raw.count(b"{") + raw.count(b"[")
+    if not is_shallow and nests > MAX_DEPTH and _is_deep(value):
         raise _too_deep()
+    may_be_many = max_values is not None and raw.count(b",") + nests >= max_values
+    if may_be_many or raw.count(b":") > MAX_KEYS:
+        _check_size(value, max_values)
     return value
 
 
@@ -110,6 +116,20 @@ def _is_deep(value: Any) -> bool:
         inner = [one.values() if type(one) is dict else one for one in level]
         level = [one for many in inner for one in many if type(one) in _NESTING]
     return bool(level)
+
+
+def _check_size(value: Any, max_values: int | None) -> None:
+    """Raise ``Malformed`` for an object of too many keys, or too many values in all."""
+    count, level = 1, [value] if type(value) in _NESTING else []
+    while level:
+        for one in level:
+            if type(one) is dict and len(one) > MAX_KEYS:
+                raise Malformed(f"an object in the body has {len(one)} keys, allowed {MAX_KEYS}; write a list, or less")
+        count += sum(map(len, level))
+        if max_values is not None and count > max_values:
+            raise Malformed(f"the body has more than {max_values} values; send it in parts")
+        inner = [one.values() if type(one) is dict else one for one in level]
+        level = [one for many in inner for one in many if type(one) in _NESTING]
 
 
 def _too_deep() -> Malformed:

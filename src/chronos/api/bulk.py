@@ -1,25 +1,32 @@
 """Many jobs at once: each for itself, or all of an owner's in one change."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from chronos.api import examples
 from chronos.api.access import Permission
 from chronos.api.answers import answer
+from chronos.api.body import write_json
 from chronos.api.call import Call
 from chronos.api.commands import require_targets
-from chronos.api.errors import InvalidBody
+from chronos.api.errors import Forbidden, InvalidBody
 from chronos.api.facts import check_state, says_another_state
-from chronos.api.plans import SavedAnswer, saved_answer, write_plan, write_refused
+from chronos.api.plans import saved_answer, write_plan, write_refused
 from chronos.api.problems import kind_of
 from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Route, Scope, ref
 from chronos.errors import ChronosError
 from chronos.service.jobs import SavedJob
 from chronos.service.shapes import Draft, InvalidJob, Problem
+from chronos.service.shapes.problems import MOST_PROBLEMS
 from chronos.service.writing import MAX_APPLIED
 
 MAX_BULK = 50_000
+_LONGEST_NAME = 1_024  # characters of one that is refused
+_MUCH = 16 << 10  # bytes of one job: a larger one is read beside the event loop
 
 
 async def bulk(call: Call) -> web.StreamResponse:
@@ -27,21 +34,28 @@ async def bulk(call: Call) -> web.StreamResponse:
     data = await call.json()
     given = _jobs(data, {"jobs"}, most=MAX_BULK)
     read = await _drafts(call, given)
+    if (denied := next((one for one in read if isinstance(one, Forbidden)), None)) is not None:
+        call.tell_denied(denied)
     drafts = [draft for draft in read if isinstance(draft, Draft)]
     done = iter(await call.parts.service.jobs.save_each(drafts, actor=call.actor, dry_run=call.dry_run))
     counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)
-    results: list[SavedAnswer | dict[str, Any]] = []
+    results: list[msgspec.Raw] = []
+
+    left = MOST_PROBLEMS
 
     def tell(one_of_them: tuple[Any, Draft | ChronosError]) -> None:
+        nonlocal left
         data, draft = one_of_them
         became = next(done) if isinstance(draft, Draft) else draft
         if isinstance(became, SavedJob):
             one = saved_answer(became)
             counts[one.result] += 1
-            results.append(one)
+            results.append(msgspec.Raw(msgspec.json.encode(one)))
         else:
             counts["failed"] += 1
-            results.append(_refused(became, data))
+            told = _refused(became, data, left)
+            left -= len(told.get("errors", ()))
+            results.append(msgspec.Raw(write_json(told)))
 
     await call.parts.turns.each(list(zip(given, read, strict=True)), tell)
     return answer({**counts, "dry_run": call.dry_run, "results": results})
@@ -53,9 +67,14 @@ async def apply(call: Call) -> web.StreamResponse:
     given = _jobs(data, {"jobs", "owner", "prune", "dry_run"}, most=MAX_APPLIED)
     owner, prune, dry_run = _owner(data), _truth(data, "prune"), _truth(data, "dry_run") or call.dry_run
     problems: list[Problem] = []
+    more = 0
     drafts: list[Draft] = []
     places: dict[tuple[str, str], int] = {}
-    for place, draft in enumerate(await _drafts(call, given)):
+    read = await _drafts(call, given)
+
+    def gather(place: int) -> None:
+        nonlocal more
+        draft = read[place]
         if isinstance(draft, Draft):
             drafts.append(draft)
             first = places.setdefault((draft.namespace, draft.name), place)
@@ -64,11 +83,14 @@ async def apply(call: Call) -> web.StreamResponse:
             if draft.spec.owner not in (None, owner):
                 problems.append(Problem(f"/jobs/{place}/owner", f'is "{draft.spec.owner}", and all are "{owner}"\'s'))
         elif isinstance(draft, InvalidJob):
-            problems += [Problem(f"/jobs/{place}{one.pointer}", one.message) for one in draft.problems]
+            more += draft.more
+            problems.extend(Problem(f"/jobs/{place}{one.pointer}", one.message) for one in draft.problems)
         else:
             raise draft
+
+    await call.parts.turns.each(range(len(read)), gather)
     if problems:
-        raise InvalidBody(problems)
+        raise InvalidBody(problems, more=more)
     if not drafts:
         call.require(call.namespace)  # which is pruned then
     try:
@@ -80,7 +102,7 @@ async def apply(call: Call) -> web.StreamResponse:
         if at is None:
             raise
         raise InvalidBody([Problem(f"/jobs/{at}{one.pointer}", one.message) for one in error.problems]) from None
-    return answer(write_plan(plan, dry_run=dry_run))
+    return answer(await write_plan(plan, call.parts.turns, dry_run=dry_run))
 
 
 # --- helpers
@@ -89,6 +111,7 @@ async def apply(call: Call) -> web.StreamResponse:
 async def _drafts(call: Call, given: list[Any]) -> list[Draft | ChronosError]:
     """Each job as it is understood, or what is wrong with it."""
     found: list[Draft | ChronosError] = []
+    doubtful: list[int] = []  # places of those whose state has to be looked at
     allowed: set[str] = set()  # namespaces that the caller has been found to have a say in
     read, namespace = call.parts.service.jobs.read_sent, call.namespace
 
@@ -99,24 +122,51 @@ async def _drafts(call: Call, given: list[Any]) -> list[Draft | ChronosError]:
                 call.require(draft.namespace)
                 allowed.add(draft.namespace)
             require_targets(call, draft.namespace, draft.spec)
+            if says_another_state(data, draft):  # as few do
+                doubtful.append(len(found))
             found.append(draft)
         except ChronosError as error:
             found.append(error)
 
-    await call.parts.turns.each(given, read_one)
-    for place, (data, draft) in enumerate(zip(given, found, strict=True)):
-        if isinstance(draft, Draft) and says_another_state(data, draft):  # as few do
-            try:
-                check_state(data, draft, await call.parts.store.job_named(draft.namespace, draft.name))
-            except InvalidJob as error:
-                found[place] = error
+    if call.has_much:
+        await _read_each(call, given, read_one)
+    else:
+        await call.parts.turns.each(given, read_one)
+    for place in doubtful:
+        draft = found[place]
+        assert isinstance(draft, Draft)
+        try:
+            check_state(given[place], draft, await call.parts.store.job_named(draft.namespace, draft.name))
+        except InvalidJob as error:
+            found[place] = error
     return found
 
 
-def _refused(error: ChronosError, data: Any) -> dict[str, Any]:
+async def _read_each(call: Call, given: list[Any], read: Callable[[Any], None]) -> None:
+    """Read jobs in turns, and each large one by itself beside the event loop."""
+    large: set[int] = set()
+
+    def weigh(place: int) -> None:
+        try:
+            if len(msgspec.json.encode(given[place])) > _MUCH:
+                large.add(place)
+        except UnicodeEncodeError:  # half a character
+            large.add(place)
+
+    await call.parts.turns.each(range(len(given)), weigh)
+    begin = 0
+    for place in sorted(large):
+        await call.parts.turns.each(given[begin:place], read)
+        await call.parts.turns.beside(partial(read, given[place]))
+        begin = place + 1
+    await call.parts.turns.each(given[begin:], read)
+
+
+def _refused(error: ChronosError, data: Any, most: int) -> dict[str, Any]:
     kind = kind_of(error)
     name = data.get("name") if isinstance(data, dict) and isinstance(data.get("name"), str) else None
-    return write_refused(error, code=kind.code, status=kind.status, name=name)
+    name = None if name is None else name[:_LONGEST_NAME]
+    return write_refused(error, code=kind.code, status=kind.status, name=name, most=most)
 
 
 def _jobs(data: Any, known: set[str], *, most: int) -> list[Any]:

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiohttp import web
 
 from chronos.api.access import Access, Permission, Principal
-from chronos.api.body import read_json
+from chronos.api.auth.client_address import Proxies, counted_as
+from chronos.api.body import BYTES_PER_VALUE, read_json
 from chronos.api.errors import Forbidden, InvalidBody, Malformed, TooLarge, WrongType
 from chronos.api.limits import Rate
 from chronos.api.options import ApiOptions
 from chronos.api.routes import JSON, Route
-from chronos.api.turns import Turns
 from chronos.assembly import Service
 from chronos.clock import Clock
 from chronos.core.iso8601 import parse_instant
@@ -22,19 +23,24 @@ from chronos.core.node import Actor
 from chronos.core.zones import get_zone
 from chronos.errors import NotFound
 from chronos.observe.names import shown
+from chronos.service.asking import Plain
 from chronos.service.shapes import Problem, id_text, read_id
 from chronos.service.shapes.form import Form
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.shapes.names import fault_of_name
 from chronos.service.shapes.plain import plain
+from chronos.service.turns import Turns
 from chronos.store.contract import ExecutionView, Store
 
 if TYPE_CHECKING:
+    from chronos.api.auth.denials import Denials
     from chronos.api.events import Streams
 
 #: What the parts of the path are that a route leaves open.
 MATCH: web.RequestKey[Mapping[str, str]] = web.RequestKey("match", Mapping)
 
+T = TypeVar("T")
+_MUCH = 16 << 10  # bytes of a body: what is larger is read beside the event loop
 MAX_KEY = 255  # characters of an Idempotency-Key
 _YES, _NO = ("true", "1", "yes", ""), ("false", "0", "no")
 _MOST_BEHIND_A_PARAMETER = 2_048
@@ -73,7 +79,9 @@ class Parts:
     status: Callable[[], dict[str, Any]]
     metrics: Callable[[], bytes]
     rate: Rate
+    proxies: Proxies
     streams: "Streams"
+    denials: "Denials"
     turns: Turns
     routes: tuple[Route, ...] = ()
     document: bytes = b""  # the OpenAPI document
@@ -94,6 +102,7 @@ class Call:
     found_view: ExecutionView | None = None
     asked: bytes | None = None  # the execution that it asked for
     reading: bool = field(default=False)  # the body is still being received
+    has_much: bool = field(default=False)  # the body is large
 
     # --- who and where
 
@@ -104,7 +113,13 @@ class Call:
 
     @property
     def address(self) -> str:
-        return self.request.remote or ""
+        """The client's address, as far as the proxies in between are trusted."""
+        return self.parts.proxies.client(self.request.remote or "", self.request.headers)
+
+    @property
+    def counted_address(self) -> str:
+        """What the client's address counts as where addresses are counted."""
+        return counted_as(self.address)
 
     @property
     def actor(self) -> Actor:
@@ -131,6 +146,11 @@ class Call:
             raise NotFound(f'there is no namespace "{namespace[:200]}"')
         if not self.principal.may(permission, namespace):
             raise refusal(self.principal, permission, f'in the namespace "{namespace}"')
+
+    def tell_denied(self, error: Forbidden) -> None:
+        """Leave a trace of what the caller may not do."""
+        what = f"{self.request.method} {self.request.path}: {error}"
+        self.parts.denials.denied(self.principal.name, what, address=self.address, counts_as=self.counted_address)
 
     def shows(self, namespace: str | None) -> bool:
         """Whether a thing of a namespace belongs in a list; None: it is not known, its job being gone."""
@@ -281,7 +301,7 @@ class Call:
         except web.HTTPRequestEntityTooLarge:
             raise _too_large(limit) from None
         except web.RequestPayloadError:
-            raise Malformed("the body is not what its Content-Encoding or its chunks say") from None
+            raise Malformed("the body is not what its length or its chunks say") from None
         if len(raw) > limit:
             raise _too_large(limit)
         if not raw.strip():
@@ -291,7 +311,12 @@ class Call:
         allowed = self.route.body.types if self.route.body is not None else (JSON,)
         if self.request.content_type not in allowed:
             raise WrongType(f"the body is {self.request.content_type}; send Content-Type: {allowed[0]}")
-        return read_json(raw)
+        self.has_much = len(raw) > _MUCH
+        return await self.work(partial(read_json, raw, limit // BYTES_PER_VALUE))
+
+    async def work(self, do: Callable[[], T], *, much: bool | None = None) -> T:
+        """Do something with what the body says; ``much``: it takes long, which it does for a large body."""
+        return await self.parts.turns.beside(do) if (self.has_much if much is None else much) else do()
 
     async def _raw(self) -> bytes:
         content = self.request.content
@@ -305,7 +330,8 @@ class Call:
     async def form(self) -> "Given":
         """The body as an object of which every field has to be taken."""
         problems: list[Problem] = []
-        data = plain(await self.json(), problems)
+        said = await self.json()
+        data = await self.work(lambda: plain(said, problems))
         if data is None and not problems:
             data = {}
         if not isinstance(data, dict):
@@ -327,6 +353,11 @@ class Given(Form):
         if found is None:
             self.fault(name, f'is "{value}"; write an instant like 2027-01-01T09:00:00Z')
         return found
+
+    def payload(self) -> Plain | None:
+        """The payload that goes with a run; None: it is not given."""
+        _, value = self.take("payload")
+        return None if value is None else Plain(value)
 
     def done(self) -> None:
         """Raise what is wrong with it."""

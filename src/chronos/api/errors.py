@@ -16,6 +16,10 @@ class WrongType(Invalid):
     """The body is of a type that is not understood here."""
 
 
+class Packed(WrongType):
+    """The body is compressed."""
+
+
 class Unauthenticated(ChronosError):
     """Nobody, or nobody known."""
 
@@ -60,4 +64,5 @@ class InvalidBody(InvalidJob):
     """A body that is JSON and makes no sense; like a job, it has several problems at once."""
 
     def _message(self) -> str:
-        return "the request makes no sense: " + "; ".join(str(problem) for problem in self.problems)
+        said = [str(problem) for problem in self.problems]
+        return "the request makes no sense: " + "; ".join([*said, self.rest] if self.more else said)

@@ -7,7 +7,7 @@ once in a while. How many streams there are at once is bounded.
 
 import asyncio
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from chronos.api.access import Permission
+from chronos.api.access import ANYBODY, Permission
 from chronos.api.answers import HEADERS
 from chronos.api.call import Call
-from chronos.api.errors import Malformed
+from chronos.api.errors import Malformed, TooMany
 from chronos.api.routes import SPACES, V1, Answer, Param, Route, Scope
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Execution, Span
@@ -35,27 +35,42 @@ _REMEMBERED = 10_000  # ids that were sent, as far as the look back goes
 _EVENT_ID = re.compile(r"(-?\d{1,18})-([0-9a-f]{32})", re.ASCII)
 _NO_ID = bytes(16)
 _LAST_ID = b"\xff" * 16
+_COME_BACK_S = 5.0  # for a client that has its share of streams
 
 
 class Streams:
-    """Those who listen. Each hint of the store wakes all of them."""
+    """Those who listen, ``most`` at once and ``most_each`` of one client. Each hint of the store wakes all of them."""
 
-    def __init__(self, store: Store, most: int) -> None:
-        self._most = most
+    def __init__(self, store: Store, most: int, most_each: int) -> None:
+        self._most, self._most_each = most, most_each
         self._listening: dict[asyncio.Event, Hint] = {}
+        self._clients: Counter[str] = Counter()
         store.on_hint(self._hinted)
 
     @contextmanager
-    def listen(self) -> Iterator[asyncio.Event]:
-        """An event that is set when there may be something new. Raises ``Unavailable`` when too many listen."""
+    def listen(self, *clients: str) -> Iterator[asyncio.Event]:
+        """An event that is set when there may be something new. ``clients``: the names that it counts for.
+
+        Raises ``TooMany`` when one of them has its share already, and ``Unavailable`` when too many listen in all.
+        """
+        for client in clients:
+            if self._clients[client] >= self._most_each:
+                raise TooMany(
+                    f"{client} follows {self._most_each} streams of events or logs, as many as one client may; "
+                    "close one, or try again later",
+                    _COME_BACK_S,
+                )
         if len(self._listening) >= self._most:
             raise Unavailable(f"{self._most} clients listen already; try again later")
         woken = asyncio.Event()
         self._listening[woken] = Hint(0)
+        self._clients.update(clients)
         try:
             yield woken
         finally:
             del self._listening[woken]
+            self._clients.subtract(clients)
+            self._clients = +self._clients  # those without a stream are forgotten
 
     def taken(self, woken: asyncio.Event) -> Hint:
         """What the hints since the last time said."""
@@ -110,7 +125,7 @@ async def events(call: Call) -> web.StreamResponse:
     """What ends from now on, or since the event that the client saw last."""
     store = call.parts.store
     after = _last_event(call) or (await store.clock_us() or call.parts.clock.now_us(), _LAST_ID)
-    with call.parts.streams.listen() as woken:
+    with call.parts.streams.listen(*_clients(call)) as woken:
         return await _send(call, EVENT_STREAM, _feed_chunks(call, Feed(store, after), woken))
 
 
@@ -173,7 +188,7 @@ async def log(call: Call) -> web.StreamResponse:
         rows = await call.parts.store.output(call.view.execution.id)
         text = "".join(Log(task, attempt).more(rows))
         return web.Response(text=text, content_type="text/plain", charset="utf-8")
-    with call.parts.streams.listen() as woken:
+    with call.parts.streams.listen(*_clients(call)) as woken:
         return await _send(call, "text/plain; charset=utf-8", _log_chunks(call, Log(task, attempt), woken))
 
 
@@ -237,6 +252,12 @@ async def _log_chunks(call: Call, text: Log, woken: asyncio.Event) -> AsyncItera
 
 
 # --- both
+
+
+def _clients(call: Call) -> tuple[str, ...]:
+    """Whom a stream counts for: the address, and the principal where clients are told apart."""
+    address = f"the address {call.counted_address}"
+    return (address,) if call.principal is ANYBODY else (call.principal.name, address)
 
 
 async def _send(call: Call, content_type: str, chunks: AsyncIterator[bytes]) -> web.StreamResponse:

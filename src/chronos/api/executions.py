@@ -53,7 +53,7 @@ async def signal(call: Call) -> web.StreamResponse:
     name = body.text("name", longest=200)
     if not name and not body.problems:
         body.fault("name", "is missing: say which signal")
-    _, payload = body.take("payload")
+    payload = body.payload()
     body.done()
     execution = call.view.execution
     if execution.status.final:
@@ -108,7 +108,7 @@ async def replay_wishes(call: Call) -> tuple[str | None, bool, Any]:
     body = await call.form()
     reason = body.text("reason", longest=4_000)
     from_failed = body.truth("from_failed") or False
-    _, payload = body.take("payload")
+    payload = body.payload()
     body.done()
     return reason, from_failed, payload
 

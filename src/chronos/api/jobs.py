@@ -1,6 +1,7 @@
 """Jobs: create, list, look at, replace, change in part, delete."""
 
 import hashlib
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -33,12 +34,13 @@ from chronos.api.routes import (
 )
 from chronos.core.job import Job, readable
 from chronos.errors import Conflict, NotFound
-from chronos.service.jobs import SavedJob
+from chronos.service.jobs import Jobs, SavedJob
 from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, write_job
 from chronos.service.shapes.names import read_id
 from chronos.service.writing import stale as of_another_version
 
 MERGE_PATCH = "application/merge-patch+json"
+_LARGE = 16 << 10  # bytes of a job as it is stored
 _RACES = 50  # times that somebody else may be faster than a patch that names no version
 
 
@@ -46,7 +48,7 @@ async def create(call: Call) -> web.StreamResponse:
     """A new job. What was sent before with the same Idempotency-Key is answered by the job that it created then."""
     data = await call.json()
     jobs = call.parts.service.jobs
-    draft = jobs.read_sent(data, namespace=call.namespace)
+    draft = await call.work(partial(jobs.read_sent, data, namespace=call.namespace))
     require_save(call, draft)
     check_state(data, draft, None)
     key, dry_run = _key(call, data), call.dry_run
@@ -85,7 +87,7 @@ async def put(call: Call) -> web.StreamResponse:
         call.require(namespace)
     if isinstance(data, dict):
         data = {"name": name, **data}
-    draft = call.parts.service.jobs.read(data, namespace=namespace)
+    draft = await call.work(partial(call.parts.service.jobs.read, data, namespace=namespace))
     _same_job(draft, name, namespace)
     if call.request.headers.get("If-None-Match", "").strip() == "*" and existing is not None:
         raise Stale(f'a job named "{name}" exists already')
@@ -107,7 +109,8 @@ async def patch(call: Call) -> web.StreamResponse:
     for race in range(_RACES):
         job = call.job
         readable(job.spec)  # else all that is not sent would be lost
-        draft = jobs.read(merge(write_job(job), changes), namespace=job.namespace)
+        merged = partial(_merged, jobs, job, changes)
+        draft = await call.work(merged, much=call.has_much or _is_large(job))
         _same_job(draft, job.name, job.namespace)
         check_kept(changes, job.name)
         check_facts(changes, draft, job, call.parts.clock.now_us())
@@ -204,6 +207,15 @@ async def _by_id(call: Call, saved: SavedJob) -> Job:
     if found is None:
         raise NotFound(f'"{saved.name}" was saved, and deleted by somebody else since')
     return found
+
+
+def _merged(jobs: Jobs, job: Job, changes: dict[str, Any]) -> Draft:
+    return jobs.read(merge(write_job(job), changes), namespace=job.namespace)
+
+
+def _is_large(job: Job) -> bool:
+    """Whether reading a job again takes long."""
+    return len(msgspec.json.encode(job.spec)) > _LARGE
 
 
 def _key(call: Call, data: Any) -> str | None:

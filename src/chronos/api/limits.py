@@ -1,21 +1,14 @@
-"""How much one client may ask for: submissions a second, and guesses at a password. Memory stays bounded.
-
-Both keep the clients heard of last; who is forgotten begins anew, which costs a guesser more than it gains.
-"""
+"""How much one client may ask for: submissions a second. Memory stays bounded: the clients heard of last are kept."""
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from chronos.api.errors import LockedOut, TooMany
+from chronos.api.errors import TooMany
 from chronos.core.calendar import SECOND_US
 
 MAX_CLIENTS = 10_000
-_FREE_GUESSES = 5
-_FIRST_LOCK_S = 1.0
-_LONGEST_LOCK_S = 300.0
-_FORGIVEN_AFTER_US = 900 * SECOND_US
 
 V = TypeVar("V")
 
@@ -44,6 +37,11 @@ class Recent(Generic[V]):
     def drop(self, key: Hashable) -> None:
         """Forget one."""
         self._held.pop(key, None)
+
+    def drop_where(self, wanted: Callable[[Hashable], bool]) -> None:
+        """Forget all whose keys are wanted."""
+        for key in [key for key in self._held if wanted(key)]:
+            del self._held[key]
 
     def clear(self) -> None:
         """Forget all."""
@@ -84,46 +82,3 @@ class Rate:
             wait_s = (1 - bucket.tokens) / self._per_s if self._per_s else 60.0
             raise TooMany(f"a client may submit {self._per_s:g} times a second; try again later", wait_s)
         bucket.tokens -= 1
-
-
-@dataclass(slots=True)
-class _Guesses:
-    count: int
-    last_us: int
-
-
-class Lockout:
-    """Who guesses waits, longer each time: a name from an address, and (after more tries) the address as a whole."""
-
-    def __init__(self) -> None:
-        self._guesses: Recent[_Guesses] = Recent()
-
-    def check(self, name: str, address: str, now_us: int) -> None:
-        """Raise ``LockedOut`` while this name, from this address, has to wait."""
-        for key, free in _keys(name, address):
-            guesses = self._guesses.get(key)
-            if guesses is None or guesses.count < free:
-                continue
-            passed_us = now_us - guesses.last_us
-            if passed_us < 0 or passed_us > _FORGIVEN_AFTER_US:
-                self._guesses.drop(key)
-                continue
-            lock_s = min(_LONGEST_LOCK_S, _FIRST_LOCK_S * 2.0 ** min(guesses.count - free, 16))
-            left_s = lock_s - passed_us / SECOND_US
-            if left_s > 0:
-                raise LockedOut("too many wrong passwords or tokens came from there; wait, then try again", left_s)
-
-    def failed(self, name: str, address: str, now_us: int) -> None:
-        """A wrong guess."""
-        for key, _ in _keys(name, address):
-            guesses = self._guesses.get(key) or _Guesses(0, now_us)
-            guesses.count, guesses.last_us = guesses.count + 1, now_us
-            self._guesses.put(key, guesses)
-
-    def succeeded(self, name: str, address: str) -> None:
-        """The right one. The address stays under suspicion: one's own password must not pay for guessing others'."""
-        self._guesses.drop((address, name))
-
-
-def _keys(name: str, address: str) -> tuple[tuple[tuple[str, ...], int], ...]:
-    return ((address, name), _FREE_GUESSES), ((address,), 4 * _FREE_GUESSES)

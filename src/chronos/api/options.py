@@ -23,9 +23,11 @@ class ApiOptions:
     write_timeout_s: float = 30.0  # how long an answer may wait for its client to take it
     metrics_path: str | None = "/metrics"  # None: there are none to read
     submit_rate: float | None = None  # of one client, a second
-    max_streams: int = 100  # that follow events or logs at once
+    max_streams: int = 500  # that follow events or logs at once
+    max_streams_each: int = 50  # of these, of one principal and of one address
     heartbeat_s: float = 15.0  # of a stream on which nothing happens
     poll_s: float = 1.0  # how often a stream looks by itself, where no hint comes
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose forwarded addresses are believed
     hosts: tuple[str, ...] = ()  # names under which it may be called without authentication, beside localhost
     public_docs: bool = True  # False: the documentation of the API needs credentials
     command_authors: frozenset[CommandAuthor] = frozenset((CommandAuthor.ADMIN,))  # where there is authentication

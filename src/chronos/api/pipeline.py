@@ -1,8 +1,8 @@
 """The way of a request to its handler::
 
-from a browser elsewhere? ─► who is it? ─► within its rate? ─► parameters known? ─► allowed there? ─► handler
-                                                                                                    │
-id, headers, and every error as a problem  ◄────────────────────────────────────────────────────────┘
+packed? from a browser elsewhere? ─► who is it? ─► within its rate? ─► parameters known? ─► allowed there? ─► handler
+                                                                                                            │
+id, headers, and every error as a problem  ◄────────────────────────────────────────────────────────────────┘
 """
 
 import asyncio
@@ -18,15 +18,17 @@ from aiohttp import web
 from multidict import istr
 from structlog.contextvars import bind_contextvars
 
-from chronos.api.access import ANYBODY, NOBODY, Permission, Principal
+from chronos.api.access import ANYBODY, NOBODY, Permission, Principal, claimed
 from chronos.api.answers import HEADERS
 from chronos.api.call import ABOUT, Call, Parts, refusal
 from chronos.api.errors import (
     Forbidden,
     Malformed,
     NoRoute,
+    Packed,
     TimedOut,
     TooLarge,
+    TooMany,
     TooSlow,
     Unauthenticated,
     WrongMethod,
@@ -45,8 +47,9 @@ log = logging.getLogger("chronos.api")
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _LOOKS_NOTHING_UP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
-_X_REQUEST_ID, _HOST = istr("X-Request-Id"), istr("Host")
+_X_REQUEST_ID, _HOST, _AUTHORIZATION = istr("X-Request-Id"), istr("Host"), istr("Authorization")
 _SITE, _ORIGIN = istr("Sec-Fetch-Site"), istr("Origin")
+_CONTENT_ENCODING = istr("Content-Encoding")
 
 
 # --- around every request
@@ -134,20 +137,37 @@ def handler_of(route: Route, parts: Parts, patience: Patience) -> Handle:
 
 async def _serve(call: Call) -> web.StreamResponse:
     route, parts = call.route, call.parts
-    access, headers = parts.access, call.request.headers
-    refuse_foreign(call.request, is_open=access.open, hosts=parts.options.hosts)
-    if route.permission is not Permission.OPEN:
-        call.principal = ANYBODY if access.open else await access.principal(headers.get("Authorization"), call.address)
-        if call.principal is NOBODY:
-            raise Unauthenticated("send a name and password (Basic) or a token (Bearer)")
-    if route.submits and parts.rate.is_limited:
-        client = call.address if access.open else call.principal.name
-        parts.rate.take(client, parts.clock.now_us())
-    if call.request.query_string:
-        call.check_query()
-    if call.principal is not ANYBODY or route.scope not in _LOOKS_NOTHING_UP:
-        await _allow(call)
-    return await route.handler(call)
+    access = parts.access
+    try:
+        refuse_packed(call.request)
+        refuse_foreign(call.request, is_open=access.open, hosts=parts.options.hosts)
+        if route.permission is not Permission.OPEN:
+            call.principal = ANYBODY if access.open else await _principal(call)
+        if route.submits and parts.rate.is_limited:
+            client = call.counted_address if access.open else call.principal.name
+            parts.rate.take(client, parts.clock.now_us())
+        if call.request.query_string:
+            call.check_query()
+        if call.principal is not ANYBODY or route.scope not in _LOOKS_NOTHING_UP:
+            await _allow(call)
+        return await route.handler(call)
+    except Forbidden as error:
+        call.tell_denied(error)
+        raise
+
+
+async def _principal(call: Call) -> Principal:
+    """Who asks. Raises ``Unauthenticated``, ``LockedOut``, ``TooMany``; wrong credentials leave a trace."""
+    header, address = call.request.headers.get(_AUTHORIZATION), call.counted_address
+    try:
+        principal = await call.parts.access.principal(header, address)
+    except (Unauthenticated, TooMany) as error:
+        name, scheme = claimed(header or "")
+        call.parts.denials.failed_login(name, scheme, error, address=call.address, counts_as=address)
+        raise
+    if principal is NOBODY:
+        raise Unauthenticated("send a name and password (Basic) or a token (Bearer)")
+    return principal
 
 
 async def _allow(call: Call) -> None:
@@ -188,6 +208,16 @@ async def _view(call: Call) -> ExecutionView:
         raise refusal(call.principal, call.route.permission, "in all namespaces")
     call.require(namespace)
     return view
+
+
+# --- packed bodies
+
+
+def refuse_packed(request: web.Request) -> None:
+    """Raise ``Packed`` for a compressed body: some kilobytes can be unpacked into gigabytes."""
+    coding = request.headers.get(_CONTENT_ENCODING)
+    if coding is not None and coding.strip().lower() not in ("", "identity") and request.body_exists:
+        raise Packed(f"the body is compressed (Content-Encoding: {coding[:64]}); send it as it is")
 
 
 # --- browsers

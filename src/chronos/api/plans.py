@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, to_builtins
+from msgspec import UNSET, Raw, Struct, UnsetType, to_builtins
+from msgspec.json import encode
 
+from chronos.api.body import write_json
 from chronos.core.calendar import rfc3339
 from chronos.core.diff import Diff, Listed
 from chronos.core.job import JobState
@@ -12,6 +14,7 @@ from chronos.service.comparing import VersionDiff
 from chronos.service.jobs import Plan, SavedJob
 from chronos.service.shapes import InvalidJob, id_text, write_job
 from chronos.service.shapes.job import instant
+from chronos.service.turns import Turns
 
 _STATES = tuple(state.name.lower() for state in JobState)  # by their numbers
 
@@ -55,22 +58,32 @@ def changed_runs(saved: SavedJob) -> dict[str, Any]:
     return {} if saved.diff is None else {"diff": write_diff(saved.diff)}
 
 
-def write_refused(error: ChronosError, *, code: str, status: int, name: str | None) -> dict[str, Any]:
-    """A job of many that could not be saved."""
+def write_refused(error: ChronosError, *, code: str, status: int, name: str | None, most: int) -> dict[str, Any]:
+    """A job of many that could not be saved; ``most`` problems are listed, and the first is in the message."""
     said: dict[str, Any] = {"name": name, "result": "failed", "code": code, "status": status, "message": str(error)}
     if isinstance(error, InvalidJob):
-        said["errors"] = [{"pointer": one.pointer, "message": one.message} for one in error.problems]
+        said["errors"] = [{"pointer": one.pointer, "message": one.message} for one in error.problems[:most]]
+        if error.more or len(error.problems) > most:
+            brief = InvalidJob(error.problems[:1], name=error.name, more=error.more + len(error.problems) - 1)
+            said["message"] = str(brief)
+            left = error.more + max(0, len(error.problems) - most)
+            if most and left:
+                said["errors"].append({"pointer": "", "message": f"and {left:,} more"})
     return said
 
 
-def write_plan(plan: Plan, *, dry_run: bool) -> dict[str, Any]:
-    """What applying changed."""
+async def write_plan(plan: Plan, turns: Turns, *, dry_run: bool) -> dict[str, Any]:
+    """What applying changed. There may be thousands of jobs, which are written in turns."""
+
+    def saved(one: SavedJob) -> Raw:
+        return Raw(encode(saved_answer(one)))
+
     return {
         "dry_run": dry_run,
-        "created": [saved_answer(one) for one in plan.created],
-        "changed": [saved_answer(one) for one in plan.changed],
-        "unchanged": [saved_answer(one) for one in plan.unchanged],
-        "pruned": [write_job(job) for job in plan.pruned],
+        "created": await turns.map(plan.created, saved),
+        "changed": await turns.map(plan.changed, saved),
+        "unchanged": await turns.map(plan.unchanged, saved),
+        "pruned": await turns.map(plan.pruned, lambda job: Raw(write_json(write_job(job)))),
     }
 
 

@@ -13,6 +13,7 @@ from chronos.api.errors import (
     LockedOut,
     Malformed,
     NoRoute,
+    Packed,
     Stale,
     TimedOut,
     TooLarge,
@@ -100,6 +101,8 @@ def write_problem(error: Exception, request_id: str) -> dict[str, Any]:
     match error:
         case InvalidJob():
             problem["errors"] = [{"pointer": one.pointer, "message": one.message} for one in error.problems]
+            if error.more:
+                problem["errors"].append({"pointer": "", "message": error.rest})
         case InvalidSchedule():
             problem["errors"] = [{"pointer": "/schedule", "message": str(error)}]
         case _:
@@ -116,4 +119,6 @@ def problem_response(error: Exception, request_id: str) -> web.Response:
         response.headers["Retry-After"] = str(max(1, math.ceil(after_s)))
     if kind.status == 401:
         response.headers["WWW-Authenticate"] = _CHALLENGE
+    if isinstance(error, Packed):
+        response.headers["Accept-Encoding"] = "identity"
     return response

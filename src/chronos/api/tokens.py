@@ -14,6 +14,7 @@ from chronos.core.calendar import rfc3339
 from chronos.core.token import Token
 from chronos.errors import Conflict, NotFound
 from chronos.service.shapes.names import fault_of_name
+from chronos.store.commands import AuditLine, WriteAudit
 
 MAX_NAMESPACES = 1_000  # of one token
 
@@ -80,6 +81,20 @@ async def list_users(call: Call) -> web.StreamResponse:
         for name, user in users
     ]
     return answer({"items": items})
+
+
+async def unlock_user(call: Call) -> web.StreamResponse:
+    """Let a user who was locked out try again at once. Each node counts for itself, and this one forgets."""
+    name, access = call.path("name"), call.parts.access
+    if name not in access.users:
+        raise NotFound(f'there is no user "{name[:200]}"; GET /api/v1/users lists them')
+    said = {"name": name, "node": call.parts.status().get("node")}
+    if call.dry_run:
+        return answer({"dry_run": True, **said})
+    line = AuditLine(call.actor, "unlock user", name)
+    await call.parts.store.apply(WriteAudit(lines=(line,), now_us=call.parts.clock.now_us()))
+    access.unlock(name)
+    return answer(said)
 
 
 def _check_grant(body: Given, role: str, namespaces: Any) -> None:
@@ -199,5 +214,26 @@ ROUTES = (
         tag="Access",
         summary="List the users of the configuration",
         answers={200: Answer(about="all of them", schema=_items("User"), example={"items": [examples.USER]})},
+    ),
+    Route(
+        method="POST",
+        path=f"{V1}/users/{{name}}/unlock",
+        handler=unlock_user,
+        permission=Permission.ADMINISTER,
+        scope=Scope.EVERYWHERE,
+        tag="Access",
+        summary="Let a user who was locked out try again, on this node",
+        query=(DRY_RUN,),
+        answers={
+            200: Answer(
+                about="the user, and the node that forgot the wrong tries",
+                schema={
+                    "type": "object",
+                    "required": ["name", "node"],
+                    "properties": {"name": {"type": "string"}, "node": {"type": ["string", "null"]}},
+                },
+                example={"name": "ana", "node": "node-a"},
+            )
+        },
     ),
 )

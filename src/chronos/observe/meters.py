@@ -71,6 +71,9 @@ class Meters:
         self.failing = gauge(
             "scheduler_duties_failing", "Duties of this node that keep failing the same way; above 0 it is not ready."
         )
+        self.auth_failures = counter(
+            "scheduler_auth_failures_total", "Credentials that were refused, and requests that were denied.", "reason"
+        )
         self.batch_rows = histogram("scheduler_store_batch_size", "Rows of one transaction of the store.", _ROWS)
         self.commit_s = histogram("scheduler_store_commit_seconds", "How long one transaction took.", _COMMIT_S)
 

@@ -108,6 +108,10 @@ class Metrics:
         self._meters.batch_rows.observe(rows)
         self._meters.commit_s.observe(took_s)
 
+    def refused(self, reason: str) -> None:
+        """Credentials were refused, or a request was denied."""
+        self._meters.auth_failures.labels(reason).inc()
+
     def recovered(self, jobs: int) -> None:
         """So many jobs were in the store when the node started."""
         self._meters.recovered.inc(jobs)

@@ -124,6 +124,7 @@ class Server:
             status=self.status,
             metrics=metrics.render,
             clock=self._clock,
+            refused=metrics.refused,
         )
         counts = await store.counts()
         self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)

@@ -149,6 +149,7 @@ def api_options(config: Config) -> ApiOptions:
         hosts=config["server.hosts"],
         public_docs=config["server.public_docs"],
         command_authors=frozenset(map(CommandAuthor, config["dispatcher.command.roles"])),
+        trusted_proxies=config["server.trusted_proxies"],
     )
     routes_with(options.metrics_path)
     return options

@@ -3,6 +3,7 @@
 One table, from which the file is checked, variables are named, and ``chronos config show`` is printed.
 """
 
+import ipaddress
 import json
 import math
 import re
@@ -196,6 +197,17 @@ def limits(value: Any) -> dict[str, int]:
         raise Invalid(f"expected limits such as {{cpu_s: 600, memory: 512MiB}}: {said}") from None
 
 
+def networks(value: Any) -> tuple[str, ...]:
+    """Addresses and networks."""
+    found = texts(value)
+    for one in found:
+        try:
+            ipaddress.ip_network(one)
+        except ValueError:
+            raise Invalid("expected addresses or networks, such as 10.0.0.1 or 10.0.0.0/8") from None
+    return found
+
+
 def mapping(value: Any) -> dict[str, Any]:
     """Names and what they stand for; in a variable, JSON."""
     if isinstance(value, str):
@@ -253,6 +265,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="server.insecure", read=flag, default=False, about="listen beyond this machine without auth"),
     Setting(name="server.hosts", read=texts, default=(), about="names it may be called by without auth"),
     Setting(name="server.public_docs", read=flag, default=True, about="/docs and /openapi.json for anybody"),
+    Setting(name="server.trusted_proxies", read=networks, default=(), about="proxies whose forwarded address counts"),
     Setting(name="node.id", read=optional_text, default=None, about="this node's name; the host's without it"),
     Setting(name="node.labels", read=labels, default={}, about="labels that placement asks for"),
     Setting(name="node.queues", read=texts, default=(), about="the queues it works on; none: all"),

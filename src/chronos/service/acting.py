@@ -14,7 +14,7 @@ from chronos.clock import Clock
 from chronos.core.job import Job
 from chronos.core.node import Actor
 from chronos.errors import ChronosError, Conflict, NotFound
-from chronos.service.asking import checked_payload
+from chronos.service.asking import Plain, checked_payload
 from chronos.service.runs import Runs
 from chronos.service.switching import Switch, Unwritten
 from chronos.store.commands import DeleteRow, SaveJobs
@@ -88,7 +88,7 @@ class Acting:
     async def _trigger(self, job: Job, reason: str | None, payload: Any, key: str | None) -> Acted:
         if self._dry_run:
             return Acted(job=job)
-        asked = await self._runs.trigger(job, payload, reason=reason, idempotency=key, actor=self._actor)
+        asked = await self._runs.trigger(job, Plain(payload), reason=reason, idempotency=key, actor=self._actor)
         return Acted(job=job, changed=asked.created, execution=asked.id)
 
     async def _switched(self, action: Action, job: Job, reason: str) -> bool:

@@ -1,7 +1,7 @@
 """One execution that somebody asks for, as the row that the store takes."""
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,12 +17,18 @@ from chronos.service.credentials import masked_in
 from chronos.service.shapes import id_text
 from chronos.service.shapes.job import MAX_PAYLOAD
 from chronos.service.shapes.plain import plain
-from chronos.service.shapes.problems import Problem
+from chronos.service.shapes.problems import MOST_PROBLEMS, Problem
 from chronos.store.commands import RunRow
 
 MAX_REASON = 1_000
 
 log = logging.getLogger("chronos.service")
+
+
+class Plain(NamedTuple):
+    """A payload that was made plain already, as that of a request's body is."""
+
+    value: Any
 
 
 def checked_payload(payload: Any) -> Any:
@@ -35,9 +41,11 @@ def checked_payload(payload: Any) -> Any:
 
 def _storable(payload: Any) -> Any:
     problems: list[Problem] = []
-    payload = plain(payload, problems)
+    payload = payload.value if isinstance(payload, Plain) else plain(payload, problems)
     if problems:
-        raise Invalid("; ".join(f"payload{problem.pointer} {problem.message}" for problem in problems))
+        said = [f"payload{problem.pointer} {problem.message}" for problem in problems[:MOST_PROBLEMS]]
+        more = [f"and {len(problems) - len(said):,} more"] if len(problems) > len(said) else []
+        raise Invalid("; ".join([*said, *more]))
     if len(msgspec.json.encode(payload)) > MAX_PAYLOAD:
         raise Invalid(
             f"the payload is larger than {MAX_PAYLOAD // 1024} KiB; keep what is large elsewhere, and name it"

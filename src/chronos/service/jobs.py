@@ -207,7 +207,9 @@ class Jobs:
         old = await self._version(job, version)
         draft = Draft(namespace=job.namespace, name=job.name, spec=replace(readable(old.spec), outgoing=None))
         check_targets(job.name, draft.spec, self._checks)
-        [saved] = await self.save([draft], actor=actor, expect=job.version, dry_run=dry_run)
+        [saved] = await self._writer.save(
+            [draft], actor=actor, expect=job.version, dry_run=dry_run, back_to=old.version
+        )
         return saved
 
     # --- helpers

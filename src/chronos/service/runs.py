@@ -107,7 +107,7 @@ class Runs:
             upstream=before.upstream,
             carried=_succeeded(first, before) if from_failed else None,
         )
-        return await self._ask(job, Cause.REPLAY, detail, idempotency, first.scheduled_us, actor)
+        return await self._ask(job, Cause.REPLAY, detail, idempotency, first.scheduled_us, actor, replay_of=first.id)
 
     # --- acting on one
 
@@ -263,6 +263,8 @@ class Runs:
         idempotency: str | None,
         scheduled_us: int | None,
         actor: Actor,
+        *,
+        replay_of: bytes | None = None,
     ) -> Triggered:
         now_us = self._clock.now_us()
         run = asked_run(
@@ -277,7 +279,7 @@ class Runs:
             scheduled_us=scheduled_us,
             detail=detail,
         )
-        command = Trigger(job=job.id, run=run, now_us=now_us, idempotency=idempotency, actor=actor)
+        command = Trigger(job=job.id, run=run, now_us=now_us, idempotency=idempotency, actor=actor, replay_of=replay_of)
         try:
             await self.room.take()
         except QueueFull as full:

@@ -8,7 +8,6 @@
                              └─ another schedule ──► takeover: immediate, graceful, windowed
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -157,7 +156,7 @@ def prepare(
     """
     shared = Shared(defaults) if shared is None else shared
     if existing is None:
-        return _prepared_new(draft, shared, now_us)
+        return prepare_new(draft, shared=shared, now_us=now_us)
     if draft.targets_at is not None:
         draft = restored(draft, existing)
     effective = shared.effective(draft.spec.settings)
@@ -174,11 +173,6 @@ def prepare(
     return _prepared(draft, existing, coming, state, shared.gate(coming.spec, effective), effective)
 
 
-def prepare_new(drafts: Sequence[Draft], *, now_us: int, shared: Shared) -> list[Prepared]:
-    """What to write for drafts none of which is there: what ``prepare`` says of each. Raises ``InvalidJob``."""
-    return [_prepared_new(draft, shared, now_us) for draft in drafts]
-
-
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
     """The first instant of a job that is switched on; its anchor, and what an update left in force, are kept."""
     if spec.schedule is not None and (spec.outgoing is None or spec.outgoing.until_us <= now_us):
@@ -187,7 +181,8 @@ def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
     return None if instants is None else instants.next_us(now_us)
 
 
-def _prepared_new(draft: Draft, shared: Shared, now_us: int) -> Prepared:
+def prepare_new(draft: Draft, *, shared: Shared, now_us: int) -> Prepared:
+    """What to write for a draft that is not there: what ``prepare`` says of it. Raises ``InvalidJob``."""
     if draft.targets_at is not None:
         draft = restored(draft, None)
     start = shared.start(draft.spec, now_us) if draft.common else None

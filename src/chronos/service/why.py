@@ -29,6 +29,7 @@ from chronos.store.contract import ExecutionFilter, Store
 __all__ = ["Step", "Verdict", "Why"]
 
 _PAGE = 200
+_ASKED_FOR = ("trigger", "replay")  # whose lines of the audit log begin with the execution's id
 _PAGES = 10  # of history or of the audit log that one question may read
 _ASKED = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL)
 _SWITCHED = ("pause", "resume", "disable", "enable")
@@ -236,7 +237,7 @@ class Why:
         named = (await self._store.names_of([one.job])).get(one.job)
         page = await self._store.audit(namespace=None, limit=_PAGE, cursor=id_floor(one.admitted_us + 1_000))
         for entry in page.items:
-            if entry.action == "trigger" and entry.detail == one.id.hex():
+            if entry.action in _ASKED_FOR and entry.detail.partition(" ")[0] == one.id.hex():
                 return entry.actor
             filled = entry.action == "backfill" and one.cause is Cause.BACKFILL and entry.at_us == one.admitted_us
             if filled and named is not None and (entry.namespace, entry.subject) == (named.namespace, named.name):

@@ -20,6 +20,7 @@ from chronos.service.following import check_follows
 from chronos.service.saving import Prepared, Shared, prepare, prepare_new
 from chronos.service.shapes import Draft, InvalidJob
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
+from chronos.service.turns import Turns
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs
 from chronos.store.contract import JobFilter, Store
 
@@ -65,6 +66,7 @@ class _Change(Struct, frozen=True, kw_only=True):
     expect: int | None = None
     dry_run: bool = False
     idempotency: str | None = None
+    back_to: int | None = None  # the version that the (one) draft is made from
     owner: str | None = None  # whose jobs they are to be, and must not be another's
     pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs go
 
@@ -75,6 +77,7 @@ class Writer:
     def __init__(self, store: Store, clock: Clock, *, defaults: Settings) -> None:
         self._store, self._clock, self._defaults = store, clock, defaults
         self._shared = Shared(defaults)
+        self._turns = Turns()
 
     async def save(
         self,
@@ -85,19 +88,28 @@ class Writer:
         expect: int | None = None,
         idempotency: str | None = None,
         dry_run: bool = False,
+        back_to: int | None = None,
     ) -> list[SavedJob]:
         """Create or replace jobs, some thousand at a time: each portion all or none.
 
         ``create_only``: ``Conflict`` when one is there, unless the same ``idempotency`` key has created the (one) job
         before; then that is the answer. ``expect``: the version that the (one) draft was made from; ``Conflict`` when
-        it is another. Raises ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
+        it is another. ``back_to``: the old version that the (one) draft says again, for the audit log. Raises
+        ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
         """
         if create_only and len(drafts) == 1 and expect is None and not (dry_run or drafts[0].spec.after):
             created = await self._create(drafts[0], actor, idempotency)
             if created is not None:
                 return [created]
         await check_follows(self._store, drafts)
-        change = _Change(actor=actor, create_only=create_only, expect=expect, dry_run=dry_run, idempotency=idempotency)
+        change = _Change(
+            actor=actor,
+            create_only=create_only,
+            expect=expect,
+            dry_run=dry_run,
+            idempotency=idempotency,
+            back_to=back_to,
+        )
         saved: list[SavedJob] = []
         for begin in range(0, len(drafts), CHUNK):
             part = drafts[begin : begin + CHUNK]
@@ -124,7 +136,7 @@ class Writer:
         save = partial(self._save_portion, actor=actor, dry_run=dry_run)
         results: list[SavedJob | ChronosError] = []
         waiting: deque[asyncio.Task[list[SavedJob | ChronosError]]] = deque()
-        at_once = _AT_ONCE if _are_independent(drafts) else 1
+        at_once = _AT_ONCE if await self._are_independent(drafts) else 1
         try:
             for begin in range(0, len(drafts), CHUNK):
                 if len(waiting) == at_once:
@@ -138,6 +150,17 @@ class Writer:
         for place in _upstream_first(drafts, results):  # it may follow one that has been saved after it
             [results[place]] = await save([drafts[place]])
         return results
+
+    async def _are_independent(self, drafts: Sequence[Draft]) -> bool:
+        """Whether it does not matter which portion of them is saved first."""
+        names: set[tuple[str, str]] = set()
+
+        def look(draft: Draft) -> None:
+            if not draft.spec.after:
+                names.add((draft.namespace, draft.name))
+
+        await self._turns.each(drafts, look)
+        return len(names) == len(drafts)
 
     async def _save_portion(
         self, drafts: Sequence[Draft], *, actor: Actor, dry_run: bool
@@ -172,7 +195,9 @@ class Writer:
         named = Counter((draft.namespace, draft.name) for draft in drafts)
         if twice := [name for (_, name), count in named.items() if count > 1]:
             raise Invalid(f'"{twice[0]}" is named twice in one change; name each job once')
-        owned = [with_fields(draft, spec=with_fields(draft.spec, owner=owner), common=False) for draft in drafts]
+        owned = await self._turns.map(
+            drafts, lambda draft: with_fields(draft, spec=with_fields(draft.spec, owner=owner), common=False)
+        )
         await check_follows(self._store, owned)
         pruned_in = ({draft.namespace for draft in owned} or {namespace}) if prune else set()
         saved, pruned = await self._save(
@@ -208,7 +233,7 @@ class Writer:
         for race in range(_RACES):
             now_us = self._clock.now_us()
             try:
-                prepared = self._prepared(drafts, existing, change, now_us)
+                prepared = await self._prepared(drafts, existing, change, now_us)
             except InvalidJob:
                 if is_known:
                     raise
@@ -216,7 +241,7 @@ class Writer:
                 continue
             pruned = await self._left_over(drafts, change)
             if change.dry_run:
-                return [_as_planned(one) for one in prepared], pruned
+                return await self._turns.map(prepared, _as_planned), pruned
             try:
                 saved = await self._write(prepared, pruned, now_us, change)
             except (Conflict, NotFound):
@@ -227,32 +252,41 @@ class Writer:
             return saved, pruned
         raise AssertionError("the last race is won or raised")
 
-    def _prepared(
+    async def _prepared(
         self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _Change, now_us: int
     ) -> list[Prepared]:
         if not existing and change.expect is None:
-            return prepare_new(drafts, now_us=now_us, shared=self._shared)
+            return await self._turns.map(drafts, partial(prepare_new, now_us=now_us, shared=self._shared))
         compared = MAX_COMPARED if len(drafts) <= _FEW else _COMPARED_IN_BULK
         ready = partial(prepare, defaults=self._defaults, now_us=now_us, compared=compared, shared=self._shared)
-        prepared: list[Prepared] = []
-        for draft in drafts:
+
+        def prepare_one(draft: Draft) -> Prepared:
             there = existing.get((draft.namespace, draft.name))
             _check_expected(draft.name, there, change)
-            prepared.append(ready(draft, there))
-        return prepared
+            return ready(draft, there)
+
+        return await self._turns.map(drafts, prepare_one)
 
     async def _write(
         self, prepared: Sequence[Prepared], pruned: Sequence[Job], now_us: int, change: _Change
     ) -> list[SavedJob]:
         rows = tuple(one.row for one in prepared if one.row is not None)
         delete = tuple(DeleteRow(job.id, job.version) for job in pruned)
-        command = SaveJobs(rows=rows, now_us=now_us, actor=change.actor, delete=delete, idempotency=change.idempotency)
+        command = SaveJobs(
+            rows=rows,
+            now_us=now_us,
+            actor=change.actor,
+            delete=delete,
+            idempotency=change.idempotency,
+            back_to=change.back_to,
+        )
         answered = await self._store.apply(command) if rows or delete else []
         answers, alone = iter(answered), len(prepared) == 1
-        return [
-            _as_planned(one) if one.row is None else _as_saved(one, next(answers), now_us, alone=alone)
-            for one in prepared
-        ]
+
+        def saved(one: Prepared) -> SavedJob:
+            return _as_planned(one) if one.row is None else _as_saved(one, next(answers), now_us, alone=alone)
+
+        return await self._turns.map(prepared, saved)
 
     async def _look(self, drafts: Sequence[Draft], change: _Change) -> tuple[dict[tuple[str, str], Job], bool]:
         """The jobs that are there already, and whether that is known, or left to the store to say.
@@ -275,7 +309,7 @@ class Writer:
         """
         if len(drafts) <= _FEW:
             return await self._read(drafts)
-        ids = [job_id(draft.namespace, draft.name, 1) for draft in drafts]
+        ids = await self._turns.map(drafts, lambda draft: job_id(draft.namespace, draft.name, 1))
         jobs = await self._store.jobs_by_id(ids)
         found = {(job.namespace, job.name): job for job in jobs.values()}
         masked = [draft for draft in drafts if draft.targets_at is not None]
@@ -304,13 +338,6 @@ def _check_expected(name: str, existing: Job | None, change: _Change) -> None:
 def stale(name: str, version: int, expect: int) -> Conflict:
     """Somebody else has changed a job."""
     return Conflict(f'"{name}" changed since you read it: you have version {expect}, it is version {version}')
-
-
-def _are_independent(drafts: Sequence[Draft]) -> bool:
-    """Whether it does not matter which portion of them is saved first."""
-    if any(draft.spec.after for draft in drafts):
-        return False
-    return len({(draft.namespace, draft.name) for draft in drafts}) == len(drafts)
 
 
 def _upstream_first(drafts: Sequence[Draft], results: Sequence[SavedJob | ChronosError]) -> list[int]:

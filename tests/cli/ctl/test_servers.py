@@ -95,6 +95,10 @@ def test_users_and_tokens() -> None:
         served.ctl("jobs", "create", "x", "--now", "--", "true", env={"CHRONOS_TOKEN": token}, code=1)
         served.ctl("tokens", "delete", "ci", "--yes", env=ana)
         served.ctl("jobs", "list", env={"CHRONOS_TOKEN": token}, code=1)
+        assert "would be unlocked on" in served.ctl("users", "unlock", "eve", "--dry-run", env=ana).stderr
+        assert served.ctl("users", "unlock", "eve", env=ana).stdout == "eve\n"
+        assert served.ctl("audit", "list", "--limit", "1", env=ana).stdout.count("unlock user") == 1
+        assert 'no user "bob"' in served.ctl("users", "unlock", "bob", env=ana, code=3).stderr
         secret = served.ctl("jobs", "list", env={"CHRONOS_SERVER": "http://ana:secret@127.0.0.1:9"}, code=5)
         assert "ana:…@127.0.0.1:9 cannot be reached" in secret.stderr
 

@@ -94,7 +94,7 @@ def delete(client: "Client", name: str, yes: bool, dry_run: bool) -> None:
 
 @click.group(cls=Listing, short_help="The users.")
 def users() -> None:
-    """Look at the users. Without a verb: list.
+    """Look at the users, and unlock them. Without a verb: list.
 
     \b
     Example:
@@ -113,6 +113,28 @@ def list_users(client: "Client", output: str) -> None:
       chronosctl users list
     """
     print_page(client.get("users"), output, USERS)
+
+
+@users.command(short_help="Let a user try again.")
+@click.argument("name", metavar="NAME")
+@dry_run_option
+@output_option
+@asking
+def unlock(client: "Client", output: str, name: str, dry_run: bool) -> None:
+    """Let the user NAME, locked out by wrong passwords, try again at once.
+
+    Each node counts wrong passwords for itself: of several, ask each of them with --server.
+
+    \b
+    Example:
+      chronosctl users unlock ana
+    """
+    found = client.call("POST", "users", name, "unlock", query={"dry_run": dry_run or None}).value
+    if output in ("json", "jsonl", "yaml"):
+        print_value(found, output)
+        return
+    emit(name)
+    note(f"would be unlocked on {found['node']}" if dry_run else f"unlocked on {found['node']}")
 
 
 TOKENS = Columns(

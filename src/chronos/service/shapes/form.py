@@ -18,7 +18,7 @@ from chronos.core.iso8601 import parse_period
 from chronos.core.parse import MAX_LENGTH
 from chronos.errors import InvalidSchedule
 from chronos.service.shapes.plain import step
-from chronos.service.shapes.problems import Problem
+from chronos.service.shapes.problems import MOST_PROBLEMS, Problem
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -29,6 +29,8 @@ LONGEST_US = 36_525 * DAY_S * SECOND_US  # a hundred years
 _DAYS = re.compile(r"(?:(\d{1,5})w)?(?:(\d{1,6})d)?(.*)", re.ASCII | re.DOTALL)
 _ZERO = re.compile(r"0+(?:\.0+)?(?:ns|us|ms|s|m|h|d|w)?", re.ASCII)
 _MAX_TEXT = 10 * 1024
+_MOST_HINTED = 10  # fields of an object of which each is compared with all that are known
+_LONGEST_HINTED = 64  # characters
 _MOST_BYTES = 4  # of a character in UTF-8
 
 
@@ -88,12 +90,16 @@ class Form:
         known = set(self._known)
         if self.data.keys() <= known:
             return
-        for name in self.data:
-            if name not in known:
-                near = get_close_matches(name, sorted(known), n=1)
-                others = f"; known are {', '.join(sorted(known))}" if known else "; there is nothing to say here"
-                hint = f'; did you mean "{near[0]}"?' if near else others
-                self.fault(name, f"is no known field{hint}")
+        names = tuple(sorted(known))
+        unknown = [name for name in self.data if name not in known]
+        others = f"; known are {', '.join(names)}" if known else "; there is nothing to say here"
+        for place, name in enumerate(unknown[: MOST_PROBLEMS + 1]):
+            near = _near(name[:_LONGEST_HINTED], names) if place < _MOST_HINTED else []
+            hint, others = (f'; did you mean "{near[0]}"?', others) if near else (others, "")
+            self.fault(name, f"is no known field{hint}")
+        self.problems += [Problem(self.pointer, "has more fields that are not known")] * (
+            len(unknown) - MOST_PROBLEMS - 1
+        )
 
     # --- values of one type
 
@@ -248,6 +254,12 @@ class Form:
 
     def _not(self, name: Where, wanted: str, value: Any) -> None:
         self.fault(name, f"has to be {wanted}, got {_kind(value)}")
+
+
+@lru_cache(maxsize=1024)
+def _near(name: str, known: tuple[str, ...]) -> list[str]:
+    """The one that was meant, perhaps. Many jobs have the same mistake."""
+    return get_close_matches(name, known, n=1)
 
 
 def _figure(number: float) -> str:

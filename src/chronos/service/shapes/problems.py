@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from chronos.errors import Invalid
 
+MOST_PROBLEMS = 100  # that one answer lists
+_LONGEST = 2_000  # characters of a pointer or a message
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -18,19 +21,37 @@ class Problem:
 
 
 class InvalidJob(Invalid):
-    """A job that cannot be saved as it is written. ``problems`` has all that is wrong with it."""
+    """A job that cannot be saved as it is written. ``problems`` has what is wrong with it, ``more`` counts the rest."""
 
-    def __init__(self, problems: Iterable[Problem], *, name: str | None = None) -> None:
-        self.problems = list(problems)
+    def __init__(self, problems: Iterable[Problem], *, name: str | None = None, more: int = 0) -> None:
+        found = list(problems)
+        self.problems = [_bounded(one) for one in found[:MOST_PROBLEMS]]
+        self.more = len(found) - len(self.problems) + more
         self.name = name
         super().__init__(self._message())
 
+    @property
+    def rest(self) -> str:
+        """What to say of the problems that are not listed; empty: there are none."""
+        return f"and {self.more:,} more" if self.more else ""
+
     def _message(self) -> str:
         subject = "the job" if self.name is None else f'the job "{self.name}"'
-        if len(self.problems) == 1:
+        if len(self.problems) == 1 and not self.more:
             return f"{subject} cannot be saved: {self.problems[0]}"
-        listed = "".join(f"\n  {problem}" for problem in self.problems)
-        return f"{subject} cannot be saved, {len(self.problems)} things are wrong with it:{listed}"
+        listed = "".join(f"\n  {problem}" for problem in self.problems) + (f"\n  {self.rest}" if self.more else "")
+        return f"{subject} cannot be saved, {len(self.problems) + self.more} things are wrong with it:{listed}"
 
-    def __reduce__(self) -> tuple[type["InvalidJob"], tuple[list[Problem]], dict[str, str | None]]:
-        return InvalidJob, (self.problems,), {"name": self.name}
+    def __reduce__(self) -> tuple[type["InvalidJob"], tuple[list[Problem]], dict[str, str | int | None]]:
+        return InvalidJob, (self.problems,), {"name": self.name, "more": self.more}
+
+
+def _bounded(problem: Problem) -> Problem:
+    """A problem that quotes little of what was written."""
+    if len(problem.pointer) <= _LONGEST and len(problem.message) <= _LONGEST:
+        return problem
+    return Problem(_cut(problem.pointer), _cut(problem.message))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

@@ -46,7 +46,15 @@ from chronos.store.commands.running import (
     WriteOutput,
 )
 from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
-from chronos.store.commands.upkeep import AckOutbox, DropDeadLetters, OutboxItem, TakeOutbox, Trim
+from chronos.store.commands.upkeep import (
+    AckOutbox,
+    AuditLine,
+    DropDeadLetters,
+    OutboxItem,
+    TakeOutbox,
+    Trim,
+    WriteAudit,
+)
 
 #: Commands that answer row by row and never refuse as a whole.
 HOT = (Admit, Claim, Settle, Advance, Suspend, Release, Wake, Beat, WriteOutput)
@@ -65,6 +73,7 @@ __all__ = [
     "AdvanceRow",
     "AdvanceWith",
     "AtOnce",
+    "AuditLine",
     "Backfill",
     "Backfilled",
     "Beat",
@@ -108,5 +117,6 @@ __all__ = [
     "Triggered",
     "Trim",
     "Wake",
+    "WriteAudit",
     "WriteOutput",
 ]

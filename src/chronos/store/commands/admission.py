@@ -104,6 +104,7 @@ class Trigger(Command[Triggered]):
     idempotency: str | None = None
     actor: Actor = SYSTEM
     room: bool = True
+    replay_of: bytes | None = None  # the execution that it repeats, for the audit log
 
 
 class Backfilled(NamedTuple):

@@ -72,6 +72,7 @@ class SaveJobs(Command[list[Saved]]):
     actor: Actor = SYSTEM
     delete: tuple[DeleteRow, ...] = ()
     idempotency: str | None = None
+    back_to: int | None = None  # the old version that the (one) job is to say again, for the audit log
     others: tuple["SaveJobs", ...] = ()  # of others that were merged into this one: see ``store.merge``
 
     @property

@@ -15,7 +15,7 @@ from chronos.store.commands.jobs import DeleteJob, SaveJobs, SetJobState
 from chronos.store.commands.nodes import RegisterNode
 from chronos.store.commands.running import CancelExecution, Signal
 from chronos.store.commands.tokens import CreateToken, RevokeToken
-from chronos.store.commands.upkeep import DropDeadLetters
+from chronos.store.commands.upkeep import DropDeadLetters, WriteAudit
 
 _MAX = (1 << 63) - 1
 _HALF = "a text holds half a character (a lone surrogate), which no store can keep; take it out"
@@ -76,6 +76,11 @@ def _made(command: CreateToken) -> _Said:
     return (token.name, token.author, command.actor.name, command.actor.origin), (command.now_us, token.expires_us)
 
 
+def _told(command: WriteAudit) -> _Said:
+    texts = [text for line in command.lines for text in (*line[1:], line.actor.name, line.actor.origin)]
+    return texts, (command.now_us,)
+
+
 def _named(*names: str) -> Callable[[Any], _Said]:
     """These fields, and whoever asks where that is known."""
 
@@ -104,4 +109,5 @@ _SAID: dict[type[Command[Any]], Callable[[Any], _Said]] = {
     CreateToken: _made,
     RevokeToken: _named("name"),
     RegisterNode: _node,
+    WriteAudit: _told,
 }

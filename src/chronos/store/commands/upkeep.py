@@ -16,6 +16,24 @@ class OutboxItem(NamedTuple):
     created_us: int
 
 
+class AuditLine(NamedTuple):
+    """One line of the audit log about what is not a change of the store."""
+
+    actor: Actor
+    action: str
+    subject: str
+    namespace: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteAudit(Command[None]):
+    """Add lines to the audit log. The same lines sent again are written once."""
+
+    lines: tuple[AuditLine, ...]
+    now_us: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOutbox(Command[list[OutboxItem]]):
     """Take the oldest outbox items that no living node holds; sent again, a node gets its own again.

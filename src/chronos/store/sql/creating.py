@@ -257,6 +257,9 @@ def lines_about(
             said = _told_together(verb, [r.namespace for r in own], [r.name for r in own])
         else:
             versions = [f"version {s.version}" for s in saved[at:end]]
+            if part.back_to is not None:
+                verb = "rollback"
+                versions = [f"version {s.version - 1} to {s.version}, as version {part.back_to}" for s in saved[at:end]]
             said = told(verb, [(r.namespace, r.name, version) for r, version in zip(own, versions, strict=True)])
         lines += [(part.actor, part.now_us, line) for line in said]
         at = end

@@ -145,8 +145,10 @@ class Executions:
         yield from self._records.remember(namespace, command.idempotency, command.run.id, command.now_us)
         yield from self._gates.save([gate])
         if command.run.cause is not Cause.DEPENDENCY:  # which nobody asked for
-            told = command.run.id.hex()
-            yield from self._records.audit(command.actor, "trigger", namespace, name, command.now_us, told)
+            verb, told = "trigger", command.run.id.hex()
+            if command.replay_of is not None:
+                verb, told = "replay", f"{told} of {command.replay_of.hex()}"
+            yield from self._records.audit(command.actor, verb, namespace, name, command.now_us, told)
         return Triggered(command.run.id, admitted[0].status, created=True)
 
     def backfill(self, command: Backfill) -> Steps[Backfilled]:

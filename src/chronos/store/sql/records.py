@@ -154,7 +154,9 @@ def audit_rows(lines: Iterable[tuple[Actor, int, Line]]) -> Rows:
     """Rows of the audit log."""
     values = [
         (
-            stamped(at_us, b"audit", f"{actor.name}\0{action}\0{namespace}\0{subject}\0{detail}".encode()),
+            stamped(
+                at_us, b"audit", "\0".join((actor.name, action, namespace, subject, detail, actor.origin)).encode()
+            ),
             *(at_us, actor.name, action, namespace, subject, actor.origin, detail),
         )
         for actor, at_us, (action, namespace, subject, detail) in lines

@@ -12,6 +12,7 @@ from chronos.store.commands import (
     StopNode,
     TakeOutbox,
     Trim,
+    WriteAudit,
     WriteOutput,
 )
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
@@ -118,6 +119,13 @@ class Upkeep:
         rows = {row[:4]: row for row in command.rows if row.execution in known}
         if rows:
             yield Query(self._write_output, rows=Rows("itnnt", list(rows.values())))
+
+    def write_audit(self, command: WriteAudit) -> Steps[None]:
+        """See ``WriteAudit``."""
+        lines = [
+            (one.actor, command.now_us, (one.action, one.namespace, one.subject, one.detail)) for one in command.lines
+        ]
+        yield from self._records.audit_all(lines)
 
     def trim(self, command: Trim) -> Steps[int]:
         """See ``Trim``."""

@@ -33,6 +33,7 @@ from chronos.store.commands import (
     Trigger,
     Trim,
     Wake,
+    WriteAudit,
     WriteOutput,
 )
 from chronos.store.sql.dialect import Dialect, Steps
@@ -83,6 +84,7 @@ class Writes:
             AckOutbox: upkeep.ack_outbox,
             DropDeadLetters: upkeep.drop_dead_letters,
             WriteOutput: upkeep.write_output,
+            WriteAudit: upkeep.write_audit,
             Trim: upkeep.trim,
             CreateToken: tokens.create,
             RevokeToken: tokens.revoke,

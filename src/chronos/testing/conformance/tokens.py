@@ -6,6 +6,7 @@ from chronos.core.node import Actor
 from chronos.core.token import Token
 from chronos.errors import Conflict, NotFound
 from chronos.store.commands import (
+    AuditLine,
     CancelExecution,
     CreateToken,
     DeleteJob,
@@ -14,6 +15,7 @@ from chronos.store.commands import (
     Signal,
     Suspend,
     SuspendRow,
+    WriteAudit,
 )
 from chronos.testing.conformance.raises import raises
 from chronos.testing.conformance.world import World
@@ -115,3 +117,21 @@ async def case_the_audit_log_says_what_was_done_in_verbs(w: World) -> None:
     [canceled] = [line for line in lines if line.action == "cancel"]
     assert (canceled.actor, canceled.origin) == ("ana", "192.0.2.7")
     assert canceled.detail == f"{running.id.hex()}: enough"
+
+
+async def case_lines_are_added_to_the_audit_log_once(w: World) -> None:
+    there = Actor(name="ana", origin="192.0.2.8")
+    lines = (AuditLine(ANA, "denied", "x", detail="twice"), AuditLine(there, "denied", "x", detail="twice"))
+    command = WriteAudit(lines=(*lines, AuditLine(ANA, "unlock user", "bob", "here")), now_us=w.now)
+    await w.store.apply(command)
+    await w.store.apply(command)
+    page = await w.store.audit(namespace=None, limit=10)
+    said = {
+        (one.at_us, one.actor, one.origin, one.action, one.namespace, one.subject, one.detail) for one in page.items
+    }
+    assert said == {
+        (w.now, "ana", "192.0.2.7", "denied", "", "x", "twice"),
+        (w.now, "ana", "192.0.2.8", "denied", "", "x", "twice"),
+        (w.now, "ana", "192.0.2.7", "unlock user", "here", "bob", ""),
+    }
+    assert len(page.items) == len(said)

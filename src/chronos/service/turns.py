@@ -1,4 +1,8 @@
-"""Long work on the event loop in short turns, so that requests of thousands of jobs hold up nothing that is due."""
+"""Long work of requests, so that bodies of thousands of jobs hold up nothing that is due.
+
+What has many small pieces is done on the event loop in short turns. One large piece is done in a thread, one at a time:
+the event loop goes on meanwhile, and shares the interpreter with this thread alone.
+"""
 
 import asyncio
 import time
@@ -6,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 _TURN_S = 0.005
 
 
@@ -15,6 +20,20 @@ class Turns:
     def __init__(self, now_s: Callable[[], float] = time.perf_counter) -> None:
         self._now_s = now_s
         self._mine = asyncio.Lock()
+        self._beside = asyncio.Lock()
+
+    async def beside(self, do: Callable[[], T]) -> T:
+        """Do something large beside the event loop."""
+        async with self._beside:
+            return await asyncio.to_thread(do)
+
+    async def map(self, items: Sequence[T], do: Callable[[T], R]) -> list[R]:
+        """What something makes of each of them, in order."""
+        if len(items) == 1:
+            return [do(items[0])]
+        made: list[R] = []
+        await self.each(items, lambda item: made.append(do(item)))
+        return made
 
     async def each(self, items: Sequence[T], do: Callable[[T], None]) -> None:
         """Do something with each of them, in order."""

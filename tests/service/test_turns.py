@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from chronos.api.turns import _TURN_S, Turns
+from chronos.service.turns import _TURN_S, Turns
 
 
 class Slow(Turns):

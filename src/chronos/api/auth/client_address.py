@@ -1,0 +1,109 @@
+"""The address of a client, also behind proxies, and what counts as one address.
+
+::
+
+    client ──► proxy B ──► proxy A ──► this server
+               X-Forwarded-For: client, B          the peer is A
+
+The peer's address is certain. Where the peer is a trusted proxy, the last forwarded address is what that proxy saw, and
+so on from right to left: the first address that is not a trusted proxy's is the client's. What stands further left was
+sent by the client itself, and proves nothing.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from multidict import CIMultiDictProxy, istr
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_X_FORWARDED_FOR, _FORWARDED = istr("X-Forwarded-For"), istr("Forwarded")
+_PREFIX = 64  # bits of an IPv6 address that one customer gets
+_BRACKETED = re.compile(r"\[([^\]]+)\](?::\d{1,5})?", re.ASCII)
+_WITH_PORT = re.compile(r"([0-9.]+):\d{1,5}", re.ASCII)
+_HOP = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')  # a comma within quotes separates nothing
+_PAIR = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*")+')
+
+
+class Proxies:
+    """The proxies whose forwarded addresses are believed: addresses, and networks such as ``10.0.0.0/8``."""
+
+    def __init__(self, trusted: Iterable[str] = ()) -> None:
+        self._trusted = tuple(ipaddress.ip_network(text) for text in trusted)
+
+    def client(self, peer: str, headers: CIMultiDictProxy[str]) -> str:
+        """The address of the client whose request ``peer`` has sent.
+
+        Where ``X-Forwarded-For`` and ``Forwarded`` name different clients, one of them was made up by the client: then
+        the proxy itself is the answer.
+        """
+        if not self._trusted or not self._is_trusted(_read(peer)):
+            return peer
+        if _X_FORWARDED_FOR not in headers and _FORWARDED not in headers:
+            return peer
+        named = {
+            self._first_untrusted(peer, hops)
+            for hops in (
+                _x_forwarded_for(headers.getall(_X_FORWARDED_FOR, [])),
+                _forwarded(headers.getall(_FORWARDED, [])),
+            )
+            if hops
+        }
+        return named.pop() if len(named) == 1 else peer
+
+    def _first_untrusted(self, peer: str, hops: Sequence[str]) -> str:
+        """The client, from the hops as they were told; what cannot be read ends the way at the proxy that told it."""
+        at = peer
+        for hop in reversed(hops):
+            address = _read(hop)
+            if address is None:
+                return at
+            at = str(address)
+            if not self._is_trusted(address):
+                return at
+        return at
+
+    def _is_trusted(self, address: Address | None) -> bool:
+        return address is not None and any(address in network for network in self._trusted)
+
+
+@lru_cache(maxsize=4_096)
+def counted_as(address: str) -> str:
+    """What an address counts as where addresses are counted: itself, or of IPv6 its /64."""
+    found = _read(address)
+    if found is None or isinstance(found, ipaddress.IPv4Address):
+        return address if found is None else str(found)
+    return str(ipaddress.ip_network((found, _PREFIX), strict=False))
+
+
+def _read(text: str) -> Address | None:
+    """An address with or without brackets, port and zone; IPv4 within IPv6 is IPv4."""
+    text = text.strip()
+    if match := _BRACKETED.fullmatch(text) or _WITH_PORT.fullmatch(text):
+        text = match[1]
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return found.ipv4_mapped
+    return found
+
+
+def _x_forwarded_for(values: Sequence[str]) -> list[str]:
+    return [hop for value in values for hop in value.split(",")]
+
+
+def _forwarded(values: Sequence[str]) -> list[str]:
+    """The ``for`` of each hop of RFC 7239; empty, and so unreadable, where a hop names none."""
+    return [_for(hop) for value in values for hop in _HOP.findall(value)]
+
+
+def _for(hop: str) -> str:
+    for pair in _PAIR.findall(hop):
+        name, _, value = pair.partition("=")
+        if name.strip().lower() == "for":
+            return str(value).strip().strip('"')
+    return ""

@@ -1,0 +1,105 @@
+"""A bounded, fair queue for password hashes, each of which takes a core and 64 MiB for a while.
+
+::
+
+    known (name right from there lately) ──► first   ┐
+    others, by address: one of each in turn ──► then ┴──► at most ``at_once`` threads
+
+One address with many tries waits for itself, not in front of others. When too many wait, the address with the most
+gives up its last place to an address that has none; without such an address the new one is refused at once.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from chronos.api.errors import TooMany
+
+T = TypeVar("T")
+AT_ONCE = 2
+MOST = 50  # that wait in one lane
+MOST_OF_ADDRESS = 20
+_COME_BACK_S = 2.0
+
+
+class _Lane:
+    """Those who wait, one of each address in turn."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self.length = 0
+
+    def enter(self, address: str) -> asyncio.Future[None]:
+        """A place. Raises ``TooMany``."""
+        own = self._waiting.get(address)
+        if own is not None and len(own) >= MOST_OF_ADDRESS:
+            raise _busy()
+        if self.length >= self._most:
+            longest = max(self._waiting.values(), key=len)
+            if own is not None or len(longest) < 2:
+                raise _busy()
+            last = longest.pop()
+            self.length -= 1
+            last.set_exception(_busy())
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, deque()).append(place)
+        self.length += 1
+        return place
+
+    def call(self) -> bool:
+        """Tell the next one that it is its turn; False: no one waits."""
+        while self._waiting:
+            address, own = next(iter(self._waiting.items()))
+            place = own.popleft()
+            self.length -= 1
+            if own:
+                self._waiting.move_to_end(address)
+            else:
+                del self._waiting[address]
+            if not place.done():  # it may have been canceled
+                place.set_result(None)
+                return True
+        return False
+
+
+class HashQueue:
+    """Runs functions that take their time in threads, ``at_once`` of them."""
+
+    def __init__(self, at_once: int = AT_ONCE, most: int = MOST) -> None:
+        self._free = at_once
+        self._known, self._others = _Lane(most), _Lane(most)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return self._known.length + self._others.length
+
+    async def run(self, work: Callable[[], T], *, address: str, known: bool = False) -> T:
+        """What ``work`` returns. Raises ``TooMany`` at once when too many wait."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._turn(address, self._known if known else self._others)
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            self._pass_on()
+
+    async def _turn(self, address: str, lane: _Lane) -> None:
+        place = lane.enter(address)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and place.exception() is None:
+                self._pass_on()  # it was its turn already
+            raise
+
+    def _pass_on(self) -> None:
+        if not (self._known.call() or self._others.call()):
+            self._free += 1
+
+
+def _busy() -> TooMany:
+    return TooMany("too many logins wait to be checked; wait, then try again", _COME_BACK_S)

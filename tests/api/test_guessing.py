@@ -1,0 +1,345 @@
+"""Guessing passwords: each try is counted before it is checked, in a bounded queue that is fair to other addresses."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import bcrypt
+import pytest
+
+from chronos.api import Access, ApiOptions, read_users
+from chronos.api.auth.hash_queue import AT_ONCE, MOST, MOST_OF_ADDRESS, HashQueue
+from chronos.api.auth.lockout import FREE_TRIES, FREE_TRIES_OF_ADDRESS, UNLOCKED_US, Lockout
+from chronos.api.errors import LockedOut, TooMany, Unauthenticated
+from chronos.clock import SystemClock
+from chronos.core.calendar import SECOND_US
+from tests.api.world import SECRET, V1, Reply, World, basic, in_world
+
+USERS: dict[str, dict[str, Any]] = {
+    "root": {"password_hash": SECRET, "role": "admin"},
+    "bob": {"password_hash": SECRET, "role": "viewer"},
+}
+#: Takes tens of milliseconds, so that guesses queue up.
+SLOW = {
+    name: user | {"password_hash": bcrypt.hashpw(b"secret", bcrypt.gensalt(9)).decode()} for name, user in USERS.items()
+}
+PROXIED = ApiOptions(trusted_proxies=("127.0.0.1",))
+
+
+class StoppedClock:
+    """Shows the same time until it is set."""
+
+    def __init__(self) -> None:
+        self.us = SystemClock().now_us()
+
+    def now_us(self) -> int:
+        return self.us
+
+    def outside(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def login(world: World, name: str, password: str, address: str = "") -> asyncio.Task[Reply]:
+    headers = {"Authorization": basic(name, password)} | ({"X-Forwarded-For": address} if address else {})
+    return asyncio.create_task(world.call("GET", f"{V1}/jobs", headers=headers))
+
+
+async def statuses(tries: list[asyncio.Task[Reply]]) -> Counter[int]:
+    return Counter(reply.status for reply in await asyncio.gather(*tries))
+
+
+class Held:
+    """Work that waits until it is let go of, and notes in which order it began."""
+
+    def __init__(self, queue: HashQueue) -> None:
+        self._queue = queue
+        self._gates: dict[str, threading.Event] = {}
+        self.began: list[str] = []
+
+    def put(self, name: str, address: str, *, known: bool = False) -> asyncio.Task[str]:
+        gate = self._gates[name] = threading.Event()
+
+        def work() -> str:
+            self.began.append(name)
+            assert gate.wait(60)
+            return name
+
+        return asyncio.create_task(self._queue.run(work, address=address, known=known))
+
+    def let_go(self) -> None:
+        for gate in self._gates.values():
+            gate.set()
+
+
+async def until(found: Callable[[], bool]) -> None:
+    """Let everything else go on until something is so."""
+    async with asyncio.timeout(60):
+        while True:
+            if found():
+                return
+            await asyncio.sleep(0)
+
+
+# --- through a server
+
+
+@pytest.mark.parametrize("guess", [lambda n: f"guess {n}", lambda _: "always the same"], ids=["different", "same"])
+@pytest.mark.parametrize("users", [USERS, SLOW], ids=["quick", "slow"])
+def test_of_300_guesses_at_once_as_many_are_tried_as_one_after_another(
+    users: dict[str, dict[str, Any]], guess: Callable[[int], str]
+) -> None:
+    async def case(world: World) -> None:
+        found = await statuses([login(world, "root", guess(number)) for number in range(300)])
+        assert found == {401: FREE_TRIES, 429: 300 - FREE_TRIES}
+
+    in_world(case, users=users, access_clock=StoppedClock())
+
+
+def test_the_right_password_within_a_burst_is_not_accepted_while_the_name_is_locked() -> None:
+    async def case(world: World) -> None:
+        wrong = [login(world, "root", f"guess {number}") for number in range(150)]
+        while not any(one.done() and one.result().status == 429 for one in wrong):
+            await asyncio.wait(wrong, return_when=asyncio.FIRST_COMPLETED)
+            wrong.sort(key=lambda one: one.done())
+        right = login(world, "root", "secret")
+        more = [login(world, "root", f"another {number}") for number in range(149)]
+        reply = await right
+        assert (reply.status, reply.code) == (429, "locked_out")
+        assert int(reply.headers["Retry-After"]) >= 1
+        assert await statuses([*wrong, *more]) == {401: FREE_TRIES, 429: 299 - FREE_TRIES}
+
+    in_world(case, users=SLOW, access_clock=StoppedClock())
+
+
+def test_many_requests_of_one_user_are_one_try() -> None:
+    async def case(world: World) -> None:
+        assert await statuses([login(world, "root", "secret") for _ in range(100)]) == {200: 100}
+
+    in_world(case, users=SLOW)
+
+
+def test_a_login_from_elsewhere_does_not_wait_for_a_guesser() -> None:
+    """The guesser's tries take turns with everybody's: the other login is not behind all of them."""
+
+    async def case(world: World) -> None:
+        queue, held = world.access._hashes, Held(world.access._hashes)
+        busy = [held.put(f"busy-{number}", "192.0.2.3") for number in range(AT_ONCE)]
+        await until(lambda: len(held.began) == AT_ONCE)
+        guesses = [login(world, f"name-{number}", "guess", "192.0.2.1") for number in range(FREE_TRIES_OF_ADDRESS)]
+        await until(lambda: queue.waiting == FREE_TRIES_OF_ADDRESS)
+        other = login(world, "root", "secret", "192.0.2.2")
+        await until(lambda: queue.waiting == FREE_TRIES_OF_ADDRESS + 1)
+        held.let_go()
+        assert (await other).status == 200
+        assert not all(one.done() for one in guesses)
+        assert await statuses(guesses) == {401: FREE_TRIES_OF_ADDRESS}
+        await asyncio.gather(*busy)
+
+    in_world(case, users=SLOW, options=PROXIED)
+
+
+def test_beyond_its_bound_the_queue_refuses_at_once() -> None:
+    async def case(world: World) -> None:
+        guesses = [login(world, "root", "guess", f"198.51.{n // 200}.{n % 200}") for n in range(400)]
+        first = (await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED))[0]
+        assert world.access._hashes.waiting <= MOST
+        found = await asyncio.gather(*guesses)
+        refused = [reply for reply in found if reply.status == 429]
+        assert first
+        assert len(refused) >= 400 - MOST - AT_ONCE - sum(reply.status == 401 for reply in found)
+        assert {reply.status for reply in found} == {401, 429}
+        assert {reply.code for reply in refused} == {"rate_limited"}
+        assert all(int(reply.headers["Retry-After"]) >= 1 for reply in refused)
+
+    in_world(case, users=SLOW, options=PROXIED)
+
+
+def test_a_guesser_does_not_lock_out_all_who_share_its_address() -> None:
+    clock = StoppedClock()
+
+    async def case(world: World) -> None:
+        assert (await login(world, "root", "secret")).status == 200
+        clock.us += 3_600 * SECOND_US  # the password is no longer remembered, the name is
+        for number in range(40):
+            status = (await login(world, f"name-{number}", "guess")).status
+            assert status == (401 if number < FREE_TRIES_OF_ADDRESS else 429)
+        assert (await login(world, "bob", "secret")).status == 429  # who was never here
+        assert (await login(world, "root", "secret")).status == 200
+        for number in range(FREE_TRIES):
+            assert (await login(world, "root", f"guess {number}")).status == 401
+        assert (await login(world, "root", "secret")).status == 429  # a name is guessed at like any other
+        assert (await login(world, "root", "secret", "192.0.2.9")).status == 200
+
+    in_world(case, users=USERS, access_clock=clock, options=PROXIED)
+
+
+def test_an_admin_unlocks_a_user() -> None:
+    async def case(world: World) -> None:
+        for number in range(FREE_TRIES):
+            assert (await login(world, "bob", f"guess {number}")).status == 401
+        for number in range(FREE_TRIES_OF_ADDRESS):
+            await login(world, f"name-{number}", "guess")
+        assert (await login(world, "bob", "secret")).status == 429
+        admin = {"Authorization": basic("root", "secret"), "X-Forwarded-For": "192.0.2.7"}
+        path = f"{V1}/users/bob/unlock"
+        assert (await world.call("POST", f"{path}?dry_run=true", headers=admin)).json == {
+            "dry_run": True,
+            "name": "bob",
+            "node": "node-a",
+        }
+        assert (await login(world, "bob", "secret")).status == 429
+        assert (await world.call("POST", path, headers=admin)).json == {"name": "bob", "node": "node-a"}
+        assert (await login(world, "bob", "secret")).status == 200
+        bob = {"Authorization": basic("bob", "secret")}
+        assert (await world.call("POST", path, headers=bob)).status == 403
+        unknown = await world.call("POST", f"{V1}/users/eve/unlock", headers=admin)
+        assert (unknown.status, 'no user "eve"' in unknown.json["detail"]) == (404, True)
+        lines = (await world.get("/audit", headers=admin))["items"]
+        said = [line for line in lines if line["action"] == "unlock user"]
+        assert [(line["actor"], line["subject"], line["origin"]) for line in said] == [("root", "bob", "192.0.2.7")]
+
+    in_world(case, users=USERS, access_clock=StoppedClock(), options=PROXIED)
+
+
+# --- the lock-out
+
+
+def locked(lockout: Lockout, name: str, address: str, now_us: int) -> float | None:
+    """How long a try has to wait; None: it may be made, and then is not."""
+    try:
+        lockout.reserve(name, address, now_us)
+    except LockedOut as error:
+        return error.retry_after_s
+    lockout.given_up(name, address)
+    return None
+
+
+def fail(lockout: Lockout, name: str, address: str, now_us: int) -> None:
+    lockout.reserve(name, address, now_us)
+    lockout.failed(name, address, now_us)
+
+
+def test_guessing_takes_longer_each_time() -> None:
+    lockout = Lockout()
+    for _ in range(FREE_TRIES):
+        fail(lockout, "ana", "1.2.3.4", 0)
+    first_s = locked(lockout, "ana", "1.2.3.4", 0)
+    assert locked(lockout, "ana", "5.6.7.8", 0) is None  # she can come in from elsewhere
+    assert locked(lockout, "bob", "1.2.3.4", 0) is None
+    fail(lockout, "ana", "1.2.3.4", 2 * SECOND_US)
+    second_s = locked(lockout, "ana", "1.2.3.4", 2 * SECOND_US)
+    assert first_s is not None
+    assert second_s is not None
+    assert second_s > first_s
+    assert locked(lockout, "ana", "1.2.3.4", -1) is None  # the clock was set back
+    for guess in range(FREE_TRIES_OF_ADDRESS):
+        fail(lockout, f"user-{guess}", "6.6.6.6", 3 * SECOND_US)
+    assert locked(lockout, "anybody", "6.6.6.6", 3 * SECOND_US) is not None
+    assert locked(lockout, "anybody", "6.6.6.6", 3_600 * SECOND_US) is None
+
+
+def test_what_is_being_checked_counts() -> None:
+    lockout = Lockout()
+    for _ in range(FREE_TRIES):
+        lockout.reserve("ana", "1.2.3.4", 0)
+    assert locked(lockout, "ana", "1.2.3.4", 600 * SECOND_US) is not None  # however long it takes
+    lockout.given_up("ana", "1.2.3.4")
+    assert locked(lockout, "ana", "1.2.3.4", 0) is None
+    lockout.failed("ana", "1.2.3.4", 0)
+    lockout.succeeded("ana", "1.2.3.4", 0)  # forgets the wrong one, and not those that are still being checked
+    for _ in range(FREE_TRIES - 2):
+        assert locked(lockout, "ana", "1.2.3.4", 0) is None
+        lockout.reserve("ana", "1.2.3.4", 0)
+    assert locked(lockout, "ana", "1.2.3.4", 0) is not None
+
+
+def test_an_unlocked_name_passes_the_lock_of_an_address_for_some_time() -> None:
+    lockout = Lockout()
+    for guess in range(FREE_TRIES_OF_ADDRESS):
+        fail(lockout, f"user-{guess}", "1.2.3.4", 0)
+    lockout.unlock("ana", 0)
+    assert locked(lockout, "ana", "1.2.3.4", 0) is None
+    assert locked(lockout, "bob", "1.2.3.4", 0) is not None
+    for guess in range(FREE_TRIES):
+        fail(lockout, "ana", "1.2.3.4", UNLOCKED_US - guess)
+    assert locked(lockout, "ana", "1.2.3.4", UNLOCKED_US) is not None
+
+
+def test_a_client_that_hangs_up_has_made_its_try() -> None:
+    async def main() -> None:
+        access = Access(StoppedClock(), users=read_users(SLOW))
+        for number in range(FREE_TRIES):
+            gone = asyncio.create_task(access.principal(basic("root", f"guess {number}"), "::1"))
+            await asyncio.sleep(0)
+            gone.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await gone
+        with pytest.raises(LockedOut):
+            await access.principal(basic("root", "secret"), "::1")
+        with pytest.raises(Unauthenticated):  # behind the five, which go on
+            await access.principal(basic("root", "guess"), "::2")
+
+    asyncio.run(main())
+
+
+# --- the queue
+
+
+def test_addresses_take_turns_and_those_who_are_known_come_first() -> None:
+    async def main() -> None:
+        queue = HashQueue(at_once=1)
+        held = Held(queue)
+        tasks = [held.put(f"a{n}", "a") for n in range(4)]
+        tasks += [held.put(f"b{n}", "b") for n in range(2)]
+        tasks += [held.put("c", "c"), held.put("known", "d", known=True)]
+        await until(lambda: queue.waiting >= 7)
+        held.let_go()
+        assert await asyncio.gather(*tasks) == ["a0", "a1", "a2", "a3", "b0", "b1", "c", "known"]
+        assert held.began == ["a0", "known", "a1", "b0", "c", "a2", "b1", "a3"]
+        assert await queue.run(lambda: "free again", address="e") == "free again"
+
+    asyncio.run(main())
+
+
+def test_a_full_queue_takes_a_new_address_in_place_of_the_last_of_the_greediest() -> None:
+    async def main() -> None:
+        queue = HashQueue(at_once=1, most=4)
+        held = Held(queue)
+        tasks = [held.put(f"a{n}", "a") for n in range(4)] + [held.put("b", "b")]
+        await until(lambda: queue.waiting >= 4)
+        with pytest.raises(TooMany):
+            await queue.run(str, address="a")
+        newcomers = [held.put(name, name) for name in ("c", "d")]
+        await asyncio.sleep(0)
+        assert queue.waiting == 4
+        with pytest.raises(TooMany):
+            await queue.run(str, address="e")  # each of the others has one place now
+        held.let_go()
+        found = await asyncio.gather(*tasks, *newcomers, return_exceptions=True)
+        assert [one if isinstance(one, str) else type(one) for one in found] == [
+            *("a0", "a1", TooMany, TooMany, "b"),
+            *("c", "d"),
+        ]
+
+    asyncio.run(main())
+
+
+def test_one_address_has_a_bounded_number_of_places_and_canceled_ones_are_free_again() -> None:
+    async def main() -> None:
+        queue = HashQueue(at_once=1)
+        held = Held(queue)
+        tasks = [held.put(f"a{n}", "a") for n in range(MOST_OF_ADDRESS + 1)]
+        await until(lambda: queue.waiting >= MOST_OF_ADDRESS)
+        with pytest.raises(TooMany):
+            await queue.run(str, address="a")
+        for task in tasks[1:]:
+            task.cancel()
+        held.let_go()
+        await asyncio.wait(tasks)
+        assert held.began == ["a0"]
+        assert await queue.run(lambda: "free again", address="a") == "free again"
+
+    asyncio.run(main())
