@@ -134,5 +134,5 @@ def test_the_page_tells_what_happens(served: Served, place: Path) -> None:
     assert len(told) > 10
     for command, output in told:
         result = CliRunner().invoke(chronosctl, parsed(command)[1], env={"CHRONOS_SERVER": served.url})
-        expected = re.escape(output).replace("…", ".*")
+        expected = re.sub(r"(\\ ){2,}", r" {2,}", re.escape(output)).replace("…", ".*")  # a slow run widens a column
         assert re.fullmatch(expected, result.output, re.DOTALL), f"{command}\n{result.output}"
