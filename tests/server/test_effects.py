@@ -8,8 +8,10 @@ and must be what the row says.
 """
 
 import asyncio
+import getpass
 import hashlib
 import json
+import os
 import signal
 import socket
 from pathlib import Path
@@ -141,6 +143,18 @@ async def whether_it_goes_by_another_name(server: Served) -> int:
     return (await server.call("GET", "/healthz", Host="jobs.example")).status
 
 
+@served("server.public_docs", False, usually=[200, 200], then=[401, 401], given={"auth.type": "basic"})
+async def whether_anyone_may_read_about_the_api(server: Served) -> list[int]:
+    return [(await server.call("GET", path)).status for path in ("/docs", "/openapi.json")]
+
+
+@served("server.trusted_proxies", ["127.0.0.1"], usually="127.0.0.1", then="203.0.113.9")
+async def which_address_the_audit_log_names(server: Served) -> str:
+    body = {"name": "job", "schedule": "manual", "command": {"argv": ["true"]}}
+    await server.call("POST", f"{V1}/jobs", body, X_Forwarded_For="203.0.113.9")
+    return str((await server.call("GET", f"{V1}/audit")).json["items"][0]["origin"])
+
+
 # --- the node
 
 
@@ -235,7 +249,61 @@ async def when_a_stop_cuts_work_short(here: Lived) -> list[float]:
     return work.cut
 
 
+@lived("scheduler.timeout_grace", "20s", usually=["failed"], then=["running"])
+async def what_work_is_10_s_after_its_timeout_that_ignores_it(here: Lived) -> list[str]:
+    here.world.work("work", takes=200, stubborn=True)
+    await here.node()
+    await here.world.job("work", schedule="now", task_timeout="3s", retry={"max_attempts": 1})
+    await here.world.advance(13)
+    return [(await here.world.last("work")).status.name.lower()]
+
+
 # --- the dispatcher
+
+
+@served("dispatcher.targets", ["http", "wait"], usually=201, then=422)
+async def whether_a_job_may_run_a_command(server: Served) -> int:
+    return (await server.create("job")).status
+
+
+BEN = {"ben": {"password_hash": SECRET, "role": "admin", "namespaces": ["b"]}}
+
+
+@served(
+    "dispatcher.command.roles",
+    ["admin", "namespace_admin"],
+    usually=403,
+    then=201,
+    given={"auth.type": "basic", "auth.users": BEN},
+)
+async def whether_the_admin_of_a_namespace_may_save_a_command(server: Served) -> int:
+    body = {"schedule": "manual", "command": {"argv": ["true"]}}
+    return (await server.call("PUT", f"{V1}/jobs/job?namespace=b", body, Authorization=basic("ben", "secret"))).status
+
+
+async def printed(server: Served, *argv: str) -> str:
+    """What a command prints that runs as a job."""
+    await server.create("job", command={"argv": list(argv)}, retry={"max_attempts": 1})
+    execution = (await server.trigger("job")).json["execution_id"]
+    async with asyncio.timeout(60):
+        while (await server.call("GET", f"{V1}/executions/{execution}")).json["finished_at"] is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return (await server.call("GET", f"{V1}/executions/{execution}/log")).body.decode().strip()
+
+
+@served(
+    "dispatcher.command.user",
+    "nobody",
+    usually=getpass.getuser(),
+    then="nobody" if os.geteuid() == 0 else "refused",
+)
+async def whom_a_command_runs_as(server: Served) -> str:
+    return await printed(server, "id", "-un")
+
+
+@served("dispatcher.command.limits", {"files": 33}, usually=False, then=True)
+async def whether_a_command_may_open_33_files_only(server: Served) -> bool:
+    return await printed(server, "sh", "-c", "ulimit -n") == "33"
 
 
 async def the_most_at_once(here: Lived) -> int:
