@@ -194,6 +194,8 @@ def test_every_line_of_the_log_says_what_it_is_about(start: Start) -> None:
     tried, ended = by_event["attempt failed"], by_event["execution failed"]
     assert (tried["job"], tried["attempt"], tried["task"], tried["level"]) == ("wrong", 1, "main", "warning")
     assert (ended["job"], ended["execution"], ended["level"]) == ("wrong", tried["execution"], "error")
+    about = [line["event"] for line in lines if line.get("execution") == tried["execution"]]
+    assert (about.count("attempt failed"), about.count("execution failed")) == (1, 1)
     assert [line["path"] for line in lines if line.get("request_id") == "mine"] == ["/api/v1/jobs/wrong"]
     [admitted, request] = [line for line in lines if line.get("request_id") == "asked"]
     assert (admitted["event"], admitted["cause"]) == ("execution admitted", "manual")

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -67,13 +68,11 @@ class EventLines:
     def __init__(self, name_of: NameOf, logger: str = ENGINE, quota: LogQuota | None = None) -> None:
         self._name_of = name_of
         self._log = line_logger(logger)
+        #: Whether events of what went well become lines, too. It is asked for every execution, so it is a direct call.
+        self.hears_routine = partial(logging.getLogger(logger).isEnabledFor, _DEBUG)
         self._troubles: dict[tuple[str, str], tuple[int, int]] = {}  # when it was told, and how often not since
         self._quota = LogQuota() if quota is None else quota
         self._timer: asyncio.TimerHandle | None = None
-
-    def hears_routine(self) -> bool:
-        """Whether events of what went well become lines, too."""
-        return self._log.is_enabled_for(_DEBUG)
 
     def watch(self, event: Event) -> None:
         """Log what happened, if anybody reads at that level."""
