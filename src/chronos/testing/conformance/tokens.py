@@ -100,7 +100,7 @@ async def case_the_audit_log_says_what_was_done_in_verbs(w: World) -> None:
     job = await w.job()
     states = (JobState.PAUSED, JobState.ACTIVE, JobState.DISABLED, JobState.ACTIVE)
     for state in states:
-        await w.store.apply(SetJobState(job=job.id, state=state, now_us=w.tick(), keep_cursor=True, actor=ANA))
+        await w.store.apply(SetJobState(job=job.id, state=state, now_us=w.tick(1), keep_cursor=True, actor=ANA))
     running = await w.one()
     for _ in range(2):
         await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick(), message="enough", actor=ANA))
