@@ -117,12 +117,21 @@ class Served:
 
     async def ended(self, name: str) -> str:
         """Trigger a job, and the status that its execution ends with."""
+        return str((await self._run(name))["status"])
+
+    async def printed(self, *argv: str) -> str:
+        """What a command prints that runs as a job."""
+        await self.create("job", command={"argv": list(argv)}, retry={"max_attempts": 1})
+        execution = (await self._run("job"))["id"]
+        return (await self.call("GET", f"{V1}/executions/{execution}/log")).body.decode().strip()
+
+    async def _run(self, name: str) -> dict[str, Any]:
         execution = (await self.trigger(name)).json["execution_id"]
         async with asyncio.timeout(60):
             while True:
-                found = (await self.call("GET", f"{V1}/executions/{execution}")).json
+                found: dict[str, Any] = (await self.call("GET", f"{V1}/executions/{execution}")).json
                 if found["finished_at"] is not None:
-                    return str(found["status"])
+                    return found
                 await asyncio.sleep(0.01)
 
     async def pass_time(self, seconds: float) -> None:

@@ -281,16 +281,6 @@ async def whether_the_admin_of_a_namespace_may_save_a_command(server: Served) ->
     return (await server.call("PUT", f"{V1}/jobs/job?namespace=b", body, Authorization=basic("ben", "secret"))).status
 
 
-async def printed(server: Served, *argv: str) -> str:
-    """What a command prints that runs as a job."""
-    await server.create("job", command={"argv": list(argv)}, retry={"max_attempts": 1})
-    execution = (await server.trigger("job")).json["execution_id"]
-    async with asyncio.timeout(60):
-        while (await server.call("GET", f"{V1}/executions/{execution}")).json["finished_at"] is None:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    return (await server.call("GET", f"{V1}/executions/{execution}/log")).body.decode().strip()
-
-
 @served(
     "dispatcher.command.user",
     "nobody",
@@ -298,12 +288,12 @@ async def printed(server: Served, *argv: str) -> str:
     then="nobody" if os.geteuid() == 0 else "refused",
 )
 async def whom_a_command_runs_as(server: Served) -> str:
-    return await printed(server, "id", "-un")
+    return await server.printed("id", "-un")
 
 
 @served("dispatcher.command.limits", {"files": 33}, usually=False, then=True)
 async def whether_a_command_may_open_33_files_only(server: Served) -> bool:
-    return await printed(server, "sh", "-c", "ulimit -n") == "33"
+    return await server.printed("sh", "-c", "ulimit -n") == "33"
 
 
 async def the_most_at_once(here: Lived) -> int:
