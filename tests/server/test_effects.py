@@ -27,6 +27,7 @@ from tests.server.bed import Process
 from tests.server.effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
 
 TOKEN = "chr_" + "t" * 43
+ME = getpass.getuser()
 INWARD = {"dispatcher.http.allow_private": True}
 
 
@@ -281,12 +282,7 @@ async def whether_the_admin_of_a_namespace_may_save_a_command(server: Served) ->
     return (await server.call("PUT", f"{V1}/jobs/job?namespace=b", body, Authorization=basic("ben", "secret"))).status
 
 
-@served(
-    "dispatcher.command.user",
-    "nobody",
-    usually=getpass.getuser(),
-    then="nobody" if os.geteuid() == 0 else "refused",
-)
+@served("dispatcher.command.user", "nobody", usually=ME, then="nobody" if os.geteuid() == 0 else "refused")
 async def whom_a_command_runs_as(server: Served) -> str:
     return await server.printed("id", "-un")
 
