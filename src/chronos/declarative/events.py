@@ -6,6 +6,7 @@ things happen. A watcher that raises is logged and otherwise ignored: nobody who
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -152,13 +153,20 @@ class Teller:
                 LOGGER.exception("on_event raised for %s", type(event).__name__)
 
     def _traceback(self, event: Event) -> BaseException | None:
-        """The error of a run that failed, whose traceback is logged; at most one per task and minute."""
+        """The error of a run that failed, whose traceback is logged; at most one per task and minute.
+
+        None for one that holds lone surrogates, which no handler could write.
+        """
         if not isinstance(event, TaskRunFailed):
             return None
         last = self._traced.get(event.task)
         if last is not None and timedelta(0) <= event.at - last < TRACE_AGAIN:
             return None
         self._traced[event.task] = event.at
+        try:
+            "".join(traceback.format_exception(event.error)).encode()
+        except UnicodeEncodeError:
+            return None
         return event.error
 
 
