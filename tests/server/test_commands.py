@@ -206,7 +206,10 @@ def test_the_doctor_lists_stored_jobs_that_ask_for_what_does_not_exist(tmp_path:
 
 def test_peers_without_a_shared_store(tmp_path: Path) -> None:
     (tmp_path / "chronos.yaml").write_text("cluster: {raft: {peers: [b:7000, c:7000]}}\n")
-    refused = "✗ chronos.yaml: cluster.raft.peers names other servers, and this one shares no store with them: "
+    refused = (
+        "✗ the configuration is not right:\n"
+        "  chronos.yaml: cluster.raft.peers names other servers, and this one shares no store with them: "
+    )
     for command in (("server", "--listen", "127.0.0.1:0"), ("config", "validate")):
         result = run(tmp_path, *command)
         assert (result.returncode, result.stdout) == (1, "")

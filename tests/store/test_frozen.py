@@ -74,6 +74,15 @@ def comparable(found: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
+def known(found: Any, was: Any) -> Any:
+    """What is found, without the fields that the release of the frozen store did not have."""
+    if isinstance(found, dict) and isinstance(was, dict):
+        return {key: known(value, was[key]) for key, value in found.items() if key in was}
+    if isinstance(found, list) and isinstance(was, list) and len(found) == len(was):
+        return [known(one, old) for one, old in zip(found, was, strict=True)]
+    return found
+
+
 def test_everything_is_still_there(frozen: Frozen) -> None:
     async def check() -> None:
         store = frozen.make()
@@ -81,7 +90,7 @@ def test_everything_is_still_there(frozen: Frozen) -> None:
         try:
             found = await told(store)
             for kind, was in comparable(frozen.was).items():
-                assert comparable(found)[kind] == was, kind
+                assert known(comparable(found)[kind], was) == was, kind
             assert await store.verify() == []
             token = await store.token(sha256(TOKEN.encode()).hexdigest())
             assert token is not None

@@ -164,6 +164,7 @@ class NodeLife:
         self._new_incarnation, self._offer = new_incarnation, offer
         self._offered = ""  # what the store was told last
         self.number = 0
+        self.former: set[int] = set()  # numbers of this node before it registered again; it has ended their work
         self._beat = 0
         self._beaten_s = 0.0
         self._skew_told = False
@@ -200,6 +201,8 @@ class NodeLife:
 
     async def register(self) -> None:
         """Become a node of the store."""
+        if self.number:
+            self.former.add(self.number)
         self.number = 0
         self._tell_skew()
         loop = asyncio.get_running_loop()

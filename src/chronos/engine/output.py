@@ -190,6 +190,13 @@ class OutputBook:
             if sink.output is not None:
                 await self.close_output(sink.output)
 
+    def leave(self, sink: Sink) -> None:
+        """The attempt was ended by force: take nothing more from it, and write what there is when others are."""
+        if isinstance(sink, LazySink):
+            sink.end()
+            if sink.output is not None:
+                sink.output.closed = True
+
     async def close_output(self, output: Output) -> None:
         """Bring the rest of one output to the store; later writes to it are lost."""
         output.closed = True

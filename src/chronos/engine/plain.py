@@ -107,9 +107,12 @@ class Plain:
             self.put_down()
         kind = task.target.kind
         try:
-            return await make_attempt(crew.runners.get(kind), call, kind, entry.timeout_us / 1e6, crew.deadlines)
-        finally:
-            await crew.book.close(call.sink)
+            outcome = await make_attempt(crew.runners.get(kind), call, kind, entry.timeout_us / 1e6, crew.deadlines)
+        except BaseException:
+            crew.book.leave(call.sink)
+            raise
+        await crew.book.close(call.sink)
+        return outcome
 
     def _ended(self, task: asyncio.Task[Outcome | None]) -> None:
         if self._killed or task.cancelled():

@@ -56,14 +56,17 @@ class Reaper:
         asked_s = loop.time()
         nodes = [node for node in await self._crew.store.nodes() if node.stopped_us is None]
         silent = self._watch.observe(nodes, asked_s=asked_s, answered_s=loop.time())
-        ended = [node for node in nodes if node.process is not None and has_ended(node.process)]
+        former = self._crew.node.former
+        ended = [
+            node for node in nodes if node.number in former or (node.process is not None and has_ended(node.process))
+        ]
         dead = [node for node in (*silent, *(node for node in ended if node not in silent)) if node.number != me]
         gone = {node.number for node in dead}
         self._peers(tuple(n.number for n in nodes if self._schedules(n, gone)))
         if not self._crew.node.may_start:
             return  # it may be this node that is cut off
         for node in dead:
-            if node in silent or node.process is None or not has_children(node.process):
+            if node in silent or node.number in former or node.process is None or not has_children(node.process):
                 await self._reap(node)
             else:
                 self._again_soon = True

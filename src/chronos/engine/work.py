@@ -267,9 +267,12 @@ class Work:
         kind = (self.entry.target(call.task) if target is None else target).kind
         try:
             timeout_s = self._timeout_us(call.task) / 1e6
-            return await make_attempt(self._crew.runners.get(kind), call, kind, timeout_s, self._crew.deadlines)
-        finally:
-            await self._crew.book.close(call.sink)
+            outcome = await make_attempt(self._crew.runners.get(kind), call, kind, timeout_s, self._crew.deadlines)
+        except BaseException:
+            self._crew.book.leave(call.sink)  # a store that does not answer holds up nothing that is ended by force
+            raise
+        await self._crew.book.close(call.sink)
+        return outcome
 
     def _timeout_us(self, task: str) -> int:
         if task == ON_START:
