@@ -71,6 +71,7 @@ lock: $(VENV)/.uv ## resolve requirements/*.txt again; newest versions with ARGS
 	$(LOCK) --group bootstrap --output-file requirements/bootstrap.txt
 	$(LOCK) --group dev pyproject.toml --output-file requirements/dev.txt
 	$(LOCK) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) --group clients --output-file requirements/clients.txt
 
 clean: ## remove everything that was built, .venv included
 	rm -rf $(VENV) .venv-* build dist bench/results.json .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

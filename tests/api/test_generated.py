@@ -21,7 +21,20 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.api.world import V1, World, in_world, shape
 
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+def refusals_are_listed(_: Any, response: Any, case: schemathesis.Case[Any]) -> None:
+    """A refusal is among those that the document lists for the operation; its ``default`` is for failures."""
+    listed = case.operation.definition.raw["responses"]
+    assert response.status_code < 400 or str(response.status_code) in listed, response.text
+
+
+CHECKS = [
+    refusals_are_listed,
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
 DIGEST = {"name": "digest", "schedule": "manual", "command": {"argv": ["true"]}, "retry": {"max_attempts": 1}}
 
 

@@ -1,6 +1,7 @@
 """The table of routes: whole, documented, and true to its own examples."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,35 @@ def within(schema: Any) -> dict[str, Any]:
     return {"allOf": [schema], "components": {"schemas": SCHEMAS}}
 
 
+def parts(schema: Any) -> Iterator[Any]:
+    """A schema, and all of those that it is put together from."""
+    yield schema
+    inner = [*schema.get("allOf", ()), *schema.get("anyOf", ())]
+    if "$ref" in schema:
+        inner.append(SCHEMAS[schema["$ref"].rpartition("/")[2]])
+    for each in inner:
+        yield from parts(each)
+
+
+def undeclared(schema: Any, value: Any, at: str = "") -> Iterator[str]:
+    """Where a value has fields that its schema allows and does not tell of."""
+    found = list(parts(schema))
+    if isinstance(value, list):
+        items = {"anyOf": [part["items"] for part in found if "items" in part]}
+        for number, item in enumerate(value):
+            yield from undeclared(items, item, f"{at}/{number}")
+    if isinstance(value, dict) and not any("additionalProperties" in part for part in found):
+        told: dict[str, list[Any]] = {}
+        for part in found:
+            for name, inner in part.get("properties", {}).items():
+                told.setdefault(name, []).append(inner)
+        for name, inner in value.items():
+            if name not in told:
+                yield f"{at}/{name}"
+            elif any(told[name]):  # an empty schema is of anything at all
+                yield from undeclared({"anyOf": told[name]}, inner, f"{at}/{name}")
+
+
 @pytest.mark.parametrize("route", ROUTES, ids=named)
 def test_examples_are_what_they_illustrate(route: Route) -> None:
     if route.body is not None:
@@ -84,6 +114,84 @@ def test_examples_are_what_they_illustrate(route: Route) -> None:
     for answer in route.answers.values():
         if answer.example is not None and answer.schema is not None:
             jsonschema_rs.validate(within(answer.schema), answer.example)
+            assert not list(undeclared(answer.schema, answer.example))
+
+
+def test_examples_of_refusals_are_problems() -> None:
+    for name, answer in openapi(ROUTES)["components"]["responses"].items():
+        [content] = answer["content"].values()
+        for code, example in content["examples"].items():
+            jsonschema_rs.validate(within(content["schema"]), example["value"])
+            assert (example["value"]["code"], name) == (code, f"Refused{example['value']['status']}")
+
+
+def places(node: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object of the document that is no example, with its place."""
+    if isinstance(node, dict):
+        yield at, node
+        for name, inner in node.items():
+            if name not in ("example", "examples"):
+                yield from places(inner, f"{at}/{name}")
+    elif isinstance(node, list):
+        for number, inner in enumerate(node):
+            yield from places(inner, f"{at}/{number}")
+
+
+def is_of(schema: dict[str, Any], kind: str) -> bool:
+    said = schema.get("type")
+    return said == kind or (isinstance(said, list) and kind in said)
+
+
+def test_schemas_are_such_that_generators_understand_them() -> None:
+    document = openapi(ROUTES)
+    named_inside = [
+        f"{at}: an object without a name in a union"
+        for at, node in places(document)
+        for union in (node.get("anyOf"), node.get("oneOf"))
+        if isinstance(union, list) and any(is_of(member, "object") for member in union)
+    ]
+    listed = [
+        f"{at}: a list of nothing" for at, node in places(document) if is_of(node, "array") and "items" not in node
+    ]
+    constant = [
+        f"{at}: a constant that is not a text"
+        for at, node in places(document)
+        if "const" in node and not (node.get("type") == "string" and isinstance(node["const"], str))
+    ]
+    indexed = [
+        f"{at}: fields that have to match those without a name"
+        for at, node in places(document)
+        if node.get("properties") and isinstance(node.get("additionalProperties"), dict)
+    ]
+    undefined = [
+        f"{at}: {name} is needed and not described"
+        for at, node in places(document)
+        if isinstance(node.get("required"), list)
+        for name in node["required"]
+        if name not in node.get("properties", {})
+    ]
+    assert not [*named_inside, *listed, *constant, *indexed, *undefined]
+
+
+@pytest.mark.parametrize(
+    ("call", "statuses"),
+    [
+        ("GET /healthz", "400 403"),
+        ("GET /api/v1/status", "400 401 403 429"),
+        ("GET /api/v1/jobs", "400 401 403 404 429"),
+        ("POST /api/v1/jobs", "400 401 403 404 408 409 413 415 422 429"),
+        ("GET /api/v1/jobs/{ref}", "400 401 403 404 429"),
+        ("PATCH /api/v1/jobs/{ref}", "400 401 403 404 408 409 412 413 415 422 429"),
+        ("DELETE /api/v1/jobs/{ref}", "400 401 403 404 409 412 429"),
+        ("POST /api/v1/schedule/preview", "400 401 403 408 413 415 422 429"),
+        ("DELETE /api/v1/dead-letters/{id}", "400 401 403 404 429"),
+        ("DELETE /api/v1/tokens/{name}", "400 401 403 404 409 429"),
+    ],
+)
+def test_refusals_are_listed(call: str, statuses: str) -> None:
+    method, path = call.split()
+    answers = openapi(ROUTES)["paths"][path][method.lower()]["responses"]
+    assert [status for status in answers if status.startswith("4")] == statuses.split()
 
 
 def test_every_code_is_used_for_one_status() -> None:

@@ -93,7 +93,7 @@ async def why(call: Call) -> web.StreamResponse:
 
 _REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "why, for those who look later"}
 _INSTANT = {"type": ["string", "null"], "format": "date-time"}
-_WOULD = Answer(about="of a dry run: what would be asked for", schema={"type": "object"}, example={"dry_run": True})
+_WOULD = Answer(about="of a dry run: what would be asked for", schema=ref("Anything"), example={"dry_run": True})
 
 ROUTES = (
     Route(

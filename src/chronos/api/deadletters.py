@@ -116,5 +116,6 @@ ROUTES = (
             204: Answer(about="it is gone"),
             200: Answer(about="of a dry run", schema=ref("Anything"), example={"dry_run": True}),
         },
+        conflicts=False,
     ),
 )

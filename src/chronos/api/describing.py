@@ -37,7 +37,7 @@ def number(about: str, low: float, high: float, *examples: float) -> Schema:
 
 def one_of(about: str, words: Iterable[str], *also: str) -> Schema:
     """One of some words, in this case and no other."""
-    return said(about, {"type": ["string", "null"], "enum": [*map(str, words), *also, None]})
+    return any_of(about, {"type": "string", "enum": [*map(str, words), *also]})
 
 
 def any_of(about: str, *schemas: Any, examples: Iterable[Any] = ()) -> Schema:
@@ -52,10 +52,10 @@ def texts(about: str, most: int, *examples: Any, longest: int = 256) -> Schema:
     return said(about, schema, *examples)
 
 
-def text_map(about: str, most: int, *examples: Any, kinds: Iterable[str] = ("object", "null")) -> Schema:
+def text_map(about: str, most: int, *examples: Any) -> Schema:
     """An object whose values are texts."""
     schema = {
-        "type": list(kinds),
+        "type": ["object", "null"],
         "maxProperties": most,
         "propertyNames": {"minLength": 1, "maxLength": 256},
         "additionalProperties": {"type": "string", "maxLength": 256},

@@ -210,7 +210,7 @@ EXECUTIONS_ANSWER = {
         example={"items": [examples.EXECUTION, examples.SPAN], "next_cursor": None},
     )
 }
-_DRY = Answer(about="of a dry run", schema={"type": "object"}, example={"dry_run": True})
+_DRY = Answer(about="of a dry run", schema=ref("Anything"), example={"dry_run": True})
 _OF_ONE = f"{V1}/executions/{{id}}"
 REPLAY_BODY = Body(
     schema={
@@ -283,7 +283,7 @@ ROUTES = (
         answers={
             202: Answer(
                 about="it goes on",
-                schema={"type": "object", "required": ["execution_id", "signal"]},
+                schema=ref("Signalled"),
                 example={"execution_id": examples.EXECUTION_ID, "signal": "approved"},
             ),
             200: _DRY,
@@ -310,7 +310,7 @@ ROUTES = (
         answers={
             202: Answer(
                 about="`canceled`; or `running`, when it was asked to stop",
-                schema={"type": "object", "required": ["execution_id", "status"]},
+                schema=ref("Cancelled"),
                 example={"execution_id": examples.EXECUTION_ID, "status": "canceled"},
             ),
             200: _DRY,

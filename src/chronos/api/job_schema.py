@@ -195,7 +195,7 @@ _TASK = said(
             "needs": texts("names of tasks that have to succeed before", MAX_TASKS, ["extract"]),
             **_OVERRIDES,
         },
-        "additionalProperties": OTHER_TARGETS,
+        **OTHER_TARGETS,
     },
     {"name": "load", "command": {"argv": ["./load.sh"]}, "needs": ["extract"], "timeout": "1h"},
 )
@@ -207,6 +207,8 @@ _AFTER = closed(
     },
     required=["job"],
 )
+_TAGS = text_map("names and values to find a job by", MAX_TAGS) | {"type": "object"}
+_TAG_NAMES = said("names of tags whose values are empty", {"type": "array", "items": {"type": "string"}})
 _ANSWERED: dict[str, str] = {
     "id": "of the job",
     "version": "grows with every change",
@@ -238,18 +240,25 @@ JOB_SAID: Schema = {
     **_SETTINGS,
     "after": said(
         "jobs of the namespace that it follows: it runs when all of them have ended so",
-        {"type": ["array", "null"], "maxItems": MAX_FOLLOWED, "items": {"anyOf": [{"type": "string"}, _AFTER]}},
+        {
+            "type": ["array", "null"],
+            "maxItems": MAX_FOLLOWED,
+            "items": {"anyOf": [{"type": "string"}, ref("Followed")]},
+        },
         ["extract", {"job": "load", "on": "completion"}],
     ),
     "on_start": _object("Hook", "runs before the first task, whatever comes of it"),
     "on_complete": _object("Hook", "runs after the last task, with the report as its payload"),
     "alerts": said(
         "refused, as alerts do not exist yet: leave it out; jobs that were stored with some answer with them",
-        {"type": ["array", "null"], "items": {"type": "object"}, "deprecated": True},
+        {"type": ["array", "null"], "items": ref("Anything"), "deprecated": True},
     ),
     "owner": text("who applied it", "billing", longest=200),
-    "tags": text_map(
-        "to find it by; a list means empty values", MAX_TAGS, {"team": "data"}, kinds=("object", "array", "null")
+    "tags": any_of(
+        "to find it by; a list means empty values",
+        ref("Tags"),
+        ref("TagNames"),
+        examples=[{"team": "data"}, ["urgent"]],
     ),
     "payload": {"description": f"any JSON of up to {MAX_PAYLOAD // 1024} KiB, which its targets are given"},
 }
@@ -274,8 +283,17 @@ _JOB: Schema = {
 }
 
 JOB_SCHEMAS: dict[str, Schema] = {
-    "JobFields": {"type": "object", "properties": _JOB, "additionalProperties": OTHER_TARGETS},
-    "JobInput": {"type": "object", "allOf": [ref("JobFields")], "required": ["name"]},
+    "JobFields": {"type": "object", "properties": _JOB, **OTHER_TARGETS},
+    "JobInput": {
+        "allOf": [
+            ref("JobFields"),
+            {"type": "object", "required": ["name"], "properties": {"name": _JOB["name"]}},
+        ]
+    },
+    "JobPatch": said(
+        "fields to change, of those of a job; null: what holds where nothing is said",
+        {"type": "object", "additionalProperties": True},
+    ),
     "TaskInput": _TASK,
     "Schedule": _SCHEDULE,
     "Retry": _RETRY,
@@ -284,5 +302,8 @@ JOB_SCHEMAS: dict[str, Schema] = {
     "Concurrency": _CONCURRENCY,
     "Retention": _RETENTION,
     "Placement": _PLACEMENT,
+    "Followed": _AFTER,
+    "Tags": _TAGS,
+    "TagNames": _TAG_NAMES,
     **TARGET_SCHEMAS,
 }

@@ -308,7 +308,7 @@ ROUTES = (
         summary="Change some fields of a job (merge patch)",
         query=(NAMESPACE, DRY_RUN),
         body=Body(
-            schema={"type": "object"},
+            schema=ref("JobPatch"),
             example={"schedule": "0 10 * * *", "description": None},
             types=(MERGE_PATCH, JSON),
         ),

@@ -8,9 +8,24 @@ from typing import Any
 from chronos.api import examples
 from chronos.api.access import Permission
 from chronos.api.problems import PROBLEM
+from chronos.api.refusals import refusal_answers, refusal_ref, refusals
 from chronos.api.routes import Answer, Route, Scope, ref
 from chronos.api.schemas import SCHEMAS
 
+_ABOUT = (
+    "JSON in, JSON out. Instants are RFC 3339 in UTC. What goes wrong is answered as application/problem+json "
+    "with a stable code."
+)
+_TAGS = {
+    "Jobs": "what is to run, when and how",
+    "Versions": "what a job said before",
+    "Executions": "what runs and what ran",
+    "Dead letters": "what failed for good",
+    "Schedules": "what a schedule means, before a job has it",
+    "Server": "the nodes and how they are",
+    "Access": "tokens and users",
+    "The guide's paths": "the same jobs under the paths and names of the job schedulers' guide",
+}
 _IN_PATH = re.compile(r"\{(\w+)\}")
 _PATH_ABOUT = {
     "ref": "the id or the name of a job",
@@ -27,6 +42,7 @@ _HEADERS = {
 def openapi(routes: Iterable[Route], base_path: str = "") -> dict[str, Any]:
     """The whole document."""
     paths: dict[str, dict[str, Any]] = {}
+    routes = list(routes)
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
@@ -35,13 +51,16 @@ def openapi(routes: Iterable[Route], base_path: str = "") -> dict[str, Any]:
             "title": "Chronos",
             "version": _version(),
             "summary": "Runs jobs at the right time, once, and can always say what it did and why.",
+            "description": _ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": base_path or "/"}],
         "security": [{}, {"basic": []}, {"bearer": []}],
+        "tags": [{"name": tag, "description": _TAGS[tag]} for tag in dict.fromkeys(route.tag for route in routes)],
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,
+            "responses": refusal_answers(),
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -64,6 +83,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "tags": [route.tag],
         "parameters": _parameters(route),
         "responses": {str(status): _answer(answer) for status, answer in sorted(route.answers.items())}
+        | {str(status): refusal_ref(status) for status in refusals(route)}
         | {"default": _problem()},
     }
     if route.body is not None:

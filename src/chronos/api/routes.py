@@ -80,6 +80,7 @@ class Route:
     body: Body | None = None
     matches: bool = False  # If-Match is honoured
     idempotent_by_key: bool = False  # Idempotency-Key is honoured
+    conflicts: bool = True  # a write may be refused for the state that things are in
     submits: bool = False  # counts against a client's rate
     streams: bool = False  # goes on for as long as the client listens
 

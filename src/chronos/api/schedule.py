@@ -6,8 +6,10 @@ from chronos.api import examples
 from chronos.api.access import Permission
 from chronos.api.answers import answer
 from chronos.api.call import Call
+from chronos.api.describing import one_of
 from chronos.api.routes import V1, Answer, Body, Route, ref
 from chronos.core.calendar import SECOND_US, rfc3339
+from chronos.core.parse import DST_POLICIES
 from chronos.core.planner import MAX_PREVIEW
 from chronos.service.previewing import preview_of_spec
 from chronos.service.shapes.schedule import read_when
@@ -63,13 +65,13 @@ ROUTES = (
                 "required": ["schedule"],
                 "additionalProperties": False,
                 "properties": {
-                    "schedule": {"type": ["string", "object"]},
+                    "schedule": {"anyOf": [{"type": "string"}, ref("Schedule")]},
                     "timezone": {"type": ["string", "null"]},
-                    "dst": {"type": ["string", "null"], "enum": ["robust", "literal", None]},
+                    "dst": one_of("what a change of the clocks does to it; robust unless given", DST_POLICIES),
                     "start": {"type": ["string", "null"]},
                     "end": {"type": ["string", "null"]},
                     "jitter": {"type": ["string", "null"]},
-                    "exclude": {"type": ["array", "string", "null"]},
+                    "exclude": {"type": ["array", "string", "null"], "items": {"type": "string"}},
                     "count": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PREVIEW},
                     "key": {"type": ["string", "null"], "description": "what `H` and jitter hash: the job's name"},
                     "name": {"type": ["string", "null"], "description": "the same"},

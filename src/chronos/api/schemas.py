@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from chronos.api.access import Role
 from chronos.api.job_schema import JOB_SAID, JOB_SCHEMAS
 from chronos.api.routes import ref
 from chronos.core.execution import Status
@@ -28,7 +29,6 @@ def _list(item: Any) -> dict[str, Any]:
 
 _STATE = {"type": "string", "enum": [state.name.lower() for state in JobState]}
 _STATUS = {"type": "string", "enum": [status.name.lower() for status in Status]}
-_REASON = _object({"code": _TEXT, "message": _TEXT})
 _JOB_ANSWER: dict[str, Any] = {
     "id": _ID,
     "name": ref("Name"),
@@ -43,7 +43,7 @@ _JOB_ANSWER: dict[str, Any] = {
 }
 _JOB_MORE: dict[str, Any] = {
     **{name: schema for name, schema in JOB_SAID.items() if name not in _JOB_ANSWER},
-    "tags": _MAP,
+    "tags": ref("Tags"),
     "note": {"type": "string", "description": "why it is paused or disabled"},
     "paused_at": _AT,
     "error": {"type": "string", "description": "why its definition cannot be read; it does not run"},
@@ -51,7 +51,7 @@ _JOB_MORE: dict[str, Any] = {
 _LAST = {"anyOf": [ref("ExecutionItem"), {"type": "null"}]}
 
 _EXECUTION: dict[str, Any] = {
-    "kind": {"const": "execution"},
+    "kind": {"type": "string", "const": "execution"},
     "id": _ID,
     "job_id": _ID,
     "job_name": _TEXT_OR_NULL,
@@ -62,7 +62,7 @@ _EXECUTION: dict[str, Any] = {
     "started_at": _AT_OR_NULL,
     "finished_at": _AT_OR_NULL,
     "status": _STATUS,
-    "reason": {"anyOf": [_REASON, {"type": "null"}]},
+    "reason": {"anyOf": [ref("Reason"), {"type": "null"}]},
     "recovered": _TRUTH,
     "node": _TEXT_OR_NULL,
     "attempts": _WHOLE,
@@ -70,7 +70,7 @@ _EXECUTION: dict[str, Any] = {
     "duration_ms": _NUMBER_OR_NULL,
 }
 _SPAN: dict[str, Any] = {
-    "kind": {"const": "span"},
+    "kind": {"type": "string", "const": "span"},
     "id": _ID,
     "job_id": _ID,
     "job_name": _TEXT_OR_NULL,
@@ -78,8 +78,24 @@ _SPAN: dict[str, Any] = {
     "from": _AT,
     "to": _AT,
     "count": _WHOLE,
-    "reason": _REASON,
+    "reason": ref("Reason"),
     "recorded_at": _AT,
+}
+_COUNTS: dict[str, Any] = {"type": "object", "additionalProperties": _WHOLE}
+#: What the node that answers says of itself.
+_NODE_FACTS: dict[str, Any] = {
+    "node": _TEXT | {"description": "its name"},
+    "number": _WHOLE,
+    "version": _TEXT,
+    "ready": _TRUTH,
+    "reason": _TEXT_OR_NULL | {"description": "why it is not ready"},
+    "schedules": _TRUTH,
+    "works": _TRUTH,
+    "slots": _WHOLE,
+    "executions_here": _WHOLE,
+    "jobs_held": _WHOLE,
+    "jobs_recovered": _WHOLE,
+    "jobs_failed_to_recover": _WHOLE,
 }
 _ATTEMPT = _object(
     {
@@ -98,16 +114,22 @@ _TASK = _object(
         "started_at": _AT_OR_NULL,
         "finished_at": _AT_OR_NULL,
         "error": _TEXT_OR_NULL,
-        "attempts": _list(_ATTEMPT),
+        "attempts": _list(ref("Attempt")),
     },
-    {"retired": {"const": True, "description": "its job has no task of this name any more"}},
+    {"retired": {"type": "boolean", "description": "its job has no task of this name any more"}},
 )
-_LISTED = _object({"first": _list(_AT), "count": _WHOLE})
-_RUNS = _object({"added": _LISTED, "cancelled": _LISTED, "kept": _LISTED, "until": _AT, "whole": _TRUTH})
-_POINTED = _list(_object({"pointer": _TEXT, "message": _TEXT}))
+_SOME_RUNS = ref("SomeRuns")
+_RUNS = _object({"added": _SOME_RUNS, "cancelled": _SOME_RUNS, "kept": _SOME_RUNS, "until": _AT, "whole": _TRUTH})
+_POINTED = _list(ref("FieldError"))
+_ROLES_INPUT = {
+    "type": "object",
+    "description": "a role for each namespace",
+    "minProperties": 1,
+    "additionalProperties": {"type": "string", "enum": [role.name.lower() for role in Role]},
+}
 
 SCHEMAS: dict[str, Any] = {
-    "Anything": {"type": "object"},
+    "Anything": {"type": "object", "additionalProperties": True},
     "Name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"},
     **JOB_SCHEMAS,
     "Job": _object(_JOB_ANSWER | {"last_execution": _LAST}, _JOB_MORE),
@@ -121,9 +143,12 @@ SCHEMAS: dict[str, Any] = {
             "state": _STATE,
             "next_run_at": _AT_OR_NULL,
         },
-        {"diff": _RUNS, "dry_run": _TRUTH},
+        {"diff": ref("ChangedRuns"), "dry_run": _TRUTH},
     ),
-    "JobOrSaved": {"anyOf": [{"allOf": [ref("Job")], "properties": {"diff": _RUNS}}, ref("Saved")]},
+    "ChangedRuns": _RUNS,
+    "SomeRuns": _object({"first": _list(_AT), "count": _WHOLE}),
+    "ChangedJob": {"allOf": [ref("Job"), _object({}, {"diff": ref("ChangedRuns")})]},
+    "JobOrSaved": {"anyOf": [ref("ChangedJob"), ref("Saved")]},
     "Bulk": _object(
         {
             "created": _WHOLE,
@@ -131,18 +156,12 @@ SCHEMAS: dict[str, Any] = {
             "unchanged": _WHOLE,
             "failed": _WHOLE,
             "dry_run": _TRUTH,
-            "results": _list(
-                {
-                    "anyOf": [
-                        ref("Saved"),
-                        _object(
-                            {"result": {"const": "failed"}, "code": _TEXT, "status": _WHOLE, "message": _TEXT},
-                            {"name": _TEXT_OR_NULL, "errors": _POINTED},
-                        ),
-                    ]
-                }
-            ),
+            "results": _list({"anyOf": [ref("Saved"), ref("NotSaved")]}),
         }
+    ),
+    "NotSaved": _object(
+        {"result": {"type": "string", "const": "failed"}, "code": _TEXT, "status": _WHOLE, "message": _TEXT},
+        {"name": _TEXT_OR_NULL, "errors": _POINTED},
     ),
     "Acted": _object(
         {
@@ -175,22 +194,29 @@ SCHEMAS: dict[str, Any] = {
         }
     ),
     "Version": _object(
-        {"version": _WHOLE, "saved_at": _AT, "author": _TEXT, "spec": {"type": "object"}},
+        {"version": _WHOLE, "saved_at": _AT, "author": _TEXT, "spec": ref("Anything")},
     ),
     "VersionDiff": _object(
         {
             "from": _WHOLE,
             "to": _WHOLE,
             "fields": _list(_object({"pointer": _TEXT, "old": {}, "new": {}})),
-            "runs": _RUNS,
+            "runs": ref("ChangedRuns"),
         }
     ),
     "Asked": _object({"execution_id": _ID, "status": _STATUS, "created": _TRUTH}, {"replay_of": _ID}),
     "Backfilled": _object({"execution_ids": _list(_ID), "count": _WHOLE, "next_from": _AT_OR_NULL}),
     "Why": _object({"steps": _list(_object({"at": _AT, "verdict": _TEXT, "sentence": _TEXT}))}),
-    "ExecutionItem": {"anyOf": [_object(_EXECUTION), _object(_SPAN)]},
+    "Signalled": _object({"execution_id": _ID, "signal": _TEXT}),
+    "Cancelled": _object({"execution_id": _ID, "status": _STATUS}),
+    "Reason": _object({"code": _TEXT, "message": _TEXT}),
+    "ExecutionItem": {"anyOf": [ref("ListedExecution"), ref("Span")]},
+    "ListedExecution": _object(_EXECUTION),
+    "Span": _object(_SPAN),
+    "Attempt": _ATTEMPT,
+    "Task": _TASK,
     "Execution": _object(
-        _EXECUTION | {"tasks": _list(_TASK), "report": {"type": ["object", "null"]}},
+        _EXECUTION | {"tasks": _list(ref("Task")), "report": {"anyOf": [ref("Anything"), {"type": "null"}]}},
         {"payload": {}, "result": {}, "replay_of": _ID},
     ),
     "DeadLetter": _object(
@@ -201,7 +227,7 @@ SCHEMAS: dict[str, Any] = {
             "job_name": _TEXT_OR_NULL,
             "namespace": _TEXT,
             "failed_at": _AT,
-            "reason": _REASON,
+            "reason": ref("Reason"),
         }
     ),
     "Preview": _object(
@@ -214,7 +240,13 @@ SCHEMAS: dict[str, Any] = {
         }
     ),
     "Status": _object(
-        {"now": _AT}, {"jobs_persisted": _WHOLE, "jobs": {"type": "object"}, "executions": {"type": "object"}}
+        {"now": _AT},
+        {
+            "jobs_persisted": _WHOLE,
+            "jobs": _COUNTS | {"description": "by state"},
+            "executions": _COUNTS | {"description": "those that have not ended, by status"},
+            **_NODE_FACTS,
+        },
     ),
     "Node": _object(
         {
@@ -255,14 +287,17 @@ SCHEMAS: dict[str, Any] = {
         {
             "name": _TEXT,
             "role": _TEXT,
-            "namespaces": {"type": ["array", "object", "null"]},
+            "namespaces": {"anyOf": [_list(ref("Name")), ref("Roles"), {"type": "null"}]},
             "created_at": _AT_OR_NULL,
             "expires_at": _AT_OR_NULL,
             "created_by": _TEXT_OR_NULL,
         },
         {"token": {"type": "string", "description": "when it is made, and never again"}},
     ),
-    "User": _object({"name": _TEXT, "role": _TEXT_OR_NULL, "namespaces": {"type": ["object", "null"]}}),
+    "Roles": _MAP | {"description": "a role for each namespace"},
+    "RolesInput": _ROLES_INPUT,
+    "User": _object({"name": _TEXT, "role": _TEXT_OR_NULL, "namespaces": {"anyOf": [ref("Roles"), {"type": "null"}]}}),
+    "FieldError": _object({"pointer": _TEXT, "message": _TEXT}),
     "Problem": _object(
         {
             "type": _TEXT,

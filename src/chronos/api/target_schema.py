@@ -92,26 +92,21 @@ _COMMAND = closed(
     },
     {"argv": ["pg_dump", "--file", "/backups/shop.sql", "shop"]},
 )
+_FUNCTION_LIMITS = closed(
+    "of the process that a function runs in",
+    {
+        "cpu_s": said(
+            "seconds of CPU", {"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1_000_000_000}
+        ),
+        "memory": said("bytes, or a size, of 1 MiB or more", {"type": ["string", "integer", "null"]}, "512MiB"),
+    },
+)
 _PYTHON = closed(
     "calls a function that a program registered under a name",
     {
         "name": said("of the function", {"type": "string", "minLength": 1}, "send_report"),
         "payload": {"description": "any JSON: what the function is given, unless a trigger brings something else"},
-        "limits": any_of(
-            "of a function that runs in a process",
-            closed(
-                "",
-                {
-                    "cpu_s": said(
-                        "seconds of CPU",
-                        {"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1_000_000_000},
-                    ),
-                    "memory": said(
-                        "bytes, or a size, of 1 MiB or more", {"type": ["string", "integer", "null"]}, "512MiB"
-                    ),
-                },
-            ),
-        ),
+        "limits": any_of("of a function that runs in a process", ref("FunctionLimits")),
     },
     {"name": "send_report", "payload": {"team": "billing"}},
     required=["name"],
@@ -127,7 +122,7 @@ _WAIT = closed(
         "timeout": said("how long to wait for the signal; a number is seconds", _AMOUNT, "48h"),
     },
     {"signal": "approved", "timeout": "48h"},
-    anyOf=[{"required": [name]} for name in ("until", "for", "schedule", "signal")],
+    **{"not": {"propertyNames": {"enum": ["timezone", "timeout"]}}},  # one of the others is needed
 )
 
 #: The fields that say what is done, one of which an object has.
@@ -137,19 +132,26 @@ TARGETS: Schema = {
     "command": any_of("runs a program", ref("CommandTarget")),
     "python": any_of("calls a registered function", ref("PythonTarget")),
     "wait": any_of("waits for a time or a signal", ref("WaitTarget")),
-    "grpc": said("refused, unless a package brings such a target", {"type": ["object", "null"]}),
+    "grpc": any_of("refused, unless a package brings such a target", ref("Anything")),
 }
-#: What else such an object may have: targets that packages bring.
-OTHER_TARGETS: Schema = {"type": ["object", "null"], "description": "a target that a package brings, under its kind"}
+#: What else such an object may have: targets that packages bring. As ``additionalProperties`` it would be an index
+#: signature of TypeScript, which every field of the object has to match.
+OTHER_TARGETS: Schema = {
+    "unevaluatedProperties": {
+        "type": ["object", "null"],
+        "description": "a target that a package brings, under its kind",
+    }
+}
 
 TARGET_SCHEMAS: dict[str, Schema] = {
     "HttpTarget": _HTTP,
     "CommandTarget": _COMMAND,
     "PythonTarget": _PYTHON,
+    "FunctionLimits": _FUNCTION_LIMITS,
     "WaitTarget": _WAIT,
     "Hook": said(
         "one target, which runs beside the tasks",
-        {"type": "object", "properties": TARGETS, "additionalProperties": OTHER_TARGETS},
+        {"type": "object", "properties": TARGETS, **OTHER_TARGETS},
         {"http": {"url": "https://hooks.example.com/done"}},
     ),
 }

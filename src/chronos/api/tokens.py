@@ -8,6 +8,7 @@ from chronos.api import examples
 from chronos.api.access import Permission, Role
 from chronos.api.answers import answer
 from chronos.api.call import Call, Given
+from chronos.api.describing import one_of
 from chronos.api.routes import DRY_RUN, V1, Answer, Body, Route, Scope, ref
 from chronos.api.tokenbook import ROLES, TokenBook
 from chronos.core.calendar import rfc3339
@@ -166,16 +167,12 @@ ROUTES = (
                 "additionalProperties": False,
                 "properties": {
                     "name": ref("Name"),
-                    "role": {"type": ["string", "null"], "enum": [*ROLES, None]},
+                    "role": one_of("what its user may do; viewer unless given", ROLES),
                     "namespaces": {
                         "description": "in which the role holds; or a role for each; everywhere without it",
                         "anyOf": [
                             {"type": "array", "items": ref("Name"), "minItems": 1},
-                            {
-                                "type": "object",
-                                "minProperties": 1,
-                                "additionalProperties": {"type": "string", "enum": list(ROLES)},
-                            },
+                            ref("RolesInput"),
                             {"type": "null"},
                         ],
                     },
@@ -235,5 +232,6 @@ ROUTES = (
                 example={"name": "ana", "node": "node-a"},
             )
         },
+        conflicts=False,
     ),
 )

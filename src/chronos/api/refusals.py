@@ -1,0 +1,97 @@
+"""Which refusals a route can answer with: told by what the route is, so that the document lists them for each.
+
+Failures of the server (5XX) can happen to every route, and are left to the document's ``default`` answer.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from chronos.api.access import Permission
+from chronos.api.problems import KINDS, PROBLEM
+from chronos.api.routes import Route, Scope, ref
+
+_NAMING = ("namespace", "job")  # parameters of the query that name what may not be there
+
+
+def refusals(route: Route) -> tuple[int, ...]:
+    """The statuses of the refusals that a route can answer with, in order."""
+    return tuple(status for status, applies in _RULES if applies(route))
+
+
+def refusal_ref(status: int) -> dict[str, Any]:
+    """The answer of a refusal, by its name in the document."""
+    return {"$ref": f"#/components/responses/{_name(status)}"}
+
+
+def refusal_answers() -> dict[str, Any]:
+    """Every refusal as an answer of the document, under its name."""
+    return {_name(status): _answer(status) for status, _ in _RULES}
+
+
+def _is_any(_: Route) -> bool:
+    """Parameters that are not known (400), and pages of other sites (403), are refused everywhere."""
+    return True
+
+
+def _is_guarded(route: Route) -> bool:
+    """It asks who the caller is, and counts tries and requests."""
+    return route.permission is not Permission.OPEN
+
+
+def _names_something(route: Route) -> bool:
+    in_query = any(param.name in _NAMING for param in route.query)
+    return "{" in route.path or in_query or route.scope is Scope.BODY
+
+
+def _can_conflict(route: Route) -> bool:
+    return route.writes and route.permission is not Permission.LOOK and route.conflicts
+
+
+def _honours_if_match(route: Route) -> bool:
+    return route.matches
+
+
+def _takes_body(route: Route) -> bool:
+    return route.body is not None
+
+
+_RULES: tuple[tuple[int, Callable[[Route], bool]], ...] = (
+    (400, _is_any),
+    (401, _is_guarded),
+    (403, _is_any),
+    (404, _names_something),
+    (408, _takes_body),
+    (409, _can_conflict),
+    (412, _honours_if_match),
+    (413, _takes_body),
+    (415, _takes_body),
+    (422, _takes_body),
+    (429, _is_guarded),
+)
+
+
+def _name(status: int) -> str:
+    return f"Refused{status}"
+
+
+def _answer(status: int) -> dict[str, Any]:
+    kinds = [kind for kind in KINDS if kind.status == status]
+    codes = dict.fromkeys(kind.code for kind in kinds)
+    examples = {
+        kind.code: {
+            "summary": kind.title,
+            "value": {
+                "type": f"urn:chronos:problem:{kind.code}",
+                "title": kind.title,
+                "status": status,
+                "code": kind.code,
+                "detail": "what is wrong, and what to do",
+                "request_id": "4f1c2a7e9b0d4c55",
+            },
+        }
+        for kind in kinds
+    }
+    return {
+        "description": f"refused (RFC 9457), with the code {' or '.join(codes)}",
+        "content": {PROBLEM: {"schema": ref("Problem"), "examples": examples}},
+    }
