@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from chronos.core.config import Overlap, RecoveryStrategy
 from chronos.core.execution import Status
+from chronos.core.reasons import Code
 from tests.simulation.history import ClaimNote, Run
 from tests.simulation.lives import Instants, Life, highest_us
 from tests.simulation.scenario import BY_CALENDAR, Evidence
@@ -66,22 +67,10 @@ class ByCalendar:
         yield from self._spans(life, instants, claims)
         settled_us = self._evidence.end_us - round(self._scenario.settles_s * 1e6)
         for us in sorted(known):
-            if us not in instants.allowed and not claims[us] and us <= settled_us and self._had_time(life, us):
+            if us not in instants.allowed and not claims[us] and us <= settled_us:
                 yield Finding(Verdict.MISSED, f"{life.name} at {us}")
             if len(claims[us]) > 1:
                 yield Finding(Verdict.DUPLICATE, f"{life.name} at {us} is there {len(claims[us])} times")
-
-    def _had_time(self, life: Life, us: int) -> bool:
-        """Whether an instant had to be recorded: a job may be deleted before any machine was well again."""
-        if life.deleted is None:
-            return True
-        settles_s = self._scenario.settles_s
-        at_s = life.deleted.at_s - (life.deleted.now_us - us) / 1e6
-        while at_s + settles_s <= life.deleted.at_s:
-            if not all(self._history.disturbed(name, at_s, at_s + settles_s) for name in self._machines):
-                return True
-            at_s += settles_s / 4
-        return False
 
     def _spans(self, life: Life, instants: Instants, claims: dict[int, set[bytes]]) -> Iterator[Finding]:
         """What was left out as a whole is counted right, and was allowed to be left out."""
@@ -92,8 +81,9 @@ class ByCalendar:
             doubtful = [us for us in instants.allowed if span.from_us <= us <= span.to_us]
             if not len(inside) <= span.count <= len(inside) + len(doubtful):
                 yield Finding(Verdict.MISSED, f"{life.name}: a span of {span.count}, the calendar has {len(inside)}")
-            if span.status is Status.SKIPPED and not life.pauses:
-                yield Finding(Verdict.MISSED, f"{life.name} was never paused, and skipped {span.count}")
+            left_out = span.status is Status.SKIPPED
+            if left_out and not (life.deleted if span.reason.code is Code.JOB_DELETED else life.pauses):
+                yield Finding(Verdict.MISSED, f"{life.name} was never off, and skipped {span.count}")
             if span.status is Status.MISSED and life.behaves.recovery is RecoveryStrategy.ALL:
                 yield Finding(Verdict.MISSED, f"{life.name} recovers all, and left out {span.count}")
             for us in inside:
