@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import signal
+import subprocess
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any
 
 from aiohttp import web
@@ -20,6 +22,14 @@ from chronos.engine.runners.functions import Functions
 
 #: argon2id of "secret", with the cheapest parameters: what is tested is not the hash.
 SECRET = "$argon2id$v=19$m=8,t=1,p=1$VEw03TFcvDv2G7ugb9Eysg$aKmFDcBGinTPOjTDd2NVZp0VIldjgpZ0Ke0RQx0mTo0"
+
+
+def interrupt(process: "subprocess.Popen[Any]") -> None:
+    """Press Ctrl-C until a program ends: Python drops an interrupt that comes in the midst of an import."""
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
 
 
 class Served:

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from click.testing import CliRunner
 
 from chronos.cli.ctl.nouns import NOUNS
 from chronos.cli.main import chronosctl
-from tests.cli.ctl.bed import SECRET, Served, serving
+from tests.cli.ctl.bed import SECRET, Served, interrupt, serving
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
@@ -80,7 +79,7 @@ def test_examples_that_go_on_run(example: str, known: Served, place: Path) -> No
     with subprocess.Popen([PROGRAM, "--server", known.url, *arguments], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
     assert process.returncode == 130
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from chronos.cli.ctl.client import Client
 from chronos.cli.ctl.failing import Unreachable
 from chronos.cli.ctl.servers import Server
 from chronos.cli.ctl.watching import wait_for
-from tests.cli.ctl.bed import Served, serving
+from tests.cli.ctl.bed import Served, interrupt, serving
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")
 WITHIN_S = 60.0
@@ -152,7 +151,7 @@ def test_watching_in_a_pipe_prints_what_is_new(served: Served, command: list[str
         served.run()
         served.ctl("jobs", "pause", "hello")
         second = json.loads(process.stdout.readline())
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         process.stdout.read()
     assert first != second
     assert process.returncode == 130
@@ -171,7 +170,7 @@ def test_watching_in_a_pipe_in_a_format_that_was_asked_for(served: Served, form:
             if number == 2:
                 served.ctl("jobs", "pause", "hello")
             assert process.stdout.readline().startswith(line)
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         process.stdout.read()
 
 
@@ -184,7 +183,7 @@ def test_watching_on_a_terminal_redraws(served: Served) -> None:
     seen = b""
     while seen.count(b"\x1b[2J") < 3:
         seen += os.read(leader, 4096)
-    process.send_signal(signal.SIGINT)
+    interrupt(process)
     process.wait(WITHIN_S)
     os.close(leader)
     assert b"hello" in seen

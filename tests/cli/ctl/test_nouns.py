@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.ctl.bed import SECRET, Served, serving
+from tests.cli.ctl.bed import SECRET, Served, interrupt, serving
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")
 LISTED = ["nodes", "queues", "ns", "audit"]
@@ -120,7 +119,7 @@ def test_watching_one_thing_in_a_pipe_prints_it_when_it_changes(served: Served, 
         first = json.loads(process.stdout.readline())
         served.ctl("jobs", "pause", "hello")
         second = json.loads(process.stdout.readline())
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         process.stdout.read()
     assert first != second
     assert set(first) <= set(second)
@@ -134,7 +133,7 @@ def test_watching_one_thing_in_a_pipe_in_a_format_that_was_asked_for(served: Ser
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{line}\n"
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         process.stdout.read()
     assert process.returncode == 130
 
@@ -149,7 +148,7 @@ def test_watching_one_thing_on_a_terminal_redraws(served: Served, command: list[
     seen = b""
     while seen.count(b"\x1b[2J") < 3:
         seen += os.read(leader, 4096)
-    process.send_signal(signal.SIGINT)
+    interrupt(process)
     process.wait(60)
     os.close(leader)
     assert b"{" not in seen
