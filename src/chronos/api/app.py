@@ -172,7 +172,7 @@ class _Handler(web.RequestHandler):
 
 
 class _Runner(web.ServerRunner):
-    """Ends the streams, which would go on for as long as somebody listens; in the end, tells of the last refusals."""
+    """Ends the streams, which a client could keep open for ever; in the end, tells of the last refusals."""
 
     __slots__ = ("_parts",)
 

@@ -39,7 +39,7 @@ _COME_BACK_S = 5.0  # for a client that has its share of streams
 
 
 class Streams:
-    """Those who listen, ``most`` at once and ``most_each`` of one client. Each hint of the store wakes all of them."""
+    """Open streams, at most ``most`` at once and ``most_each`` of one client. Each hint of the store wakes all."""
 
     def __init__(self, store: Store, most: int, most_each: int) -> None:
         self._most, self._most_each = most, most_each

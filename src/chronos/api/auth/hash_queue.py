@@ -24,7 +24,7 @@ _COME_BACK_S = 2.0
 
 
 class _Lane:
-    """Those who wait, one of each address in turn."""
+    """Logins that wait for their password to be checked, one of each address in turn."""
 
     def __init__(self, most: int) -> None:
         self._most = most
