@@ -11,6 +11,8 @@ UV := $(BIN)/uv --quiet
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 ARGS ?=
+# Tests start hundreds of programs, which would compile the sources each time where bytecode is not kept.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 FAST := not slow and not browser and not chaos and not bench and not needs
 # The oldest PostgreSQL that is tested, and the folder of its programs; `make test` has the newest in $(VENV).
