@@ -11,7 +11,10 @@ UV := $(BIN)/uv --quiet
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 ARGS ?=
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+# Tests start hundreds of programs, which would compile the sources each time where bytecode is not kept.
+export PYTHONDONTWRITEBYTECODE :=
+# Files in the order of the tree: sorted by their number of tests, those with few but long tests would come last, on one core.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 FAST := not slow and not browser and not chaos and not bench and not needs
 # The oldest PostgreSQL that is tested, and the folder of its programs; `make test` has the newest in $(VENV).
 POSTGRES := 15

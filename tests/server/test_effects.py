@@ -378,7 +378,7 @@ async def when_the_time_of_an_execution_is_over(here: Lived) -> list[float]:
     work = here.world.work("work", takes=9_000)
     await here.node()
     await here.world.job("work", schedule="now", timeout="3h", retry={"max_attempts": 1})
-    await here.world.advance(9_500)
+    await here.world.advance(3_700)
     return work.cut
 
 

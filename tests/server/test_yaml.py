@@ -60,3 +60,15 @@ def test_the_configuration_file_is_read_by_the_same_rules(tmp_path: Path) -> Non
     path.write_text(bomb())
     with pytest.raises(Invalid, match="stand for more than"):
         load(path, {}, {})
+
+
+def test_only_true_and_false_are_booleans() -> None:
+    assert read_yaml("{on: off, yes: no, ON: Yes, y: n}") == [{"on": "off", "yes": "no", "ON": "Yes", "y": "n"}]
+    assert read_yaml("[true, True, TRUE, false, False, FALSE, null]") == [[True, True, True, False, False, False, None]]
+
+
+@pytest.mark.parametrize(("word", "means"), [("yes", True), ("on", True), ("Off", False), ("no", False)])
+def test_a_setting_may_still_say_yes_or_no(tmp_path: Path, word: str, means: bool) -> None:
+    path = tmp_path / "chronos.yaml"
+    path.write_text(f"server: {{public_docs: {word}}}")
+    assert load(path, {}, {}).values["server.public_docs"] is means

@@ -104,6 +104,33 @@ def postgres_url(make_database: Callable[..., str]) -> str:
     return make_database()
 
 
+@pytest.fixture(scope="session")
+def prepared(postgres_server: str) -> Iterator[str]:
+    """The name of a database that holds the tables of a store, to copy."""
+    name = f"chronos_test_{uuid4().hex[:16]}"
+
+    async def prepare() -> None:
+        await on_server(postgres_server, f'create database "{name}"')
+        async with opened(database_url(postgres_server, name)):
+            pass
+
+    asyncio.run(prepare())
+    yield name
+    asyncio.run(on_server(postgres_server, f'drop database "{name}" with (force)'))
+
+
+@pytest.fixture
+def make_prepared(make_database: Callable[..., str], prepared: str) -> Callable[[], str]:
+    """Makes databases that hold the tables of a store: a copy takes a fraction of the time that making them takes."""
+    return lambda: make_database(f'template "{prepared}"')
+
+
+@pytest.fixture
+def prepared_url(make_prepared: Callable[[], str]) -> str:
+    """The URL of a new database that holds the tables of a store."""
+    return make_prepared()
+
+
 @asynccontextmanager
 async def opened(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
     """An open store, closed in the end."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -39,7 +40,6 @@ from chronos.store.commands import (
 from chronos.store.contract import ExecutionFilter, Store
 from chronos.store.sql.postgres import PostgresStore
 from chronos.testing.conformance import World
-from tests.store.conftest import on_server
 from tests.store.racer import SECOND, T0
 
 NODES = 3
@@ -197,7 +197,6 @@ class Node:
 
 
 async def together(url: str, seeds: list[int]) -> None:
-    await on_server(url, "drop schema if exists chronos cascade")
     stores = [PostgresStore(url) for _ in seeds]
     await asyncio.gather(*(store.open() for store in stores))
     all_nodes = Nodes()
@@ -216,10 +215,10 @@ async def together(url: str, seeds: list[int]) -> None:
     await asyncio.gather(*(store.close() for store in stores))
 
 
-def test_what_must_hold_holds_among_nodes_that_race(postgres_url: str) -> None:
+def test_what_must_hold_holds_among_nodes_that_race(make_prepared: Callable[[], str]) -> None:
     @settings(max_examples=6, deadline=None, phases=(Phase.generate,))
     @given(st.lists(st.integers(0, 2**32), min_size=NODES, max_size=NODES, unique=True))
     def check(seeds: list[int]) -> None:
-        asyncio.run(together(postgres_url, seeds))
+        asyncio.run(together(make_prepared(), seeds))
 
     check()

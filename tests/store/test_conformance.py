@@ -25,7 +25,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], S
         case "harness":  # what a program's own tests are given
             return MemoryStore
         case _:
-            return partial(PostgresStore, request.getfixturevalue("postgres_url"))
+            return partial(PostgresStore, request.getfixturevalue("prepared_url"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.removeprefix("case_"))

@@ -12,7 +12,7 @@ from chronos.assembly import make_store
 from chronos.store.contract import JobFilter
 from tests.store.conftest import Server
 
-ROUNDS = 8
+ROUNDS = 4
 ACKNOWLEDGER = """
 import asyncio, sys
 from chronos.assembly import make_store
@@ -75,11 +75,11 @@ async def saved(url: str) -> set[str]:
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_what_was_acknowledged_survives_kill_9(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    url = f"sqlite:///{tmp_path}/chronos.db" if engine == "sqlite" else request.getfixturevalue("postgres_url")
+    url = f"sqlite:///{tmp_path}/chronos.db" if engine == "sqlite" else request.getfixturevalue("prepared_url")
     acknowledged: set[str] = set()
     for number in range(ROUNDS):
-        acknowledged |= acknowledge(url, number, 150 + 110 * number)
-    assert len(acknowledged) > 4_000
+        acknowledged |= acknowledge(url, number, 150 + 250 * number)
+    assert len(acknowledged) > 2_000
     assert acknowledged <= asyncio.run(saved(url))
 
 

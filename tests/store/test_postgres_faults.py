@@ -68,15 +68,15 @@ async def register(w: World) -> None:
 
 @pytest.mark.parametrize("cut", ["before", "after"])
 @pytest.mark.parametrize("do", [create, change, pause, delete, trigger, register], ids=lambda do: do.__name__)
-def test_a_change_whose_commit_is_cut_off_is_made_once(postgres_url: str, do: Change, cut: str) -> None:
+def test_a_change_whose_commit_is_cut_off_is_made_once(prepared_url: str, do: Change, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(postgres_url) as (proxy, w, store):
+        async with behind_proxy(prepared_url) as (proxy, w, store):
             (proxy.cut_after if cut == "after" else proxy.cut_before)(committing)
             await do(w)
             assert proxy.cuts == 1
             assert await store.verify() == []
         [(lines, subjects)] = await on_server(
-            postgres_url, "select count(*), count(distinct (action, subject, detail)) from chronos.audit"
+            prepared_url, "select count(*), count(distinct (action, subject, detail)) from chronos.audit"
         )
         assert lines == subjects
 
@@ -84,9 +84,9 @@ def test_a_change_whose_commit_is_cut_off_is_made_once(postgres_url: str, do: Ch
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_what_a_settlement_took_over_is_not_forgotten(postgres_url: str, cut: str) -> None:
+def test_what_a_settlement_took_over_is_not_forgotten(prepared_url: str, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(postgres_url) as (proxy, w, store):
+        async with behind_proxy(prepared_url) as (proxy, w, store):
             first, second = await w.one(), await w.one()
             (proxy.cut_after if cut == "after" else proxy.cut_before)(committing)
             settled = await w.settle(first, take=1, take_lanes=tuple(await store.lanes()))
@@ -100,9 +100,9 @@ def test_what_a_settlement_took_over_is_not_forgotten(postgres_url: str, cut: st
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_lone_settlement_that_is_cut_off_is_a_success(postgres_url: str, cut: str) -> None:
+def test_a_lone_settlement_that_is_cut_off_is_a_success(prepared_url: str, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(postgres_url) as (proxy, w, store):
+        async with behind_proxy(prepared_url) as (proxy, w, store):
             run = await w.one()
             (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: run.id in data)
             assert (await w.settle(run)).settled == [run.id]
@@ -114,9 +114,9 @@ def test_a_lone_settlement_that_is_cut_off_is_a_success(postgres_url: str, cut: 
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_lone_admission_that_is_cut_off_is_answered(postgres_url: str, cut: str) -> None:
+def test_a_lone_admission_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(postgres_url) as (proxy, w, store):
+        async with behind_proxy(prepared_url) as (proxy, w, store):
             await w.one()  # so that the statement is known to the connection
             request = b"admit-me-but-one"
             (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: request in data)
@@ -130,9 +130,9 @@ def test_a_lone_admission_that_is_cut_off_is_answered(postgres_url: str, cut: st
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_claim_that_is_cut_off_is_answered(postgres_url: str, cut: str) -> None:
+def test_a_claim_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> None:
     async def check() -> None:
-        async with behind_proxy(postgres_url) as (proxy, w, store):
+        async with behind_proxy(prepared_url) as (proxy, w, store):
             await w.save("many", overlap=Overlap.ALLOW)
             ready = [await w.one("many", claim=False) for _ in range(6)]
             lanes = tuple(await store.lanes())
@@ -148,9 +148,9 @@ def test_a_claim_that_is_cut_off_is_answered(postgres_url: str, cut: str) -> Non
     asyncio.run(check())
 
 
-def test_when_it_takes_too_long_the_caller_is_told_and_may_ask_again(postgres_url: str) -> None:
+def test_when_it_takes_too_long_the_caller_is_told_and_may_ask_again(prepared_url: str) -> None:
     async def check() -> None:
-        async with behind_proxy(postgres_url, patience_s=0.3) as (proxy, w, store):
+        async with behind_proxy(prepared_url, patience_s=0.3) as (proxy, w, store):
             request = b"admit-me-just-so"
             job = await w.job()
             row = admit_row(job, T0 + SECOND, T0 + 2 * SECOND)
@@ -177,9 +177,9 @@ def test_when_it_takes_too_long_the_caller_is_told_and_may_ask_again(postgres_ur
     asyncio.run(check())
 
 
-def test_reads_go_on_after_their_connections_were_cut(postgres_url: str) -> None:
+def test_reads_go_on_after_their_connections_were_cut(prepared_url: str) -> None:
     async def check() -> None:
-        async with behind_proxy(postgres_url) as (proxy, w, store):
+        async with behind_proxy(prepared_url) as (proxy, w, store):
             await asyncio.gather(*(w.job() for _ in range(9)))
             await proxy.stop()
             await proxy.start()
@@ -239,9 +239,9 @@ def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str)
     asyncio.run(check())
 
 
-def test_a_closed_store_says_so(postgres_url: str) -> None:
+def test_a_closed_store_says_so(prepared_url: str) -> None:
     async def check() -> None:
-        async with opened(postgres_url) as store:
+        async with opened(prepared_url) as store:
             await World(store).save("job")
         with pytest.raises(StoreUnavailable, match="not open"):
             await World(store).save("job")

@@ -159,7 +159,7 @@ async def check_churned(url: str) -> None:
     await store.close()
 
 
-def test_servers_that_are_sent_the_same_creation_create_once(postgres_url: str, tmp_path: Path) -> None:
+def test_servers_that_are_sent_the_same_creation_create_once(prepared_url: str, tmp_path: Path) -> None:
     """A client that had no answer sends it again, to another server, while the first still works on it."""
 
     async def check(url: str) -> None:
@@ -175,30 +175,30 @@ def test_servers_that_are_sent_the_same_creation_create_once(postgres_url: str, 
         for store in stores:
             await store.close()
 
-    for url in (postgres_url, f"sqlite:///{tmp_path}/chronos.db"):
+    for url in (prepared_url, f"sqlite:///{tmp_path}/chronos.db"):
         asyncio.run(check(url))
 
 
-def test_processes_over_the_same_instants(postgres_url: str) -> None:
-    asyncio.run(prepare(postgres_url, many_jobs()))
-    racers = [Process(postgres_url, seed, "start") for seed in range(8)]
+def test_processes_over_the_same_instants(prepared_url: str) -> None:
+    asyncio.run(prepare(prepared_url, many_jobs()))
+    racers = [Process(prepared_url, seed, "start") for seed in range(8)]
     for racer in racers:
         racer.go()
     assert [racer.join() for racer in racers] == [0] * 8
     started = [line for racer in racers for line in racer.started]
-    asyncio.run(check_started_once(postgres_url, started))
+    asyncio.run(check_started_once(prepared_url, started))
 
 
-def test_killing_some_of_them_changes_nothing(postgres_url: str) -> None:
-    asyncio.run(prepare(postgres_url, many_jobs()))
-    racers = [Process(postgres_url, seed, "start") for seed in range(8)]
+def test_killing_some_of_them_changes_nothing(prepared_url: str) -> None:
+    asyncio.run(prepare(prepared_url, many_jobs()))
+    racers = [Process(prepared_url, seed, "start") for seed in range(8)]
     for i, racer in enumerate(racers):
         racer.go(kill_after=15 if i < 3 else 0)
     codes = [racer.join() for racer in racers]
     assert codes[3:] == [0] * 5
     assert any(code == -9 for code in codes[:3])
     started = [line for racer in racers for line in racer.started]
-    asyncio.run(check_started_once(postgres_url, started, killed=3))
+    asyncio.run(check_started_once(prepared_url, started, killed=3))
 
 
 def test_threads_over_the_same_instants(tmp_path: Path) -> None:
@@ -208,13 +208,13 @@ def test_threads_over_the_same_instants(tmp_path: Path) -> None:
     asyncio.run(check_started_once(url, [line for each in started for line in each]))
 
 
-def test_processes_over_hot_gates(postgres_url: str) -> None:
-    asyncio.run(prepare(postgres_url, hot_jobs()))
-    racers = [Process(postgres_url, seed, "churn") for seed in range(4)]
+def test_processes_over_hot_gates(prepared_url: str) -> None:
+    asyncio.run(prepare(prepared_url, hot_jobs()))
+    racers = [Process(prepared_url, seed, "churn") for seed in range(4)]
     for racer in racers:
         racer.go()
     assert [racer.join() for racer in racers] == [0] * 4
-    asyncio.run(check_churned(postgres_url))
+    asyncio.run(check_churned(prepared_url))
 
 
 def test_threads_over_hot_gates(tmp_path: Path) -> None:

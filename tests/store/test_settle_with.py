@@ -81,13 +81,13 @@ def test_on_sqlite(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
-def test_on_postgres(postgres_url: str) -> None:
+def test_on_postgres(prepared_url: str) -> None:
     async def look() -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in await on_server(postgres_url, "select id, note from orders")]
+        return [tuple(row) for row in await on_server(prepared_url, "select id, note from orders")]
 
     async def check() -> None:
-        await on_server(postgres_url, TABLE)
-        async with opened(postgres_url) as store:
+        await on_server(prepared_url, TABLE)
+        async with opened(prepared_url) as store:
             await promises(
                 World(store),
                 look,
@@ -100,10 +100,10 @@ def test_on_postgres(postgres_url: str) -> None:
             )
             w = World(store)
             await w.save("another")
-            await on_server(postgres_url, "create table tickets (id uuid)")
+            await on_server(prepared_url, "create table tickets (id uuid)")
             ticket = uuid4()
             await store.apply(settle(w, await w.one("another"), ("insert into tickets values ($1)", (ticket,))))
-            assert [row[0] for row in await on_server(postgres_url, "select id from tickets")] == [ticket]
+            assert [row[0] for row in await on_server(prepared_url, "select id from tickets")] == [ticket]
 
     asyncio.run(check())
 

@@ -26,7 +26,7 @@ InStore = Callable[[Callable[[World, Callable[[str], Awaitable[Any]]], Awaitable
 @pytest.fixture(params=["sqlite", "postgres"])
 def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
     """On each engine."""
-    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
+    url = request.getfixturevalue("prepared_url") if request.param == "postgres" else ""
 
     def run(case: Callable[[World, Callable[[str], Awaitable[Any]]], Awaitable[None]]) -> None:
         async def whole() -> None:

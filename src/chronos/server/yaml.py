@@ -69,9 +69,14 @@ class _Strict(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-# Dates stay text: a schedule reads them itself, with its own rules.
+# Dates stay text: a schedule reads them itself, with its own rules. As in YAML 1.2, only true and false are booleans:
+# on, off, yes and no are text, so that "on:" is a key.
 _Strict.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [
+        (tag, pattern)
+        for tag, pattern in resolvers
+        if tag != "tag:yaml.org,2002:timestamp" and (tag != "tag:yaml.org,2002:bool" or first in "tTfF")
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 

@@ -146,10 +146,26 @@ def test_files_and_folders(served: Served, tmp_path: Path) -> None:
         ("just words", "is no job"),
         ("name: a\nschedule: manual\n", "tasks: is missing"),
         ("name: a\nschedulle: manual\ncommand: {argv: ['true']}\n", "schedulle"),
+        ("name: a\nschedule: manual\nenabled: yes\ncommand: {argv: ['true']}\n", "enabled: has to be true or false"),
     ],
 )
 def test_mistakes(shared: Served, text: str, message: str) -> None:
     assert message in shared.ctl("jobs", "apply", "-f", "-", input=text, code=1).stderr
+
+
+def test_a_bare_on_is_a_key(served: Served) -> None:
+    jobs = """
+- {name: extract, schedule: manual, command: {argv: ["true"]}}
+- name: load
+  after:
+    - job: extract
+      on: failure
+  command: {argv: ["true"]}
+"""
+    assert "2 created" in served.ctl("jobs", "apply", "-f", "-", input=jobs).stderr
+    assert served.rest("/jobs/load")["after"] == [{"job": "extract", "on": "failure"}]
+    printed = served.ctl("jobs", "get", "load", "-o", "yaml").stdout
+    assert "= load unchanged" in served.ctl("jobs", "apply", "-f", "-", input=printed).stdout
 
 
 def test_a_problem_names_the_file_and_the_job(shared: Served, tmp_path: Path) -> None:
