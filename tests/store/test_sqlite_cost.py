@@ -14,24 +14,12 @@ from chronos.core.reasons import Code
 from chronos.errors import Conflict
 from chronos.store.commands import NEW, Admit, Claim, SaveJobs, Settle, SettleRow
 from chronos.store.contract import ExecutionFilter, JobFilter
-from chronos.store.sql.burying import Burying
 from chronos.store.sql.dialect import Sqlite
-from chronos.store.sql.endings import Endings
-from chronos.store.sql.executions import Executions
-from chronos.store.sql.followers import Followers
-from chronos.store.sql.forgetting import Forgetting
-from chronos.store.sql.gates import Gates
 from chronos.store.sql.hot_sqlite import HotSqlite
 from chronos.store.sql.job_list import JobList
-from chronos.store.sql.jobs import Jobs
-from chronos.store.sql.looking import Looking
-from chronos.store.sql.reads import Reads
-from chronos.store.sql.records import Records
 from chronos.store.sql.sqlite import SqliteStore
-from chronos.store.sql.sweeping import Sweeping
-from chronos.store.sql.switching import Switching
-from chronos.store.sql.trimming import Trimming
-from chronos.store.sql.upkeep import Upkeep
+from chronos.store.sql.statements import statements
+from chronos.store.sql.writes import Writes
 from chronos.testing import StoreProbe
 from chronos.testing.conformance import World
 from chronos.testing.conformance.world import SECOND, T0, admit_row
@@ -128,16 +116,10 @@ def test_a_refused_command_takes_nothing_else_with_it() -> None:
 def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
     """There is no index by its id: it is found by its gate, and what it came to by its number."""
     d = Sqlite()
-    records = Records(d)
-    gates = Gates(d, records)
-    switching = Switching(d, gates, records)
-    hot = HotSqlite(d)
-    executions = Executions(d, hot, gates, records, Endings(d, hot, gates, records))
-    jobs, upkeep = Jobs(d, gates, records, switching), Upkeep(d, gates, records)
-    forgetting, burying = Forgetting(d), Burying(d, records)
-    trimming = (Trimming(d, records), Sweeping(d, forgetting, burying), forgetting, burying)
-    homes = (Reads(d), jobs, executions, upkeep, switching, records, Followers(d), Looking(d), *trimming)
-    texts = [text for home in homes for text in vars(home).values() if isinstance(text, str)]
+    texts = [
+        *statements(Writes(d, HotSqlite(d))),
+        *(text for text in vars(SqliteStore()).values() if type(text) is str),
+    ]
     texts = [text for text in texts if " job" in text or " history" in text]
     tagged = JobFilter(tag=("key", "value")), JobFilter(tag=("key", None), namespace="default", contains="text")
     texts += [next(JobList(d).page(where, 100, b"default\0name")).sql for where in tagged]
