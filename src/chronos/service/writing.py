@@ -12,7 +12,7 @@ from msgspec.structs import replace as with_fields
 from chronos.clock import Clock
 from chronos.core.config import Settings
 from chronos.core.diff import MAX_COMPARED, Diff
-from chronos.core.ids import job_id
+from chronos.core.ids import job_id, job_ids
 from chronos.core.job import Job, JobState
 from chronos.core.node import Actor
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull
@@ -284,8 +284,7 @@ class Writer:
             return {}
         if len(drafts) <= _FEW:
             return await self._read(drafts)
-        ids = await self._turns.map(drafts, lambda draft: job_id(draft.namespace, draft.name, 1))
-        jobs = await self._store.jobs_by_id(ids)
+        jobs = await self._store.jobs_by_id(job_ids((draft.namespace, draft.name, 1) for draft in drafts))
         found = {(job.namespace, job.name): job for job in jobs.values()}
         named = [draft for draft in drafts if change.dry_run or draft.targets_at is not None]
         return found | await self._read([one for one in named if (one.namespace, one.name) not in found])

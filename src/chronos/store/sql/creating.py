@@ -165,10 +165,11 @@ def _lines_about(verb: str, saved: Sequence[tuple[JobRow, Saved]], command: Save
     left = iter(saved)
     for part in command.parts:
         own = list(islice(left, len(part.rows)) if command.others else left)
-        detail = "version {now}"
-        if part.back_to is not None:
-            verb, detail = "rollback", f"version {{before}} to {{now}}, as version {part.back_to}"
-        said = [(r.namespace, r.name, detail.format(now=s.version, before=s.version - 1)) for r, s in own]
+        back = part.back_to
+        said = [(r.namespace, r.name, f"version {s.version}") for r, s in own]
+        if back is not None:
+            verb = "rollback"
+            said = [(r.namespace, r.name, f"version {s.version - 1} to {s.version}, as version {back}") for r, s in own]
         lines += [(part.actor, part.now_us, line) for line in told(verb, said)]
     return lines
 
