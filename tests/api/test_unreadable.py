@@ -1,13 +1,12 @@
 """A job whose definition the store holds and this release cannot read, as the API shows it."""
 
-from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing import StoreProbe
 from tests.api.world import V1, World, in_world, shape
 
 
 def spoil(w: World, name: str) -> None:
     """Somebody changes the definition of a job by hand."""
-    assert isinstance(w.store, SqliteStore)
-    w.store._open_writer().execute("update job set spec = '{\"schedule\": 5}' where name = ?", (name,))
+    StoreProbe(w.store).execute("update job set spec = '{\"schedule\": 5}' where name = ?", name)
 
 
 def test_it_is_shown_and_says_why() -> None:

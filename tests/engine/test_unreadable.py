@@ -1,19 +1,16 @@
 """Jobs whose definition a node cannot read: it tells, and goes on with all others."""
 
-import apsw
-
 from chronos.core.events import JobBroken
 from chronos.core.execution import Execution, Status
-from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing import StoreProbe
 from tests.engine.world import NodeOfWorld, World, in_world, statuses
 
 
 def spoil(world: World, name: str) -> None:
     """Somebody changes the definition of a job by hand."""
-    assert isinstance(world.store, SqliteStore)
-    writer: apsw.Connection = world.store._open_writer()
+    probe = StoreProbe(world.store)
     for table, where in (("job", "name = ?"), ("job_version", "job = (select id from job where name = ?)")):
-        writer.execute(f"update {table} set spec = '{{\"schedule\": 5}}' where {where}", (name,))
+        probe.execute(f"update {table} set spec = '{{\"schedule\": 5}}' where {where}", name)
 
 
 def broken(node: NodeOfWorld) -> list[str]:

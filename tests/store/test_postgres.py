@@ -307,7 +307,7 @@ def test_stores_that_change_the_same_things_take_turns(postgres_url: str) -> Non
 def test_every_statement_is_understood_by_the_server(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            assert len(statements(store._reads)) > 0
+            assert len(statements(store)) > 0
             assert await store.check_statements() == []
             await on_server(postgres_url, "alter table chronos.history rename column finished_us to ended_us")
             refused = await store.check_statements()

@@ -81,15 +81,15 @@ def switch(job: int) -> SetJobState:
     return SetJobState(job=bytes([job]), state=JobState.PAUSED, now_us=1, keep_cursor=True)
 
 
-@pytest.mark.parametrize(("bulk_s", "sizes"), [(3600.0, [1, 4, 1, 3]), (1e-9, [1] * 9), (0.0, [1] * 9)])
-def test_large_commands_share_a_transaction_as_far_as_time_allows(bulk_s: float, sizes: list[int]) -> None:
-    """Going by how fast the last one was; and what is urgent does not wait for more of them than it has to."""
+@pytest.mark.parametrize(("max_large", "sizes"), [(20, [1, 4, 1, 3]), (14, [1, 2, 1, 2, 2, 1]), (1, [1] * 9)])
+def test_large_commands_share_a_transaction_up_to_a_bound(max_large: int, sizes: list[int]) -> None:
+    """And what is urgent waits for one transaction of theirs at the most."""
     bulk = [large(n) for n in range(8)]
     beat = Beat(node=1, beat=1, now_us=0)
 
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run), max_rows=3, bulk_s=bulk_s)
+        pump = Pump(in_a_task(run), max_rows=3, max_large=max_large)
         await pump.apply(bulk[0])
         run.gate.clear()
         answers = [pump.submit(command) for command in bulk[1:5]]
@@ -114,7 +114,7 @@ def test_large_commands_and_others_go_by_turns() -> None:
 
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run), max_rows=3)
+        pump = Pump(in_a_task(run), max_rows=3, max_large=3)
         run.gate.clear()
         answers: list[asyncio.Future[Any]] = [pump.submit(large(0))]
         await asyncio.sleep(0.01)
@@ -132,7 +132,7 @@ def test_much_that_is_due_is_not_behind_jobs_that_pour_in() -> None:
 
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run), max_rows=3)
+        pump = Pump(in_a_task(run), max_rows=3, max_large=3)
         run.gate.clear()
         answers: list[asyncio.Future[Any]] = [pump.submit(large(0))]
         await asyncio.sleep(0.01)
@@ -140,21 +140,6 @@ def test_much_that_is_due_is_not_behind_jobs_that_pour_in() -> None:
         run.gate.set()
         await asyncio.gather(*answers)
         assert run.batches == [[large(0)], [due], [large(1)]]
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    ("before", "together"), [(trim(0), 4), (Admit(rows=(), node=1, now_us=0, request=bytes(16)), 1)]
-)
-def test_large_commands_take_less_time_while_something_is_due(before: Command[Any], together: int) -> None:
-    async def main() -> None:
-        run = Recorder()
-        pump = Pump(in_a_task(run), max_rows=3, bulk_s=1.0)
-        await pump.apply(before)
-        pump._bulk_rows = 20
-        await asyncio.gather(*(pump.submit(large(n)) for n in range(8)))
-        assert len(run.batches[1]) == together
 
     asyncio.run(main())
 

@@ -20,6 +20,7 @@ from chronos.store.sql import migrations
 from chronos.store.sql.sqlite import SqliteStore
 from chronos.store.sql.sqlite_file import copy_to, restore
 from chronos.store.sql.sqlite_log import Log
+from chronos.testing import StoreProbe
 from chronos.testing.conformance import World
 from chronos.testing.conformance.world import SECOND, T0, admit_row
 from tests.store.recorder import digest
@@ -116,9 +117,9 @@ def test_a_full_disk_loses_nothing_and_can_be_retried(tmp_path: Path) -> None:
     async def fill(store: SqliteStore) -> int:
         world = World(store)
         await world.start_node()
-        writer = store._open_writer()
-        pages = writer.execute("pragma page_count").get
-        writer.execute(f"pragma max_page_count = {int(pages) + 40}")
+        probe = StoreProbe(store)
+        [(pages,)] = probe.execute("pragma page_count")
+        probe.execute(f"pragma max_page_count = {pages + 40}")
         saved = 0
         try:
             while saved < 10_000:
@@ -127,7 +128,7 @@ def test_a_full_disk_loses_nothing_and_can_be_retried(tmp_path: Path) -> None:
         except StoreUnavailable as error:
             assert "full; free some space" in str(error)
         assert 0 < saved < 10_000
-        writer.execute("pragma max_page_count = 1000000")
+        probe.execute("pragma max_page_count = 1000000")
         await world.save(f"job-{saved}")
         return saved + 1
 
@@ -175,7 +176,7 @@ def test_what_was_answered_by_an_error_is_answered_when_it_is_sent_again(tmp_pat
     """What follows a commit can fail too, so whoever hears of an error cannot know how far it came."""
 
     async def twice(store: SqliteStore, command: Command[R]) -> R:
-        writer = store._open_writer()
+        writer = StoreProbe(store).connection
         if applied:
             writer.set_wal_hook(failing)
         else:
@@ -288,7 +289,7 @@ def test_a_gate_that_leads_to_another_job_is_told(tmp_path: Path) -> None:
         await world.save("two")
         assert await store.verify() == []
         swap = "update gate set number = -number; update gate set number = 3 + number"
-        store._open_writer().execute(swap)
+        StoreProbe(store).execute(swap)
         return list(await store.verify())
 
     told = run(tmp_path / "chronos.db", mix_up)

@@ -17,10 +17,8 @@ from chronos.errors import Conflict, StoreBroken
 from chronos.store.commands import NEW, AtOnce, DeleteJob, JobRow, SaveJobs
 from chronos.store.commands.weight import MAX_ROWS
 from chronos.store.contract import JobFilter
-from chronos.store.sql.creating import Creating
-from chronos.store.sql.sheets import Sheets
 from chronos.store.sql.sqlite import SqliteStore
-from tests.store.recorder import digest
+from chronos.testing import StoreProbe
 from tests.store.test_sqlite import run
 
 MANY = MAX_ROWS + 1
@@ -41,21 +39,13 @@ def many(prefix: str) -> list[str]:
 
 async def together(store: SqliteStore, *commands: SaveJobs) -> list[Any]:
     """Their answers; all of them are in line, in this order, before the first is written."""
-    store._pump._bulk_rows = 2 * len(commands) * MANY
-    for command in commands:
-        if store._writes.has_use_of_time(command):
-            store._writes.prepare(command)
-    return await asyncio.gather(*map(store._pump.apply, commands), return_exceptions=True)
+    return await asyncio.gather(*map(store.apply, commands), return_exceptions=True)
 
 
 async def count(store: SqliteStore) -> int:
-    [(jobs, gates, tags, tallied)] = (
-        store._open_writer()
-        .execute(
-            "select (select count(*) from job), (select count(*) from gate), (select count(*) from job_tag), "
-            "(select sum(jobs) from tally)"
-        )
-        .fetchall()
+    [(jobs, gates, tags, tallied)] = StoreProbe(store).execute(
+        "select (select count(*) from job), (select count(*) from gate), (select count(*) from job_tag), "
+        "(select sum(jobs) from tally)"
     )
     assert jobs == gates == tags == tallied
     assert await store.verify() == []
@@ -66,24 +56,19 @@ async def count(store: SqliteStore) -> int:
 def test_one_that_is_refused_spoils_nothing_for_the_others(tmp_path: Path) -> None:
     transactions: list[int] = []
 
-    class Counted(SqliteStore):
-        def _transaction(self, commands: Any) -> list[Any]:
-            transactions.append(len(commands))
-            return super()._transaction(commands)
-
     async def main() -> list[Any]:
-        store = Counted(tmp_path / "chronos.db")
+        store = SqliteStore(tmp_path / "chronos.db")
         await store.open()
+        store.on_commit(lambda rows, _: transactions.append(rows))
         await store.apply(saving("taken"))
-        await store.apply(saving(*many("zero")))  # how fast they are is known from here on
         commands = [saving(*many("one")), saving(*many("two")[1:], "taken"), saving(*many("three"))]
         answers = await together(store, *commands)
-        assert await count(store) == 1 + 3 * MANY
+        assert await count(store) == 1 + 2 * MANY
         await store.close()
         return answers
 
     one, two, three = asyncio.run(main())
-    assert transactions == [1, 1, 3]
+    assert transactions == [1, 3 * MANY]
     assert [saved.created for saved in one + three] == [True] * (2 * MANY)
     assert isinstance(two, Conflict)
     assert "taken" in str(two)
@@ -94,10 +79,10 @@ def test_rows_that_fail_half_way_leave_nothing(tmp_path: Path) -> None:
 
     async def main(store: SqliteStore) -> None:
         await store.apply(saving("orphan", *many("first")))
-        writer = store._open_writer()
-        writer.execute("update gate set number = 0 where job = ?", (job_id("default", "orphan", 1),))
-        writer.execute("delete from job_tag where name = 'orphan'")
-        writer.execute("delete from job where name = 'orphan'")
+        probe = StoreProbe(store)
+        probe.execute("update gate set number = 0 where job = ?", job_id("default", "orphan", 1))
+        probe.execute("delete from job_tag where name = 'orphan'")
+        probe.execute("delete from job where name = 'orphan'")
         with pytest.raises(StoreBroken):
             await store.apply(saving(*many("second"), "orphan"))
         assert (await store.list_jobs(JobFilter(prefix="second"), limit=1)).items == []
@@ -107,7 +92,7 @@ def test_rows_that_fail_half_way_leave_nothing(tmp_path: Path) -> None:
     run(tmp_path / "chronos.db", main)
 
 
-@pytest.mark.parametrize("parts", [3, 12])  # as many as a sheet tells apart, and more
+@pytest.mark.parametrize("parts", [3, 12])  # as many as share a transaction, and more
 def test_those_who_share_a_transaction_keep_what_is_their_own(tmp_path: Path, parts: int) -> None:
     """Who saved a job, and when, is said of each, though all rows are inserted by one statement."""
     commands = [
@@ -117,13 +102,11 @@ def test_those_who_share_a_transaction_keep_what_is_their_own(tmp_path: Path, pa
     async def main(store: SqliteStore) -> None:
         await store.apply(saving(*many("zero")))
         await together(store, *commands)
-        rows = store._open_writer().execute(
+        rows = StoreProbe(store).execute(
             "select substr(name, 1, 6), author, created_us, saved_us, updated_us, count(*), max(number) - min(number) "
             "from job where name like 'part%' group by 1, 2, 3, 4, 5 order by 1"
         )
-        assert rows.fetchall() == [
-            (f"part{n:02}", f"actor {n}", *[1_000 + n] * 3, MANY, MANY - 1) for n in range(parts)
-        ]
+        assert rows == [(f"part{n:02}", f"actor {n}", *[1_000 + n] * 3, MANY, MANY - 1) for n in range(parts)]
         told = await store.audit(namespace=None, limit=parts)
         assert sorted((line.actor, line.subject) for line in told.items) == sorted(
             (f"actor {n}", f"part{n:02}-0000 and {MANY - 1} more") for n in range(parts)
@@ -142,8 +125,8 @@ def test_tags_are_those_of_their_own_jobs(tmp_path: Path) -> None:
 
     async def main(store: SqliteStore) -> None:
         await store.apply(SaveJobs(rows=rows, now_us=1))
-        found = store._open_writer().execute("select name, key, value from job_tag order by name, key")
-        assert found.fetchall() == [(row.name, key, value) for row in rows for key, value in row.spec.tags.items()]
+        found = StoreProbe(store).execute("select name, key, value from job_tag order by name, key")
+        assert found == [(row.name, key, value) for row in rows for key, value in row.spec.tags.items()]
         assert await store.verify() == []
 
     run(tmp_path / "chronos.db", main)
@@ -197,32 +180,28 @@ SAVED = {
 
 
 @pytest.mark.parametrize("command", SAVED.values(), ids=SAVED.keys())
-def test_what_is_worked_out_beforehand_is_what_is_written_anyway(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: SaveJobs
-) -> None:
-    async def save(store: SqliteStore) -> Any:
+def test_many_jobs_are_written_as_each_by_itself_would_be(command: SaveJobs) -> None:
+    """But for the audit log, where many share a line."""
+
+    async def save(*commands: SaveJobs) -> tuple[list[Any], dict[str, list[Any]]]:
+        store = SqliteStore()
+        await store.open()
         zero = await store.apply(saving(*many("zero")))
-        for saved in zero[:3]:
+        for saved in zero if command is SAVED["of names that were used before"] else zero[:3]:
             await store.apply(DeleteJob(job=saved.id, now_us=1))
-        if command is SAVED["of names that were used before"]:
-            for saved in zero[3:]:
-                await store.apply(DeleteJob(job=saved.id, now_us=1))
         await store.apply(rows_of("follower", spec=JobSpec(after=(After(job="upstream-0002"),))))
-        answers = await together(store, command, replace(rows_of("b"), now_us=3, actor=Actor(name="another")))
+        answers = [saved for one in commands for saved in await store.apply(one)]
         assert await store.verify() == []
-        return answers
+        state = rows_of_tables(store)
+        await store.close()
+        return answers, state
 
-    beforehand = run(tmp_path / "sheets.db", save)
-    monkeypatch.setattr(Sheets, "fits", lambda *_: False)
-    assert run(tmp_path / "usual.db", save) == beforehand
-    assert digest(tmp_path / "sheets.db") == digest(tmp_path / "usual.db")
+    one_by_one = [replace(command, rows=(row,)) for row in command.rows]
+    assert asyncio.run(save(command)) == asyncio.run(save(*one_by_one))
 
 
-def test_plain_new_jobs_need_not_go_the_usual_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main(store: SqliteStore) -> None:
-        await store.apply(saving(*many("zero")))  # its lane is known from here on
-        monkeypatch.delattr(Creating, "insert")
-        saved = await store.apply(saving(*many("one")))
-        assert len(saved) == MANY
-
-    run(tmp_path / "chronos.db", main)
+def rows_of_tables(store: SqliteStore) -> dict[str, list[Any]]:
+    """What is in every table but the audit log and those of the text index, which say nothing of their own."""
+    probe = StoreProbe(store)
+    names = probe.execute("select name from sqlite_schema where type = 'table' and name not like 'job_fts%'")
+    return {name: sorted(probe.execute(f"select * from {name}"), key=repr) for (name,) in names if name != "audit"}

@@ -15,6 +15,7 @@ from chronos.store.commands import DeleteJob
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 from chronos.store.sql.postgres import PostgresStore
 from chronos.store.sql.sqlite import SqliteStore
+from chronos.testing import StoreProbe
 from chronos.testing.conformance import World
 from tests.store.conftest import on_server
 
@@ -35,7 +36,7 @@ def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
                 store = file = SqliteStore(tmp_path / "chronos.db")
 
                 async def by_hand(statement: str) -> None:
-                    file._open_writer().execute(statement)
+                    StoreProbe(file).execute(statement)
             else:
                 store = PostgresStore(url)
 

@@ -113,7 +113,7 @@ async def _drafts(call: Call, given: list[Any]) -> list[Draft | ChronosError]:
     found: list[Draft | ChronosError] = []
     doubtful: list[int] = []  # places of those whose state has to be looked at
     allowed: set[str] = set()  # namespaces that the caller has been found to have a say in
-    read, namespace = call.parts.service.jobs.read_sent, call.namespace
+    read, namespace = call.parts.service.jobs.read, call.namespace
 
     def read_one(data: Any) -> None:
         try:

@@ -48,7 +48,7 @@ async def create(call: Call) -> web.StreamResponse:
     """A new job. What was sent before with the same Idempotency-Key is answered by the job that it created then."""
     data = await call.json()
     jobs = call.parts.service.jobs
-    draft = await call.work(partial(jobs.read_sent, data, namespace=call.namespace))
+    draft = await call.work(partial(jobs.read, data, namespace=call.namespace))
     require_save(call, draft)
     check_state(data, draft, None)
     key, dry_run = _key(call, data), call.dry_run

@@ -16,7 +16,7 @@ from chronos.core.parse import parse_schedule
 from chronos.core.schedule import Schedule
 from chronos.errors import Invalid
 
-NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H`` of a name, no words
+_NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H`` of a name, no words
 
 
 class JobState(IntEnum):
@@ -53,9 +53,12 @@ class ScheduleSpec(Definition, frozen=True, kw_only=True):
 
         Thousands of jobs often say the same: what the name has nothing to do with is made and kept once.
         """
-        if self.jitter_us or self.exclude or not NAMELESS.fullmatch(self.text):
-            return _parse(self, key)
-        return _shared(self)
+        return _shared(self) if self.is_nameless else _parse(self, key)
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether the job's name surely has nothing to do with its instants."""
+        return not self.jitter_us and not self.exclude and _NAMELESS.fullmatch(self.text) is not None
 
 
 class Outgoing(Definition, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from chronos.core.planner import MAX_PREVIEW
 from chronos.errors import ChronosError, NotFound
 from chronos.service.comparing import VersionDiff, compare
 from chronos.service.previewing import Preview, preview_of
-from chronos.service.shapes import Check, Draft, JobReader, check_targets, read_id, read_job
+from chronos.service.shapes import Check, Draft, JobReader, check_targets, read_id
 from chronos.service.shapes.form import nearest
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.switching import Switch
@@ -45,10 +45,6 @@ class Jobs:
 
     def read(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Draft:
         """The job that somebody wrote. Raises ``InvalidJob``."""
-        return read_job(data, checks=self._checks, namespace=namespace)
-
-    def read_sent(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Draft:
-        """The job that somebody sent as JSON; like ``read``, and faster for the usual ones. Raises ``InvalidJob``."""
         return self._reader.read(data, namespace=namespace)
 
     def effective(self, spec: JobSpec) -> Effective:

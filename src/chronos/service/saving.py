@@ -66,15 +66,6 @@ class _Begun:
     answer: Activation
 
 
-class _Start(Struct, frozen=True, kw_only=True):
-    """What new jobs of one spec begin with, whatever their names."""
-
-    spec: JobSpec
-    gate: GateSpec
-    from_us: int
-    next_us: int  # until then it is so
-
-
 class Shared:
     """What jobs that are saved by the same defaults need not work out each: many say the same.
 
@@ -86,23 +77,6 @@ class Shared:
         self._effective: dict[int, tuple[Settings, Effective]] = {}
         self._gates: dict[tuple[int, str], GateSpec] = {}
         self._begun: dict[int, _Begun] = {}
-        self._starts: dict[int, _Start] = {}
-
-    def start(self, spec: JobSpec, now_us: int) -> _Start | None:
-        """What ``keep`` was told of a spec, if it still holds."""
-        found = self._starts.get(id(spec))
-        return found if found is not None and found.from_us <= now_us < found.next_us else None
-
-    def keep(self, draft: Draft, row: JobRow, now_us: int) -> None:
-        """Remember what a new job begins with, for those that say the same and run by a cron expression."""
-        parsed = draft.parsed
-        if row.next_us is None or row.spec is not draft.spec or row.state is not JobState.ACTIVE or row.run is not None:
-            return
-        if parsed is None or parsed[0] is not draft.spec.schedule or not isinstance(parsed[1].rule, CronRule):
-            return
-        if len(self._starts) >= _MOST_SHARED:
-            self._starts.clear()
-        self._starts[id(draft.spec)] = _Start(spec=draft.spec, gate=row.gate, from_us=now_us, next_us=row.next_us)
 
     def effective(self, settings: Settings) -> Effective:
         """What is in force under a job's settings."""
@@ -185,20 +159,10 @@ def prepare_new(draft: Draft, *, shared: Shared, now_us: int) -> Prepared:
     """What to write for a draft that is not there: what ``prepare`` says of it. Raises ``InvalidJob``."""
     if draft.targets_at is not None:
         draft = restored(draft, None)
-    start = shared.start(draft.spec, now_us) if draft.common else None
-    if start is not None:
-        next_us = start.next_us
-        row = JobRow(
-            namespace=draft.namespace, name=draft.name, spec=start.spec, gate=start.gate, next_us=next_us, expect=NEW
-        )
-        return Prepared(draft=draft, existing=None, row=row, state=JobState.ACTIVE, next_us=next_us)
     effective = shared.effective(draft.spec.settings)
     coming = _created(draft, effective, shared, now_us)
     state = _state(draft.state or JobState.ACTIVE, coming)
-    prepared = _prepared(draft, None, coming, state, shared.gate(coming.spec, effective), effective)
-    if draft.common and prepared.row is not None:
-        shared.keep(draft, prepared.row, now_us)
-    return prepared
+    return _prepared(draft, None, coming, state, shared.gate(coming.spec, effective), effective)
 
 
 def _prepared(

@@ -12,7 +12,7 @@ from msgspec.structs import replace as with_fields
 from chronos.clock import Clock
 from chronos.core.config import Settings
 from chronos.core.diff import MAX_COMPARED, Diff
-from chronos.core.ids import job_id
+from chronos.core.ids import job_id, job_ids
 from chronos.core.job import Job, JobState
 from chronos.core.node import Actor
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull
@@ -97,10 +97,6 @@ class Writer:
         it is another. ``back_to``: the old version that the (one) draft says again, for the audit log. Raises
         ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
         """
-        if create_only and len(drafts) == 1 and expect is None and not (dry_run or drafts[0].spec.after):
-            created = await self._create(drafts[0], actor, idempotency)
-            if created is not None:
-                return [created]
         await check_follows(self._store, drafts)
         change = _Change(
             actor=actor,
@@ -116,18 +112,6 @@ class Writer:
             done, _ = await self._save(part, change)
             saved += done
         return saved
-
-    async def _create(self, draft: Draft, actor: Actor, idempotency: str | None) -> SavedJob | None:
-        """One new job, the short way: that its name is taken is left to the store to say. None: it makes no sense."""
-        now_us = self._clock.now_us()
-        try:
-            one = prepare(draft, None, defaults=self._defaults, now_us=now_us, shared=self._shared)
-        except InvalidJob:
-            return None
-        assert one.row is not None
-        command = SaveJobs(rows=(one.row,), now_us=now_us, actor=actor, idempotency=idempotency)
-        [saved] = await self._store.apply(command)
-        return _as_saved(one, saved, now_us, alone=True)
 
     async def save_each(
         self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM, dry_run: bool = False
@@ -196,7 +180,7 @@ class Writer:
         if twice := [name for (_, name), count in named.items() if count > 1]:
             raise Invalid(f'"{twice[0]}" is named twice in one change; name each job once')
         owned = await self._turns.map(
-            drafts, lambda draft: with_fields(draft, spec=with_fields(draft.spec, owner=owner), common=False)
+            drafts, lambda draft: with_fields(draft, spec=with_fields(draft.spec, owner=owner))
         )
         await check_follows(self._store, owned)
         pruned_in = ({draft.namespace for draft in owned} or {namespace}) if prune else set()
@@ -229,16 +213,17 @@ class Writer:
 
     async def _save(self, drafts: Sequence[Draft], change: _Change) -> tuple[list[SavedJob], list[Job]]:
         """One portion, and what was pruned; made again from what is there then, when somebody else was faster."""
-        existing, is_known = await self._look(drafts, change)
+        existing = await self._find(drafts, change)
         for race in range(_RACES):
             now_us = self._clock.now_us()
             try:
                 prepared = await self._prepared(drafts, existing, change, now_us)
             except InvalidJob:
-                if is_known:
-                    raise
-                existing, is_known = await self._guess(drafts), True  # that a name is taken is said first
-                continue
+                if change.create_only:  # that a name is taken is said first
+                    taken = await self._read(drafts)
+                    for draft in drafts:
+                        _check_expected(draft.name, taken.get((draft.namespace, draft.name)), change)
+                raise
             pruned = await self._left_over(drafts, change)
             if change.dry_run:
                 return await self._turns.map(prepared, _as_planned), pruned
@@ -247,7 +232,7 @@ class Writer:
             except (Conflict, NotFound):
                 if change.create_only or race == _RACES - 1:
                     raise
-                existing, is_known = await (self._read if is_known else self._guess)(drafts), True
+                existing = await self._read(drafts)
                 continue
             return saved, pruned
         raise AssertionError("the last race is won or raised")
@@ -288,32 +273,21 @@ class Writer:
 
         return await self._turns.map(prepared, saved)
 
-    async def _look(self, drafts: Sequence[Draft], change: _Change) -> tuple[dict[tuple[str, str], Job], bool]:
-        """The jobs that are there already, and whether that is known, or left to the store to say.
+    async def _find(self, drafts: Sequence[Draft], change: _Change) -> dict[tuple[str, str], Job]:
+        """The jobs that are there already, as far as that has to be known before the store says so.
 
-        It says so when a name is taken. So many jobs whose first and last are not there are taken to be new.
+        Many are found in one read, by the ids of names that were never deleted. A draft with masked values is looked
+        for by its name as well, as whether they can be kept depends on its job; and so is each of a dry run, where the
+        store does not say that a job was overlooked.
         """
         if change.create_only and not change.dry_run:
-            return {}, False
-        if len(drafts) > _FEW and not change.dry_run and not await self._read([drafts[0], drafts[-1]]):
-            return {}, False
-        found = await self._guess(drafts)
-        if change.dry_run and len(drafts) > _FEW:  # nobody else will say that a guess was wrong
-            found |= await self._read([draft for draft in drafts if (draft.namespace, draft.name) not in found])
-        return found, True
-
-    async def _guess(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
-        """The jobs that are there already, in one read, unless a name was deleted and created again.
-
-        A draft with masked values is looked for by its name as well: whether they can be kept depends on its job.
-        """
+            return {}
         if len(drafts) <= _FEW:
             return await self._read(drafts)
-        ids = await self._turns.map(drafts, lambda draft: job_id(draft.namespace, draft.name, 1))
-        jobs = await self._store.jobs_by_id(ids)
+        jobs = await self._store.jobs_by_id(job_ids((draft.namespace, draft.name, 1) for draft in drafts))
         found = {(job.namespace, job.name): job for job in jobs.values()}
-        masked = [draft for draft in drafts if draft.targets_at is not None]
-        return found | await self._read([one for one in masked if (one.namespace, one.name) not in found])
+        named = [draft for draft in drafts if change.dry_run or draft.targets_at is not None]
+        return found | await self._read([one for one in named if (one.namespace, one.name) not in found])
 
     async def _read(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
         found = [await self._store.job_named(draft.namespace, draft.name) for draft in drafts]

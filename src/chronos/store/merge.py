@@ -26,9 +26,6 @@ from chronos.store.commands import (
 )
 
 _MERGED = (Settle, Advance, Suspend, Release)
-_MANY = (
-    100  # new jobs: that two commands name the same one is rare then, and refused, after which each is applied alone
-)
 
 
 def merge(commands: Sequence[Command[Any]]) -> list[tuple[Command[Any], list[int]]]:
@@ -101,8 +98,6 @@ def _touched(command: Command[Any]) -> list[Any] | None:
     rows = command.rows
     if command.idempotency is not None or [row.expect for row in rows].count(NEW) < len(rows):
         return None
-    if len(rows) >= _MANY:
-        return []
     return [(row.namespace, row.name) for row in rows]
 
 

@@ -4,14 +4,11 @@ Idle, a command is sent at once. Under load the batches grow by themselves, up t
 many. Heartbeats, settlements and control go first and are never refused; admissions and requests wait their turn, and
 are refused, retryably, when too many wait already.
 
-A command may be larger than a batch by itself: thousands of jobs. Such go by turns with all others, so that what is due
-waits for one transaction of theirs at the most. Where one transaction at a time is all there is, several of them share
-one, as pages that each of them touches are then written once; as many as are done in the time that whatever comes
-meanwhile can wait, going by how fast the last ones were. That is shorter where something was due a moment ago.
+A command may be larger than a batch by itself: thousands of jobs. Large commands share transactions of their own, of a
+few thousand rows, which take turns with all others: what is due waits for one of them at the most.
 """
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -24,9 +21,8 @@ from chronos.store.commands.weight import MAX_ROWS, MAX_TEXT, text_of
 from chronos.store.merge import size
 
 R = TypeVar("R")
+MAX_LARGE = 5_000  # rows that large commands bring into one transaction: together they write fewer pages
 MAX_WAITING = 10_000
-_MOMENT_S = 1.0
-_SHORTER = 4  # times
 _PATIENT = (Admit, Backfill, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
 
 
@@ -56,21 +52,19 @@ class Pump:
         begin: Begin,
         *,
         max_rows: int = MAX_ROWS,
+        max_large: int = MAX_LARGE,
         max_waiting: int = MAX_WAITING,
-        bulk_s: float = 0,  # that a batch of large commands may take
         watch: Watch | None = None,
     ) -> None:
         self._begin = begin
         self._watch = watch
         self._max_rows = max_rows
+        self._max_large = max_large
         self._max_waiting = max_waiting
-        self._bulk_s = bulk_s
-        self._bulk_rows = 0  # of large commands that are written in that time
         self._urgent: deque[Pending] = deque()
         self._patient: deque[Pending] = deque()
         self._large: deque[Pending] = deque()  # saved jobs, more than a batch of them
         self._their_turn = False  # of the large ones: others went before them
-        self._due_s = -math.inf  # when something due was sent last
         self._apart: deque[Pending] = deque()  # of a batch that broke: they are sent one by one
         self._sent: list[Pending] = []
         self._began_s = 0.0
@@ -128,7 +122,8 @@ class Pump:
         """Give everybody their answer, and go on."""
         batch, self._sent = self._sent, []
         if isinstance(outcome, list):
-            self._note(sum(pending.rows for pending in batch), self._now_s() - self._began_s)
+            if self._watch is not None:
+                self._watch(sum(pending.rows for pending in batch), self._now_s() - self._began_s)
             for pending, answer in zip(batch, outcome, strict=True):
                 _answer(pending, answer)
         elif not isinstance(outcome, Exception):  # all is coming to an end
@@ -146,29 +141,14 @@ class Pump:
             self._apart.extend(batch)
         self._next()
 
-    def _note(self, rows: int, took_s: float) -> None:
-        if rows > self._max_rows and took_s > 0:
-            self._bulk_rows = int(rows / took_s * self._bulk_s)
-        if self._watch is not None:
-            self._watch(rows, took_s)
-
     def _next_batch(self) -> list[Pending]:
         if self._apart:
             return [self._apart.popleft()]
         if self._large and (self._their_turn or not (self._urgent or self._patient)):
             self._their_turn = False
-            return _take(self._room(), self._large)
+            return _take(self._max_large, self._large)
         self._their_turn = bool(self._large)
-        batch = _take(self._max_rows, self._urgent, self._patient)
-        if any(isinstance(pending.command, Admit) for pending in batch):
-            self._due_s = self._now_s()
-        return batch
-
-    def _room(self) -> int:
-        """How many rows of large commands go into the next transaction: to the nearest command."""
-        in_hurry = self._now_s() - self._due_s < _MOMENT_S
-        rows = self._bulk_rows // _SHORTER if in_hurry else self._bulk_rows
-        return max(self._max_rows, rows + self._large[0].rows // 2)
+        return _take(self._max_rows, self._urgent, self._patient)
 
     def _now_s(self) -> float:
         assert self._loop is not None

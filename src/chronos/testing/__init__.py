@@ -1,4 +1,4 @@
-"""What Chronos gives to tests: an app's jobs in virtual time, and the store's conformance suite for other engines.
+"""What Chronos gives to tests: an app's jobs in virtual time, the store's conformance suite, a probe of SQLite stores.
 
 Names are loaded when they are used: the pytest plugin is part of every test run, also of those that have no use for it.
 """
@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from chronos.testing.clock import VirtualClock
     from chronos.testing.harness import Harness, Ran
     from chronos.testing.loop import VirtualLoop
+    from chronos.testing.store_probe import StoreProbe
 
 _HOMES = {
     "Harness": "chronos.testing.harness",
     "Ran": "chronos.testing.harness",
+    "StoreProbe": "chronos.testing.store_probe",
     "VirtualClock": "chronos.testing.clock",
     "VirtualLoop": "chronos.testing.loop",
 }
 
-__all__ = ["Harness", "Ran", "VirtualClock", "VirtualLoop"]
+__all__ = ["Harness", "Ran", "StoreProbe", "VirtualClock", "VirtualLoop"]
 
 
 def __getattr__(name: str) -> object:

@@ -13,7 +13,7 @@ from chronos.service.shapes.job import (
 )
 from chronos.service.shapes.names import id_text, read_id
 from chronos.service.shapes.problems import InvalidJob, Problem
-from chronos.service.shapes.quick import JobReader
+from chronos.service.shapes.reader import JobReader
 from chronos.service.shapes.schedule import read_schedule_only
 
 __all__ = [

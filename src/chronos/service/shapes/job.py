@@ -79,7 +79,6 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     manual: bool = False  # "manual" was said: only when it is triggered
     schedule_at: str = "/schedule"  # where it was written, for who wrote it
     targets_at: dict[str, str] | None = None  # where its targets were written; None: it says nothing that is masked
-    common: bool = False  # the reader keeps its spec, as others say the same
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Draft) and self._said() == other._said()

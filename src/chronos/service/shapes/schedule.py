@@ -109,17 +109,6 @@ def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
     return when.spec
 
 
-def read_text(text: str, zone: str | None) -> When | None:
-    """A schedule of text and perhaps a zone, which has nothing to do with the job's name; None: it is wrong."""
-    spec = ScheduleSpec(text=text, timezone=zone)
-    try:
-        schedule = spec.parse("")
-    except InvalidSchedule:
-        return None
-    fault = _fault(_Said(text=text, pointer="/schedule"), schedule)
-    return When(spec=spec, schedule=schedule) if fault is None else None
-
-
 def write_when(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any]:
     """The fields of a job that say when it runs."""
     if spec is None:

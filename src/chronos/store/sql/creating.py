@@ -1,26 +1,23 @@
-"""New jobs: their rows in every table, many at a time.
+"""New jobs: their rows in every table, one statement per table whatever their number.
 
 Jobs come by the thousand, and much of what they say is the same: a spec or a gate that several of them share is
 written out once.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from itertools import chain, repeat
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
 from chronos.core.ids import job_ids
-from chronos.core.job import JobSpec
 from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.store.commands import JobRow, Saved, SaveJobs
-from chronos.store.sql.dialect import Columns, Dialect, Query, Row, Rows, Steps, json_rows
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.followers import Name
 from chronos.store.sql.locks import OVERLAPS
-from chronos.store.sql.records import Line, Records, audit_rows, tally_rows
+from chronos.store.sql.records import Line, Records
 
 GATE = (
     "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n keep_count:n keep_age_us:n"
@@ -28,145 +25,60 @@ GATE = (
 GATE_NAMES = tuple(column.split(":")[0] for column in GATE.split())
 GATE_TYPES = "i" + "n" * 11
 _JOB = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n updated_us:n"
-_JOB_NAMES = tuple(column.split(":")[0] for column in _JOB.split())
+_JOB_TYPES = "ittnntttnnn"
+_TAG = "job:i key:t value:t namespace:t name:t"
 _MANY = 20  # jobs saved by one command, after which they share a line of the audit log
-_MOST_KEPT = 8_192  # specs
-_FEW = 100  # jobs, for which a statement costs more than what is in it
-_PUT = "insert into temp.chronos_creating (jobs, gates, tags, lines, counts) values ($1, $2, $3, $4, $5)"
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_saved: Callable[[tuple[Any, ...]], Saved] = partial(tuple.__new__, Saved)  # thrice as fast as calling it
-
 
 Written = tuple[JobRow, str, Saved]  # with its spec as JSON
-
-
-class New(NamedTuple):
-    """Jobs that are to be created, by the column."""
-
-    rows: Sequence[JobRow]
-    specs: Sequence[str]  # as JSON
-    saved: Sequence[Saved]
 
 
 class Creating:
     """Statements and steps."""
 
     def __init__(self, d: Dialect, records: Records) -> None:
-        self._records, self._serial = records, d.serial
-        self._kept: dict[int, tuple[JobSpec, str]] = {}
-        number, names = (" number:n", ("number",)) if d.next_number() else ("", ())
-        self._job_names, self._gate_names = _JOB_NAMES + names, GATE_NAMES + names
-        self._create = f"insert into job ({', '.join(self._job_names)}) select * from {d.rows(1, _JOB + number)} as i"
-        self._add_gates = (
-            f"insert into gate ({', '.join(self._gate_names)}) select * from {d.rows(1, GATE + number)} as i"
-        )
-        common = [f"cast(${n} as {d.types()['int']})" for n in range(1, len(GATE_NAMES) - 1)]
-        self._add_like_gates = f"""
-            insert into gate ({", ".join(GATE_NAMES)}) select i.job, i.next_us, {", ".join(common)}
-            from {d.rows(len(common) + 1, "job:i next_us:n")} as i order by i.job"""
+        self._records = records
+        self._numbered = bool(d.next_number())
+        self._create, self._add_gates = self._insert(d, "job", _JOB), self._insert(d, "gate", GATE)
         self._add_tags = f"""
-            insert into job_tag (job, key, value, namespace, name)
-            select * from {d.rows(1, "job:i key:t value:t namespace:t name:t")} as i"""
+            insert into job_tag (job, key, value, namespace, name) select * from {d.rows(1, _TAG)} as i"""
 
-    def insert(self, new: New, number: int, lanes: Mapping[str, int], command: SaveJobs) -> Steps[None]:
-        """All rows of new jobs, the first of which has this number where jobs have numbers.
+    def _insert(self, d: Dialect, table: str, columns: str) -> str:
+        columns += " number:n" if self._numbered else ""
+        names = ", ".join(column.split(":")[0] for column in columns.split())
+        return f"insert into {table} ({names}) select * from {d.rows(1, columns)} as i"
+
+    def insert(self, new: Sequence[Written], number: int, lanes: Mapping[str, int], command: SaveJobs) -> Steps[None]:
+        """Write all rows of new jobs, the first of which has this number where jobs have numbers.
 
         Those of merged commands are in the order of the commands.
         """
-        rows, saved = new.rows, new.saved
-        if not rows:
+        if not new:
             return
-        gate, states = rows[0].gate, Counter([int(row.state) for row in rows])
-        alike = len(states) == 1 and _is_all([row.gate for row in rows], gate)
-        common = (1, *states, *gate_settings(gate, lanes)) if alike else ()
-        jobs, gates = self._jobs(new, number, command), self._gates(new, common, number, lanes)
-        if self._serial and len(rows) <= _FEW:
-            others = (
-                _tags(rows, saved).rows(),
-                audit_rows(lines_about("create", rows, saved, command)),
-                tally_rows(states),
-            )
-            yield Query(_PUT, tuple(json_rows(rows) for rows in (jobs.rows(), gates.rows(), *others)))
-            return
-        yield Query(self._create, columns=jobs)
-        if alike and not self._serial:
-            yield Query(self._add_like_gates, common, Rows("in", list(zip(*gates.values[:2], strict=True))))
-        else:
-            yield Query(self._add_gates, columns=gates)
-        yield from self._tag_and_audit("create", rows, saved, command)
-        yield from self._records.tally(states)
+        rows = [(row, saved) for row, _, saved in new]
+        yield self._add(self._create, _JOB_TYPES, _job_rows(new, command), number)
+        yield self._add(self._add_gates, GATE_TYPES, gate_rows(rows, lanes), number)
+        yield from self.tag_and_audit("create", rows, command)
+        yield from self._records.tally(Counter(int(row.state) for row, _ in rows))
 
-    def _jobs(self, new: New, number: int, command: SaveJobs) -> Columns:
-        rows, count = new.rows, len(new.rows)
-        authors, times = [command.actor.name] * count, [command.now_us] * count
-        if command.others:
-            authors = [part.actor.name for part in command.parts for _ in part.rows]
-            times = [part.now_us for part in command.parts for _ in part.rows]
-        values: list[Sequence[Any]] = [
-            *([s.id for s in new.saved], [r.namespace for r in rows], [r.name for r in rows]),
-            *([s.incarnation for s in new.saved], [1] * count, new.specs, [r.spec.owner for r in rows]),
-            *(authors, times, times, times),
-        ]
-        return self._numbered(Columns("job", self._job_names, "ittnntttnnn", values), number)
-
-    def _gates(self, new: New, common: Row, number: int, lanes: Mapping[str, int]) -> Columns:
-        """``common``: what all of them say after their first two columns, if they do."""
-        values: list[Sequence[Any]]
-        if common:
-            ids, next_us = [s.id for s in new.saved], [r.next_us for r in new.rows]
-            values = [ids, next_us, *([one] * len(ids) for one in common)]
-        else:
-            values = list(zip(*gate_rows(zip(new.rows, new.saved, strict=True), lanes), strict=True))
-        return self._numbered(Columns("gate", self._gate_names, GATE_TYPES, values), number)
-
-    def _numbered(self, columns: Columns, number: int) -> Columns:
-        """With the numbers of the jobs where they have some."""
-        if len(columns.names) == len(columns.types):
-            return columns
-        numbers = range(number, number + len(columns.values[0]))
-        return columns._replace(types=columns.types + "n", values=[*columns.values, numbers])
+    def _add(self, sql: str, types: str, rows: Sequence[Row], number: int) -> Query:
+        if self._numbered:
+            types, rows = types + "n", [(*row, number + place) for place, row in enumerate(rows)]
+        return Query(sql, rows=Rows(types, rows))
 
     def tag_and_audit(self, verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> Steps[None]:
-        """Tags of jobs that have none, and who saved them."""
-        yield from self._tag_and_audit(verb, [r for r, _ in saved], [s for _, s in saved], command)
+        """Write the tags of jobs that have none, and who saved them."""
+        tags = [(s.id, *tag, r.namespace, r.name) for r, s in saved for tag in r.spec.tags.items()]
+        if tags:
+            yield Query(self._add_tags, rows=Rows("itttt", tags))
+        yield from self._records.audit_all(_lines_about(verb, saved, command))
 
-    def _tag_and_audit(
-        self, verb: str, rows: Sequence[JobRow], saved: Sequence[Saved], command: SaveJobs
-    ) -> Steps[None]:
-        tags = _tags(rows, saved)
-        if tags.values[0]:
-            yield Query(self._add_tags, columns=tags)
-        yield from self._records.audit_all(lines_about(verb, rows, saved, command))
 
-    def encoded(self, rows: Sequence[JobRow]) -> list[str]:
-        """The specs as JSON. One that several jobs share is often that of the next ones, too, and kept, up to a bound.
-
-        It goes by identity, which is why specs are kept with it.
-        """
-        specs = [row.spec for row in rows]
-        apart = {id(spec): spec for spec in specs}
-        if len(apart) == len(specs):
-            return [_encode(spec).decode() for spec in specs]
-        if len(self._kept) + len(apart) > _MOST_KEPT:
-            self._kept = {}  # another thread may be at the one before
-        kept = self._kept
-        for key in apart.keys() - kept.keys():
-            kept[key] = apart[key], _encode(apart[key]).decode()
-        return [kept[id(spec)][1] for spec in specs]
-
-    def few(self) -> str:
-        """What a connection to a serial engine needs to create a few jobs by one statement: a view to put them into."""
-        parts = {
-            "jobs": self._create,
-            "gates": self._add_gates,
-            "tags": self._add_tags,
-            "lines": self._records.add_lines,
-            "counts": self._records.count,
-        }
-        body = "".join(f"{sql.replace('$1', f'new.{name}')};" for name, sql in parts.items())
-        return f"""
-            create temp view chronos_creating as select {", ".join(f"null as {name}" for name in parts)};
-            create temp trigger chronos_create instead of insert on chronos_creating begin {body} end;"""
+def encoded(rows: Sequence[JobRow]) -> list[str]:
+    """The specs as JSON; one that several jobs share is written out once."""
+    specs = {id(row.spec): row.spec for row in rows}
+    written = {key: _encode(spec).decode() for key, spec in specs.items()}
+    return [written[id(row.spec)] for row in rows]
 
 
 def sorted_out(
@@ -175,12 +87,9 @@ def sorted_out(
     specs: Sequence[str],
     existing: Mapping[Name, Row],
     buried: Mapping[Name, int],
-) -> tuple[list[Saved], New, list[Written], list[Written]]:
+) -> tuple[list[Saved], list[Written], list[Written], list[Written]]:
     """What becomes of each row; and apart from the others those that are new, that change, that are switched only."""
-    if not existing:
-        all_new = made(names, buried)
-        return all_new, New(rows, specs, all_new), [], []
-    fresh = iter(made([name for name in names if name not in existing], buried))
+    fresh = iter(_made([name for name in names if name not in existing], buried))
     saved: list[Saved] = []
     new: list[Written] = []
     changed: list[Written] = []
@@ -199,15 +108,29 @@ def sorted_out(
             answer = next(fresh)
             new.append((row, spec, answer))
         saved.append(answer)
-    return saved, New(*zip(*new, strict=True)) if new else New((), (), ()), changed, turned
+    return saved, new, changed, turned
 
 
-def made(names: Sequence[Name], buried: Mapping[Name, int]) -> list[Saved]:
+def _made(names: Sequence[Name], buried: Mapping[Name, int]) -> list[Saved]:
     """The answers for new jobs of these names."""
-    incarnations = [buried.get(name, 0) + 1 for name in names] if buried else [1] * len(names)
-    spaces, own = zip(*names, strict=True) if names else ((), ())
-    ids = job_ids(zip(spaces, own, incarnations, strict=True))
-    return list(map(_saved, zip(ids, repeat(1), repeat(True), repeat(True), incarnations, strict=False)))
+    numbered = [(*name, buried.get(name, 0) + 1) for name in names]
+    return [
+        Saved(job, 1, created=True, changed=True, incarnation=incarnation)
+        for job, (_, _, incarnation) in zip(job_ids(numbered), numbered, strict=True)
+    ]
+
+
+def _job_rows(new: Sequence[Written], command: SaveJobs) -> list[Row]:
+    """Rows of ``_JOB``, each with the author and time of its part of the command."""
+    left = iter(new)
+    rows: list[Row] = []
+    for part in command.parts:
+        said = (part.actor.name, part.now_us, part.now_us, part.now_us)
+        rows += [
+            (saved.id, row.namespace, row.name, saved.incarnation, 1, spec, row.spec.owner, *said)
+            for row, spec, saved in (islice(left, len(part.rows)) if command.others else left)
+        ]
+    return rows
 
 
 def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -> list[Row]:
@@ -218,80 +141,40 @@ def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -
         gate = row.gate
         settings = known.get(id(gate))
         if settings is None:
-            settings = known[id(gate)] = gate_settings(gate, lanes)
+            settings = known[id(gate)] = _gate_settings(gate, lanes)
         rows.append((answer.id, row.next_us, answer.version, int(row.state), *settings))
     return rows
 
 
 def told(verb: str, jobs: Sequence[tuple[str, str, str]]) -> list[Line]:
-    """Lines of the audit log about jobs, by (namespace, name, detail): one each, or one a namespace for many."""
+    """Lines of the audit log about jobs, by (namespace, name, detail): one each, or one per namespace for many."""
     if len(jobs) <= _MANY:
         return [(verb, *job) for job in jobs]
-    return _told_together(verb, [job[0] for job in jobs], [job[1] for job in jobs])
-
-
-def _told_together(verb: str, namespaces: Sequence[str], jobs: Sequence[str]) -> list[Line]:
-    """Lines about many jobs: one a namespace."""
     names: dict[str, list[str]] = {}
-    if _is_all(namespaces, namespaces[0]):
-        names[namespaces[0]] = [*jobs]
-    else:
-        for namespace, name in zip(namespaces, jobs, strict=True):
-            names.setdefault(namespace, []).append(name)
+    for namespace, name, _ in jobs:
+        names.setdefault(namespace, []).append(name)
     return [
         (verb, namespace, own[0] if len(own) == 1 else f"{own[0]} and {len(own) - 1} more", ", ".join(own))
         for namespace, own in sorted(names.items())
     ]
 
 
-def lines_about(
-    verb: str, rows: Sequence[JobRow], saved: Sequence[Saved], command: SaveJobs
-) -> list[tuple[Actor, int, Line]]:
+def _lines_about(verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> list[tuple[Actor, int, Line]]:
     """Who saved them, of each part of a command, which are in its order where there are several."""
     lines: list[tuple[Actor, int, Line]] = []
-    at = 0
+    left = iter(saved)
     for part in command.parts:
-        end = at + len(part.rows) if command.others else len(rows)
-        own = rows[at:end]
-        if len(own) > _MANY:  # which are told without their versions
-            said = _told_together(verb, [r.namespace for r in own], [r.name for r in own])
-        else:
-            versions = [f"version {s.version}" for s in saved[at:end]]
-            if part.back_to is not None:
-                verb = "rollback"
-                versions = [f"version {s.version - 1} to {s.version}, as version {part.back_to}" for s in saved[at:end]]
-            said = told(verb, [(r.namespace, r.name, version) for r, version in zip(own, versions, strict=True)])
-        lines += [(part.actor, part.now_us, line) for line in said]
-        at = end
+        own = list(islice(left, len(part.rows)) if command.others else left)
+        back = part.back_to
+        said = [(r.namespace, r.name, f"version {s.version}") for r, s in own]
+        if back is not None:
+            verb = "rollback"
+            said = [(r.namespace, r.name, f"version {s.version - 1} to {s.version}, as version {back}") for r, s in own]
+        lines += [(part.actor, part.now_us, line) for line in told(verb, said)]
     return lines
 
 
-def _tags(rows: Sequence[JobRow], saved: Sequence[Saved]) -> Columns:
-    """Rows of ``job_tag``."""
-    tags, ids = [r.spec.tags for r in rows], [s.id for s in saved]
-    columns: list[list[Any]]
-    if _is_all(counts := list(map(len, tags)), 1):
-        keys, values = list(chain.from_iterable(tags)), list(chain.from_iterable(map(dict.values, tags)))
-        columns = [ids, keys, values, [r.namespace for r in rows], [r.name for r in rows]]
-    elif any(counts):
-        columns = [
-            [job for job, count in zip(ids, counts, strict=True) for _ in range(count)],
-            [key for own in tags for key in own],
-            [value for own in tags for value in own.values()],
-            [r.namespace for r, count in zip(rows, counts, strict=True) for _ in range(count)],
-            [r.name for r, count in zip(rows, counts, strict=True) for _ in range(count)],
-        ]
-    else:
-        columns = [[], [], [], [], []]
-    return Columns("job_tag", ("job", "key", "value", "namespace", "name"), "itttt", columns)
-
-
-def _is_all(values: Sequence[Any], one: Any) -> bool:
-    """Whether all of them are this one."""
-    return values.count(one) == len(values)
-
-
-def gate_settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:
+def _gate_settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:
     """The last columns of ``GATE``."""
     return (
         *(OVERLAPS.index(gate.overlap), gate.limit, gate.queue_max, gate.priority),

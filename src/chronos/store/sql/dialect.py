@@ -22,19 +22,6 @@ class Rows(NamedTuple):
     values: Sequence[Sequence[Any]]
 
 
-class Columns(NamedTuple):
-    """Rows of new jobs, which come by the thousand, as they are in a table: a sequence a column."""
-
-    table: str
-    names: tuple[str, ...]
-    types: str  # as those of ``Rows``
-    values: Sequence[Sequence[Any]]  # numbers that follow each other are a ``range``
-
-    def rows(self) -> Rows:
-        """The same, by the row."""
-        return Rows(self.types, list(zip(*self.values, strict=True)))
-
-
 class Query(NamedTuple):
     """One statement to run within a transaction, as yielded by the functions that know what to write."""
 
@@ -42,7 +29,6 @@ class Query(NamedTuple):
     args: tuple[Any, ...] = ()
     rows: Rows | None = None
     alone: bool = False  # stands by itself: as the first of its command or read it needs no transaction around it
-    columns: Columns | None = None  # instead of rows: it inserts them as they are
     theirs: bool = False  # the user's own: what is wrong with it is for them to know, and nothing else goes wrong
 
 

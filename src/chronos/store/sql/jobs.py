@@ -21,6 +21,7 @@ from chronos.store.sql.creating import (
     GATE_TYPES,
     Creating,
     Written,
+    encoded,
     gate_rows,
     sorted_out,
     told,
@@ -32,7 +33,6 @@ from chronos.store.sql.locks import Gate, Raced, ids
 from chronos.store.sql.looking import Looking
 from chronos.store.sql.records import Records
 from chronos.store.sql.rekeying import Rekeying
-from chronos.store.sql.sheets import Sheets
 from chronos.store.sql.switching import Switching, check_state
 from chronos.store.sql.tagging import Tagging
 
@@ -47,7 +47,6 @@ class Jobs:
         self._looking, self._creating, self._admitting = Looking(d), Creating(d, records), Admitting(d, gates)
         self._burying, self._tagging = Burying(d, records), Tagging(d)
         self._rekeying = Rekeying(d, gates)
-        self.sheets = Sheets(self._looking, self._creating, records)
         self._mutex = d.mutex()
         self._highest_lane = "select coalesce(max(number), 0) from lane"
         self._add_lanes = f"insert into lane (number, key) select * from {d.rows(1, 'number:n key:t')} as i"
@@ -92,9 +91,6 @@ class Jobs:
         return saved
 
     def _save(self, command: SaveJobs) -> Steps[list[Saved]]:
-        quickly = yield from self.sheets.create(command)
-        if quickly is not None:
-            return quickly
         rows = command.rows if not command.others else tuple(row for part in command.parts for row in part.rows)
         named = [(row.namespace, row.name) for row in rows]
         if len(set(named)) < len(rows):
@@ -112,7 +108,7 @@ class Jobs:
                 _check_expected(row, existing.get((row.namespace, row.name)))
         lanes = yield from self._intern(wanted, found.lanes)
 
-        saved, new, changed, turned = sorted_out(rows, named, self._creating.encoded(rows), existing, found.buried)
+        saved, new, changed, turned = sorted_out(rows, named, encoded(rows), existing, found.buried)
         if gone and any(s.id in gone for s in saved):
             raise Invalid("a job is both saved and deleted in one change; do one of them")
         only_turned = {s.id for _, _, s in turned}
@@ -141,7 +137,7 @@ class Jobs:
         yield from self._followers.forget(left)
         yield from self._followers.add(links)
         if known := found.followed | touched:
-            created = {(r.namespace, r.name): s.id for r, s in zip(new.rows, new.saved, strict=True)}
+            created = {(r.namespace, r.name): s.id for r, _, s in new}
             upstream |= {name: job for name, job in created.items() if name in known}
         yield from self._followers.mark(upstream)
         if doomed:

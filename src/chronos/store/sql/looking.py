@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps, json_rows
+from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
 from chronos.store.sql.followers import Name
 from chronos.store.sql.packed import packed, unpacked
 
@@ -51,7 +51,8 @@ class Looking:
     def look(self, names: Sequence[Name], lanes: Sequence[str], *, following: bool) -> Steps[Found]:
         """``following``: one of those who are to be saved follows others."""
         if self._all:
-            return (yield from self.look_at(json_rows(Rows("tt", names)), lanes))
+            asked = (msgspec.json.encode(lanes).decode(),)
+            return _found((yield Query(self._all, asked, Rows("tt", names)))[0])
         rows = Rows("tt", names)
         found = yield Query(self._existing_for_followers if following else self._existing, rows=rows)
         existing = {(r[0], r[1]): r[2:] for r in found}
@@ -63,10 +64,6 @@ class Looking:
             lanes=(yield from self.lanes(lanes)),
             number=0,
         )
-
-    def look_at(self, names: str, lanes: Sequence[str]) -> Steps[Found]:
-        """The same on a serial engine, for names that are JSON already."""
-        return _found((yield Query(self._all, (msgspec.json.encode(lanes).decode(), names)))[0])
 
     def lanes(self, keys: Sequence[str]) -> Steps[dict[str, int]]:
         """Those that have a number."""

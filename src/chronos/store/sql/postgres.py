@@ -151,7 +151,7 @@ class PostgresStore(SqlStore):
 
     async def _refused(self, connection: Connection) -> list[str]:
         refused = []
-        for statement, place in statements(Writes(_DIALECT, HotPostgres(_DIALECT)), self._reads).items():
+        for statement, place in statements(Writes(_DIALECT, HotPostgres(_DIALECT)), self).items():
             try:
                 await connection.prepare(statement)
             except asyncpg.PostgresError as error:

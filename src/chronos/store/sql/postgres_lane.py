@@ -21,7 +21,7 @@ from chronos.store.commands import Admit, Command
 from chronos.store.contract import Hint
 from chronos.store.hints import NOTHING, hint_of
 from chronos.store.merge import merge, split
-from chronos.store.sql.dialect import Columns, Query, Row, Steps, columns
+from chronos.store.sql.dialect import Query, Row, Steps, columns
 from chronos.store.sql.doubts import Doubts
 from chronos.store.sql.postgres_errors import (
     ERRORS,
@@ -32,13 +32,12 @@ from chronos.store.sql.postgres_errors import (
     is_lost,
     is_passing,
 )
-from chronos.store.sql.postgres_link import SCHEMA, Connect, Connection, Link, Patience
+from chronos.store.sql.postgres_link import Connect, Connection, Link, Patience
 from chronos.store.sql.postgres_routes import gates_of
 from chronos.store.sql.theirs import refused
 from chronos.store.sql.writes import Writes
 
 MAX_CONFLICTS = 6
-_FEW = 20  # rows, for which another statement costs more than it spares
 _OLD_NOTES = 64  # deleted together, with a later commit
 _LOCK = "select count(*) from (select 1 from gate where job = any($1::uuid[]) order by job for update) as locked"
 _KEYED = "select exists (select from key_gate where active > 0 or queued > 0)"
@@ -263,11 +262,6 @@ class Walk:
         if self.query is not None:
             query = self.query
             rows = query.rows
-            if query.columns is not None:
-                if len(query.columns.values[0]) > _FEW:
-                    self._go(await _copy(connection, query.columns))
-                    return
-                rows = query.columns.rows()
             args = _plain(query.args) if query.theirs else query.args
             try:
                 found = await connection.fetch(query.sql, *args, *(() if rows is None else columns(rows)))
@@ -282,13 +276,6 @@ class Walk:
             self.query = self._steps.send(rows)  # type: ignore[arg-type]
         except StopIteration as stop:
             self.query, self.answer = None, stop.value
-
-
-async def _copy(connection: Connection, rows: Columns) -> list[Row]:
-    """Many rows go in by COPY, which costs the client a third of what arrays do."""
-    records = rows.rows().values
-    await connection.copy_records_to_table(rows.table, schema_name=SCHEMA, columns=rows.names, records=records)
-    return []
 
 
 def _plain(args: Sequence[Any]) -> list[Any]:

@@ -1,18 +1,28 @@
-"""Every read, as steps: one or two statements and the records they give. The same on both engines."""
+"""Every read: one or two statements and the records they give. The same on both engines.
 
-from collections.abc import Sequence
-from typing import Any
+A read is written as steps, the statements that it yields. ``@read`` makes it a method of the store, which a driver runs
+on a connection of its own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
 from chronos.core.job import Job, JobSpec, JobState, JobVersion, On
 from chronos.core.node import AuditEntry, Node
+from chronos.core.token import Token
 from chronos.store.commands import OutboxItem, OutputRow
 from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, JobFilter, JobName, Page
 from chronos.store.sql import rows as record
+from chronos.store.sql import tokens
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.job_list import JobList
-from chronos.store.sql.locks import OVERLAPS, ids
+from chronos.store.sql.locks import OVERLAPS
+from chronos.store.sql.locks import ids as those
 from chronos.store.sql.numbers import ran
+from chronos.store.sql.verify import Verify
 
 REPLACE = [overlap.value for overlap in OVERLAPS].index("replace")
 _TROUBLED = 20  # and above: see ``Status``
@@ -20,11 +30,26 @@ _LAST = b"\xff" * 16  # later than every id
 _DEAD = "execution, job, namespace, failed_us, code, message"
 
 
-class Reads:
-    """Statements and steps."""
+P = ParamSpec("P")
+S = TypeVar("S", bound="Reads")
+T = TypeVar("T")
+
+
+def read(steps: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make steps a method that runs them, all on the same commit."""
+
+    @wraps(steps)
+    async def run(store: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._read(steps(store, *args, **kwargs))
+
+    return run
+
+
+class Reads(ABC):
+    """The reading half of the contract; see ``contract.Store`` for what each method promises."""
 
     def __init__(self, d: Dialect) -> None:
-        self._job_list = JobList(d)
+        self._job_list, self._verify = JobList(d), Verify(d)
         self._due = f"""
             select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE} then 1 else 0 end from gate
             where state = 0 and next_us is not null and next_us <= $1 order by next_us{d.then("number")} limit $2"""
@@ -55,7 +80,7 @@ class Reads:
             select id as job, version, spec, saved_us, author from job where {d.is_job("job", "$1")} and version < $2
             union all select job, version, spec, saved_us, author from job_version where job = $1 and version < $2
             order by version desc limit $3"""
-        self._one = f"""
+        self._by_execution = f"""
             select {record.OPEN} from active where id = $1
             union all select {record.ENDED} from history where id = $1"""
         # Attempts of a task are in the order of their numbers, even where the clock went back between two of them.
@@ -94,36 +119,48 @@ class Reads:
         self._latest = _latest(d, open_ones="true", ended="e.until_us is null")
         self._latest_started = _latest(d, open_ones="e.started_us is not null", ended="e.started_us is not null")
         self._nodes = f"select {record.NODE} from node order by number"
-        self._lanes = "select number, key from lane order by number"
+        self._all_lanes = "select number, key from lane order by number"
         self._outbox = """
             select id, kind, target, execution, body, created_us from outbox where id > $1 order by id limit $2"""
 
+    @abstractmethod
+    async def _read(self, steps: Steps[T]) -> T:
+        """Run reading steps on a connection of their own."""
+
+    @read
     def due(self, until_us: int, limit: int) -> Steps[list[Due]]:
         found = yield Query(self._due, (until_us, limit), alone=True)
         return [Due(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in found]
 
+    @read
     def next_due_us(self) -> Steps[int | None]:
         [(found,)] = yield Query(self._next_due, alone=True)
         return found  # type: ignore[no-any-return]
 
+    @read
     def next_wake_us(self) -> Steps[int | None]:
         [(found,)] = yield Query(self._next_wake, alone=True)
         return found  # type: ignore[no-any-return]
 
+    @read
     def held_by(self, node: int) -> Steps[list[Execution]]:
         found = yield Query(self._held, (node,), alone=True)
         return [item for row in found if isinstance(item := record.execution(row), Execution)]
 
+    @read
     def running_since(self, before_us: int, limit: int) -> Steps[list[Execution]]:
         found = yield Query(self._running_since, (before_us, limit), alone=True)
         return [item for row in found if isinstance(item := record.execution(row), Execution)]
 
+    @read
     def ready_lanes(self) -> Steps[list[int]]:
         return [row[0] for row in (yield Query(self._ready_lanes, alone=True))]
 
+    @read
     def lanes(self) -> Steps[dict[int, str]]:
-        return dict((yield Query(self._lanes, alone=True)))
+        return dict((yield Query(self._all_lanes, alone=True)))
 
+    @read
     def depths(self) -> Steps[list[Depth]]:
         found = yield Query(self._depths, alone=True)
         lanes: dict[int, dict[Status, int]] = {}
@@ -132,47 +169,57 @@ class Reads:
         order = (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
         return [Depth(lane, *(counts.get(status, 0) for status in order)) for lane, counts in lanes.items()]
 
+    @read
     def counts(self) -> Steps[Counts]:
         jobs = yield Query(self._job_counts)
         opened = yield Query(self._open_counts)
         states = {record.member(JobState, s): n for s, n in jobs}
         return Counts(states, {record.member(Status, s): n for s, n in opened})
 
-    def jobs_by_id(self, wanted: Sequence[bytes]) -> Steps[dict[bytes, Job]]:
-        found = yield Query(self._by_id, rows=ids(wanted), alone=True)
+    @read
+    def jobs_by_id(self, ids: Sequence[bytes]) -> Steps[dict[bytes, Job]]:
+        found = yield Query(self._by_id, rows=those(ids), alone=True)
         return {row[0]: record.job(row) for row in found}
 
+    @read
     def job_named(self, namespace: str, name: str) -> Steps[Job | None]:
         found = yield Query(self._by_name, (namespace, name), alone=True)
         return record.job(found[0]) if found else None
 
-    def names_of(self, wanted: Sequence[bytes]) -> Steps[dict[bytes, JobName]]:
-        if not wanted:
+    @read
+    def names_of(self, ids: Sequence[bytes]) -> Steps[dict[bytes, JobName]]:
+        if not ids:
             return {}
-        found = yield Query(self._names_of, rows=ids(wanted), alone=True)
+        found = yield Query(self._names_of, rows=those(ids), alone=True)
         return {job: JobName(namespace, name) for job, namespace, name in found}
 
-    def namespaces(self, limit: int) -> Steps[list[str]]:
+    @read
+    def namespaces(self, *, limit: int) -> Steps[list[str]]:
         return [row[0] for row in (yield Query(self._namespaces, (limit,), alone=True))]
 
+    @read
     def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> Steps[dict[tuple[bytes, int], JobSpec]]:
         found = yield Query(self._specs_at, rows=Rows("in", list(dict.fromkeys(pairs))), alone=True)
         return {(job, version): record.spec(text) for job, version, text in found}
 
+    @read
     def followers(self, namespace: str, name: str) -> Steps[list[tuple[bytes, On]]]:
         found = yield Query(self._followers, (namespace, name), alone=True)
         return [(job, On(outcome)) for job, outcome in found]
 
-    def list_jobs(self, where: JobFilter, limit: int, cursor: bytes | None) -> Steps[Page[Job]]:
+    @read
+    def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Steps[Page[Job]]:
         return self._job_list.page(where, limit, cursor)
 
-    def versions(self, job: bytes, limit: int, before: int | None) -> Steps[list[JobVersion]]:
+    @read
+    def versions(self, job: bytes, *, limit: int, before: int | None = None) -> Steps[list[JobVersion]]:
         args = (job, 1 << 62 if before is None else before, limit)
         found = yield Query(self._versions, args, alone=True)
         return [record.version(row) for row in found]
 
+    @read
     def list_executions(
-        self, where: ExecutionFilter, limit: int, cursor: bytes | None
+        self, where: ExecutionFilter, *, limit: int, cursor: bytes | None = None
     ) -> Steps[Page[Execution | Span]]:
         args: list[Any] = [limit + 1, *([cursor] if cursor is not None else [])]
         tests = ["id < $2"] if cursor is not None else ["true"]
@@ -205,27 +252,32 @@ class Reads:
         items = [record.execution(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
 
+    @read
     def execution(self, execution: bytes) -> Steps[ExecutionView | None]:
-        found = yield Query(self._one, (execution,))
+        found = yield Query(self._by_execution, (execution,))
         item = record.execution(found[0]) if found else None
         if not isinstance(item, Execution):
             return None
         attempts: list[Attempt] = [record.attempt(row) for row in (yield Query(self._attempts, (execution,)))]
         return ExecutionView(execution=item, attempts=attempts)
 
+    @read
     def output(self, execution: bytes) -> Steps[list[OutputRow]]:
         return [OutputRow(*row) for row in (yield Query(self._output, (execution,), alone=True))]
 
+    @read
     def ended_since(self, after: tuple[int, bytes], limit: int) -> Steps[list[Execution | Span]]:
         found = yield Query(self._ended_since, (*after, limit), alone=True)
         return [record.execution(row) for row in found]
 
+    @read
     def last_run_us(self, job: bytes) -> Steps[int | None]:
         found = yield Query(self._last_run, (job,), alone=True)
         return found[0][0] if found else None
 
-    def latest(self, jobs: Sequence[bytes], started: bool) -> Steps[dict[bytes, Execution]]:
-        found = yield Query(self._latest_started if started else self._latest, rows=ids(jobs), alone=True)
+    @read
+    def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> Steps[dict[bytes, Execution]]:
+        found = yield Query(self._latest_started if started else self._latest, rows=those(jobs), alone=True)
         newest: dict[bytes, Execution] = {}
         for row in sorted(found, key=lambda row: row[0]):
             item = record.execution(row)
@@ -233,12 +285,16 @@ class Reads:
                 newest[item.job] = item
         return newest
 
-    def list_dead_letters(self, namespace: str | None, limit: int, cursor: bytes | None) -> Steps[Page[DeadLetter]]:
+    @read
+    def list_dead_letters(
+        self, *, namespace: str | None, limit: int, cursor: bytes | None = None
+    ) -> Steps[Page[DeadLetter]]:
         found = yield self._newest("dead_letter", _DEAD, "execution", namespace, limit, cursor)
         items = [record.dead_letter(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].execution if len(found) > limit else None)
 
-    def audit(self, namespace: str | None, limit: int, cursor: bytes | None) -> Steps[Page[AuditEntry]]:
+    @read
+    def audit(self, *, namespace: str | None, limit: int, cursor: bytes | None = None) -> Steps[Page[AuditEntry]]:
         found = yield self._newest("audit", record.AUDIT, "id", namespace, limit, cursor)
         items = [record.audit(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
@@ -252,12 +308,26 @@ class Reads:
         sql = f"select {columns} from {table} where {' and '.join(tests)} order by {order} limit $1"
         return Query(sql, tuple(args), alone=True)
 
+    @read
     def nodes(self) -> Steps[list[Node]]:
         return [record.node(row) for row in (yield Query(self._nodes, alone=True))]
 
-    def outbox(self, limit: int, after: bytes | None) -> Steps[list[OutboxItem]]:
+    @read
+    def outbox(self, *, limit: int, after: bytes | None = None) -> Steps[list[OutboxItem]]:
         found = yield Query(self._outbox, (after or bytes(16), limit), alone=True)
         return [OutboxItem(*row) for row in found]
+
+    @read
+    def token(self, token_hash: str) -> Steps[Token | None]:
+        return tokens.by_hash(token_hash)
+
+    @read
+    def tokens(self) -> Steps[list[Token]]:
+        return tokens.everything()
+
+    @read
+    def verify(self) -> Steps[list[str]]:
+        return self._verify.steps()
 
 
 def _among(column: str, id_: str, value: str, before: str) -> list[str]:

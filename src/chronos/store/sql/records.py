@@ -1,7 +1,7 @@
 """What is written beside an execution: ended attempts, what must follow, dead letters, spans, the audit log."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from chronos.core.execution import Span, Status
@@ -39,11 +39,11 @@ class Records:
                 admitted_us, finished_us, until_us, count)
             select id, job, version, cause, scheduled_us, status, code, message, 0, 0, now_us, now_us, until_us, count
             from {d.rows(1, span)} as i where true on conflict do nothing"""
-        self.count = f"""
+        self._count = f"""
             update tally set jobs = tally.jobs + i.count from {d.rows(1, "state:n count:n")} as i
             where tally.state = i.state"""
         entry = "id:i at_us:n actor:t action:t namespace:t subject:t origin:t detail:t"
-        self.add_lines = f"""
+        self._add_lines = f"""
             insert into audit (id, at_us, actor, action, namespace, subject, origin, detail)
             select * from {d.rows(1, entry)} as i where true on conflict do nothing"""
         self._keyed = f"""
@@ -77,9 +77,9 @@ class Records:
 
     def tally(self, changes: Counter[int], sign: int = 1) -> Steps[None]:
         """Jobs that came into a state, less those that left it; with -1 all of them left it."""
-        rows = tally_rows(changes, sign)
-        if rows.values:
-            yield Query(self.count, rows=rows)
+        rows = [(state, sign * count) for state, count in sorted(changes.items()) if count]
+        if rows:
+            yield Query(self._count, rows=Rows("nn", rows))
 
     def done(self, jobs: int) -> Steps[None]:
         """So many active jobs came to the end of their schedule."""
@@ -147,26 +147,16 @@ class Records:
 
     def audit_all(self, lines: Iterable[tuple[Actor, int, Line]]) -> Steps[None]:
         """Lines of the audit log, each with who did it and when."""
-        yield Query(self.add_lines, rows=audit_rows(lines))
-
-
-def audit_rows(lines: Iterable[tuple[Actor, int, Line]]) -> Rows:
-    """Rows of the audit log."""
-    values = [
-        (
-            stamped(
-                at_us, b"audit", "\0".join((actor.name, action, namespace, subject, detail, actor.origin)).encode()
-            ),
-            *(at_us, actor.name, action, namespace, subject, actor.origin, detail),
-        )
-        for actor, at_us, (action, namespace, subject, detail) in lines
-    ]
-    return Rows("intttttt", values)
-
-
-def tally_rows(changes: Mapping[int, int], sign: int = 1) -> Rows:
-    """How many more jobs there are in each state."""
-    return Rows("nn", [(state, sign * count) for state, count in sorted(changes.items()) if count])
+        values = [
+            (
+                stamped(
+                    at_us, b"audit", "\0".join((actor.name, action, namespace, subject, detail, actor.origin)).encode()
+                ),
+                *(at_us, actor.name, action, namespace, subject, actor.origin, detail),
+            )
+            for actor, at_us, (action, namespace, subject, detail) in lines
+        ]
+        yield Query(self._add_lines, rows=Rows("intttttt", values))
 
 
 def stamped(at_us: int, *parts: bytes) -> bytes:

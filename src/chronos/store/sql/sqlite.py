@@ -25,7 +25,6 @@ from chronos.store.pump import Outcome, Pump
 from chronos.store.sql.dialect import Query, Row, Sqlite, Steps, json_rows
 from chronos.store.sql.doubts import Doubts
 from chronos.store.sql.hot_sqlite import HotSqlite
-from chronos.store.sql.packed import inserting
 from chronos.store.sql.sqlite_alone import TURN, Guard
 from chronos.store.sql.sqlite_errors import execute_theirs, explained
 from chronos.store.sql.sqlite_file import Place, connect_reader, connect_writer, copy_to
@@ -37,8 +36,6 @@ from chronos.store.sql.writes import Writes
 R = TypeVar("R")
 T = TypeVar("T")
 READERS = 3
-_BULK_S = 0.4  # that others wait for many new jobs: the more of them together, the fewer pages each has to write
-_FEW = 20  # rows; more of them are worth a statement made for them
 _DIALECT = Sqlite()
 
 #: Called with every command in the order of application; the determinism tests listen here.
@@ -62,7 +59,7 @@ class SqliteStore(SqlStore):
         self._writes = Writes(_DIALECT, HotSqlite(_DIALECT))
         self._sql: dict[str, str] = {}
         self._doubts = Doubts()
-        self._pump = Pump(self._begin, bulk_s=_BULK_S, watch=self._committed)
+        self._pump = Pump(self._begin, watch=self._committed)
         self._writer: apsw.Connection | None = None
         self._write_thread: Writer | None = None
         self._read_threads: ThreadPoolExecutor | None = None
@@ -109,14 +106,9 @@ class SqliteStore(SqlStore):
         """See ``Store.apply``."""
         check_storable(command)
         try:
-            if not self._writes.has_use_of_time(command):
-                return await self._pump.apply(command)
-            await self._in_reader(lambda _: self._writes.prepare(command))
             return await self._pump.apply(command)
         except UnicodeEncodeError as error:
             raise half_a_character() from error
-        finally:
-            self._writes.forget(command)
 
     async def clock_us(self) -> int | None:
         """This machine's clock is the store's."""
@@ -161,7 +153,7 @@ class SqliteStore(SqlStore):
 
     def _transaction(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply a batch; an error of one command undoes that command only."""
-        writer = self._open_writer()
+        writer = self.connection()
         if self._place is not None:
             self._place.check()
         applied: list[Command[Any]] = []
@@ -285,15 +277,10 @@ class SqliteStore(SqlStore):
     def _execute(self, connection: apsw.Connection, query: Query) -> list[Row]:
         if query.theirs:
             return execute_theirs(connection, query)
-        rows = query.rows
-        if query.columns is not None:
-            if len(query.columns.values[0]) > _FEW:
-                return connection.execute(*inserting(query.columns)).fetchall()
-            rows = query.columns.rows()
         sql = self._sql.get(query.sql)
         if sql is None:
             sql = self._sql[query.sql] = _DIALECT.final(query.sql)
-        args = query.args if rows is None else (*query.args, json_rows(rows))
+        args = query.args if query.rows is None else (*query.args, json_rows(query.rows))
         return connection.execute(sql, args).fetchall()
 
     def _open_file(self, path: Path) -> None:
@@ -311,7 +298,8 @@ class SqliteStore(SqlStore):
             raise explained(error, self.path) from error
         return connection
 
-    def _open_writer(self) -> apsw.Connection:
+    def connection(self) -> apsw.Connection:
+        """The connection that writes, for a probe (see ``chronos.testing``). Raises ``StoreUnavailable``."""
         if self._writer is None:
             raise StoreUnavailable("the store is not open")
         return self._writer
@@ -323,7 +311,7 @@ class SqliteStore(SqlStore):
 
     async def _in_reader(self, call: Callable[[apsw.Connection], T]) -> T:
         if self._read_threads is None:
-            return call(self._open_writer())
+            return call(self.connection())
         return await asyncio.get_running_loop().run_in_executor(self._read_threads, lambda: call(self._reader()))
 
     def _reader(self) -> apsw.Connection:

@@ -11,10 +11,8 @@ import apsw
 
 from chronos.errors import Invalid, NotFound, StoreBroken, StoreUnavailable
 from chronos.store.sql import migrations
-from chronos.store.sql.creating import Creating
 from chronos.store.sql.dialect import Row, Sqlite
 from chronos.store.sql.hot_sqlite import temporary
-from chronos.store.sql.records import Records
 from chronos.store.sql.sqlite_errors import explained
 
 _BUSY_MS = 10_000
@@ -102,7 +100,6 @@ def _make(path: Path) -> None:
 def make_views(connection: apsw.Connection) -> None:
     """What a connection that writes needs beside the tables."""
     connection.execute(temporary(_DIALECT))
-    connection.execute(Creating(_DIALECT, Records(_DIALECT)).few())
 
 
 def check(connection: apsw.Connection, path: Path | None) -> None:

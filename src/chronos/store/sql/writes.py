@@ -89,21 +89,7 @@ class Writes:
             CreateToken: tokens.create,
             RevokeToken: tokens.revoke,
         }
-        self._admit, self._claim, self._jobs = executions.admit, executions.claim, jobs
-
-    def has_use_of_time(self, command: Command[Any]) -> bool:
-        """Whether much of a command can be worked out before it is its turn."""
-        return isinstance(command, SaveJobs) and self._jobs.sheets.fits(command)
-
-    def prepare(self, command: Command[Any]) -> None:
-        """Work it out, on any thread."""
-        if isinstance(command, SaveJobs):
-            self._jobs.sheets.prepare(command)
-
-    def forget(self, command: Command[Any]) -> None:
-        """It was applied, or will not be."""
-        if isinstance(command, SaveJobs):
-            self._jobs.sheets.forget(command)
+        self._admit, self._claim = executions.admit, executions.claim
 
     def steps(self, command: Command[Any], *, resent: bool = False) -> Steps[Any]:
         """What to run within a transaction to apply the command; the steps' return value is its answer."""

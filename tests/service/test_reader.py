@@ -1,6 +1,7 @@
-"""The quick reader reads a job as the careful one does, or leaves it to that."""
+"""What the reader keeps of earlier jobs changes nothing about how a job is read."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronos.errors import Invalid
-from chronos.service.shapes import Draft, InvalidJob, JobReader, quick, read_job
+from chronos.service.shapes import Draft, InvalidJob, JobReader, read_job
 from chronos.service.shapes.form import read_duration_us
 from tests.service.test_shapes_fuzz import FIELDS, VALUES, WORDS
 from tests.service.world import CHECKS, shape
@@ -59,7 +60,7 @@ def read(reader: JobReader | None, data: Any) -> tuple[Draft, Any] | list[tuple[
 
 @settings(max_examples=400)
 @given(st.lists(USUAL | st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5), min_size=1, max_size=4))
-def test_both_readers_say_the_same(jobs: list[dict[str, Any]]) -> None:
+def test_what_is_kept_changes_nothing(jobs: list[dict[str, Any]]) -> None:
     reader = JobReader(CHECKS)
     for data in [*jobs, *jobs]:  # what was kept of the first ones must not matter either
         assert read(reader, data) == read(None, data)
@@ -100,8 +101,26 @@ def test_what_a_runner_refuses_is_refused_each_time() -> None:
 
 def test_what_is_too_long_to_be_meant_is_not_kept() -> None:
     reader = JobReader(CHECKS)
-    kept = quick._read_when.cache_info().currsize, read_duration_us.cache_info().currsize
+    kept = read_duration_us.cache_info().currsize
     for field, value in (("timezone", "x" * 10_000), ("timeout", "0" * 10_000 + "s"), ("timeout", "1s" * 5_000)):
         with pytest.raises(InvalidJob, match=field):
             reader.read(shape("job", **{field: value}))
-    assert (quick._read_when.cache_info().currsize, read_duration_us.cache_info().currsize) == kept
+    assert read_duration_us.cache_info().currsize == kept
+
+
+def test_what_is_not_json_is_never_taken_for_what_is() -> None:
+    reader = JobReader(CHECKS)
+    at = datetime(2027, 1, 1, tzinfo=UTC)
+    reader.read(shape("one", description=at.isoformat().replace("+00:00", "Z")))
+    with pytest.raises(InvalidJob, match="of the type datetime"):
+        reader.read(shape("two", description=at))
+
+
+def test_what_depends_on_the_name_is_read_for_each() -> None:
+    reader = JobReader(CHECKS)
+    one, two = (reader.read(shape(name, schedule="H H * * *")) for name in ("one", "two"))
+    assert one.schedule != two.schedule
+    after = {"after": ["two"], "command": {"argv": ["true"]}}
+    assert reader.read({"name": "one", **after}).spec.after
+    with pytest.raises(InvalidJob, match="names the job itself"):
+        reader.read({"name": "two", **after})
