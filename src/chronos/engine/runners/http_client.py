@@ -184,12 +184,12 @@ async def _read(answer: ClientResponse, room: int) -> tuple[bytes, bool]:
 
 
 async def _read_up_to(content: StreamReader, room: int) -> tuple[bytes, bool]:
-    body = b""
+    body = bytearray()
     while piece := await content.read(room + 1 - len(body)):
         body += piece
         if len(body) > room:
-            return body, True
-    return body, False
+            return bytes(body), True
+    return bytes(body), False
 
 
 def _no_answer(error: Exception) -> NoAnswer:

@@ -61,7 +61,7 @@ class GuardedConnector(TCPConnector):
 
 
 class KnownConnections:
-    """What is known of open connections: when each was made, who uses it, until when it may be used again."""
+    """What is known of open connections: when each was made, which exchange uses it, until when it may be used again."""
 
     def __init__(self, *, max_idle: int, idle_timeout_s: float, max_age_s: float) -> None:
         self._max_idle, self._idle_timeout_s, self._max_age_s = max_idle, idle_timeout_s, max_age_s
@@ -90,9 +90,10 @@ class KnownConnections:
     def leave(self, use: Use, kept_s: float | None) -> None:
         """An exchange is over; the server promised to keep the connection for so long, or said nothing about it."""
         transport = use.transport
-        if transport is None or self._busy[transport][0] is not use:
-            return  # the next exchange uses it already
-        _, old_s = self._busy.pop(transport)
+        if transport is None or (busy := self._busy.get(transport)) is None or busy[0] is not use:
+            return  # the next exchange has it already
+        del self._busy[transport]
+        old_s = busy[1]
         if not transport.is_closing():
             idle_s = self._idle_timeout_s if kept_s is None else min(self._idle_timeout_s, kept_s)
             self._idle[transport] = min(self._now_s() + idle_s, old_s), old_s
