@@ -61,7 +61,7 @@ class GuardedConnector(TCPConnector):
 
 
 class KnownConnections:
-    """What is known of open connections: when each was made, which exchange uses it, until when it may be used again."""
+    """What is known of open connections: when each was made, which exchange has it, until when it may be used."""
 
     def __init__(self, *, max_idle: int, idle_timeout_s: float, max_age_s: float) -> None:
         self._max_idle, self._idle_timeout_s, self._max_age_s = max_idle, idle_timeout_s, max_age_s
