@@ -1,20 +1,17 @@
 """Servers that answer otherwise than they should: what is made of it, and whether the connection is used again."""
 
 import asyncio
-import shutil
-import ssl
-import subprocess
+import socket
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chronos.core.outcome import Failed, Outcome, Succeeded
-from chronos.engine.runners import http_dial
+from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
+from chronos.engine.runners import http_connector
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.http import HttpRunner
-from chronos.engine.runners.http_connection import MAX_HEAD, MAX_HEADERS
+from chronos.engine.runners.http_client import MAX_HEADER, MAX_HEADERS
 from tests.engine.runners.servers import Handler, Seen, Server, answer, failed
 from tests.engine.runners.target_calls import make_call
 
@@ -66,20 +63,41 @@ def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[
     "said",
     [
         OK + OK,
-        OK + b"x",
-        b"HTTP/1.1 204 X\r\nContent-Length: 2\r\n\r\nok",
-        b"HTTP/1.1 304 X\r\n\r\nok",
         b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
         b"HTTP/1.1 200 X\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.0 200 X\r\nContent-Length: 2\r\n\r\nok",
-        CHUNKED + b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 200 X\r\n",
     ],
-    ids=["two", "garbage", "204 with a body", "304 with a body", "101", "close", "old", "more after chunks"],
+    ids=["two", "101", "close", "old"],
 )
 def test_a_connection_is_kept_only_when_nothing_speaks_against_it(said: bytes) -> None:
     _, calls, server = _twice(_says(said))
     assert server.connections == 2
     assert all(call.detail["response"]["body"] in ("ok", "") for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("said", "method"),
+    [
+        (OK + b"x", "POST"),
+        (b"HTTP/1.1 204 X\r\nContent-Length: 2\r\n\r\nok", "POST"),
+        (b"HTTP/1.1 304 X\r\n\r\nok", "POST"),
+        (OK, "HEAD"),
+    ],
+    ids=["garbage", "204 with a body", "304 with a body", "a body in answer to HEAD"],
+)
+def test_bytes_after_an_answer_that_are_not_http_fail_it(said: bytes, method: str) -> None:
+    """aiohttp drops an answer when the bytes behind it, in the same packet, are not the beginning of another."""
+    outcomes, _, server = _twice(_says(said), method)
+    for outcome in outcomes:
+        assert failed(outcome).kinds == ("connection", "protocol")
+        assert failed(outcome).worth_retrying
+    assert server.connections == 2
+
+
+def test_half_an_answer_that_was_not_asked_for_is_forgotten() -> None:
+    outcomes, calls, _ = _twice(_says(CHUNKED + b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 500 X\r\n"))
+    assert outcomes == [Succeeded(), Succeeded()]
+    assert [call.detail["response"]["body"] for call in calls] == ["ok", "ok"]
 
 
 def test_what_is_said_unasked_is_nobodys_answer() -> None:
@@ -119,11 +137,7 @@ def test_what_is_no_http_fails_and_is_worth_another_try(said: bytes) -> None:
     assert server.connections == 2
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [b"X-%d: y\r\n", b"Y" * 4_096, b"\r\nHTTP/1.1 100 X\r\nA-%d: b\r\n"],
-    ids=["headers", "one header", "interim answers"],
-)
+@pytest.mark.parametrize("piece", [b"X-%d: y\r\n", b"Y" * 4_096], ids=["headers", "one header"])
 def test_a_head_without_end_is_not_listened_to_for_long(piece: bytes) -> None:
     written = 0
 
@@ -131,7 +145,7 @@ def test_a_head_without_end_is_not_listened_to_for_long(piece: bytes) -> None:
         nonlocal written
         writer.write(b"HTTP/1.1 100 X\r\n")
         data = b"".join(piece % n if b"%d" in piece else piece for n in range(1_000))
-        while written < 1_000 * MAX_HEAD:
+        while written < 1_000 * MAX_HEADER:
             writer.write(data)
             await writer.drain()
             await asyncio.sleep(0)
@@ -139,13 +153,27 @@ def test_a_head_without_end_is_not_listened_to_for_long(piece: bytes) -> None:
 
     outcomes, _, _ = _twice(handler)
     assert failed(outcomes[0]).kinds == ("connection", "protocol")
-    assert written < 1_000 * MAX_HEAD
+    assert written < 1_000 * MAX_HEADER
+
+
+def test_interim_answers_without_end_are_listened_to_until_the_time_is_up() -> None:
+    async def handler(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(b"HTTP/1.1 100 X\r\nA: b\r\n\r\n" * 100)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async def play(runner: HttpRunner, server: Server) -> Outcome:
+        return await runner.run(make_call({"url": server.url, "timeout": "100ms"}))
+
+    assert isinstance(_scene(handler, play), TimedOut)
 
 
 def test_many_headers_in_one_piece() -> None:
     many = b"".join(b"A%d:b\r\n" % number for number in range(MAX_HEADERS + 1))
     outcomes, _, _ = _twice(_says(HEAD + many + b"Content-Length: 0\r\n\r\n"))
-    assert f"more than {MAX_HEADERS} headers" in failed(outcomes[0]).error
+    assert failed(outcomes[0]).kinds == ("connection", "protocol")
+    assert "Too many headers" in failed(outcomes[0]).error
 
 
 def test_trailers_without_end() -> None:
@@ -192,13 +220,6 @@ def test_lines_may_end_with_a_line_feed_alone() -> None:
     _, calls, server = _twice(_says(OK.replace(b"\r\n", b"\n")))
     assert [call.detail["response"]["body"] for call in calls] == ["ok"] * 2
     assert server.connections == 1
-
-
-def test_a_body_in_answer_to_head_is_nobodys() -> None:
-    outcomes, calls, server = _twice(_says(OK), "HEAD")
-    assert [type(outcome) for outcome in outcomes] == [Succeeded] * 2
-    assert [call.detail["response"]["body"] for call in calls] == ["", ""]
-    assert server.connections == 2
 
 
 def test_what_is_repeated_goes_over_a_fresh_connection() -> None:
@@ -348,15 +369,14 @@ def test_a_canceled_call_closes_its_connection() -> None:
 
 def test_one_lookup_serves_all_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    real = http_dial._lookup
+    real = socket.getaddrinfo
 
-    def lookup(host: str, flags: int) -> http_dial.Addresses:
+    def lookup(host: Any, *args: Any, **more: Any) -> Any:
         asked.append(host)
-        return [*real("127.0.0.2", 0), *real("127.0.0.1", 0)]  # nobody listens at the first
-
-    monkeypatch.setattr(http_dial, "_lookup", lookup)
+        return [*real("127.0.0.2", *args, **more), *real("127.0.0.1", *args, **more)]  # nobody listens at the first
 
     async def play(runner: HttpRunner, server: Server) -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", lookup)
         url = server.url.replace("127.0.0.1", "hooks.example")
         outcomes = await asyncio.gather(*(runner.run(make_call({"url": url})) for _ in range(3)))
         assert all(isinstance(outcome, Succeeded) for outcome in outcomes)
@@ -377,13 +397,13 @@ def test_a_name_that_is_none() -> None:
 def test_only_the_public_addresses_of_a_name_are_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
     dialled: list[Any] = []
 
-    async def start_connection(addresses: Any, **_: Any) -> Any:
-        dialled.extend(address[4][0] for address in addresses)
+    def make_socket(address: Any) -> Any:
+        dialled.append(address[4][0])
         raise OSError("nobody is there")
 
-    both = [(2, 1, 6, "", ("10.0.0.1", 0)), (2, 1, 6, "", ("8.8.8.8", 0))]
-    monkeypatch.setattr(http_dial, "start_connection", start_connection)
-    monkeypatch.setattr(http_dial, "_lookup", lambda host, flags: both)
+    both = [(2, 1, 6, "", ("10.0.0.1", 80)), (2, 1, 6, "", ("8.8.8.8", 80))]
+    monkeypatch.setattr(http_connector, "_make_socket", make_socket)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
 
     async def go() -> None:
         runner = HttpRunner()
@@ -393,72 +413,3 @@ def test_only_the_public_addresses_of_a_name_are_dialled(monkeypatch: pytest.Mon
         await runner.close()
 
     asyncio.run(go())
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """For localhost, by nobody whom anybody trusts."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl to make a certificate with")
-    key, found = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(found)]
-    subprocess.run([openssl, *options.split(), *files], check=True, capture_output=True)
-    return found, key
-
-
-async def _secure_calls(certificate: tuple[Path, Path], hosts: list[str]) -> tuple[list[Outcome], int]:
-    """Calls to a server that speaks TLS, and over how many connections they went."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    server = Server(_says(OK))
-    listening = await asyncio.start_server(server._accept, "127.0.0.1", 0, ssl=context)
-    port = listening.sockets[0].getsockname()[1]
-    runner = HttpRunner(allow_private=True)
-    try:
-        outcomes = [await runner.run(make_call({"url": f"https://{host}:{port}/"})) for host in hosts]
-        return outcomes, server.connections
-    finally:
-        await runner.close()
-        listening.close()
-        for task in server._tasks:
-            task.cancel()
-        await asyncio.gather(*server._tasks, return_exceptions=True)
-
-
-def test_a_certificate_that_nobody_trusts(certificate: tuple[Path, Path]) -> None:
-    [outcome], _ = asyncio.run(_secure_calls(certificate, ["localhost"]))
-    assert failed(outcome).kinds == ("connection", "tls")
-    assert "certificate" in failed(outcome).error
-    assert failed(outcome).worth_retrying
-
-
-def test_a_certificate_counts_for_its_own_name_only(
-    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trusting = ssl.create_default_context(cafile=certificate[0])
-    monkeypatch.setattr(http_dial, "_tls", lambda: trusting)
-    outcomes, connections = asyncio.run(_secure_calls(certificate, ["localhost", "localhost", "127.0.0.1"]))
-    assert outcomes[:2] == [Succeeded(), Succeeded()]
-    assert failed(outcomes[2]).kinds == ("connection", "tls")
-    assert connections == 1
-
-
-def test_a_server_that_does_not_speak_tls() -> None:
-    async def go() -> Outcome:
-        async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(1)
-            writer.write(OK)
-            writer.close()
-
-        server = await asyncio.start_server(plain, "127.0.0.1", 0)
-        runner = HttpRunner(allow_private=True)
-        port = server.sockets[0].getsockname()[1]
-        try:
-            return await runner.run(make_call({"url": f"https://127.0.0.1:{port}/"}))
-        finally:
-            await runner.close()
-            server.close()
-
-    assert failed(asyncio.run(go())).kinds == ("connection", "tls")

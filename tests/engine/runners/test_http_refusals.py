@@ -149,6 +149,14 @@ def test_a_name_that_does_not_answer_does_not_tell_its_address(monkeypatch: pyte
     assert error == "no connection to hooks.internal: Connection refused"
 
 
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0177.0.0.1"])
+def test_an_address_in_an_old_form_is_not_dialled_even_where_it_is_allowed(host: str) -> None:
+    outcome, _, seen = run(answer(), {"url": f"http://{host}:1/"})
+    assert failed(outcome).kinds == ("request",)
+    assert "canonical" in failed(outcome).error
+    assert not seen
+
+
 def test_addresses_from_a_payload_are_judged_too() -> None:
     outcome, _, seen = run(
         answer(), {"url": "{{ payload.u }}"}, {"allow_private": False}, payload={"u": "http://127.1/"}

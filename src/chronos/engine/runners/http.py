@@ -12,16 +12,14 @@ before.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
-from chronos.engine.deadlines import Deadlines
 from chronos.engine.runners import http_options
 from chronos.engine.runners.addresses import Guard, Refused
 from chronos.engine.runners.contract import Call
-from chronos.engine.runners.http_connection import NoAnswer
-from chronos.engine.runners.http_dial import Dialler
-from chronos.engine.runners.http_pool import IDLE_TIMEOUT_S, Pool
+from chronos.engine.runners.http_client import IDLE_TIMEOUT_S, MAX_AGE_S, Client, NoAnswer
 from chronos.engine.runners.http_request import Outline, Request, after_redirect, build
 from chronos.engine.runners.http_response import Answer, capture, room
 from chronos.engine.runners.templates import Secrets, no_secrets
@@ -45,15 +43,14 @@ class HttpRunner:
         max_connections: int = 1_000,
         max_idle: int = 1_000,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
+        max_age_s: float = MAX_AGE_S,
     ) -> None:
         self._guard = Guard(allow_private=allow_private, allow_hosts=allow_hosts)
         self._timeout_s = timeout_s  # where no level sets one
         self._secrets = secrets
-        self._max_connections = max_connections
-        self._max_idle, self._idle_timeout_s = max_idle, idle_timeout_s
-        self._dialler: Dialler | None = None
-        self._pool: Pool | None = None
-        self._deadlines = Deadlines()
+        self._max_connections, self._max_idle = max_connections, max_idle
+        self._idle_timeout_s, self._max_age_s = idle_timeout_s, max_age_s
+        self._client: Client | None = None
         self._outlines: dict[int, Outline] = {}  # by the identity of the options, which an outline keeps alive
 
     def check(self, options: Mapping[str, Any]) -> None:
@@ -75,12 +72,9 @@ class HttpRunner:
         return await self._within_time(call, outline, request, limit_s)
 
     async def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
-        if self._dialler is not None:
-            self._dialler.close()
-            self._dialler = None
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
     def _outline(self, options: Mapping[str, Any]) -> Outline:
         """What these options say to every call; a job's are the same object as long as its version is in use."""
@@ -95,25 +89,18 @@ class HttpRunner:
         """Ends when it is asked to stop, or when a time of its own is up; both close the connection."""
         if call.stop.asked:
             return _STOPPED
-        limit = _Limit()
-        call.stop.on_ask(limit.end)
-        deadline = None if limit_s is None else self._deadlines.set(id(limit), limit_s, limit.end)
         try:
-            return await self._exchange(call, outline, request)
-        except asyncio.CancelledError:
-            if not limit.ended_it():
-                raise
+            async with asyncio.timeout(limit_s) as limit:
+                call.stop.on_ask(lambda: _end(limit))
+                return await self._exchange(call, outline, request)
+        except TimeoutError:
             return _STOPPED if call.stop.asked else TimedOut(error=f"there was no complete answer within {limit_s:g} s")
-        finally:
-            limit.over = True
-            if deadline is not None:
-                self._deadlines.drop(id(limit), deadline)
 
     async def _exchange(self, call: Call, outline: Outline, request: Request) -> Outcome:
         try:
             left = outline.redirects
             while True:
-                response = await (self._pool or self._opened()).send(request, room(request.mask))
+                response = await (self._client or self._opened()).send(request, room(request.mask))
                 answer = capture(response, request.mask)
                 call.detail["response"] = answer.record()
                 location = response.header(b"location") if left and answer.status in _REDIRECTS else None
@@ -128,35 +115,22 @@ class HttpRunner:
         except NoAnswer as error:
             return _unreachable(request, error)
 
-    def _opened(self) -> Pool:
+    def _opened(self) -> Client:
         """Made on first use, as it belongs to the running loop."""
-        self._dialler = Dialler(self._guard)
-        self._pool = Pool(
-            self._dialler, limit=self._max_connections, max_idle=self._max_idle, idle_timeout_s=self._idle_timeout_s
+        self._client = Client(
+            self._guard,
+            limit=self._max_connections,
+            max_idle=self._max_idle,
+            idle_timeout_s=self._idle_timeout_s,
+            max_age_s=self._max_age_s,
         )
-        return self._pool
+        return self._client
 
 
-class _Limit:
-    """Ends an exchange by cancelling the task that it runs in."""
-
-    __slots__ = ("_hit", "_task", "over")
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._hit = False
-        self.over = False
-
-    def end(self) -> None:
-        if not self.over and not self._hit:
-            self._hit = True
-            self._task.cancel()
-
-    def ended_it(self) -> bool:
-        """Whether a cancellation is this one's doing alone; then it is over with."""
-        return self._hit and self._task.uncancel() == 0
+def _end(limit: asyncio.Timeout) -> None:
+    """Let the time be up, unless it is all over."""
+    with suppress(RuntimeError):
+        limit.reschedule(asyncio.get_running_loop().time())
 
 
 def _judge(outline: Outline, answer: Answer) -> Outcome:

@@ -2,15 +2,15 @@
 
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from email.message import Message
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from chronos.core.credentials import MASK, names_credential
-from chronos.engine.runners.http_connection import Response, header_text
 from chronos.engine.runners.masking import Mask
 
 MAX_BODY = 1 << 20
@@ -26,6 +26,27 @@ _CHARSETS = re.compile(
     r"shift_jis|euc-(jp|kr)|gbk|gb18030|big5",
     re.ASCII,
 )
+
+
+class Response(NamedTuple):
+    """An answer as it came. ``cut``: there was more of the body than there was room for."""
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes
+    cut: bool
+
+    def header(self, name: bytes) -> str | None:
+        """The first header of this name, which is given in lower case."""
+        for found, value in self.headers:
+            if found.lower() == name:
+                return _header_text(value)
+        return None
+
+
+def _header_text(value: bytes) -> str:
+    """A header's value; bytes that are no UTF-8 become lone surrogates."""
+    return value.decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +127,7 @@ def _headers(response: Response, mask: Mask) -> dict[str, str]:
 
 def _text(value: bytes, mask: Mask) -> str:
     """A header's value as every store takes it."""
-    text = mask(header_text(value)[:_MAX_HEADER_VALUE]).replace("\0", "�")
+    text = mask(_header_text(value)[:_MAX_HEADER_VALUE]).replace("\0", "�")
     return text if value.isascii() else text.encode("utf-8", "replace").decode()
 
 

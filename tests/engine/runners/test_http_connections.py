@@ -1,12 +1,14 @@
 """Connections of the http target: kept, given up, and used again; what goes over them and what comes back."""
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
 from yarl import URL
 
 from chronos.core.outcome import Failed, Outcome, Succeeded
+from chronos.engine.runners import http_connector
 from chronos.engine.runners.http import HttpRunner
 from chronos.engine.runners.http_request import Request
 from chronos.engine.runners.masking import Mask
@@ -14,11 +16,11 @@ from tests.engine.runners.servers import Handler, Seen, Server, answer
 from tests.engine.runners.target_calls import make_call
 
 
-def _calls(handler: Handler, *options: dict[str, Any]) -> tuple[list[Outcome], Server]:
+def _calls(handler: Handler, *options: dict[str, Any], **settings: Any) -> tuple[list[Outcome], Server]:
     """Calls one after the other, by one runner to one server."""
 
     async def scene() -> tuple[list[Outcome], Server]:
-        runner = HttpRunner(allow_private=True)
+        runner = HttpRunner(allow_private=True, **settings)
         try:
             async with Server(handler) as server:
                 outcomes = [await runner.run(make_call({"url": f"{server.url}/hook", **each})) for each in options]
@@ -33,6 +35,67 @@ def test_a_connection_is_used_again() -> None:
     outcomes, server = _calls(answer(200, b"fine"), {}, {"method": "POST"}, {"json": {"a": 1}})
     assert [type(outcome) for outcome in outcomes] == [Succeeded] * 3
     assert (len(server.seen), server.connections) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "connections"),
+    [({"max_age_s": 0.0}, 3), ({"max_age_s": 3_600.0}, 1), ({"max_idle": 0}, 3), ({"idle_timeout_s": 0.0}, 3)],
+)
+def test_a_connection_is_used_again_only_while_it_may_be(settings: dict[str, Any], connections: int) -> None:
+    outcomes, server = _calls(answer(200, b"fine"), {}, {}, {}, **settings)
+    assert outcomes == [Succeeded()] * 3
+    assert server.connections == connections
+
+
+@pytest.mark.parametrize(
+    ("said", "connections"),
+    [("timeout=1", 2), ("max=5, timeout=0", 2), ("timeout=5, max=5", 1), ("max=5", 1), ("timeout=soon", 1)],
+)
+def test_a_server_says_how_long_it_keeps_a_connection(said: str, connections: int) -> None:
+    """One that closes it after a second may do so at any moment."""
+    outcomes, server = _calls(answer(200, b"fine", Keep_Alive=said), {}, {})
+    assert outcomes == [Succeeded()] * 2
+    assert server.connections == connections
+
+
+def test_no_more_connections_are_kept_than_allowed() -> None:
+    """The one that was idle for longest is closed, and the others are used again."""
+
+    async def scene() -> list[int]:
+        runner = HttpRunner(allow_private=True, max_idle=2)
+        try:
+            async with Server(answer()) as one, Server(answer()) as two, Server(answer()) as three:
+                for server in (one, two, three, three, two, one):
+                    assert isinstance(await runner.run(make_call({"url": server.url})), Succeeded)
+                return [one.connections, two.connections, three.connections]
+        finally:
+            await runner.close()
+
+    assert asyncio.run(scene()) == [2, 1, 1]
+
+
+def test_a_name_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a connection is too old, the next one goes to where the name leads then."""
+    real, where = socket.getaddrinfo, ["127.0.0.1"]
+
+    def lookup(host: Any, *args: Any, **more: Any) -> Any:
+        return real(where[0] if host == "hooks.example" else host, *args, **more)
+
+    async def scene() -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", lookup)
+        monkeypatch.setattr(http_connector, "_DNS_KEPT_S", 0)
+        runner = HttpRunner(allow_private=True, max_age_s=0.05)
+        async with Server(answer()) as before:
+            url = before.url.replace("127.0.0.1", "hooks.example")
+            for _ in range(2):
+                assert isinstance(await runner.run(make_call({"url": url})), Succeeded)
+            where[0] = "127.0.0.2"  # where nobody listens
+            await asyncio.sleep(0.06)
+            assert isinstance(await runner.run(make_call({"url": url})), Failed)
+            assert len(before.seen) == 2
+        await runner.close()
+
+    asyncio.run(scene())
 
 
 def test_one_whose_answer_was_not_read_to_its_end_is_not() -> None:
@@ -107,9 +170,11 @@ def test_no_header_ever_becomes_two(value: str) -> None:
 
     async def scene() -> None:
         runner = HttpRunner(allow_private=True)
-        request = Request(method="GET", url=URL("http://127.0.0.1:1/"), headers={"X-Own": value}, mask=Mask())
-        with pytest.raises(ValueError, match="line break"):
-            await runner._opened().send(request, 0)
+        async with Server(answer()) as server:
+            request = Request(method="GET", url=URL(server.url), headers={"X-Own": value}, mask=Mask())
+            with pytest.raises(ValueError, match="control character"):
+                await runner._opened().send(request, 0)
+            assert not server.seen
         await runner.close()
 
     asyncio.run(scene())

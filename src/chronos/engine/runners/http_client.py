@@ -1,0 +1,216 @@
+"""The HTTP client of a node: aiohttp's, with judged addresses and bounded answers.
+
+::
+
+    request ─► a place (or wait for one) ─► a kept connection, else dial ─► exchange ─► bounded answer
+                                                   ▲                           │
+                                                   └── it had died meanwhile ◄─┘  only for what may be repeated
+"""
+
+import asyncio
+import os
+import re
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+
+from aiohttp import (
+    ClientConnectorDNSError,
+    ClientConnectorError,
+    ClientError,
+    ClientHandlerType,
+    ClientOSError,
+    ClientPayloadError,
+    ClientRequest,
+    ClientResponse,
+    ClientResponseError,
+    ClientSession,
+    ClientSSLError,
+    ClientTimeout,
+    DummyCookieJar,
+    InvalidURL,
+    ServerDisconnectedError,
+    ServerTimeoutError,
+    StreamReader,
+)
+
+from chronos.engine.runners.addresses import Guard
+from chronos.engine.runners.http_connector import GuardedConnector, KnownConnections, Use, current_use
+from chronos.engine.runners.http_request import Request
+from chronos.engine.runners.http_response import Response
+
+IDLE_TIMEOUT_S = 4.0  # shorter than the five seconds after which many servers hang up
+MAX_AGE_S = 60.0  # of a connection, and of the certificate authorities that were read
+MAX_HEADER = 1 << 16  # bytes
+MAX_HEADERS = 256
+_CONNECT_S = 10  # TLS and all
+_THREADS = 16  # lookups block, and may hang
+_MARGIN_S = 1.0  # by which a connection is given up before the server closes it
+_KEPT_FOR = re.compile(r"timeout\s*=\s*\"?(\d{1,9})", re.ASCII | re.IGNORECASE)
+_REPEATABLE = ("GET", "HEAD", "OPTIONS")  # anything else may have had its effect
+_ADDED_BY_AIOHTTP = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # where a request has none
+
+
+class NoAnswer(Exception):
+    """There is no answer, or half of one. ``kind`` is dns, connect, tls, reset or protocol."""
+
+    def __init__(self, kind: str, said: str = "", *, silent: bool = False) -> None:
+        super().__init__(said)
+        self.kind = kind
+        self.silent = silent  # the server hung up without a byte of an answer
+
+
+class Client:
+    """All connections of a node. It belongs to the loop on which it was made."""
+
+    def __init__(self, guard: Guard, *, limit: int, max_idle: int, idle_timeout_s: float, max_age_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._places = asyncio.Semaphore(limit)
+        self._busy = 0
+        self._closed = False
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="chronos-http")
+        self._max_age_s = max_age_s
+        self._trusted: asyncio.Future[ssl.SSLContext] | None = None
+        self._trusted_until_s = 0.0
+        self._known = KnownConnections(
+            max_idle=min(max_idle, limit) if idle_timeout_s else 0, idle_timeout_s=idle_timeout_s, max_age_s=max_age_s
+        )
+        self._session = ClientSession(
+            connector=GuardedConnector(guard, self._threads, idle_timeout_s, self._known),
+            cookie_jar=DummyCookieJar(),
+            skip_auto_headers=_ADDED_BY_AIOHTTP,
+            auto_decompress=False,
+            timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            max_line_size=MAX_HEADER,
+            max_field_size=MAX_HEADER,
+            max_headers=MAX_HEADERS,
+            middlewares=(_once,),
+        )
+
+    async def close(self) -> None:
+        """Close what is kept; exchanges under way come to their end."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)  # lookups that hang are left to themselves
+        if not self._busy:
+            await self._session.close()
+
+    async def send(self, request: Request, room: int) -> Response:
+        """The answer to a request, with so many bytes of its body. Raises ``NoAnswer``, ``Refused``, ``ValueError``.
+
+        A server may hang up just as a kept connection is used again: what may be repeated is then sent once more.
+        """
+        self._busy += 1
+        try:
+            async with self._places:
+                use = Use()
+                try:
+                    return await self._exchange(use, request, room)
+                except NoAnswer as error:
+                    if not (error.silent and use.reused and request.method in _REPEATABLE):
+                        raise
+                return await self._exchange(Use(fresh=True), request, room)
+        finally:
+            self._busy -= 1
+            if self._closed and not self._busy:
+                await self._session.close()
+
+    async def _exchange(self, use: Use, request: Request, room: int) -> Response:
+        current_use.set(use)
+        kept_s = None
+        try:
+            answer = await self._session.request(
+                request.method,
+                request.url,
+                headers=request.headers,
+                data=request.body or None,
+                allow_redirects=False,
+                ssl=await self._trust() if request.url.scheme == "https" else True,
+            )
+            try:
+                body, cut = await _read(answer, room)
+            finally:
+                answer.close()  # which closes the connection, unless the answer was read to its end
+            if (said := _KEPT_FOR.search(answer.headers.get("Keep-Alive", ""))) is not None:
+                kept_s = int(said[1]) - _MARGIN_S
+            return Response(answer.status, answer.raw_headers, body, cut)
+        except InvalidURL:  # a ValueError, and a ClientError
+            raise
+        except (ClientError, OSError, RuntimeError) as error:
+            raise _no_answer(error) from error
+        finally:
+            self._known.leave(use, kept_s)
+
+    async def _trust(self) -> ssl.SSLContext:
+        """The certificate authorities of this machine; a connection made with other ones is not used again."""
+        now_s = self._loop.time()
+        if self._trusted is None or now_s >= self._trusted_until_s:
+            self._trusted = self._loop.run_in_executor(self._threads, _read_authorities)
+            self._trusted_until_s = now_s + self._max_age_s
+        return await asyncio.shield(self._trusted)
+
+
+async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+    """Keep aiohttp from sending a request again: it would repeat PUT and DELETE, and after half an answer."""
+    try:
+        return await send(request)
+    except ServerDisconnectedError as error:
+        raise NoAnswer("reset", silent=isinstance(error.message, str)) from error
+    except (ClientConnectorError, ClientSSLError):
+        raise
+    except ClientOSError as error:
+        raise NoAnswer("reset", silent=True) from error
+
+
+async def _read(answer: ClientResponse, room: int) -> tuple[bytes, bool]:
+    """The body up to so many bytes, and whether there was more."""
+    connection = answer.connection
+    if connection is None:  # all of it is here
+        return await _read_up_to(answer.content, room)
+    protocol = connection.protocol
+    assert protocol is not None
+    closed = protocol.closed
+    if closed is None:
+        return await _read_up_to(answer.content, room)
+
+    def fail(_: object) -> None:
+        """Wake the reader: of a body that cannot be parsed, aiohttp tells only the connection."""
+        if not answer.content.is_eof():
+            answer.content.set_exception(ClientPayloadError("the connection is closed"))
+
+    closed.add_done_callback(fail)
+    try:
+        return await _read_up_to(answer.content, room)
+    finally:
+        closed.remove_done_callback(fail)
+
+
+async def _read_up_to(content: StreamReader, room: int) -> tuple[bytes, bool]:
+    body = bytearray()
+    while piece := await content.read(room + 1 - len(body)):
+        body += piece
+        if len(body) > room:
+            return bytes(body), True
+    return bytes(body), False
+
+
+def _no_answer(error: Exception) -> NoAnswer:
+    match error:
+        case ClientConnectorDNSError():
+            return NoAnswer("dns")
+        case ClientSSLError():
+            return NoAnswer("tls", str(error.__cause__))
+        case ServerTimeoutError():
+            return NoAnswer("connect", f"none within {_CONNECT_S} s")
+        case ClientResponseError():
+            return NoAnswer("protocol", " ".join(error.message.partition("\n\n")[0].split()))
+        case ClientPayloadError():
+            return NoAnswer("reset")
+        case OSError(errno=int(number)):
+            return NoAnswer("connect", os.strerror(number))  # the message itself names the address
+        case _:  # among them uvloop's RuntimeError for an address that cannot be connected to
+            return NoAnswer("connect", "none of its addresses can be connected to")
+
+
+def _read_authorities() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context

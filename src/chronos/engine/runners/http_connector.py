@@ -1,0 +1,159 @@
+"""Connections of the HTTP client: which addresses are dialled, and which connections are used again.
+
+aiohttp keeps connections and closes those that are idle for too long. Added here: only judged addresses are dialled,
+the number of idle connections has a bound, and a connection is used again only while it is young, while the server
+promised to keep it, and if the server said nothing unasked.
+"""
+
+import asyncio
+import logging
+import socket
+from concurrent.futures import Executor
+from contextvars import ContextVar
+from typing import Any
+
+from aiohttp import AddrInfoType, ClientRequest, TCPConnector
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import Connection
+
+from chronos.engine.runners.addresses import Guard, Refused
+
+log = logging.getLogger("chronos.engine")
+_DNS_KEPT_S = 10
+
+
+class Use:
+    """One exchange's use of a connection."""
+
+    __slots__ = ("fresh", "reused", "transport")
+
+    def __init__(self, *, fresh: bool = False) -> None:
+        self.fresh = fresh  # only a new connection will do
+        self.reused = False  # the connection had been used before
+        self.transport: asyncio.Transport | None = None
+
+
+current_use: ContextVar[Use] = ContextVar("current_use")
+
+
+class GuardedConnector(TCPConnector):
+    """Dials only addresses that the guard approves, and hands out only connections that may still be used."""
+
+    def __init__(self, guard: Guard, threads: Executor, idle_timeout_s: float, known: "KnownConnections") -> None:
+        super().__init__(
+            limit=0,  # the client bounds how many exchanges are under way
+            keepalive_timeout=idle_timeout_s,
+            resolver=_GuardedResolver(guard, threads),
+            ttl_dns_cache=_DNS_KEPT_S,
+            socket_factory=_make_socket,
+        )
+        self.known_connections = known
+
+    async def connect(self, req: ClientRequest, *args: Any, **more: Any) -> Connection:
+        use = current_use.get()
+        while True:
+            connection = await super().connect(req, *args, **more)
+            protocol = connection.protocol
+            assert protocol is not None
+            if self.known_connections.take(connection.transport, use, spoiled=protocol.should_close):
+                return connection
+            connection.close()
+
+
+class KnownConnections:
+    """What is known of open connections: when each was made, which exchange has it, until when it may be used."""
+
+    def __init__(self, *, max_idle: int, idle_timeout_s: float, max_age_s: float) -> None:
+        self._max_idle, self._idle_timeout_s, self._max_age_s = max_idle, idle_timeout_s, max_age_s
+        self._now_s = asyncio.get_running_loop().time
+        self._busy: dict[asyncio.Transport, tuple[Use, float]] = {}  # and when it is too old
+        self._idle: dict[asyncio.Transport, tuple[float, float]] = {}  # until when; the longest idle first
+
+    def take(self, transport: asyncio.Transport | None, use: Use, *, spoiled: bool) -> bool:
+        """Whether an exchange may use a connection that aiohttp dialled or had kept."""
+        assert transport is not None
+        idle, busy = self._idle.pop(transport, None), self._busy.get(transport)
+        now_s = self._now_s()
+        if idle is not None:
+            until_s, old_s = idle
+        elif busy is not None:  # its last user has the answer, and did not come to leave the connection
+            until_s = old_s = busy[1]
+        else:
+            until_s = old_s = now_s + self._max_age_s
+        use.reused = idle is not None or busy is not None
+        if use.reused and (use.fresh or spoiled or now_s >= until_s):
+            return False
+        use.transport = transport
+        self._busy[transport] = use, old_s
+        return True
+
+    def leave(self, use: Use, kept_s: float | None) -> None:
+        """An exchange is over; the server promised to keep the connection for so long, or said nothing about it."""
+        transport = use.transport
+        if transport is None or (busy := self._busy.get(transport)) is None or busy[0] is not use:
+            return  # the next exchange has it already
+        del self._busy[transport]
+        old_s = busy[1]
+        if not transport.is_closing():
+            idle_s = self._idle_timeout_s if kept_s is None else min(self._idle_timeout_s, kept_s)
+            self._idle[transport] = min(self._now_s() + idle_s, old_s), old_s
+        while self._idle and (len(self._idle) > self._max_idle or next(iter(self._idle)).is_closing()):
+            longest = next(iter(self._idle))
+            del self._idle[longest]
+            longest.abort()
+
+
+class _GuardedResolver(AbstractResolver):
+    """Looks names up and gives only those of their addresses that may be reached."""
+
+    def __init__(self, guard: Guard, threads: Executor) -> None:
+        self._guard = guard
+        self._threads = threads
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses to dial. Raises ``Refused`` where the name has others only, and ``OSError``."""
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
+        except RuntimeError as error:  # the node shuts down
+            raise OSError(str(error)) from error
+        if self._guard.is_open(host):
+            return found
+        allowed: list[ResolveResult] = []
+        refused: list[str] = []
+        for address in found:
+            try:
+                self._guard.check_address(address["host"])
+            except Refused:
+                refused.append(address["host"])
+            else:
+                allowed.append(address)
+        if refused and not allowed:
+            log.debug("a webhook was refused", extra={"host": host, "addresses": refused})
+            raise self._guard.refusal(host)  # what the name means in here is not for the authors of jobs
+        return allowed
+
+    async def close(self) -> None:
+        """Nothing to do: the threads are the client's."""
+
+
+def _look_up(host: str, port: int, family: int) -> list[ResolveResult]:
+    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return [
+        {
+            "hostname": host,
+            "host": f"{name[0]}%{name[3]}" if len(name) > 3 and name[3] else str(name[0]),
+            "port": port,
+            "family": kind,
+            "proto": protocol,
+            "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+        }
+        for kind, _, protocol, _, name in found
+    ]
+
+
+def _make_socket(address: AddrInfoType) -> socket.socket:
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
