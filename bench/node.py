@@ -16,6 +16,7 @@ from chronos.engine.engine import Engine
 from chronos.engine.options import Options
 from chronos.engine.runners.functions import Functions
 from chronos.service.jobs import Jobs
+from chronos.service.writing import JobSaver
 from chronos.store.commands import Recover, RunRow
 from chronos.store.contract import Store
 
@@ -29,6 +30,7 @@ class Bench:
     store: Store
     engine: Engine
     jobs: Jobs
+    saver: JobSaver
     clock: SystemClock
     starts_us: list[int] = field(default_factory=list)
 
@@ -37,7 +39,7 @@ class Bench:
         found: list[bytes] = []
         for begin in range(0, len(jobs), 2_000):
             drafts = [self.jobs.read(job) for job in jobs[begin : begin + 2_000]]
-            found += [saved.job_id for saved in await self.jobs.save(drafts)]
+            found += [saved.job_id for saved in await self.saver.save(drafts)]
         return found
 
     async def queue(self, job: dict[str, Any], count: int) -> None:
@@ -84,7 +86,7 @@ async def bench_node(url: str, *, slots: int = 1_000) -> AsyncIterator[Bench]:
     service = make_service(store, clock, checks=checks)
     options = Options(slots=slots)
     engine = make_engine(store, clock=clock, options=options, functions=functions, runners=runners)
-    bench = Bench(store, engine, service.jobs, clock)
+    bench = Bench(store, engine, service.jobs, service.job_saver, clock)
 
     async def noop() -> None:
         bench.starts_us.append(time.time_ns() // 1_000)

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from chronos.engine.runners.command_options import CommandRules
     from chronos.engine.runners.contract import Runner
     from chronos.engine.runners.functions import Functions
+    from chronos.service.acting import BulkActions
     from chronos.service.backfilling import Backfills
     from chronos.service.jobs import Jobs
     from chronos.service.runs import Runs
     from chronos.service.shapes import Check
+    from chronos.service.switching import JobStates
     from chronos.service.why import Why
+    from chronos.service.writing import JobSaver
 
 PLUGINS = "chronos.runners"  # the entry points that bring further kinds of targets
 _PROCESSES = 4
@@ -197,9 +200,16 @@ class Service:
     """What the faces share."""
 
     jobs: "Jobs"
+    job_saver: "JobSaver"
+    job_states: "JobStates"
+    bulk_actions: "BulkActions"
     runs: "Runs"
     backfills: "Backfills"
     why: "Why"
+
+
+def _new_request() -> bytes:
+    return os.urandom(16)
 
 
 def make_service(
@@ -209,23 +219,34 @@ def make_service(
     checks: "Mapping[str, Check]",
     defaults: Settings = NOTHING_SET,
     max_pending: int | None = None,
+    new_request: Callable[[], bytes] = _new_request,
 ) -> Service:
-    """The service on an open store. ``max_pending`` is how much may be ready or queued before asking for more fails."""
+    """The service on an open store. ``max_pending`` is how much may be ready or queued before asking for more fails.
+
+    ``new_request`` gives the id of each request for executions.
+    """
+    from chronos.service.acting import BulkActions  # noqa: PLC0415
     from chronos.service.backfilling import Backfills  # noqa: PLC0415
     from chronos.service.jobs import Jobs  # noqa: PLC0415
     from chronos.service.room import MAX_PENDING, Room  # noqa: PLC0415
     from chronos.service.runs import Runs  # noqa: PLC0415
+    from chronos.service.switching import JobStates  # noqa: PLC0415
     from chronos.service.why import Why  # noqa: PLC0415
+    from chronos.service.writing import JobSaver  # noqa: PLC0415
 
-    jobs = Jobs(store, clock, defaults=defaults, checks=checks)
+    saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
+    jobs = Jobs(store, clock, saver, defaults=defaults, checks=checks)
     room = Room(store, clock, most=MAX_PENDING if max_pending is None else max_pending)
-    runs = Runs(store, clock, jobs, room, new_request=_new_request)
-    backfills = Backfills(store, clock, jobs, room, new_request=_new_request)
-    return Service(jobs=jobs, runs=runs, backfills=backfills, why=Why(store, clock, jobs, runs))
-
-
-def _new_request() -> bytes:
-    return os.urandom(16)
+    runs = Runs(store, clock, jobs, room, new_request=new_request)
+    return Service(
+        jobs=jobs,
+        job_saver=saver,
+        job_states=states,
+        bulk_actions=BulkActions(store, clock, runs, states),
+        runs=runs,
+        backfills=Backfills(store, clock, jobs, room, new_request=new_request),
+        why=Why(store, clock, jobs, runs),
+    )
 
 
 def _brought(point: EntryPoint) -> "Callable[[], Runner]":

@@ -7,9 +7,8 @@ from urllib.parse import quote
 import pytest
 
 from chronos.api import choosing
-from chronos.clock import SystemClock
 from chronos.core.node import Actor
-from chronos.service.acting import Acting, Action
+from chronos.service.acting import Action
 from chronos.store.contract import JobFilter
 from tests.api.world import SECRET, V1, World, in_world, shape
 
@@ -173,8 +172,7 @@ def test_a_job_that_changes_meanwhile_is_left_alone() -> None:
         await some_jobs(world)
         page = await world.service.jobs.list(JobFilter(namespace="default"))
         await world.call("PATCH", f"{V1}/jobs/bill-b", {"tags": {"team": "other"}})
-        work = Acting(world.store, SystemClock(), world.service.runs, actor=Actor(name="x"))
-        acted = await work.act(Action.DELETE, page.items)
+        acted = await world.service.bulk_actions.act(Action.DELETE, page.items, actor=Actor(name="x"))
         assert [one.job.name for one in acted if one.error is not None] == ["bill-b"]
         assert list(await states(world)) == ["bill-b"]
 

@@ -19,7 +19,7 @@ ALERTS = [{"on": "failure", "slack": "#ops"}]
 async def stored(w: World, name: str, **changes: Any) -> None:
     """A job as a release stored it that accepted anything."""
     read = w.service.jobs.read(shape(name, schedule="manual"))
-    await w.service.jobs.save([Draft(name=name, spec=replace(read.spec, **changes))])
+    await w.service.job_saver.save([Draft(name=name, spec=replace(read.spec, **changes))])
 
 
 def with_target(spec: JobSpec, kind: str, options: dict[str, Any]) -> Any:

@@ -1,12 +1,14 @@
-"""How many streams of events and logs there may be: of one principal, of one address, and in all."""
+"""Streams of events and logs: how many there may be, and how long one waits for a client that takes nothing."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
+import pytest
 
-from chronos.api import ApiOptions
+from chronos.api import ApiOptions, events
 from tests.api.world import SECRET, V1, World, basic, in_world, shape
 
 USERS = {name: {"password_hash": SECRET, "role": "admin"} for name in ("ana", "bob", "cyd")}
@@ -84,3 +86,26 @@ def test_one_viewer_does_not_take_all_streams() -> None:
             assert (await listeners.open("/events", "ana", "192.0.2.2"))[0] == 200
 
     in_world(case, users=USERS, options=ApiOptions(poll_s=0.05, trusted_proxies=("127.0.0.1",)))
+
+
+def test_a_client_that_takes_nothing_loses_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def endless(*_: object) -> AsyncIterator[bytes]:
+        while True:
+            yield b": much\n\n" * 20_000
+
+    async def case(world: World) -> None:
+        host, port = world.base.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1_024)
+        writer.write(f"GET {V1}/events HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert b" 200 " in await reader.readline()
+        assert (await world.call("GET", f"{V1}/events")).status == 503
+        async with asyncio.timeout(60):
+            while True:
+                async with world.client.get(f"{world.base}{V1}/events") as other:
+                    if other.status == 200:
+                        break
+                await asyncio.sleep(0.02)
+        writer.close()
+
+    monkeypatch.setattr(events, "_feed_chunks", endless)
+    in_world(case, options=ApiOptions(max_streams=1, write_timeout_s=0.3))

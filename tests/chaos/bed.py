@@ -22,6 +22,7 @@ from chronos.core.calendar import rfc3339
 from chronos.core.execution import Attempt, Execution, Span
 from chronos.engine.runners.functions import Functions
 from chronos.engine.runners.keeper import descendants
+from chronos.service.switching import StateChange
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 from tests.chaos.checker import Evidence, Finding, Wanted, judge
 from tests.chaos.history import Fault, Kind, Run, lines_of, runs_of
@@ -198,7 +199,7 @@ class Bed:
             },
             **more,
         }
-        await self.service.jobs.save([self.service.jobs.read(shape)])
+        await self.service.job_saver.save([self.service.jobs.read(shape)])
         every_us = 0 if every_s is None else round(every_s * 1e6)
         self.jobs[name] = Wanted(start_us=start_us, every_us=every_us, exclusive=overlap != "allow")
 
@@ -273,7 +274,7 @@ class Bed:
 
         await self.until(admitted, "every instant is admitted")
         for name in self.jobs:
-            await self.service.jobs.disable(name)
+            await self.service.job_states.change(await self.service.jobs.get(name), StateChange.DISABLE)
         await self.until(ended, "all work ends")
         return until_us
 

@@ -124,12 +124,12 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), reason=st.sampled_from(["", "moving"]))
     def pause(self, data: st.DataObject, reason: str) -> None:
-        self.run(self.world.jobs.pause(self._one(data), reason=reason))
+        self.run(self.world.switch("pause", self._one(data), reason=reason))
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
     def resume(self, data: st.DataObject) -> None:
-        self.run(self.world.jobs.resume(self._one(data)))
+        self.run(self.world.switch("resume", self._one(data)))
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())

@@ -310,7 +310,7 @@ async def test_a_thousand_jobs_of_one_instant(world: World) -> None:
     reads = [
         world.jobs.read({"name": f"j{n}", "python": {"name": "work"}, "schedule": "0 * * * *"}) for n in range(1000)
     ]
-    await world.jobs.save(reads)
+    await world.saver.save(reads)
     world.jump(3590)
     await world.advance(30)
     assert len(work.starts) == 1000

@@ -18,9 +18,9 @@ async def test_what_passed_in_a_pause_is_one_skipped_span(world: World) -> None:
     await world.node()
     await world.job("work", schedule="@every 10s")
     await world.reach(15)
-    await world.jobs.pause("work", reason="moving house")
+    await world.switch("pause", "work", reason="moving house")
     await world.reach(47)
-    await world.jobs.resume("work")
+    await world.switch("resume", "work")
     await world.reach(65)
     assert await world.story("work") == ["10 succeeded", "20-40 skipped 3", "50 succeeded", "60 succeeded"]
     [span] = await world.spans("work")
@@ -34,9 +34,9 @@ async def test_a_pause_between_two_instants_leaves_nothing_out(world: World) -> 
     await world.node()
     await world.job("work", schedule="@every 10s")
     await world.reach(13)
-    await world.jobs.pause("work")
+    await world.switch("pause", "work")
     await world.reach(17)
-    await world.jobs.resume("work")
+    await world.switch("resume", "work")
     await world.reach(35)
     assert (work.starts, await world.spans("work")) == ([10, 20, 30], [])
 
@@ -49,10 +49,10 @@ async def test_a_pause_holds_what_has_not_started(world: World) -> None:
     await world.job("work", schedule="@every 5s", overlap="queue")
     await world.reach(12)
     assert await world.story("work") == ["5 ready", "10 queued"]
-    await world.jobs.pause("work")
+    await world.switch("pause", "work")
     await world.reach(40)
     assert (work.starts, await world.story("work")) == ([], ["5 queued", "10 queued"])
-    await world.jobs.resume("work")
+    await world.switch("resume", "work")
     await world.reach(49)
     assert await world.story("work") == [
         "5 succeeded", "10 succeeded", "15-40 skipped 6", "45 succeeded",
@@ -66,7 +66,7 @@ async def test_a_pause_lets_running_work_finish_with_its_retries(world: World) -
     await world.node()
     await world.job("work", schedule="@every 10s", retry={"initial_interval": "3s", "jitter": 0})
     await world.reach(11)
-    await world.jobs.pause("work")
+    await world.switch("pause", "work")
     await world.reach(40)
     assert await world.story("work") == ["10 succeeded"]
     assert work.starts == [10, 13, 19]
@@ -77,7 +77,7 @@ async def test_a_trigger_runs_although_the_job_is_paused(world: World) -> None:
     work = world.work("work")
     await world.node()
     await world.job("work", schedule="@every 10s")
-    await world.jobs.pause("work")
+    await world.switch("pause", "work")
     await world.reach(25)
     await world.asked.trigger("work")
     await world.advance(1)
@@ -90,7 +90,7 @@ async def test_a_pause_survives_a_restart(world: World) -> None:
     work = world.work("work")
     node = await world.node()
     await world.job("work", schedule="@every 10s")
-    await world.jobs.pause("work")
+    await world.switch("pause", "work")
     await world.reach(25)
     await node.crash()
     await world.node()
@@ -107,12 +107,12 @@ async def test_disabled_time_has_no_instants(world: World) -> None:
     node = await world.node()
     await world.job("work", schedule="@every 10s")
     await world.reach(15)
-    await world.jobs.disable("work", reason="not needed")
+    await world.switch("disable", "work", reason="not needed")
     await world.reach(42)
     await node.crash()
     await world.node()
     await world.reach(95)
-    await world.jobs.enable("work")
+    await world.switch("enable", "work")
     await world.reach(112)
     assert (work.starts, await world.spans("work")) == ([10, 100, 110], [])
 

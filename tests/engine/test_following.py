@@ -241,7 +241,7 @@ async def test_a_hook_that_could_never_work_is_not_tried_again(world: World) -> 
     node = await world.node()
     draft = world.jobs.read({"name": "up", "schedule": "@every 100s", "python": {"name": "up"}})
     hook = Target(kind="command", options={"argv": ["true"], "env": {"A": "{{ secret.X }}"}})
-    await world.jobs.save([replace(draft, spec=replace(draft.spec, on_complete=hook))])
+    await world.saver.save([replace(draft, spec=replace(draft.spec, on_complete=hook))])
     await world.reach(190)
     [told] = [event.error for event in node.events if isinstance(event, Trouble)]
     assert told.startswith('up: on_complete: command.env.A: "secret.X" can never be filled in')
@@ -254,10 +254,10 @@ async def test_a_paused_follower_is_held(world: World) -> None:
     await world.node()
     await world.job("up", schedule="@every 10s")
     await world.job("down", after=["up"])
-    await world.jobs.pause("down")
+    await world.switch("pause", "down")
     await world.reach(15)
     assert down.starts == []
-    await world.jobs.resume("down")
+    await world.switch("resume", "down")
     await world.reach(19)
     assert len(down.starts) == 1
 
@@ -269,9 +269,9 @@ async def test_a_disabled_follower_stays_off(world: World) -> None:
     await world.node()
     await world.job("up", schedule="@every 10s")
     await world.job("down", after=["up"])
-    await world.jobs.disable("down")
+    await world.switch("disable", "down")
     await world.reach(15)
     assert (down.starts, await world.story("down")) == ([], [])
-    await world.jobs.enable("down")
+    await world.switch("enable", "down")
     await world.reach(25)
     assert len(down.starts) == 1

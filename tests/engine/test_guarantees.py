@@ -100,9 +100,9 @@ async def test_g2_no_silent_miss(world: World, recovery: str) -> None:
     await world.reach(142)  # nobody
     three = await world.node()
     await world.reach(161)
-    await world.jobs.pause("work")
+    await world.switch("pause", "work")
     await world.reach(183)
-    await world.jobs.resume("work")
+    await world.switch("resume", "work")
     three.link.cut = True
     await world.reach(241)
     three.link.cut = False
@@ -372,12 +372,12 @@ async def test_g13_control(world: World) -> None:
         await world.job(name, schedule="@every 2s", overlap="queue")
     await world.reach(12)
     assert await world.count(Status.READY) == 3
-    await world.jobs.pause("paused")
+    await world.switch("pause", "paused")
     await world.jobs.delete("deleted")
     for run_ in await world.runs("canceled"):
         assert await world.asked.cancel(run_.id) is Status.CANCELED
     canceled = {run_.id for run_ in await world.runs("canceled")}
-    await world.jobs.disable("canceled")
+    await world.switch("disable", "canceled")
     for node in world.nodes:
         await node.crash()
     for _ in range(2):
@@ -399,7 +399,7 @@ async def test_g13_control_an_admission_on_its_way_comes_too_late(world: World) 
     node.link.freeze()
     await world.reach(11)
     await world.jobs.delete("deleted")
-    await world.jobs.pause("paused")
+    await world.switch("pause", "paused")
     changed = world.work("otherwise")
     await world.job("changed", schedule="@every 10s", does="otherwise")
     node.link.thaw()

@@ -93,7 +93,7 @@ async def test_slots_that_the_first_have_left_serve_the_next(world: World) -> No
     world.functions.register("short", short)
     node = await world.node(slots=1_000)
     says: dict[str, Any] = {"python": {"name": "short"}, "schedule": "2027-01-01T00:00:20.5Z"}
-    await world.jobs.save([world.jobs.read({"name": f"job-{n}", **says}) for n in range(2_600)])
+    await world.saver.save([world.jobs.read({"name": f"job-{n}", **says}) for n in range(2_600)])
     sent: list[Command[Any]] = []
 
     def hear(command: Command[Any]) -> bool:

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, cast
 
-from chronos.assembly import make_store
+from chronos.assembly import make_service, make_store
 from chronos.core.calendar import to_us
 from chronos.core.config import NOTHING_SET, Settings
 from chronos.core.events import Event
@@ -35,10 +35,8 @@ from chronos.engine.runners.functions import Functions
 from chronos.engine.runners.python import PythonRunner
 from chronos.engine.runners.wait import WaitRunner
 from chronos.errors import StoreUnavailable
-from chronos.service.backfilling import Backfills
-from chronos.service.jobs import Jobs, SavedJob
-from chronos.service.room import Room
-from chronos.service.runs import Runs
+from chronos.service.switching import StateChange
+from chronos.service.writing import SavedJob
 from chronos.store.commands import Command
 from chronos.store.contract import ExecutionFilter, Store
 from chronos.testing.clock import START, VirtualClock
@@ -163,10 +161,9 @@ class World:
         }
         self._runners = runners
         checks = {kind: runner.check for kind, runner in runners.items()}
-        self.jobs = Jobs(self.store, self.clock, defaults=defaults, checks=checks)
-        room = Room(self.store, self.clock)
-        self.asked = Runs(self.store, self.clock, self.jobs, room, new_request=self._new_request)
-        self.backfills = Backfills(self.store, self.clock, self.jobs, room, new_request=self._new_request)
+        service = make_service(self.store, self.clock, checks=checks, defaults=defaults, new_request=self._new_request)
+        self.jobs, self.saver, self.states = service.jobs, service.job_saver, service.job_states
+        self.asked, self.backfills = service.runs, service.backfills
 
     async def open(self) -> None:
         await self.store.open()
@@ -307,8 +304,12 @@ class World:
         """Create or replace a job, in the REST shape; one that says nothing to do calls the function of its name."""
         if not {"tasks", "python", "wait"} & says.keys():
             says["python"] = {"name": says.pop("does", name)}
-        [saved] = await self.jobs.save([self.jobs.read({"name": name, **says})])
+        [saved] = await self.saver.save([self.jobs.read({"name": name, **says})])
         return saved
+
+    async def switch(self, change: str, name: str, *, reason: str = "") -> Job:
+        """Pause, resume, enable or disable a job."""
+        return await self.states.change(await self.jobs.get(name), StateChange(change), reason=reason)
 
     async def get(self, name: str) -> Job:
         return await self.jobs.get(name)

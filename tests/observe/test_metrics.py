@@ -205,7 +205,7 @@ def test_ready_work_that_no_live_node_can_take_is_counted() -> None:
         service = make_service(store, clock, checks={"python": lambda _: None})
         for name in ("a", "b"):
             says = {"name": name, "schedule": "now", "python": {"name": "f"}}
-            await service.jobs.save([service.jobs.read(says)])
+            await service.job_saver.save([service.jobs.read(says)])
         await metrics.refresh()
         assert value(series(metrics.render()), "scheduler_executions_unclaimable") == 2
         offer = offer_of(None, ["f"]).text

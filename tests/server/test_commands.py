@@ -184,12 +184,14 @@ def test_the_doctor_lists_stored_jobs_that_ask_for_what_does_not_exist(tmp_path:
         service = make_service(store, SystemClock(), checks={"command": lambda _: None, "http": lambda _: None})
         for number in range(21):
             draft = service.jobs.read({**JOB, "name": f"old-{number:02}"})
-            await service.jobs.save([Draft(name=draft.name, spec=replace(draft.spec, alerts=({"slack": "#ops"},)))])
+            await service.job_saver.save(
+                [Draft(name=draft.name, spec=replace(draft.spec, alerts=({"slack": "#ops"},)))]
+            )
         asking = {"name": "asking", "http": {"url": "https://a.example", "json": [{"a": "{{ secret.X }}"}]}}
         told = {"name": "told", "command": {"argv": ["a"], "env": {"A": "{{ secret.X }}"}}, "namespace": "eu"}
         quiet = {"name": "quiet", "command": {"shell": True, "command": "echo {{ secret.X }}"}}
         for shape in (JOB, asking, told, quiet):
-            await service.jobs.save([service.jobs.read({"schedule": "@daily", **shape})])
+            await service.job_saver.save([service.jobs.read({"schedule": "@daily", **shape})])
         await store.close()
 
     asyncio.run(store_jobs())

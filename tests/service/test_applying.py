@@ -22,7 +22,7 @@ async def names(world: World, namespace: str = "default") -> list[str]:
 
 def test_pruning_and_saving_are_one_command() -> None:
     async def case(world: World) -> None:
-        await world.jobs.apply(drafts(world, "a", "b"), owner="repo")
+        await world.saver.apply(drafts(world, "a", "b"), owner="repo")
         sent: list[Command[Any]] = []
         apply = world.store.apply
 
@@ -34,10 +34,10 @@ def test_pruning_and_saving_are_one_command() -> None:
 
         world.store.apply = refuse  # type: ignore[method-assign]
         with pytest.raises(StoreUnavailable):
-            await world.jobs.apply(drafts(world, "b", "c", description="new"), owner="repo", prune=True)
+            await world.saver.apply(drafts(world, "b", "c", description="new"), owner="repo", prune=True)
         assert await names(world) == ["a", "b"]
         assert (await world.jobs.get("b")).version == 1
-        plan = await world.jobs.apply(drafts(world, "b", "c", description="new"), owner="repo", prune=True)
+        plan = await world.saver.apply(drafts(world, "b", "c", description="new"), owner="repo", prune=True)
         assert [job.name for job in plan.pruned] == ["a"]
         assert await names(world) == ["b", "c"]
         assert [type(command) for command in sent] == [SaveJobs, SaveJobs]
@@ -47,10 +47,10 @@ def test_pruning_and_saving_are_one_command() -> None:
 
 def test_pruning_alone_is_a_change_too() -> None:
     async def case(world: World) -> None:
-        await world.jobs.apply(drafts(world, "a", "b"), owner="repo")
-        plan = await world.jobs.apply(drafts(world, "b"), owner="repo", prune=True)
+        await world.saver.apply(drafts(world, "a", "b"), owner="repo")
+        plan = await world.saver.apply(drafts(world, "b"), owner="repo", prune=True)
         assert ([one.name for one in plan.unchanged], [job.name for job in plan.pruned]) == (["b"], ["a"])
-        assert [job.name for job in (await world.jobs.apply([], owner="repo", prune=True)).pruned] == ["b"]
+        assert [job.name for job in (await world.saver.apply([], owner="repo", prune=True)).pruned] == ["b"]
         assert await names(world) == []
 
     in_world(case)
@@ -59,15 +59,15 @@ def test_pruning_alone_is_a_change_too() -> None:
 def test_pruning_stays_within_its_namespaces_and_with_its_owner() -> None:
     async def case(world: World) -> None:
         for namespace in ("one", "two", "three"):
-            await world.jobs.apply(drafts(world, "a", "b", namespace=namespace), owner="repo")
-        await world.jobs.apply(drafts(world, "theirs", namespace="one"), owner="other")
-        await world.jobs.save(drafts(world, "nobodys", namespace="one"))
+            await world.saver.apply(drafts(world, "a", "b", namespace=namespace), owner="repo")
+        await world.saver.apply(drafts(world, "theirs", namespace="one"), owner="other")
+        await world.saver.save(drafts(world, "nobodys", namespace="one"))
         new = [*drafts(world, "a", namespace="one"), *drafts(world, "a", namespace="two")]
-        plan = await world.jobs.apply(new, owner="repo", prune=True, namespace="three")
+        plan = await world.saver.apply(new, owner="repo", prune=True, namespace="three")
         assert [(job.namespace, job.name) for job in plan.pruned] == [("one", "b"), ("two", "b")]
         assert await names(world, "one") == ["a", "nobodys", "theirs"]
         assert await names(world, "three") == ["a", "b"]
-        plan = await world.jobs.apply([], owner="repo", prune=True, namespace="three")
+        plan = await world.saver.apply([], owner="repo", prune=True, namespace="three")
         assert [job.name for job in plan.pruned] == ["a", "b"]
 
     in_world(case)
@@ -75,13 +75,13 @@ def test_pruning_stays_within_its_namespaces_and_with_its_owner() -> None:
 
 def test_a_job_of_another_owner_is_not_taken_over() -> None:
     async def case(world: World) -> None:
-        await world.jobs.apply(drafts(world, "theirs"), owner="other")
-        await world.jobs.save(drafts(world, "nobodys"))
+        await world.saver.apply(drafts(world, "theirs"), owner="other")
+        await world.saver.save(drafts(world, "nobodys"))
         for dry_run in (True, False):
             with pytest.raises(Conflict, match='"theirs" belongs to "other": "repo" cannot take it over'):
-                await world.jobs.apply(drafts(world, "mine", "theirs"), owner="repo", prune=True, dry_run=dry_run)
+                await world.saver.apply(drafts(world, "mine", "theirs"), owner="repo", prune=True, dry_run=dry_run)
         assert await names(world) == ["nobodys", "theirs"]
-        plan = await world.jobs.apply(drafts(world, "nobodys"), owner="repo")
+        plan = await world.saver.apply(drafts(world, "nobodys"), owner="repo")
         assert [one.name for one in plan.changed] == ["nobodys"]
         assert (await world.jobs.get("nobodys")).spec.owner == "repo"
 
@@ -91,21 +91,21 @@ def test_a_job_of_another_owner_is_not_taken_over() -> None:
 def test_the_plan_of_a_dry_run_is_what_becomes_of_it() -> None:
     async def case(world: World) -> None:
         many = [f"job-{n:02}" for n in range(15)]
-        await world.jobs.apply(drafts(world, *many), owner="repo")
+        await world.saver.apply(drafts(world, *many), owner="repo")
         await world.jobs.delete("job-07")
-        await world.jobs.apply(drafts(world, "job-07"), owner="repo")  # anew, so by another id
+        await world.saver.apply(drafts(world, "job-07"), owner="repo")  # anew, so by another id
         for dry_run in (True, False):
-            plan = await world.jobs.apply(drafts(world, *many, "new"), owner="repo", dry_run=dry_run)
+            plan = await world.saver.apply(drafts(world, *many, "new"), owner="repo", dry_run=dry_run)
             assert ([one.name for one in plan.created], len(plan.unchanged)) == (["new"], 15)
             with pytest.raises(Invalid, match="named twice"):
-                await world.jobs.apply(drafts(world, "a", "a"), owner="repo", dry_run=dry_run)
+                await world.saver.apply(drafts(world, "a", "a"), owner="repo", dry_run=dry_run)
 
     in_world(case)
 
 
 def test_somebody_changes_what_is_pruned() -> None:
     async def case(world: World) -> None:
-        await world.jobs.apply(drafts(world, "a", "b", "c"), owner="repo")
+        await world.saver.apply(drafts(world, "a", "b", "c"), owner="repo")
         read = world.store.list_jobs
         raced: list[str] = []
 
@@ -113,12 +113,12 @@ def test_somebody_changes_what_is_pruned() -> None:
             page = await read(*args, **kwargs)
             if not raced:
                 raced.append("once")
-                await world.jobs.save(drafts(world, "b", owner="repo", description="changed"))
+                await world.saver.save(drafts(world, "b", owner="repo", description="changed"))
                 await world.jobs.delete("c")
             return page
 
         world.store.list_jobs = slow  # type: ignore[method-assign, assignment]
-        plan = await world.jobs.apply(drafts(world, "a", description="new"), owner="repo", prune=True)
+        plan = await world.saver.apply(drafts(world, "a", description="new"), owner="repo", prune=True)
         assert [(job.name, job.version) for job in plan.pruned] == [("b", 2)]
         assert await names(world) == ["a"]
 
@@ -128,7 +128,7 @@ def test_somebody_changes_what_is_pruned() -> None:
 def test_a_paused_job_that_is_saved_keeps_its_reason() -> None:
     async def case(world: World) -> None:
         await world.save()
-        paused = await world.jobs.pause("job", reason="holiday")
+        paused = await world.switch("pause", "job", reason="holiday")
         world.tick()
         await world.save(description="new")
         job = await world.jobs.get("job")

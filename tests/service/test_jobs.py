@@ -162,7 +162,7 @@ def test_a_one_time_job_is_done_and_comes_back_with_a_new_time() -> None:
         world.tick(HOUR_US)
         described = await world.save(schedule={"in": "1h"}, description="x")
         assert (described.state, described.next_us) == (JobState.DONE, None)
-        assert (await world.jobs.enable("job")).state is JobState.DONE
+        assert (await world.switch("enable", "job")).state is JobState.DONE
         again = await world.save(schedule={"in": "2h"})
         assert (again.state, again.next_us) == (JobState.ACTIVE, START_US + 4 * HOUR_US)
 
@@ -172,12 +172,12 @@ def test_a_one_time_job_is_done_and_comes_back_with_a_new_time() -> None:
 def test_pausing_and_resuming() -> None:
     async def case(world: World) -> None:
         await world.save()
-        paused = await world.jobs.pause("job", reason="too loud", actor=ANA)
+        paused = await world.switch("pause", "job", reason="too loud", actor=ANA)
         assert (paused.state, paused.note) == (JobState.PAUSED, "too loud")
         assert await world.jobs.next_runs("job") == ()
         assert (await world.save(enabled=True)).state is JobState.PAUSED
         world.tick(3 * HOUR_US + 1)
-        resumed = await world.jobs.resume("job", actor=ANA)
+        resumed = await world.switch("resume", "job", actor=ANA)
         assert (resumed.state, resumed.next_us) == (JobState.ACTIVE, START_US + 4 * HOUR_US)
         stored = await world.jobs.get("job")
         assert (stored.state, stored.next_us, stored.note) == (JobState.ACTIVE, START_US + 4 * HOUR_US, "")
@@ -185,7 +185,7 @@ def test_pausing_and_resuming() -> None:
         [span] = page.items
         assert isinstance(span, Span)
         assert (span.status, span.count) == (Status.SKIPPED, 3)
-        assert await world.jobs.resume("job") == stored
+        assert await world.switch("resume", "job") == stored
 
     in_world(case)
 
@@ -193,11 +193,11 @@ def test_pausing_and_resuming() -> None:
 def test_disabling_and_enabling() -> None:
     async def case(world: World) -> None:
         await world.save()
-        await world.jobs.disable("job", reason="off")
+        await world.switch("disable", "job", reason="off")
         with pytest.raises(Conflict, match="enable it first"):
-            await world.jobs.pause("job")
+            await world.switch("pause", "job")
         world.tick(5 * HOUR_US)
-        enabled = await world.jobs.enable("job")
+        enabled = await world.switch("enable", "job")
         assert (enabled.state, enabled.next_us) == (JobState.ACTIVE, START_US + 6 * HOUR_US)
         off = await world.save(enabled=False)
         assert (off.state, off.changed, off.version) == (JobState.DISABLED, True, 1)
@@ -271,7 +271,7 @@ def test_deleting_and_creating_anew() -> None:
         assert second.created
         assert second.job_id != first.job_id
         many = [world.jobs.read(shape(f"job-{n}")) for n in range(20)]
-        await world.jobs.save([world.jobs.read(shape(description="x")), *many])
+        await world.saver.save([world.jobs.read(shape(description="x")), *many])
         assert (await world.jobs.get("job")).version == 2
 
     in_world(case)
@@ -305,7 +305,7 @@ def test_followers_need_those_they_follow() -> None:
             await world.save("b", schedule=None, after=["a"])
         assert caught.value.problems[0].pointer == "/after/0/job"
         read = world.jobs.read
-        await world.jobs.save([read(shape("b", schedule=None, after=["a"])), read(shape("a"))])
+        await world.saver.save([read(shape("b", schedule=None, after=["a"])), read(shape("a"))])
         await world.save("c", schedule=None, after=[{"job": "b", "on": "failure"}])
         with pytest.raises(InvalidJob, match="a → b → c → a"):
             await world.save("a", after=["c"])
@@ -317,14 +317,14 @@ def test_followers_need_those_they_follow() -> None:
 def test_bulk_in_few_commands_and_each_for_itself() -> None:
     async def case(world: World) -> None:
         drafts = [world.jobs.read(shape(f"job-{n:04}")) for n in range(1200)]
-        saved = await world.jobs.save(drafts)
+        saved = await world.saver.save(drafts)
         assert all(one.created for one in saved)
-        again = await world.jobs.save(drafts)
+        again = await world.saver.save(drafts)
         assert not any(one.changed for one in again)
         bad = world.jobs.read(shape("bad", schedule=rfc3339(START_US - HOUR_US)))
         late = world.jobs.read(shape("late", schedule=None, after=["good"]))
         good = world.jobs.read(shape("good"))
-        results = await world.jobs.save_each([bad, late, good])
+        results = await world.saver.save_each([bad, late, good])
         assert [isinstance(one, ChronosError) for one in results] == [True, False, False]
 
     in_world(case)
@@ -336,12 +336,12 @@ def test_applying_a_set() -> None:
             return [world.jobs.read(shape(name, **fields)) for name in names]
 
         await world.save("theirs", owner="other")
-        plan = await world.jobs.apply(drafts("a", "b", "c"), owner="repo", prune=True)
+        plan = await world.saver.apply(drafts("a", "b", "c"), owner="repo", prune=True)
         assert [one.name for one in plan.created] == ["a", "b", "c"]
         new = [*drafts("a"), *drafts("b", schedule="@daily")]
-        planned = await world.jobs.apply(new, owner="repo", prune=True, dry_run=True)
+        planned = await world.saver.apply(new, owner="repo", prune=True, dry_run=True)
         assert (await world.jobs.get("c")).version == 1
-        done = await world.jobs.apply(new, owner="repo", prune=True)
+        done = await world.saver.apply(new, owner="repo", prune=True)
         for one in (planned, done):
             assert [saved.name for saved in one.unchanged] == ["a"]
             assert [(saved.name, saved.diff is not None) for saved in one.changed] == [("b", True)]
@@ -349,7 +349,7 @@ def test_applying_a_set() -> None:
         page = await world.jobs.list(JobFilter(namespace="default"))
         assert [job.name for job in page.items] == ["a", "b", "theirs"]
         with pytest.raises(Invalid, match="too many"):
-            await world.jobs.apply(drafts("a") * 10_001, owner="repo")
+            await world.saver.apply(drafts("a") * 10_001, owner="repo")
 
     in_world(case)
 
@@ -369,7 +369,7 @@ def test_somebody_else_is_faster() -> None:
             return found
 
         world.store.job_named = slow  # type: ignore[method-assign, assignment]
-        [saved] = await world.jobs.save([draft])
+        [saved] = await world.saver.save([draft])
         assert (saved.version, saved.changed) == (3, True)
 
     in_world(case)

@@ -1,13 +1,14 @@
 """The bound on what waits: nothing more is admitted beyond it, and nothing is refused because of what has run."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from chronos.core.execution import Status
 from chronos.errors import QueueFull
-from chronos.service.acting import Acting, Action
+from chronos.service.acting import Action
 from chronos.service.room import Room
 from chronos.store.commands import SYSTEM
 from chronos.store.contract import Counts
@@ -128,13 +129,13 @@ def test_the_same_done_to_many_is_answered_when_nothing_more_fits() -> None:
         for name in ("a", "b"):
             await world.save(name, overlap="allow")
         jobs = [await world.jobs.get(name) for name in ("a", "b")]
-        acting = Acting(world.store, world.clock, world.runs, actor=SYSTEM)
-        first = await acting.act(Action.TRIGGER, jobs, key=lambda job: job.name)
+        trigger = partial(world.service.bulk_actions.act, Action.TRIGGER, jobs, actor=SYSTEM)
+        first = await trigger(key=lambda job: job.name)
         await fill(world, 1)
-        again = await acting.act(Action.TRIGGER, jobs, key=lambda job: job.name)
+        again = await trigger(key=lambda job: job.name)
         assert [one.execution for one in again] == [one.execution for one in first]
         assert [one.changed for one in again] == [False, False]
-        refused = await acting.act(Action.TRIGGER, jobs, key=lambda job: f"new {job.name}")
+        refused = await trigger(key=lambda job: f"new {job.name}")
         assert {type(one.error) for one in refused} == {QueueFull}
 
     in_world(case, max_pending=3)

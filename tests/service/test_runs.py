@@ -388,9 +388,9 @@ def test_a_task_that_was_removed_is_marked_retired_in_history() -> None:
 def test_spans_are_one_item() -> None:
     async def case(world: World) -> None:
         await world.save()
-        await world.jobs.pause("job")
+        await world.switch("pause", "job")
         world.tick(5 * HOUR_US)
-        await world.jobs.resume("job")
+        await world.switch("resume", "job")
         [item] = (await world.runs.listed()).items
         assert (item["kind"], item["status"], item["count"]) == ("span", "skipped", 5)
         assert (item["from"], item["to"]) == ("2027-01-01T01:00:00Z", "2027-01-01T05:00:00Z")

@@ -12,7 +12,7 @@ from tests.service.world import CHECKS, HOUR_US, START_US, World, in_world, shap
 
 async def save(world: World, jobs: list[dict[str, Any]]) -> list[str]:
     """What became of each."""
-    results = await world.jobs.save_each([world.jobs.read(job) for job in jobs])
+    results = await world.saver.save_each([world.jobs.read(job) for job in jobs])
     assert len(results) == len(jobs)
     told = []
     for job, result in zip(jobs, results, strict=True):

@@ -45,9 +45,9 @@ async def spans(world: World) -> list[int]:
 def test_two_resume_a_job_at_once() -> None:
     async def case(world: World) -> None:
         await world.save()
-        await world.jobs.pause("job")
+        await world.switch("pause", "job")
         world.tick(3 * HOUR_US + 1)
-        one, other = await asyncio.gather(world.jobs.resume("job"), world.jobs.resume("job"))
+        one, other = await asyncio.gather(world.switch("resume", "job"), world.switch("resume", "job"))
         assert one == other == await world.jobs.get("job")
         assert await spans(world) == [3]
         assert await actions(world) == ["create", "pause", "resume"]
@@ -58,15 +58,15 @@ def test_two_resume_a_job_at_once() -> None:
 def test_somebody_resumes_later_and_is_faster() -> None:
     async def case(world: World) -> None:
         await world.save()
-        await world.jobs.pause("job")
+        await world.switch("pause", "job")
         world.tick(3 * HOUR_US + 1)
 
         async def later() -> None:
             world.tick(2 * HOUR_US)
-            await world.jobs.resume("job")
+            await world.switch("resume", "job")
 
         Between(world, SetJobState, later)
-        job = await world.jobs.resume("job")
+        job = await world.switch("resume", "job")
         assert (job.state, job.next_us) == (JobState.ACTIVE, START_US + 6 * HOUR_US)
         assert job == await world.jobs.get("job")
         assert await spans(world) == [5]
@@ -77,19 +77,19 @@ def test_somebody_resumes_later_and_is_faster() -> None:
 def test_somebody_resumed_it_and_paused_it_again() -> None:
     async def case(world: World) -> None:
         await world.save()
-        await world.jobs.pause("job")
+        await world.switch("pause", "job")
         world.tick(3 * HOUR_US + 1)
 
         async def again() -> None:
-            await world.jobs.resume("job")
+            await world.switch("resume", "job")
             world.tick(2 * HOUR_US)
-            await world.jobs.pause("job")
+            await world.switch("pause", "job")
 
         Between(world, SetJobState, again)
         with pytest.raises(Conflict, match="back and forth"):
-            await world.jobs.resume("job")
+            await world.switch("resume", "job")
         world.tick(HOUR_US)
-        await world.jobs.resume("job")
+        await world.switch("resume", "job")
         assert sorted(await spans(world)) == [3, 3]
 
     in_world(case)
@@ -98,9 +98,9 @@ def test_somebody_resumed_it_and_paused_it_again() -> None:
 def test_a_job_that_another_disables_is_not_paused() -> None:
     async def case(world: World) -> None:
         await world.save()
-        Between(world, SetJobState, lambda: world.jobs.disable("job", reason="off"))
+        Between(world, SetJobState, lambda: world.switch("disable", "job", reason="off"))
         with pytest.raises(Conflict, match='"job" is disabled by now, and was active'):
-            await world.jobs.pause("job")
+            await world.switch("pause", "job")
         job = await world.jobs.get("job")
         assert (job.state, job.note, job.next_us) == (JobState.DISABLED, "off", None)
 
@@ -111,7 +111,7 @@ def test_a_job_that_another_disables_is_not_paused() -> None:
 def test_saving_does_not_undo_a_pause(expect: int | None) -> None:
     async def case(world: World) -> None:
         await world.save()
-        Between(world, SaveJobs, lambda: world.jobs.pause("job", reason="holiday"))
+        Between(world, SaveJobs, lambda: world.switch("pause", "job", reason="holiday"))
         saved = await world.save(description="new", expect=expect)
         job = await world.jobs.get("job")
         assert (saved.state, saved.version) == (JobState.PAUSED, 2)
@@ -134,10 +134,10 @@ def test_a_version_that_changed_is_still_refused() -> None:
 def test_a_set_is_switched_in_one_command_and_says_so() -> None:
     async def case(world: World) -> None:
         read = world.jobs.read
-        await world.jobs.apply([read(shape("a")), read(shape("b", enabled=False)), read(shape("c"))], owner="repo")
+        await world.saver.apply([read(shape("a")), read(shape("b", enabled=False)), read(shape("c"))], owner="repo")
         new = [read(shape("a", enabled=False)), read(shape("b", enabled=True)), read(shape("c")), read(shape("d"))]
         world.tick(HOUR_US)
-        planned = await world.jobs.apply(new, owner="repo", dry_run=True)
+        planned = await world.saver.apply(new, owner="repo", dry_run=True)
         assert [(await world.jobs.get(name)).state for name in "ab"] == [JobState.ACTIVE, JobState.DISABLED]
 
         async def fail() -> None:
@@ -145,9 +145,9 @@ def test_a_set_is_switched_in_one_command_and_says_so() -> None:
 
         between = Between(world, Command, fail)
         with pytest.raises(StoreUnavailable):
-            await world.jobs.apply(new, owner="repo", actor=ANA)
+            await world.saver.apply(new, owner="repo", actor=ANA)
         assert [(await world.jobs.get(name)).state for name in "ab"] == [JobState.ACTIVE, JobState.DISABLED]
-        done = await world.jobs.apply(new, owner="repo", actor=ANA)
+        done = await world.saver.apply(new, owner="repo", actor=ANA)
         assert [type(command) for command in between.sent] == [SaveJobs]
         for plan in (planned, done):
             assert [one.name for one in plan.created] == ["d"]
@@ -162,7 +162,7 @@ def test_a_set_is_switched_in_one_command_and_says_so() -> None:
             job = await world.jobs.get(one.name)
             assert (job.state, job.next_us, job.version) == (one.state, one.next_us, 1)
         assert {"disable", "enable"} <= set(await actions(world))
-        again = await world.jobs.apply(new, owner="repo")
+        again = await world.saver.apply(new, owner="repo")
         assert len(again.unchanged) == 4
 
     in_world(case)
@@ -171,9 +171,9 @@ def test_a_set_is_switched_in_one_command_and_says_so() -> None:
 def test_a_set_is_decided_anew_for_a_state_that_changed() -> None:
     async def case(world: World) -> None:
         read = world.jobs.read
-        await world.jobs.apply([read(shape("job"))], owner="repo")
-        Between(world, SaveJobs, lambda: world.jobs.disable("job", reason="theirs"))
-        plan = await world.jobs.apply([read(shape("job", enabled=False)), read(shape("b"))], owner="repo")
+        await world.saver.apply([read(shape("job"))], owner="repo")
+        Between(world, SaveJobs, lambda: world.switch("disable", "job", reason="theirs"))
+        plan = await world.saver.apply([read(shape("job", enabled=False)), read(shape("b"))], owner="repo")
         assert [one.name for one in plan.unchanged] == ["job"]
         assert (await world.jobs.get("job")).note == "theirs"
 
@@ -219,12 +219,12 @@ def test_an_immediate_job_and_its_run_are_one_command() -> None:
 def test_one_that_finds_no_room_does_not_hold_up_the_others() -> None:
     async def case(world: World) -> None:
         full = shape("full", schedule="now", overlap="queue", queue_max=1)
-        await world.jobs.save([world.jobs.read(full)])
-        await world.jobs.save([world.jobs.read({**full, "description": "second"})])
+        await world.saver.save([world.jobs.read(full)])
+        await world.saver.save([world.jobs.read({**full, "description": "second"})])
         drafts = [world.jobs.read(one) for one in (shape("a"), {**full, "description": "third"}, shape("b"))]
         with pytest.raises(QueueFull, match='"full" is to run at once'):
-            await world.jobs.save(drafts)
-        first, second, third = await world.jobs.save_each(drafts)
+            await world.saver.save(drafts)
+        first, second, third = await world.saver.save_each(drafts)
         assert isinstance(second, QueueFull)
         assert isinstance(first, SavedJob)
         assert isinstance(third, SavedJob)

@@ -104,7 +104,7 @@ def test_runs_that_were_missed_and_recovered() -> None:
 def test_while_a_job_was_paused() -> None:
     async def case(world: World) -> None:
         await world.save()
-        await world.jobs.pause("job", reason="too loud", actor=ANA)
+        await world.switch("pause", "job", reason="too loud", actor=ANA)
         world.tick(3 * HOUR_US)
         now = await world.why.why("job", START_US + HOUR_US)
         assert now[0].verdict is Verdict.PAUSED
@@ -112,7 +112,7 @@ def test_while_a_job_was_paused() -> None:
         assert now[-1].sentence == "It will not run until it is resumed."
         ahead = await world.why.why("job", START_US + 9 * HOUR_US)
         assert verdicts(ahead) == ["paused", "paused", "coming"]
-        await world.jobs.resume("job")
+        await world.switch("resume", "job")
         then = await world.why.why("job", START_US + HOUR_US)
         assert verdicts(then) == ["paused", "skipped", "coming"]
         assert "by ana" in then[0].sentence
@@ -158,7 +158,7 @@ def test_what_nobody_has_dealt_with_yet() -> None:
         world.tick(HOUR_US + 10 * SECOND_US)
         steps = await world.why.why("job", START_US + HOUR_US)
         assert steps[0].sentence == "It is due since 10 seconds, and no node has dealt with it yet."
-        await world.jobs.disable("job", actor=ANA)
+        await world.switch("disable", "job", actor=ANA)
         world.tick(HOUR_US)
         off = await world.why.why("job", START_US + 2 * HOUR_US)
         assert "disabled by ana" in off[0].sentence
@@ -263,7 +263,7 @@ def test_without_an_instant_the_last_ones_and_the_next() -> None:
         await world.settle(await world.admit())
         run = await world.admit()
         await world.settle(run, Status.FAILED)
-        await world.jobs.pause("job", actor=ANA)
+        await world.switch("pause", "job", actor=ANA)
         steps = await world.why.why("job")
         assert verdicts(steps) == ["ended", "failed", "paused", "coming"]
         assert "The run of 2027-01-01T02:00:00Z failed" in steps[1].sentence

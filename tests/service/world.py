@@ -6,22 +6,20 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
-from chronos.assembly import make_store
+from chronos.assembly import make_service, make_store
 from chronos.core.calendar import SECOND_US, to_us
 from chronos.core.config import NOTHING_SET, Settings
 from chronos.core.execution import Status
 from chronos.core.ids import scheduled_execution_id
 from chronos.core.inforce import instants_of
 from chronos.core.job import Job
+from chronos.core.node import Actor
 from chronos.core.reasons import Code
 from chronos.errors import Invalid
-from chronos.service.backfilling import Backfills
-from chronos.service.jobs import Jobs, SavedJob
-from chronos.service.room import Room
-from chronos.service.runs import Runs
 from chronos.service.shapes import Check
-from chronos.service.why import Why
-from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, RegisterNode, Settle, SettleRow
+from chronos.service.switching import StateChange
+from chronos.service.writing import SavedJob
+from chronos.store.commands import SYSTEM, Admit, AdmitRow, Admitted, Claim, Claimed, RegisterNode, Settle, SettleRow
 
 START_US = to_us(datetime(2027, 1, 1, tzinfo=UTC))
 HOUR_US = 3600 * SECOND_US
@@ -62,11 +60,16 @@ class World:
     def __init__(self, *, defaults: Settings = NOTHING_SET, max_pending: int = 100_000) -> None:
         self.clock = SetClock()
         self.store = make_store("sqlite://")
-        self.jobs = Jobs(self.store, self.clock, defaults=defaults, checks=CHECKS)
-        room = Room(self.store, self.clock, most=max_pending)
-        self.runs = Runs(self.store, self.clock, self.jobs, room, new_request=self.request)
-        self.backfills = Backfills(self.store, self.clock, self.jobs, room, new_request=self.request)
-        self.why = Why(self.store, self.clock, self.jobs, self.runs)
+        self.service = service = make_service(
+            self.store,
+            self.clock,
+            checks=CHECKS,
+            defaults=defaults,
+            max_pending=max_pending,
+            new_request=self.request,
+        )
+        self.jobs, self.saver, self.states = service.jobs, service.job_saver, service.job_states
+        self.runs, self.backfills, self.why = service.runs, service.backfills, service.why
         self.node = 0
         self._asked = 0
 
@@ -81,8 +84,12 @@ class World:
     async def save(self, name: str = "job", **fields: Any) -> SavedJob:
         """Save one job, of a command unless it says otherwise."""
         options = {key: fields.pop(key) for key in ("create_only", "expect", "dry_run", "actor") if key in fields}
-        [saved] = await self.jobs.save([self.jobs.read(shape(name, **fields))], **options)
+        [saved] = await self.saver.save([self.jobs.read(shape(name, **fields))], **options)
         return saved
+
+    async def switch(self, change: str, name: str, *, reason: str = "", actor: Actor = SYSTEM) -> Job:
+        """Pause, resume, enable or disable a job."""
+        return await self.states.change(await self.jobs.get(name), StateChange(change), reason=reason, actor=actor)
 
     async def admit(self, name: str = "job") -> Admitted:
         """The next instant of a job comes, and this node takes it."""

@@ -10,14 +10,12 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from chronos.core.config import HOUR_US, NOTHING_SET
+from chronos.assembly import make_service
+from chronos.core.config import HOUR_US
 from chronos.core.execution import Execution, Status
 from chronos.errors import ChronosError, Invalid, StoreUnavailable
-from chronos.service.backfilling import Backfills
-from chronos.service.jobs import Jobs
-from chronos.service.room import Room
-from chronos.service.runs import Runs
 from chronos.service.shapes import Draft
+from chronos.service.switching import StateChange
 from chronos.store.contract import ExecutionFilter, Store
 from tests.simulation.history import Backfill, Deed, Replay
 from tests.simulation.jobs import SimJob
@@ -52,10 +50,9 @@ class Person:
         self._dice = Random(f"{world.scenario.seed}-person")
         clock = world.clock_that_counts()
         self._store = cast(Store, FaultyStore(world.wire, Machine(world.loop, "person", clock)))
-        self._jobs = Jobs(self._store, clock, defaults=NOTHING_SET, checks={})
-        room, new_request = Room(self._store, clock), lambda: self._dice.randbytes(16)
-        self._runs = Runs(self._store, clock, self._jobs, room, new_request=new_request)
-        self._backfills = Backfills(self._store, clock, self._jobs, room, new_request=new_request)
+        service = make_service(self._store, clock, checks={}, new_request=lambda: self._dice.randbytes(16))
+        self._jobs, self._saver, self._states = service.jobs, service.job_saver, service.job_states
+        self._runs, self._backfills = service.runs, service.backfills
         self._said = {job.name: job for job in world.scenario.jobs}  # how each job was last saved
         self._busy: set[str] = set()  # jobs that something is being done to: paused, or gone, for a while
         self._followed = {after.job for job in world.scenario.jobs for after in job.after}
@@ -99,16 +96,16 @@ class Person:
             case Deed.SAVE:
                 await self._save(job)
             case Deed.PAUSE:
-                await self._try(Deed.PAUSE, lambda: self._jobs.pause(name))
+                await self._try(Deed.PAUSE, lambda: self._change(name, StateChange.PAUSE))
                 await self._a_while()
-                await self._try(Deed.RESUME, lambda: self._jobs.resume(name), tries=None)
+                await self._try(Deed.RESUME, lambda: self._change(name, StateChange.RESUME), tries=None)
             case _ if name in self._followed:
                 pass  # those that follow it could not be created anew while it is gone
             case _:
                 draft = Draft(name=name, spec=job.spec())
                 await self._try(Deed.DELETE, lambda: self._jobs.delete(name))
                 await self._a_while()
-                await self._try(Deed.SAVE, lambda: self._jobs.save([draft]), tries=None)
+                await self._try(Deed.SAVE, lambda: self._saver.save([draft]), tries=None)
 
     async def _cancel(self, name: str) -> None:
         """Something of a job that is not over."""
@@ -185,12 +182,15 @@ class Person:
         changed = original.changed(self._dice.randrange(4), self._dice.randrange(20))
         self._said[job.name] = changed
         draft = Draft(name=job.name, spec=changed.spec())
-        await self._try(Deed.SAVE, lambda: self._jobs.save([draft]), tries=None)
+        await self._try(Deed.SAVE, lambda: self._saver.save([draft]), tries=None)
 
     async def _a_while(self) -> None:
         heartbeat_s = self._world.scenario.options.heartbeat_s
         lasts_s = self._dice.choice((0.1, 4, 12)) * self._dice.uniform(0.5, 1.5) * heartbeat_s
         await asyncio.sleep(min(lasts_s, max(0.0, self._end_s - self._loop.time())))
+
+    async def _change(self, name: str, change: StateChange) -> None:
+        await self._states.change(await self._jobs.get(name), change)
 
     async def _try(self, deed: Deed, ask: Callable[[], Awaitable[object]], *, tries: int | None = _TRIES) -> None:
         """Ask until there is an answer, or that often; a refusal is an answer."""

@@ -6,7 +6,7 @@
 """
 
 from chronos.api.access import Access, read_grant, read_users
-from chronos.api.app import Api, Serve, make_api
+from chronos.api.app import Api, make_api
 from chronos.api.call import ABOUT
 from chronos.api.options import ApiOptions, CommandAuthor
 from chronos.api.passwords import hash_password
@@ -19,7 +19,6 @@ __all__ = [
     "Api",
     "ApiOptions",
     "CommandAuthor",
-    "Serve",
     "TokenBook",
     "hash_password",
     "hash_token",

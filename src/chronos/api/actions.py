@@ -13,7 +13,7 @@ from chronos.api.errors import InvalidBody
 from chronos.api.problems import kind_of
 from chronos.api.routes import DRY_RUN, V1, Answer, Body, Route, Scope, ref
 from chronos.errors import Conflict
-from chronos.service.acting import MAX_ACTED, Acted, Acting, Action
+from chronos.service.acting import MAX_ACTED, Acted, Action
 from chronos.service.shapes import Problem, id_text
 from chronos.service.switching import MAX_NOTE
 
@@ -38,9 +38,14 @@ async def act(call: Call) -> web.StreamResponse:
         raise InvalidBody([Problem("", f"is about more than {MAX_ACTED} jobs; choose fewer, and none was touched")])
     if expect is not None and len(jobs) != expect:
         raise Conflict(f"{len(jobs)} jobs match by now, and {expect} were expected; look at them again")
-    acting = Acting(call.parts.store, call.parts.clock, call.parts.service.runs, actor=call.actor, dry_run=call.dry_run)
-    acted = await acting.act(
-        action, jobs, reason=reason, payload=payload, key=lambda job: call.key_for(action.value, job.id)
+    acted = await call.parts.service.bulk_actions.act(
+        action,
+        jobs,
+        actor=call.actor,
+        reason=reason,
+        payload=payload,
+        key=lambda job: call.key_for(action.value, job.id),
+        dry_run=call.dry_run,
     )
     results = [_written(one) for one in acted]
     counts = {word: sum(one["result"] == word for one in results) for word in ("done", "unchanged", "failed")}

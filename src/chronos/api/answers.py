@@ -1,6 +1,8 @@
 """Answers: JSON, entity tags, and what If-Match means."""
 
+import asyncio
 import re
+from collections.abc import Awaitable
 from typing import Any
 
 from aiohttp import web
@@ -27,6 +29,16 @@ _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e]*)"|([0-9]+(?:-[0-9]+)?)', re.ASCII)
 def answer(data: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """Something as JSON."""
     return web.Response(status=status, body=write_json(data), content_type=JSON, headers=headers)
+
+
+async def taken_within(limit_s: float, request: web.Request, writing: Awaitable[None]) -> None:
+    """Wait no longer than this for a client to take what is written to it; hang up on one that does not."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await writing
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
 
 
 def tag_of(job: Job) -> str:

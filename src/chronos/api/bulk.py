@@ -19,10 +19,9 @@ from chronos.api.plans import saved_answer, write_plan, write_refused
 from chronos.api.problems import kind_of
 from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Route, Scope, ref
 from chronos.errors import ChronosError
-from chronos.service.jobs import SavedJob
 from chronos.service.shapes import Draft, InvalidJob, Problem
 from chronos.service.shapes.problems import MOST_PROBLEMS
-from chronos.service.writing import MAX_APPLIED
+from chronos.service.writing import MAX_APPLIED, SavedJob
 
 MAX_BULK = 50_000
 _LONGEST_NAME = 1_024  # characters of one that is refused
@@ -37,7 +36,7 @@ async def bulk(call: Call) -> web.StreamResponse:
     if (denied := next((one for one in read if isinstance(one, Forbidden)), None)) is not None:
         call.tell_denied(denied)
     drafts = [draft for draft in read if isinstance(draft, Draft)]
-    done = iter(await call.parts.service.jobs.save_each(drafts, actor=call.actor, dry_run=call.dry_run))
+    done = iter(await call.parts.service.job_saver.save_each(drafts, actor=call.actor, dry_run=call.dry_run))
     counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)
     results: list[msgspec.Raw] = []
 
@@ -94,7 +93,7 @@ async def apply(call: Call) -> web.StreamResponse:
     if not drafts:
         call.require(call.namespace)  # which is pruned then
     try:
-        plan = await call.parts.service.jobs.apply(
+        plan = await call.parts.service.job_saver.apply(
             drafts, owner=owner, prune=prune, namespace=call.namespace, dry_run=dry_run, actor=call.actor
         )
     except InvalidJob as error:  # what only the job that is there, or the time, could tell

@@ -1,6 +1,6 @@
 """One request as its handler sees it: who asks, for what, in which namespace, and the way to the service."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from chronos.api.auth.denials import Denials
     from chronos.api.events import Streams
 
-#: What the parts of the path are that a route leaves open.
-MATCH: web.RequestKey[Mapping[str, str]] = web.RequestKey("match", Mapping)
-
 T = TypeVar("T")
 _MUCH = 16 << 10  # bytes of a body: what is larger is read beside the event loop
 MAX_KEY = 255  # characters of an Idempotency-Key
@@ -62,6 +59,9 @@ class About(NamedTuple):
             said["execution"] = id_text(self.execution)
         return said
 
+
+#: The id that a request and the answer to it have.
+REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
 
 #: What a request turned out to be about, for those who tell of it.
 ABOUT: web.RequestKey[About] = web.RequestKey("about", About)
@@ -196,7 +196,7 @@ class Call:
 
     def path(self, name: str) -> str:
         """What stands in the path; no store knows a thing by a name with NUL in it."""
-        text = self.request[MATCH][name]
+        text = self.request.match_info[name]
         if "\0" in text:
             raise NotFound(f"there is nothing of this {name}")
         return text

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from chronos.api.access import ANYBODY, Permission
-from chronos.api.answers import HEADERS
+from chronos.api.answers import HEADERS, taken_within
 from chronos.api.call import Call
 from chronos.api.errors import Malformed, TooMany
 from chronos.api.routes import SPACES, V1, Answer, Param, Route, Scope
@@ -267,11 +267,16 @@ async def _send(call: Call, content_type: str, chunks: AsyncIterator[bytes]) -> 
     """
     headers = {**dict(HEADERS), "Content-Type": content_type, "X-Accel-Buffering": "no", **call.headers}
     response = web.StreamResponse(headers=headers)
-    await response.prepare(call.request)
+    writer = await response.prepare(call.request)
+    assert writer is not None
+
+    async def write(chunk: bytes) -> None:
+        await response.write(chunk)
+        await writer.drain()
+
     with suppress(ConnectionError, TimeoutError, Unavailable):
         async for chunk in chunks:
-            async with asyncio.timeout(call.parts.options.request_timeout_s):  # a client that takes nothing is let go
-                await response.write(chunk)
+            await taken_within(call.parts.options.write_timeout_s, call.request, write(chunk))
     return response
 
 

@@ -34,9 +34,10 @@ from chronos.api.routes import (
 )
 from chronos.core.job import Job, readable
 from chronos.errors import Conflict, NotFound
-from chronos.service.jobs import Jobs, SavedJob
+from chronos.service.jobs import Jobs
 from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, write_job
 from chronos.service.shapes.names import read_id
+from chronos.service.writing import SavedJob
 from chronos.service.writing import stale as of_another_version
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -47,12 +48,12 @@ _RACES = 50  # times that somebody else may be faster than a patch that names no
 async def create(call: Call) -> web.StreamResponse:
     """A new job. What was sent before with the same Idempotency-Key is answered by the job that it created then."""
     data = await call.json()
-    jobs = call.parts.service.jobs
-    draft = await call.work(partial(jobs.read, data, namespace=call.namespace))
+    service = call.parts.service
+    draft = await call.work(partial(service.jobs.read, data, namespace=call.namespace))
     require_save(call, draft)
     check_state(data, draft, None)
-    key, dry_run = _key(call, data), call.dry_run
-    [saved] = await jobs.save([draft], actor=call.actor, create_only=True, idempotency=key, dry_run=dry_run)
+    key, dry_run, save = _key(call, data), call.dry_run, service.job_saver.save
+    [saved] = await save([draft], actor=call.actor, create_only=True, idempotency=key, dry_run=dry_run)
     if dry_run:
         return answer(write_saved(saved) | {"dry_run": True})
     job = call.found_job = saved.job or await _by_id(call, saved)
@@ -159,7 +160,8 @@ async def _replace(
     if existing is not None and (made_from_it or version is not None):
         expect = existing.version
     try:
-        [saved] = await call.parts.service.jobs.save([draft], actor=call.actor, expect=expect, dry_run=call.dry_run)
+        save = call.parts.service.job_saver.save
+        [saved] = await save([draft], actor=call.actor, expect=expect, dry_run=call.dry_run)
     except Conflict:
         if existing is None or expect is None:
             raise
@@ -172,7 +174,7 @@ async def _replace(
 
 async def _is_so_already(call: Call, draft: Draft) -> bool:
     """Whether saving a draft would change nothing."""
-    [planned] = await call.parts.service.jobs.save([draft], actor=call.actor, dry_run=True)
+    [planned] = await call.parts.service.job_saver.save([draft], actor=call.actor, dry_run=True)
     return not (planned.changed or planned.created)
 
 

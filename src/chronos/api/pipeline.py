@@ -9,18 +9,19 @@ import asyncio
 import ipaddress
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import lru_cache
 from random import getrandbits
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 from multidict import istr
 from structlog.contextvars import bind_contextvars
 
 from chronos.api.access import ANYBODY, NOBODY, Permission, Principal, claimed
-from chronos.api.answers import HEADERS
-from chronos.api.call import ABOUT, Call, Parts, refusal
+from chronos.api.answers import HEADERS, taken_within
+from chronos.api.call import ABOUT, REQUEST_ID, Call, Parts, refusal
 from chronos.api.errors import (
     Forbidden,
     Malformed,
@@ -34,17 +35,14 @@ from chronos.api.errors import (
     WrongMethod,
 )
 from chronos.api.executions import execution_id
-from chronos.api.patience import Patience
 from chronos.api.problems import kind_of, problem_response
 from chronos.api.routes import Route, Scope
 from chronos.errors import NotFound
 from chronos.store.contract import ExecutionView
 
-#: What answers a request, which it is told the id of.
-Handle = Callable[[web.Request, str], Awaitable[web.StreamResponse]]
-
 log = logging.getLogger("chronos.api")
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_UNREAD_BYTES = 64 << 10  # of a refused body: so much is still taken in, so that the connection can be kept
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _LOOKS_NOTHING_UP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
 _X_REQUEST_ID, _HOST, _AUTHORIZATION = istr("X-Request-Id"), istr("Host"), istr("Authorization")
@@ -55,13 +53,33 @@ _CONTENT_ENCODING = istr("Content-Encoding")
 # --- around every request
 
 
-async def answered(request: web.Request, handler: Handle) -> web.StreamResponse:
+def sender(limit_s: float) -> Middleware:
+    """Return what sends the answer to every request, and hangs up on a client that does not take it in time."""
+
+    @web.middleware
+    async def send(request: web.Request, handler: Handler) -> web.StreamResponse:
+        response = await handler(request)
+        with suppress(ConnectionError):  # the client is gone
+            await taken_within(limit_s, request, _written(response, request))
+        return response
+
+    return send
+
+
+async def _written(response: web.StreamResponse, request: web.Request) -> None:
+    await response.prepare(request)
+    await response.write_eof()
+
+
+@web.middleware
+async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Every request has an id, and every error is a problem that names it."""
     given = request.headers.get(_X_REQUEST_ID, "")
     request_id = given if given and _GIVEN_ID.fullmatch(given) else f"{getrandbits(64):016x}"  # no secret
+    request[REQUEST_ID] = request_id
     bind_contextvars(request_id=request_id)  # for every line that is logged on its behalf
     try:
-        response = await handler(request, request_id)
+        response = await handler(request)
     except ConnectionError:
         raise  # nobody is there to be answered
     except web.HTTPException as error:
@@ -75,16 +93,9 @@ async def answered(request: web.Request, handler: Handle) -> web.StreamResponse:
         headers[_X_REQUEST_ID] = request_id
         for name, value in HEADERS:
             headers.setdefault(name, value)
+        if response.status >= 400 and _has_much_unread(request):
+            response.force_close()
     return response
-
-
-def refused(error: web.HTTPException) -> Handle:
-    """What answers where nothing does."""
-
-    async def refuse(_: web.Request, __: str) -> web.StreamResponse:
-        raise error
-
-    return refuse
 
 
 def _of_aiohttp(error: web.HTTPException, request_id: str) -> web.StreamResponse:
@@ -102,35 +113,39 @@ def _of_aiohttp(error: web.HTTPException, request_id: str) -> web.StreamResponse
         case _ if 400 <= error.status < 500:
             return problem_response(Malformed(error.reason), request_id)
         case _:
-            return error
+            raise error
+
+
+def _has_much_unread(request: web.Request) -> bool:
+    """Whether more of a body is still to come than is worth waiting for."""
+    if request.content.is_eof():
+        return False
+    length = request.content_length
+    return length is None or length > _UNREAD_BYTES
 
 
 # --- one route
 
 
-def handler_of(route: Route, parts: Parts, patience: Patience) -> Handle:
+def handler_of(route: Route, parts: Parts) -> Handler:
     """What is called for a route."""
-    limit = f"{patience.limit_s:g} s"
+    limit_s = parts.options.request_timeout_s
 
-    async def handle(request: web.Request, request_id: str) -> web.StreamResponse:
-        call = Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request_id)
-        wait = patience.begin()
+    async def handle(request: web.Request) -> web.StreamResponse:
+        call = Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request[REQUEST_ID])
         try:
-            return await _serve(call)
-        except asyncio.CancelledError:
-            if not wait.is_over():
-                raise
+            async with asyncio.timeout(limit_s):
+                return await _serve(call)
         except TimeoutError:
-            pass
+            if call.reading:
+                raise TooSlow(f"the body did not arrive within {limit_s:g} s") from None
+            raise TimedOut(f"it took longer than {limit_s:g} s; it may have been done all the same") from None
         finally:
-            patience.end(wait)
             request[ABOUT] = call.about
-        if call.reading:
-            raise TooSlow(f"the body did not arrive within {limit}")
-        raise TimedOut(f"it took longer than {limit}; it may have been done all the same")
 
-    async def stream(request: web.Request, request_id: str) -> web.StreamResponse:
-        return await _serve(Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request_id))
+    async def stream(request: web.Request) -> web.StreamResponse:
+        call = Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request[REQUEST_ID])
+        return await _serve(call)
 
     return stream if route.streams else handle
 

@@ -11,10 +11,10 @@ from chronos.core.diff import Diff, Listed
 from chronos.core.job import JobState
 from chronos.errors import ChronosError
 from chronos.service.comparing import VersionDiff
-from chronos.service.jobs import Plan, SavedJob
 from chronos.service.shapes import InvalidJob, id_text, write_job
 from chronos.service.shapes.job import instant
 from chronos.service.turns import Turns
+from chronos.service.writing import Plan, SavedJob
 
 _STATES = tuple(state.name.lower() for state in JobState)  # by their numbers
 

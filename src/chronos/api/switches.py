@@ -1,7 +1,5 @@
 """Switching a job: enable and disable, pause and resume."""
 
-from typing import cast
-
 from aiohttp import web
 
 from chronos.api import examples
@@ -9,58 +7,43 @@ from chronos.api.access import Permission
 from chronos.api.answers import expected, job_answer, stale
 from chronos.api.call import Call
 from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Handler, Route, Scope, ref
-from chronos.core.job import Job
 from chronos.errors import Conflict
-from chronos.service.switching import Switch, Unwritten
-from chronos.store.contract import Store
+from chronos.service.switching import StateChange
 
 
 async def enable(call: Call) -> web.StreamResponse:
     """Switch a job on, from now."""
-    return await _switch(call, "enable", takes_reason=False)
+    return await _change(call, StateChange.ENABLE)
 
 
 async def disable(call: Call) -> web.StreamResponse:
     """Switch a job off: no instants at all."""
-    return await _switch(call, "disable", takes_reason=True)
+    return await _change(call, StateChange.DISABLE, takes_reason=True)
 
 
 async def pause(call: Call) -> web.StreamResponse:
     """Hold a job."""
-    return await _switch(call, "pause", takes_reason=True)
+    return await _change(call, StateChange.PAUSE, takes_reason=True)
 
 
 async def resume(call: Call) -> web.StreamResponse:
     """Let it go on."""
-    return await _switch(call, "resume", takes_reason=False)
+    return await _change(call, StateChange.RESUME)
 
 
-async def _switch(call: Call, verb: str, *, takes_reason: bool) -> web.StreamResponse:
+async def _change(call: Call, change: StateChange, *, takes_reason: bool = False) -> web.StreamResponse:
     body = await call.form()
     reason = (body.text("reason", longest=4_000) or "") if takes_reason else ""
     body.done()
-    known = await expected(call, call.job)
-    store = cast(Store, Unwritten()) if call.dry_run else call.parts.store
+    known, states = await expected(call, call.job), call.parts.service.job_states
     try:
-        job = await _switched(Switch(store, call.parts.clock), call, verb, reason)
+        job = await states.change(call.job, change, reason=reason, actor=call.actor, dry_run=call.dry_run)
     except Conflict:
         there = (await call.parts.store.jobs_by_id([call.job.id])).get(call.job.id)
         if known is None or there is None or there.version == known:
             raise
         raise await stale(call, there, [str(known)]) from None
     return await job_answer(call, job)
-
-
-async def _switched(switch: Switch, call: Call, verb: str, reason: str) -> Job:
-    match verb:
-        case "enable":
-            return await switch.enable(call.job, actor=call.actor)
-        case "disable":
-            return await switch.disable(call.job, reason=reason, actor=call.actor)
-        case "pause":
-            return await switch.pause(call.job, reason=reason, actor=call.actor)
-        case _:
-            return await switch.resume(call.job, actor=call.actor)
 
 
 def _route(verb: str, handler: Handler, summary: str, *, takes_reason: bool) -> Route:

@@ -16,6 +16,7 @@ from chronos.sdk.options import Instant, instant_us
 from chronos.sdk.run import Run
 from chronos.sdk.values import JobInfo, RunInfo, SpanInfo, job_info, run_info, span_info
 from chronos.service.jobs import Jobs
+from chronos.service.switching import StateChange
 from chronos.store.contract import ExecutionFilter
 
 if TYPE_CHECKING:
@@ -84,22 +85,22 @@ class JobHandle(Housed):
     @at_home
     async def apause(self, reason: str = "") -> None:
         """Stop its schedule for a while: what runs finishes, what waits is held, a trigger still works."""
-        await (await self._jobs()).pause(self.name, reason=reason, namespace=self._runtime.namespace)
+        await self._change(StateChange.PAUSE, reason)
 
     @at_home
     async def aresume(self) -> None:
         """Go on after a pause. The instants that passed are recorded as skipped."""
-        await (await self._jobs()).resume(self.name, namespace=self._runtime.namespace)
+        await self._change(StateChange.RESUME)
 
     @at_home
     async def adisable(self, reason: str = "") -> None:
         """Switch its schedule off: there are no instants at all until it is enabled."""
-        await (await self._jobs()).disable(self.name, reason=reason, namespace=self._runtime.namespace)
+        await self._change(StateChange.DISABLE, reason)
 
     @at_home
     async def aenable(self) -> None:
         """Switch its schedule on; it counts from now."""
-        await (await self._jobs()).enable(self.name, namespace=self._runtime.namespace)
+        await self._change(StateChange.ENABLE)
 
     async def astart(self) -> None:
         """Start its schedule: the same as enabling it."""
@@ -174,6 +175,10 @@ class JobHandle(Housed):
 
     async def _jobs(self) -> Jobs:
         return (await self._runtime.session()).service.jobs
+
+    async def _change(self, change: StateChange, reason: str = "") -> None:
+        session = await self._runtime.session()
+        await session.service.job_states.change(await self._stored(), change, reason=reason)
 
     async def _state(self) -> JobState:
         return (await self._stored()).state

@@ -246,7 +246,7 @@ class Runtime:
     async def _save(self, session: Session) -> Sequence[SavedJob]:
         async with session.saving:
             drafts = [self.declared.jobs[name] for name in sorted(self.declared.unsaved)]
-            saved = await session.service.jobs.save(drafts) if drafts else ()
+            saved = await session.service.job_saver.save(drafts) if drafts else ()
             for draft in drafts:  # unless it was declared anew meanwhile
                 if self.declared.jobs[draft.name] is draft:
                     self.declared.unsaved.discard(draft.name)

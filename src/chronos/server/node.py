@@ -8,15 +8,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler, Middleware
 
-from chronos.api import ABOUT, Api, Serve, make_api
+from chronos.api import ABOUT, Api, make_api
 from chronos.assembly import checks_of, make_clock, make_engine, make_runners, make_service, make_store
 from chronos.clock import Clock
 from chronos.core.job import JobState
@@ -184,8 +184,8 @@ class Server:
         return metrics
 
     async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
-        around = _around(metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"])
-        runner = api.runner(around=around, shutdown_timeout_s=HANG_UP_S, logger=_http)
+        tell = _teller(metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"])
+        runner = api.runner(middlewares=(tell,), shutdown_timeout_s=HANG_UP_S, logger=_http)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         for one in sockets:
@@ -236,31 +236,29 @@ class Server:
         return None
 
 
-def _around(metrics: Metrics, base_path: str, metrics_path: str) -> Callable[[Serve], Serve]:
-    """Each request as a quiet log line; what stands in the store is read anew before it is shown."""
+def _teller(metrics: Metrics, base_path: str, metrics_path: str) -> Middleware:
+    """Each request as a quiet log line; what stands in the store is read again before it is shown."""
     shown = {f"{base_path}{metrics_path}", f"{base_path}/api/v1/status"}
     lines = logging.getLogger("chronos.server")  # to be asked for each request, which it answers sooner than ``log``
 
-    def around(serve: Serve) -> Serve:
-        async def tell(request: web.BaseRequest) -> web.StreamResponse:
-            if request.path in shown:
-                await metrics.refresh()
-            loop = asyncio.get_running_loop()
-            began_s = loop.time()
-            response = await serve(request)
-            broken = response.status >= 500
-            if broken or lines.isEnabledFor(logging.DEBUG):
-                (log.warning if broken else log.debug)(
-                    "request",
-                    method=request.method,
-                    path=request.path,
-                    status=response.status,
-                    duration_s=round(loop.time() - began_s, 6),
-                    request_id=response.headers.get("X-Request-Id"),
-                    **(about.told() if (about := request.get(ABOUT)) is not None else {}),
-                )
-            return response
+    @web.middleware
+    async def tell(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in shown:
+            await metrics.refresh()
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        response = await handler(request)
+        broken = response.status >= 500
+        if broken or lines.isEnabledFor(logging.DEBUG):
+            (log.warning if broken else log.debug)(
+                "request",
+                method=request.method,
+                path=request.path,
+                status=response.status,
+                duration_s=round(loop.time() - began_s, 6),
+                request_id=response.headers.get("X-Request-Id"),
+                **(about.told() if (about := request.get(ABOUT)) is not None else {}),
+            )
+        return response
 
-        return tell
-
-    return around
+    return tell

@@ -1,4 +1,4 @@
-"""Jobs, for every face: look, save, switch, compare, and see what comes next."""
+"""Jobs, for every face: read, look, compare, delete, and see what comes next."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -14,18 +14,15 @@ from chronos.core.instants import walk
 from chronos.core.job import Job, JobSpec, JobState, JobVersion, readable
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
-from chronos.errors import ChronosError, NotFound
+from chronos.errors import NotFound
 from chronos.service.comparing import VersionDiff, compare
 from chronos.service.previewing import Preview, preview_of
 from chronos.service.shapes import Check, Draft, JobReader, check_targets, read_id
 from chronos.service.shapes.form import nearest
 from chronos.service.shapes.job import DEFAULT_NAMESPACE
-from chronos.service.switching import Switch
-from chronos.service.writing import Plan, SavedJob, Writer, stale
+from chronos.service.writing import JobSaver, SavedJob, stale
 from chronos.store.commands import SYSTEM, DeleteJob
 from chronos.store.contract import JobFilter, Page, Store
-
-__all__ = ["Jobs", "Plan", "SavedJob"]
 
 EVERYTHING = JobFilter()
 _FOREVER_US = 1 << 62
@@ -34,14 +31,14 @@ _FOREVER_US = 1 << 62
 class Jobs:
     """The jobs of a store. ``defaults`` is what the server sets, ``checks`` the runners' own by kind of target."""
 
-    def __init__(self, store: Store, clock: Clock, *, defaults: Settings, checks: Mapping[str, Check]) -> None:
-        self._store, self._clock = store, clock
+    def __init__(
+        self, store: Store, clock: Clock, saver: JobSaver, *, defaults: Settings, checks: Mapping[str, Check]
+    ) -> None:
+        self._store, self._clock, self._saver = store, clock, saver
         self._defaults, self._checks = defaults, checks
         self._reader = JobReader(checks)
-        self._switch = Switch(store, clock)
-        self._writer = Writer(store, clock, defaults=defaults)
 
-    # --- saving
+    # --- reading
 
     def read(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Draft:
         """The job that somebody wrote. Raises ``InvalidJob``."""
@@ -54,42 +51,6 @@ class Jobs:
     def layout(self, spec: JobSpec) -> Layout:
         """The tasks of a job as its executions see them."""
         return lay_out(spec, self._defaults)
-
-    async def save(
-        self,
-        drafts: Sequence[Draft],
-        *,
-        actor: Actor = SYSTEM,
-        create_only: bool = False,
-        expect: int | None = None,
-        idempotency: str | None = None,
-        dry_run: bool = False,
-    ) -> Sequence[SavedJob]:
-        """Create or replace jobs. See ``Writer.save``."""
-        return await self._writer.save(
-            drafts, actor=actor, create_only=create_only, expect=expect, idempotency=idempotency, dry_run=dry_run
-        )
-
-    async def save_each(
-        self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM, dry_run: bool = False
-    ) -> Sequence[SavedJob | ChronosError]:
-        """Create or replace jobs, each for itself."""
-        return await self._writer.save_each(drafts, actor=actor, dry_run=dry_run)
-
-    async def apply(
-        self,
-        drafts: Sequence[Draft],
-        *,
-        owner: str,
-        prune: bool = False,
-        namespace: str = DEFAULT_NAMESPACE,
-        dry_run: bool = False,
-        actor: Actor = SYSTEM,
-    ) -> Plan:
-        """Make these the jobs of ``owner``. See ``Writer.apply``."""
-        return await self._writer.apply(
-            drafts, owner=owner, prune=prune, namespace=namespace, dry_run=dry_run, actor=actor
-        )
 
     async def delete(
         self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM
@@ -129,44 +90,6 @@ class Jobs:
         """What a schedule means. Raises ``InvalidJob``."""
         return preview_of(data, now_us=self._clock.now_us(), count=count, key=key)
 
-    # --- switching
-
-    async def pause(
-        self,
-        ref: str,
-        *,
-        reason: str = "",
-        namespace: str = DEFAULT_NAMESPACE,
-        expect: int | None = None,
-        actor: Actor = SYSTEM,
-    ) -> Job:
-        """Hold a job until it is resumed."""
-        return await self._switch.pause(await self._at(ref, namespace, expect), reason=reason, actor=actor)
-
-    async def resume(
-        self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM
-    ) -> Job:
-        """Let a paused job go on."""
-        return await self._switch.resume(await self._at(ref, namespace, expect), actor=actor)
-
-    async def disable(
-        self,
-        ref: str,
-        *,
-        reason: str = "",
-        namespace: str = DEFAULT_NAMESPACE,
-        expect: int | None = None,
-        actor: Actor = SYSTEM,
-    ) -> Job:
-        """Switch a job off."""
-        return await self._switch.disable(await self._at(ref, namespace, expect), reason=reason, actor=actor)
-
-    async def enable(
-        self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM
-    ) -> Job:
-        """Switch a job on, from now."""
-        return await self._switch.enable(await self._at(ref, namespace, expect), actor=actor)
-
     # --- versions
 
     async def versions(
@@ -199,22 +122,16 @@ class Jobs:
 
         Raises ``InvalidJob`` where that version has a target which would be refused now.
         """
-        job = await self._at(ref, namespace, expect)
-        old = await self._version(job, version)
-        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(readable(old.spec), outgoing=None))
-        check_targets(job.name, draft.spec, self._checks)
-        [saved] = await self._writer.save(
-            [draft], actor=actor, expect=job.version, dry_run=dry_run, back_to=old.version
-        )
-        return saved
-
-    # --- helpers
-
-    async def _at(self, ref: str, namespace: str, expect: int | None) -> Job:
         job = await self.get(ref, namespace)
         if expect is not None and job.version != expect:
             raise stale(job.name, job.version, expect)
-        return job
+        old = await self._version(job, version)
+        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(readable(old.spec), outgoing=None))
+        check_targets(job.name, draft.spec, self._checks)
+        [saved] = await self._saver.save([draft], actor=actor, expect=job.version, dry_run=dry_run, back_to=old.version)
+        return saved
+
+    # --- helpers
 
     async def _version(self, job: Job, version: int) -> JobVersion:
         found = await self._store.versions(job.id, limit=1, before=version + 1)

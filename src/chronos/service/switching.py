@@ -3,7 +3,9 @@ and the state that the job was in. Who does what somebody else has just done cha
 """
 
 from dataclasses import replace
-from typing import Any
+from enum import StrEnum
+from functools import partial
+from typing import assert_never
 
 from chronos.clock import Clock
 from chronos.core.inforce import instants_of
@@ -12,115 +14,94 @@ from chronos.core.node import Actor
 from chronos.core.planner import resume
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.service.saving import restart_us
-from chronos.store.commands import Command, SetJobState
+from chronos.store.commands import SYSTEM, SetJobState
 from chronos.store.contract import Store
 
 MAX_NOTE = 1_000
 
 
-class Unwritten:
-    """Where the changes of a dry run go, instead of to the store."""
+class StateChange(StrEnum):
+    """What can be done to the state of a job."""
 
-    async def apply(self, command: Command[Any]) -> Any:
-        """Nowhere; it is answered as if it had been done."""
-        return True
+    PAUSE = "pause"
+    RESUME = "resume"
+    ENABLE = "enable"
+    DISABLE = "disable"
 
 
-class Switch:
+class JobStates:
     """Changes the state of jobs; answers the job as it is then."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
 
-    async def pause(self, job: Job, *, reason: str, actor: Actor) -> Job:
-        """Hold what is ready and queued, and let instants pass. Pausing again changes the reason only."""
-        if len(reason) > MAX_NOTE:
-            raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_NOTE}")
-        if job.state is JobState.PAUSED and job.note == reason:
-            return job
-        self._refuse(job, "pause", JobState.DISABLED, JobState.DONE)
-        return await self._set(job, JobState.PAUSED, actor=actor, note=reason, keep_cursor=True)
-
-    async def resume(self, job: Job, *, actor: Actor) -> Job:
-        """Go on; what passed meanwhile is recorded as one skipped span."""
-        if job.state is JobState.ACTIVE:
-            return job
-        self._refuse(job, "resume", JobState.DISABLED, JobState.DONE)
-        now_us = self._clock.now_us()
-        instants = instants_of(job.spec, job.name)
-        if instants is None:
-            return await self._set(job, JobState.ACTIVE, actor=actor)
-        went_on = resume(job=job.id, instants=instants, next_us=job.next_us, now_us=now_us)
-        state = JobState.DONE if went_on.next_us is None else JobState.ACTIVE
-        command = SetJobState(
-            job=job.id,
-            state=state,
-            now_us=now_us,
-            next_us=went_on.next_us,
-            spans=went_on.spans,
-            expect=job.version,
-            was=job.state,
-            actor=actor,
-        )
-        went = replace(job, state=state, next_us=went_on.next_us, updated_us=now_us, paused_us=None, note="")
-        return await self._send(command, went)
-
-    async def disable(self, job: Job, *, reason: str, actor: Actor) -> Job:
-        """No instants at all, until it is enabled."""
-        if job.state is JobState.DISABLED and job.note == reason:
-            return job
-        return await self._set(job, JobState.DISABLED, actor=actor, note=reason)
-
-    async def enable(self, job: Job, *, actor: Actor) -> Job:
-        """From now on. A job that is paused stays so; one whose only instant passed is done."""
-        if job.state in (JobState.ACTIVE, JobState.PAUSED):
-            return job
-        next_us = restart_us(job.spec, job.name, self._clock.now_us())
-        state = JobState.DONE if job.spec.schedule is not None and next_us is None else JobState.ACTIVE
-        return await self._set(job, state, actor=actor, next_us=next_us)
-
-    async def _set(
-        self,
-        job: Job,
-        state: JobState,
-        *,
-        actor: Actor,
-        next_us: int | None = None,
-        note: str = "",
-        keep_cursor: bool = False,
+    async def change(
+        self, job: Job, change: StateChange, *, reason: str = "", actor: Actor = SYSTEM, dry_run: bool = False
     ) -> Job:
-        now_us = self._clock.now_us()
-        command = SetJobState(
-            job=job.id,
-            state=state,
-            now_us=now_us,
-            next_us=next_us,
-            keep_cursor=keep_cursor,
-            note=note,
-            expect=job.version,
-            was=job.state,
-            actor=actor,
-        )
-        switched = replace(
-            job,
-            state=state,
-            next_us=job.next_us if keep_cursor else next_us,
-            updated_us=now_us,
-            paused_us=now_us if state is JobState.PAUSED else None,
-            note=note,
-        )
-        return await self._send(command, switched)
+        """Change the state of a job, for a ``reason`` (of pause and disable). A dry run stops after the plan.
 
-    async def _send(self, command: SetJobState, switched: Job) -> Job:
-        """The job as it then is: ``switched``, or what somebody else who was faster has made of it."""
-        if await self._store.apply(command):
-            return switched
-        there = (await self._store.jobs_by_id([command.job])).get(command.job)
+        Returns the job as it then is: as planned, or what another client that was faster has made of it. Returns the
+        same job when there is nothing to change. Raises ``Conflict``, ``Invalid``, ``NotFound``.
+        """
+        command = plan(job, change, reason=reason, actor=actor, now_us=self._clock.now_us())
+        if command is None:
+            return job
+        if dry_run or await self._store.apply(command):
+            return _changed(job, command)
+        there = (await self._store.jobs_by_id([job.id])).get(job.id)
         if there is None:
-            raise NotFound(f'the job "{switched.name}" does not exist any more')
+            raise NotFound(f'the job "{job.name}" does not exist any more')
         return there
 
-    def _refuse(self, job: Job, verb: str, *states: JobState) -> None:
-        if job.state in states:
-            hint = "enable it first" if job.state is JobState.DISABLED else "it has no instants to come"
-            raise Conflict(f'cannot {verb} "{job.name}", which is {job.state.name.lower()}; {hint}')
+
+def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: int) -> SetJobState | None:
+    """The command that changes the state of a job; None: there is nothing to change."""
+    command = partial(SetJobState, job=job.id, now_us=now_us, expect=job.version, was=job.state, actor=actor)
+    match change:
+        case StateChange.PAUSE:  # holds what is ready and queued, and lets instants pass
+            if len(reason) > MAX_NOTE:
+                raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_NOTE}")
+            if job.state is JobState.PAUSED and job.note == reason:
+                return None
+            _refuse(job, "pause")
+            return command(state=JobState.PAUSED, note=reason, keep_cursor=True)
+        case StateChange.RESUME:  # goes on; what passed meanwhile is recorded as one skipped span
+            if job.state is JobState.ACTIVE:
+                return None
+            _refuse(job, "resume")
+            instants = instants_of(job.spec, job.name)
+            if instants is None:
+                return command(state=JobState.ACTIVE)
+            went_on = resume(job=job.id, instants=instants, next_us=job.next_us, now_us=now_us)
+            state = JobState.DONE if went_on.next_us is None else JobState.ACTIVE
+            return command(state=state, next_us=went_on.next_us, spans=went_on.spans)
+        case StateChange.DISABLE:  # no instants at all, until it is enabled
+            if job.state is JobState.DISABLED and job.note == reason:
+                return None
+            return command(state=JobState.DISABLED, note=reason)
+        case StateChange.ENABLE:  # from now on; a paused job stays paused, one whose only instant passed is done
+            if job.state in (JobState.ACTIVE, JobState.PAUSED):
+                return None
+            next_us = restart_us(job.spec, job.name, now_us)
+            state = JobState.DONE if job.spec.schedule is not None and next_us is None else JobState.ACTIVE
+            return command(state=state, next_us=next_us)
+        case _:
+            assert_never(change)
+
+
+def _changed(job: Job, command: SetJobState) -> Job:
+    """The job after a command."""
+    return replace(
+        job,
+        state=command.state,
+        next_us=job.next_us if command.keep_cursor else command.next_us,
+        updated_us=command.now_us,
+        paused_us=command.now_us if command.state is JobState.PAUSED else None,
+        note=command.note,
+    )
+
+
+def _refuse(job: Job, verb: str) -> None:
+    if job.state in (JobState.DISABLED, JobState.DONE):
+        hint = "enable it first" if job.state is JobState.DISABLED else "it has no instants to come"
+        raise Conflict(f'cannot {verb} "{job.name}", which is {job.state.name.lower()}; {hint}')

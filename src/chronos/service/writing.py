@@ -71,7 +71,7 @@ class _Change(Struct, frozen=True, kw_only=True):
     pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs go
 
 
-class Writer:
+class JobSaver:
     """Saves drafts into a store; ``defaults`` is what the server sets."""
 
     def __init__(self, store: Store, clock: Clock, *, defaults: Settings) -> None:

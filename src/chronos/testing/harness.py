@@ -236,7 +236,7 @@ class Harness:
         await self._store.open()
         defaults = merge(runtime._defaults, _KEEP_ALL)
         self._service = make_service(self._store, self.clock, checks=runtime.declared.checks, defaults=defaults)
-        saved = await self._service.jobs.save(list(runtime.declared.jobs.values()))
+        saved = await self._service.job_saver.save(list(runtime.declared.jobs.values()))
         self._names = {job.job_id: job.name for job in saved}
         inline = PythonRunner(runtime.functions, threads=1, processes=1, clock=self.clock, inline=True)
         known = make_runners(runtime.functions, clock=self.clock)
