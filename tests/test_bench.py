@@ -7,7 +7,7 @@ import pytest
 
 from bench import Goal, Row
 from bench.__main__ import table
-from bench.node import ASKS_NOTHING, FULL, GRAPH, NOOP, SYNC, Work, command, drain, fill
+from bench.node import ASKS_NOTHING, FULL, GRAPH, NOOP, OPTIONS, SYNC, Work, command, drain, fill
 from bench.stores import SqliteStores
 
 
@@ -80,7 +80,8 @@ def test_graphs_and_commands_run_to_the_end(tmp_path: Path, work: Work) -> None:
 
 
 def test_a_backlog_that_fails_is_not_measured(tmp_path: Path) -> None:
-    work = command(["false"], 2)
+    options = {**OPTIONS, "retries": 0}
+    work = Work(declare=lambda app, _: app.command("command", ["false"], **options), counted=False)
     with SqliteStores(tmp_path).empty() as url:
         last = fill(url, work, 1)
         with pytest.raises(RuntimeError, match="0 of 1 executions of command succeeded"):
