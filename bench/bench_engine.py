@@ -12,9 +12,12 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -88,56 +91,52 @@ def run() -> list[Row]:
 
 
 def _on_sqlite(files: SqliteStores, folder: Path) -> list[Row]:
+    """Functions beside huey, whose functions are sync: the same figure stands beside both of ours."""
+
     def bare() -> float:
         path = folder / "bare.db"
         path.unlink(missing_ok=True)
         return asyncio.run(_bare(BareSqlite(path)))
 
-    rivals: dict[str, Measure] = {"huey": lambda: huey_rate(HUEY), "bare": bare}
-    return _functions(files, rivals, sync_rivals=("huey",), goal=Goal(must=4, aim=8, against="huey"))
+    return _functions(files, {"huey": lambda: huey_rate(HUEY), "bare": bare}, Goal(must=4, aim=8, against="huey"))
 
 
 def _on_postgres(databases: PostgresStores) -> list[Row]:
+    """Functions beside pgqueuer."""
+
     def bare() -> float:
         with databases.empty() as url:
             return asyncio.run(_bare(BarePostgres(url)))
 
-    def pgqueuer(*, sync: bool) -> float:
+    def pgqueuer(count: int, *, sync: bool) -> float:
         with databases.empty() as url:
-            return asyncio.run(pgqueuer_rate(url, RUNS // 4 if sync else RUNS, sync=sync))
+            return asyncio.run(pgqueuer_rate(url, count, sync=sync))
 
     rivals: dict[str, Measure] = {
-        "pgqueuer": lambda: pgqueuer(sync=False),
-        "pgqueuer in a thread": lambda: pgqueuer(sync=True),
+        "pgqueuer": lambda: pgqueuer(RUNS, sync=False),
+        "pgqueuer, sync": lambda: pgqueuer(RUNS // 4, sync=True),
         "bare": bare,
     }
-    goal = Goal(must=0.7, aim=1, against="pgqueuer")
-    return _functions(databases, rivals, sync_rivals=("pgqueuer in a thread",), goal=goal)
+    return _functions(databases, rivals, Goal(must=0.7, aim=1, against="pgqueuer"))
 
 
-def _functions(stores: Stores, rivals: dict[str, Measure], *, sync_rivals: tuple[str, ...], goal: Goal) -> list[Row]:
-    """One backlog of one job for all kinds of functions, copied for each turn."""
-    with stores.empty() as filled:
-        last = fill(filled, FULL, RUNS)
-
-        def ours(work: Work) -> Measure:
-            def measure() -> float:
-                with stores.copy(filled) as url:
-                    return asyncio.run(drain(url, work, RUNS, last))
-
-            return measure
-
+def _functions(stores: Stores, rivals: dict[str, Measure], goal: Goal) -> list[Row]:
+    """One backlog of one job for all kinds of functions; ``goal`` says which of the rivals is more than a limit."""
+    kind, rival = stores.kind, str(goal.against)
+    with _backlog(stores, FULL, RUNS) as measure:
         works = {"full": FULL, "sync": SYNC, "nothing": ASKS_NOTHING, "noop": NOOP}
-        found = _medians({**{name: ours(work) for name, work in works.items()}, **rivals})
-    others = {name.removesuffix(" in a thread"): found[name] for name in sync_rivals}
-    beside = {name: found[name] for name in rivals if name not in sync_rivals or name == goal.against}
-    kind = stores.kind
+        found = _medians({**{name: partial(measure, work) for name, work in works.items()}, **rivals})
     return [
-        _rate(f"{kind}: async function with ctx, payload and result", found["full"], beside, goal),
+        _rate(
+            f"{kind}: async function with ctx, payload and result",
+            found["full"],
+            {name: found[name] for name in (rival, "bare")},
+            goal,
+        ),
         _rate(
             f"{kind}: sync function with ctx, payload and result",
             found["sync"],
-            {**others, "async": found["full"]},
+            {rival: found.get(f"{rival}, sync", found[rival]), "async": found["full"]},
             Goal(must=0.5, against="async"),
         ),
         Row(
@@ -152,32 +151,25 @@ def _functions(stores: Stores, rivals: dict[str, Measure], *, sync_rivals: tuple
 
 def _webhooks(files: SqliteStores) -> Row:
     """Requests to a server in another process. Both clients run on uvloop, as ``chronos server`` does."""
-    with target_server() as target, files.empty() as filled:
+    with target_server() as target:
         work = webhook(target, REQUESTS_AT_ONCE)
-        last = fill(filled, work, WEBHOOKS)
-
-        def ours() -> float:
-            with files.copy(filled) as url:
-                return uvloop.run(drain(url, work, WEBHOOKS, last))
-
-        bare = lambda: uvloop.run(bare_requests(target, WEBHOOKS, REQUESTS_AT_ONCE))  # noqa: E731
-        found = _medians({"ours": ours, "bare": bare})
-    return _rate("webhook with its full record", found["ours"], {"bare": found["bare"]}, Goal(must=0.5, against="bare"))
+        with _backlog(files, work, WEBHOOKS, uvloop.run) as measure:
+            found = _medians(
+                {
+                    "ours": lambda: measure(work),
+                    "bare": lambda: uvloop.run(bare_requests(target, WEBHOOKS, REQUESTS_AT_ONCE)),
+                }
+            )
+    return _rate("webhook with its full record", found.pop("ours"), found, Goal(must=0.5, against="bare"))
 
 
 def _commands(files: SqliteStores) -> Row:
     """A command that writes a line, so many at once."""
-    with files.empty() as filled:
-        work = command(ARGV, COMMANDS_AT_ONCE)
-        last = fill(filled, work, COMMANDS)
-
-        def ours() -> float:
-            with files.copy(filled) as url:
-                return uvloop.run(drain(url, work, COMMANDS, last))
-
+    work = command(ARGV, COMMANDS_AT_ONCE)
+    with _backlog(files, work, COMMANDS, uvloop.run) as measure:
         found = _medians(
             {
-                "ours": ours,
+                "ours": lambda: measure(work),
                 "huey": lambda: huey_command_rate(ARGV, COMMANDS, COMMANDS_AT_ONCE),
                 "bare": lambda: uvloop.run(bare_commands(ARGV, COMMANDS, COMMANDS_AT_ONCE)),
             }
@@ -187,15 +179,24 @@ def _commands(files: SqliteStores) -> Row:
 
 def _graphs(files: SqliteStores) -> Row:
     """A graph of three tasks, of which each needs the one before."""
-    with files.empty() as filled:
-        last = fill(filled, GRAPH, GRAPHS)
-
-        def ours() -> float:
-            with files.copy(filled) as url:
-                return asyncio.run(drain(url, GRAPH, GRAPHS, last))
-
-        found = _medians({"ours": ours, "huey": lambda: huey_graph_rate(GRAPHS // 2)})
+    with _backlog(files, GRAPH, GRAPHS) as measure:
+        found = _medians({"ours": lambda: measure(GRAPH), "huey": lambda: huey_graph_rate(GRAPHS // 2)})
     return _rate("graph of three async functions", found.pop("ours"), found)
+
+
+@contextmanager
+def _backlog(
+    stores: Stores, work: Work, count: int, run: Callable[[Coroutine[Any, Any, float]], float] = asyncio.run
+) -> Iterator[Callable[[Work], float]]:
+    """A store with so many executions; what it yields measures work on a copy of it, on a loop of its own."""
+    with stores.empty() as filled:
+        last = fill(filled, work, count)
+
+        def measure(work: Work) -> float:
+            with stores.copy(filled) as url:
+                return run(drain(url, work, count, last))
+
+        yield measure
 
 
 def _lateness(stores: Stores) -> list[Row]:
