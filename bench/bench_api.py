@@ -1,7 +1,8 @@
 """The API of one server process on a SQLite file: creates, lists, searches; start-up and memory with many jobs.
 
-``BENCH_JOBS`` says how many jobs it ends up with (1,000,000). Each request is durable before it is answered. The
-baselines are what the same server and a bare one of the same HTTP library answer when there is nothing to do.
+``BENCH_JOBS`` says how many jobs it ends up with (1,000,000; more than 10,000). Each request is durable before it is
+answered. The baselines are what the same server and a bare one of the same HTTP library answer when there is nothing to
+do; bulk creation of the last jobs is held against that of the first.
 """
 
 import asyncio
