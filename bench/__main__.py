@@ -18,19 +18,20 @@ def names() -> list[str]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as text, one column per library, each with how many times better we are."""
+    """The rows as text: one column per library, each with how many times better we are, then the goals, if any."""
     others = list(dict.fromkeys(name for row in rows for name in row.others))
-    cells = [["", "unit", "chronos", *others]]
+    with_goals = any(row.goal is not None for row in rows)
+    cells = [["", "unit", "chronos", *others, *(["goal"] if with_goals else [])]]
     for row in rows:
-        figures = [f"{row.others[o]:,.2f} ({row.ratio(o):.1f}×)" if o in row.others else "–" for o in others]
-        cells.append([row.case, row.unit, f"{row.ours:,.2f}", *figures])
+        figures = [f"{row.others[o]:,.2f} ({row.ratio(o):.2f}×)" if o in row.others else "–" for o in others]
+        cells.append([row.case, row.unit, f"{row.ours:,.2f}", *figures, *([row.verdict()] if with_goals else [])])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(_line(line, widths) for line in cells)
 
 
 def _line(cells: Iterable[str], widths: Iterable[int]) -> str:
     first, *rest = zip(cells, widths, strict=True)
-    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)])
+    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]).rstrip()
 
 
 def main() -> None:
@@ -48,7 +49,9 @@ def main() -> None:
     report = {
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "results": {name: [asdict(row) for row in rows] for name, rows in results.items()},
+        "results": {
+            name: [{**asdict(row), "verdict": row.verdict()} for row in rows] for name, rows in results.items()
+        },
     }
     (HERE / "results.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 

@@ -1,7 +1,8 @@
 """The API of one server process on a SQLite file: creates, lists, searches; start-up and memory with many jobs.
 
-``BENCH_JOBS`` says how many jobs it ends up with (1,000,000). Each request is durable before it is answered. The
-baselines are what the same server and a bare one of the same HTTP library answer when there is nothing to do.
+``BENCH_JOBS`` says how many jobs it ends up with (1,000,000; more than 10,000). Each request is durable before it is
+answered. The baselines are what the same server and a bare one of the same HTTP library answer when there is nothing to
+do; bulk creation of the last jobs is held against that of the first.
 """
 
 import asyncio
@@ -9,11 +10,12 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import Row
+from bench import Goal, Row
 from bench.api_client import Caller, rate, request, times_ms
 from bench.api_servers import Served, bare_server, chronos_server
 
@@ -22,6 +24,7 @@ HELLOS = 10_000
 CREATES = 5_000
 CLIENTS = 50
 FEW = 10_000
+PART = max(1, min(100_000, (JOBS - FEW) // 2))  # of the jobs: bulk creation of the last part is held against the first
 BULK = 5_000
 SENDERS = 8  # clients that send jobs in bulk: while those of some are written, those of others are read and answered
 LOOKS = 300
@@ -37,10 +40,10 @@ def run() -> list[Row]:
         folder = Path(name)
         with bare_server(folder) as bare, chronos_server(folder) as ours:
             rows += asyncio.run(_creates(ours, bare))
-            rows += asyncio.run(_grow(ours, CREATES, FEW))
+            rows += _bulk_rows(f"up to {FEW:,}", asyncio.run(_grow(ours, CREATES, FEW)))
         with chronos_server(folder) as ours:
             few = asyncio.run(_held(ours, FEW))
-            rows += asyncio.run(_grow(ours, FEW, JOBS))
+            rows += _flat_rows(ours)
         with chronos_server(folder) as ours:
             many = asyncio.run(_held(ours, JOBS))
             rows += [*few, *many, *asyncio.run(_lists(ours))]
@@ -53,8 +56,8 @@ def _job(number: int) -> dict[str, Any]:
     return {"name": f"job-{number:07}", "schedule": schedule, "command": {"argv": ["true"]}, "tags": {"team": "a"}}
 
 
-def _rate(case: str, ours: float, others: dict[str, float] | None = None) -> Row:
-    return Row(case=case, unit="/s", ours=ours, others=others or {}, higher_is_better=True)
+def _rate(case: str, ours: float, others: dict[str, float] | None = None, goal: Goal | None = None) -> Row:
+    return Row(case=case, unit="/s", ours=ours, others=others or {}, higher_is_better=True, goal=goal)
 
 
 async def _creates(ours: Served, bare: Served) -> list[Row]:
@@ -71,13 +74,65 @@ async def _creates(ours: Served, bare: Served) -> list[Row]:
     create_us = (ours.cpu_s - used_s) / CREATES * 1e6
     return [
         _rate(f"GET /healthz, {CLIENTS} clients", hellos, {"bare aiohttp": theirs}),
-        _rate(f"POST /jobs, {CLIENTS} clients", created, {"bare aiohttp": theirs, "/healthz": hellos}),
+        _rate(
+            f"POST /jobs, {CLIENTS} clients",
+            created,
+            {"bare aiohttp": theirs, "/healthz": hellos},
+            Goal(must=2_000),
+        ),
         Row(case="POST /jobs, processor time", unit="µs", ours=create_us, others={"/healthz": hello_us}),
     ]
 
 
-async def _grow(ours: Served, begin: int, end: int) -> list[Row]:
-    """Jobs a second that come in by the thousand, and the processor time of each."""
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Jobs that came in by the thousand: how many, in which time, and what they cost the server."""
+
+    jobs: int
+    took_s: float
+    cpu_s: float
+
+    def __add__(self, other: "Growth") -> "Growth":
+        return Growth(self.jobs + other.jobs, self.took_s + other.took_s, self.cpu_s + other.cpu_s)
+
+    @property
+    def rate(self) -> float:
+        """Jobs per second."""
+        return self.jobs / self.took_s
+
+    @property
+    def cpu_us(self) -> float:
+        """Processor time of one job."""
+        return self.cpu_s / self.jobs * 1e6
+
+
+def _flat_rows(ours: Served) -> list[Row]:
+    """All of the growth up to the last job, and its last part beside its first."""
+    first = asyncio.run(_grow(ours, FEW, FEW + PART))
+    middle = asyncio.run(_grow(ours, FEW + PART, JOBS - PART))
+    last = asyncio.run(_grow(ours, JOBS - PART, JOBS))
+    name = f"first {PART:,}"
+    return [
+        *_bulk_rows(f"up to {JOBS:,}", first + middle + last, Goal(must=15_000)),
+        *_bulk_rows(f"the last {PART:,} of {JOBS:,}", last, Goal(must=0.8, against=name), beside={name: first}),
+    ]
+
+
+def _bulk_rows(
+    which: str, growth: Growth, goal: Goal | None = None, beside: Mapping[str, Growth] | None = None
+) -> list[Row]:
+    """Jobs per second, and the processor time of each."""
+    case = f"POST /jobs/bulk, {BULK:,} a request by {SENDERS} clients, {which}"
+    others = beside or {}
+    used_us = {name: other.cpu_us for name, other in others.items()}
+    return [
+        _rate(case, growth.rate, {name: other.rate for name, other in others.items()}, goal),
+        Row(case=f"{case}, processor time", unit="µs a job", ours=growth.cpu_us, others=used_us),
+    ]
+
+
+async def _grow(ours: Served, begin: int, end: int) -> Growth:
+    """Send jobs in bulk, from one number up to another."""
     callers, took_s, used_s = [Caller(ours.url) for _ in range(SENDERS)], 0.0, ours.cpu_s
     for first in range(begin, end, _ROUND * BULK):
         requests = [_bulk(at, min(at + BULK, end)) for at in range(first, min(first + _ROUND * BULK, end), BULK)]
@@ -87,9 +142,7 @@ async def _grow(ours: Served, begin: int, end: int) -> list[Row]:
         took_s += time.perf_counter() - begin_s
     for caller in callers:
         await caller.close()
-    case = f"POST /jobs/bulk, {BULK:,} a request by {SENDERS} clients, up to {end:,}"
-    used_us = (ours.cpu_s - used_s) / (end - begin) * 1e6
-    return [_rate(case, (end - begin) / took_s), Row(case=f"{case}, processor time", unit="µs a job", ours=used_us)]
+    return Growth(end - begin, took_s, ours.cpu_s - used_s)
 
 
 def _bulk(begin: int, end: int) -> bytes:

@@ -1,88 +1,252 @@
-"""A whole node: executions a second from end to end, lateness, webhooks, and what it costs when nothing is due.
+"""A whole node: executions per second from end to end, lateness, webhooks, commands, graphs, and the cost of waiting.
 
-``BENCH_RUNS`` says how many executions a rate is measured over (20,000). Rates are per second and durable, with full
-history; the bare statements are admit, claim and settle in batches of 1,000 with a coroutine that does nothing.
+``BENCH_RUNS`` says how many executions a rate is measured over (20,000); rivals and work that are slower get a part of
+them. Rates are per second and durable, with full history. Each is measured three times, in turn with its rivals, and
+the medians are shown. "bare" is the least that could be called the same work: for functions the statements of admit,
+claim and settle in batches of 1,000 with a coroutine that does nothing, for webhooks aiohttp's client, for commands
+asyncio's processes. ``docs/benchmarks.md`` says what each row measures.
 """
 
 import asyncio
 import os
-import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import aiohttp
 import uvloop
 
-from bench import Row
+from bench import Goal, Row
 from bench.bare import Bare
 from bench.bare_postgres import BarePostgres
 from bench.bare_sqlite import BareSqlite
-from bench.node import FAR_US, bench_node, python_job
-from bench.rivals import huey_rate, run_pgqueuer
+from bench.node import (
+    ASKS_NOTHING,
+    FULL,
+    GRAPH,
+    NOOP,
+    SYNC,
+    Work,
+    command,
+    drain,
+    fill,
+    idle_share,
+    lateness_ms,
+    prepare_interpreter,
+    webhook,
+)
+from bench.rivals import (
+    bare_commands,
+    bare_requests,
+    huey_command_rate,
+    huey_graph_rate,
+    huey_rate,
+    pgqueuer_rate,
+)
 from bench.servers import postgres_server
+from bench.stores import PostgresStores, SqliteStores, Stores
 from bench.target import target_server
-from chronos.interpreter import settle_memory, share_quickly
 
 RUNS = int(os.environ.get("BENCH_RUNS", "20000"))
+HUEY = RUNS // 10
 WEBHOOKS = RUNS // 4
+GRAPHS = RUNS // 20
+COMMANDS = RUNS // 50
+DUE_AT_ONCE = RUNS // 2
 TURNS = 3  # of which the median counts
-AT_ONCE = 100
+REQUESTS_AT_ONCE = 100
+COMMANDS_AT_ONCE = 20
+ARGV = ["echo", "done"]
 IDLE_JOBS = 10_000
 IDLE_S = 5.0
+LATENESS = ((50, 100_000, 1), (1_000, 1_000, 1), (10_000, 100, TURNS))  # jobs, microseconds between two, turns
+P99_GOALS = {50: Goal(must=10), 1_000: Goal(must=100), 10_000: Goal(must=1_000, aim=50)}
+
+Measure = Callable[[], float]
 
 
 def run() -> list[Row]:
     """All rows, SQLite first."""
-    share_quickly()  # as in any process of ours; whoever is compared has the same
-    settle_memory()
-    rows: list[Row] = []
+    prepare_interpreter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with postgres_server(folder) as postgres:
-            bare = asyncio.run(_bare(BareSqlite(folder / "bare.db")))
-            rivals = {"huey": huey_rate(folder, RUNS // 4), "bare": bare}
-            rows += _engine("SQLite", [_file(folder, f"one-{turn}") for turn in range(TURNS)], rivals)
-            bare = asyncio.run(_bare(BarePostgres(postgres)))
-            rivals = {"pgqueuer": run_pgqueuer(postgres, RUNS), "bare": bare}
-            rows += _engine("PostgreSQL", [postgres] * TURNS, rivals)
-        rows.append(_webhooks(folder))
-        rows.append(asyncio.run(_idle(_file(folder, "four"))))
-    return rows
+        files = SqliteStores(folder)
+        with postgres_server(folder) as url:
+            databases = PostgresStores(url)
+            return [
+                *_on_sqlite(files, folder),
+                *_on_postgres(databases),
+                _webhooks(files),
+                _commands(files),
+                _graphs(files),
+                *_lateness(files),
+                *_lateness(databases),
+                _idle(files),
+            ]
 
 
-def _engine(engine: str, urls: list[str], rivals: dict[str, float]) -> list[Row]:
-    """The backlog first, in a store that holds nothing else yet."""
-    backlog = statistics.median(asyncio.run(_one_job(url)) for url in urls)
-    due = asyncio.run(_many_due(urls[0]))
+def _on_sqlite(files: SqliteStores, folder: Path) -> list[Row]:
+    """Functions beside huey, whose functions are sync: the same figure stands beside both of ours."""
+
+    def bare() -> float:
+        path = folder / "bare.db"
+        path.unlink(missing_ok=True)
+        return asyncio.run(_bare(BareSqlite(path)))
+
+    return _functions(files, {"huey": lambda: huey_rate(HUEY), "bare": bare}, Goal(must=4, aim=8, against="huey"))
+
+
+def _on_postgres(databases: PostgresStores) -> list[Row]:
+    """Functions beside pgqueuer."""
+
+    def bare() -> float:
+        with databases.empty() as url:
+            return asyncio.run(_bare(BarePostgres(url)))
+
+    def pgqueuer(count: int, *, sync: bool) -> float:
+        with databases.empty() as url:
+            return asyncio.run(pgqueuer_rate(url, count, sync=sync))
+
+    rivals: dict[str, Measure] = {
+        "pgqueuer": lambda: pgqueuer(RUNS, sync=False),
+        "pgqueuer, sync": lambda: pgqueuer(RUNS // 4, sync=True),
+        "bare": bare,
+    }
+    return _functions(databases, rivals, Goal(must=0.7, aim=1, against="pgqueuer"))
+
+
+def _functions(stores: Stores, rivals: dict[str, Measure], goal: Goal) -> list[Row]:
+    """One backlog of one job for all kinds of functions; ``goal`` says which of the rivals is more than a limit."""
+    kind, rival = stores.kind, str(goal.against)
+    with _backlog(stores, FULL, RUNS) as measure:
+        works = {"full": FULL, "sync": SYNC, "nothing": ASKS_NOTHING, "noop": NOOP}
+        found = _medians({**{name: partial(measure, work) for name, work in works.items()}, **rivals})
     return [
-        _rate(f"{engine}: one job, many executions", backlog, rivals),
-        _rate(f"{engine}: many jobs due at once", due, {"bare": rivals["bare"]}),
-        *asyncio.run(_lateness(engine, urls[0])),
+        _rate(
+            f"{kind}: async function with ctx, payload and result",
+            found["full"],
+            {name: found[name] for name in (rival, "bare")},
+            goal,
+        ),
+        _rate(
+            f"{kind}: sync function with ctx, payload and result",
+            found["sync"],
+            {rival: found.get(f"{rival}, sync", found[rival]), "async": found["full"]},
+            Goal(must=0.5, against="async"),
+        ),
+        Row(
+            case=f"{kind}: asking for ctx and a payload, over asking for nothing",
+            unit="× the cost",
+            ours=found["nothing"] / found["full"],
+            goal=Goal(must=1.4),
+        ),
+        _rate(f"{kind}: async function that takes nothing and returns nothing", found["noop"], {"bare": found["bare"]}),
     ]
 
 
-def _file(folder: Path, name: str) -> str:
-    return f"sqlite:///{folder / name}.db"
+def _webhooks(files: SqliteStores) -> Row:
+    """Requests to a server in another process. Both clients run on uvloop, as ``chronos server`` does."""
+    with target_server() as target:
+        work = webhook(target, REQUESTS_AT_ONCE)
+        with _backlog(files, work, WEBHOOKS, uvloop.run) as measure:
+            found = _medians(
+                {
+                    "ours": lambda: measure(work),
+                    "bare": lambda: uvloop.run(bare_requests(target, WEBHOOKS, REQUESTS_AT_ONCE)),
+                }
+            )
+    return _rate("webhook with its full record", found.pop("ours"), found, Goal(must=0.5, against="bare"))
 
 
-def _rate(case: str, ours: float, others: dict[str, float]) -> Row:
-    return Row(case=case, unit="/s", ours=ours, others=others, higher_is_better=True)
+def _commands(files: SqliteStores) -> Row:
+    """A command that writes a line, so many at once."""
+    work = command(ARGV, COMMANDS_AT_ONCE)
+    with _backlog(files, work, COMMANDS, uvloop.run) as measure:
+        found = _medians(
+            {
+                "ours": lambda: measure(work),
+                "huey": lambda: huey_command_rate(ARGV, COMMANDS, COMMANDS_AT_ONCE),
+                "bare": lambda: uvloop.run(bare_commands(ARGV, COMMANDS, COMMANDS_AT_ONCE)),
+            }
+        )
+    return _rate("command with its output", found.pop("ours"), found)
 
 
-async def _many_due(url: str) -> float:
-    """Many jobs due at the same instant: from it until the last is settled."""
-    async with bench_node(url) as node:
-        due_us = node.clock.now_us() + 2_000_000 + 400 * RUNS  # saving them takes a while
-        await node.save([python_job(f"due-{n}", due_us) for n in range(RUNS)])
-        await node.engine.start()
-        await asyncio.sleep(max(0, due_us - node.clock.now_us()) / 1e6)
-        begin = time.perf_counter()
-        await node.until_settled(RUNS)
-        return RUNS / (time.perf_counter() - begin)
+def _graphs(files: SqliteStores) -> Row:
+    """A graph of three tasks, of which each needs the one before."""
+    with _backlog(files, GRAPH, GRAPHS) as measure:
+        found = _medians({"ours": lambda: measure(GRAPH), "huey": lambda: huey_graph_rate(GRAPHS // 2)})
+    return _rate("graph of three async functions", found.pop("ours"), found)
+
+
+@contextmanager
+def _backlog(
+    stores: Stores, work: Work, count: int, run: Callable[[Coroutine[Any, Any, float]], float] = asyncio.run
+) -> Iterator[Callable[[Work], float]]:
+    """A store with so many executions; what it yields measures work on a copy of it, on a loop of its own."""
+    with stores.empty() as filled:
+        last = fill(filled, work, count)
+
+        def measure(work: Work) -> float:
+            with stores.copy(filled) as url:
+                return run(drain(url, work, count, last))
+
+        yield measure
+
+
+def _lateness(stores: Stores) -> list[Row]:
+    """From the instant to the first line of the function, with nothing else to do and with many at once."""
+    kind = stores.kind
+    _late_ms(stores, 1, 0)  # what is imported on first use is there
+    rows = []
+    for count, apart_us, turns in LATENESS:
+        found = [_late_ms(stores, count, apart_us) for _ in range(turns)]
+        case = "one every 100 ms" if count == 50 else f"{count:,} within a second"
+        for name, place, goal in (
+            ("p50", count // 2, None),
+            ("p99", int(count * 0.99) - 1, P99_GOALS[count]),
+            ("of the last", count - 1, Goal(must=1_000) if count == 10_000 else None),
+        ):
+            late_ms = statistics.median(each[place] for each in found)
+            rows.append(Row(case=f"{kind}: lateness {name}, {case}", unit="ms", ours=late_ms, goal=goal))
+    rate = DUE_AT_ONCE / _late_ms(stores, DUE_AT_ONCE, 0)[-1] * 1e3
+    return [*rows, _rate(f"{kind}: starts of {DUE_AT_ONCE:,} jobs due at one instant", rate, {})]
+
+
+def _late_ms(stores: Stores, count: int, apart_us: int) -> list[float]:
+    """How late each of so many jobs was; they are due later and later until there is time to save them all before."""
+    for margin in (1, 4, 16, 64):
+        first = datetime.now(UTC) + margin * timedelta(seconds=1.5, microseconds=250 * count)
+        due = [first + timedelta(microseconds=number * apart_us) for number in range(count)]
+        with stores.empty() as url:
+            if found := asyncio.run(lateness_ms(url, due)):
+                return found
+    raise RuntimeError(f"saving {count:,} jobs takes too long here")
+
+
+def _idle(files: SqliteStores) -> Row:
+    """The share of a core that waiting costs."""
+    with files.empty() as url:
+        share = asyncio.run(idle_share(url, IDLE_JOBS, IDLE_S))
+    return Row(case=f"idle with {IDLE_JOBS:,} jobs waiting", unit="% of a core", ours=100 * share, goal=Goal(must=1))
+
+
+def _medians(measures: dict[str, Measure]) -> dict[str, float]:
+    """Each figure measured so many times, in turns, so that all of them have the same share of a noisy machine."""
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(TURNS):
+        for name, measure in measures.items():
+            found[name].append(measure())
+    return {name: statistics.median(figures) for name, figures in found.items()}
+
+
+def _rate(case: str, ours: float, others: dict[str, float], goal: Goal | None = None) -> Row:
+    return Row(case=case, unit="/s", ours=ours, others=others, higher_is_better=True, goal=goal)
 
 
 async def _bare(bare: Bare) -> float:
@@ -101,87 +265,3 @@ async def _bare(bare: Bare) -> float:
     rate = RUNS / (time.perf_counter() - begin)
     await bare.close()
     return rate
-
-
-async def _one_job(url: str) -> float:
-    """A backlog of one job: from the start of the node until the last is settled."""
-    async with bench_node(url) as node:
-        await node.queue(python_job("hot"), RUNS)
-        begin = time.perf_counter()
-        await node.engine.start()
-        await node.until_settled(RUNS)
-        return RUNS / (time.perf_counter() - begin)
-
-
-async def _lateness(engine: str, url: str) -> list[Row]:
-    """From the instant to the first line of the task, with nothing else to do and with many at once."""
-    rows = []
-    for count, spread_us in ((50, 100_000), (1_000, 1_000), (10_000, 100)):
-        async with bench_node(url) as node:
-            first_us = node.clock.now_us() + 2_500_000 + count * 400  # saving them takes a while
-            due_us = [first_us + n * spread_us for n in range(count)]
-            await node.save([python_job(f"late-{count}-{n}", at_us) for n, at_us in enumerate(due_us)])
-            await node.engine.start()
-            await node.until_settled(count)
-            late_ms = sorted((start - due) / 1e3 for start, due in zip(sorted(node.starts_us), due_us, strict=True))
-        case = "one every 100 ms" if count == 50 else f"{count:,} within a second"
-        rows.append(Row(case=f"{engine}: lateness p99, {case}", unit="ms", ours=late_ms[int(count * 0.99) - 1]))
-        rows.append(Row(case=f"{engine}: lateness p50, {case}", unit="ms", ours=statistics.median(late_ms)))
-    return rows
-
-
-def _webhooks(folder: Path) -> Row:
-    """Requests to a server in another process, beside the bare client at the same concurrency: medians, in turns.
-
-    The bare client is aiohttp's session. Both run on uvloop, as ``chronos server`` does.
-    """
-    bare, ours = [], []
-    with target_server() as target:
-        for turn in range(TURNS):
-            bare.append(uvloop.run(_bare_requests(target)))
-            ours.append(uvloop.run(_our_requests(target, _file(folder, f"webhooks-{turn}"))))
-    return _rate("webhooks, with their records", statistics.median(ours), {"bare client": statistics.median(bare)})
-
-
-async def _our_requests(target: str, url: str) -> float:
-    async with bench_node(url, slots=AT_ONCE) as node:
-        await node.queue({"name": "hook", "http": {"url": target, "method": "POST"}}, WEBHOOKS)
-        begin = time.perf_counter()
-        await node.engine.start()
-        while await node.open():  # noqa: ASYNC110 - polled on purpose
-            await asyncio.sleep(0.05)
-        return WEBHOOKS / (time.perf_counter() - begin)
-
-
-async def _bare_requests(target: str) -> float:
-    left = iter(range(WEBHOOKS))
-
-    async def worker(session: aiohttp.ClientSession) -> None:
-        for _ in left:
-            async with session.post(target) as response:
-                await response.read()
-
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
-        begin = time.perf_counter()
-        await asyncio.gather(*(worker(session) for _ in range(AT_ONCE)))
-        return WEBHOOKS / (time.perf_counter() - begin)
-
-
-async def _idle(url: str) -> Row:
-    """The share of a core that waiting costs."""
-    async with bench_node(url, slots=100) as node:
-        await node.save([python_job(f"idle-{n}", node.clock.now_us() + FAR_US + n) for n in range(IDLE_JOBS)])
-        await node.engine.start()
-        await asyncio.sleep(2)
-        with _cpu_s() as used:
-            await asyncio.sleep(IDLE_S)
-    return Row(case=f"idle with {IDLE_JOBS:,} jobs waiting", unit="% of a core", ours=100 * used[0] / IDLE_S)
-
-
-@contextmanager
-def _cpu_s() -> Iterator[list[float]]:
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    used = [0.0]
-    yield used
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    used[0] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

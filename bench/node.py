@@ -1,111 +1,213 @@
-"""One node of ours to measure: a store, an engine, and functions that do nothing but note that they ran."""
+"""Chronos as a user's program runs it: a backlog of one job, and an app that works it off.
+
+Only the public SDK is used, so that the same bench measures other source trees as well.
+"""
 
 import asyncio
+import gc
+import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from chronos.assembly import Reach, make_engine, make_runners, make_service, make_store
-from chronos.clock import SystemClock
-from chronos.core.calendar import from_us
-from chronos.core.execution import Cause
-from chronos.core.ids import asked_execution_id
-from chronos.engine.engine import Engine
-from chronos.engine.options import Options
-from chronos.engine.runners.functions import Functions
-from chronos.service.jobs import Jobs
-from chronos.service.writing import JobSaver
-from chronos.store.commands import Recover, RunRow
-from chronos.store.contract import Store
+from chronos import Chronos, Context, Invalid, Job, JobHandle, RunInfo
 
-FAR_US = 3_600_000_000
+SLOTS = 1_000  # of one node, as many as pgqueuer takes at once
+_FIRST = datetime(2020, 1, 1, tzinfo=UTC)  # instant of a backlog; the others follow hour by hour
+_KEPT = 10_000_000  # executions per job that retention leaves alone: history is complete in every row
+#: What each job of a backlog says beside its work: its instants are asked for by a backfill.
+OPTIONS: dict[str, Any] = {"cron": "0 * * * *", "overlap": "allow", "retention": {"max_count": _KEPT}}
+PAYLOAD = {"order": 4711, "customer": "ada@example.com", "items": [1, 2, 3]}
+
+Calls = list[None]  # one item per call of a function
 
 
-@dataclass
-class Bench:
-    """A node that is not started yet."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What the executions of a backlog do. ``counted``: its functions add to the calls, the last one per execution."""
 
-    store: Store
-    engine: Engine
-    jobs: Jobs
-    saver: JobSaver
-    clock: SystemClock
-    starts_us: list[int] = field(default_factory=list)
-
-    async def save(self, jobs: list[dict[str, Any]]) -> list[bytes]:
-        """Save jobs; gives their ids."""
-        found: list[bytes] = []
-        for begin in range(0, len(jobs), 2_000):
-            drafts = [self.jobs.read(job) for job in jobs[begin : begin + 2_000]]
-            found += [saved.job_id for saved in await self.saver.save(drafts)]
-        return found
-
-    async def queue(self, job: dict[str, Any], count: int) -> None:
-        """One job with so many executions ready."""
-        [id_] = await self.save([{**job, "overlap": "allow", "schedule": _at(self.clock.now_us() + FAR_US)}])
-        [saved] = (await self.store.jobs_by_id([id_])).values()
-        cursor_us, now_us = saved.next_us or 0, self.clock.now_us()
-        for begin in range(0, count, 500):
-            runs = tuple(
-                RunRow(asked_execution_id(id_, Cause.BACKFILL, now_us, b"%d" % n), Cause.BACKFILL, now_us + n, now_us)
-                for n in range(begin, min(begin + 500, count))
-            )
-            command = Recover(
-                job=id_,
-                version=saved.version,
-                expect_us=cursor_us,
-                next_us=cursor_us + 1,
-                runs=runs,
-                spans=(),
-                now_us=now_us,
-            )
-            await self.store.apply(command)
-            cursor_us += 1
-
-    async def until_settled(self, ended: int) -> None:
-        """Until so many have started here, and none is open any more."""
-        while len(self.starts_us) < ended or self.engine.busy or await self.open():  # noqa: ASYNC110 - polled on purpose
-            await asyncio.sleep(0.005)
-
-    async def open(self) -> int:
-        """How many executions have not ended."""
-        return sum((await self.store.counts()).open.values())
+    declare: Callable[[Chronos, Calls], JobHandle]
+    counted: bool = True
+    slots: int = SLOTS
 
 
-@asynccontextmanager
-async def bench_node(url: str, *, slots: int = 1_000) -> AsyncIterator[Bench]:
-    """A node with the function ``noop``."""
-    clock, functions = SystemClock(), Functions()
-    reach = Reach(allow_private=True)
-    store = make_store(url)
-    await store.open()
-    runners = make_runners(functions, clock=clock, slots=slots, http=reach)
-    checks = {kind: runner.check for kind, runner in runners.items()}
-    service = make_service(store, clock, checks=checks)
-    options = Options(slots=slots)
-    engine = make_engine(store, clock=clock, options=options, functions=functions, runners=runners)
-    bench = Bench(store, engine, service.jobs, service.job_saver, clock)
+def prepare_interpreter() -> None:
+    """Set up this process as ``app.run()`` and ``chronos server`` do; rivals run in the same process."""
+    sys.setswitchinterval(0.0002)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
-    async def noop() -> None:
-        bench.starts_us.append(time.time_ns() // 1_000)
 
-    functions.register("noop", noop)
+def fill(url: str, work: Work, count: int) -> str:
+    """Put so many executions of one job into a store; returns the id of the last."""
+    app = _app(url, work.slots)
     try:
-        yield bench
+        runs = work.declare(app, []).backfill(_FIRST, _FIRST + timedelta(hours=count - 1))
+        assert len(runs) == count, f"{len(runs)} of {count} executions are in the backlog"
+        return runs[-1].id
     finally:
-        await engine.stop(grace_s=1)
-        for runner in runners.values():
-            await runner.close()
-        await store.close()
+        app.stop()
 
 
-def python_job(name: str, at_us: int | None = None, **more: Any) -> dict[str, Any]:
-    """A job that runs ``noop`` once, at a time."""
-    schedule = {} if at_us is None else {"schedule": _at(at_us)}
-    return {"name": name, "python": {"name": "noop"}, **schedule, **more}
+async def drain(url: str, work: Work, count: int, last: str) -> float:
+    """Executions per second of a backlog, from the node's start until the store holds the end of the last one.
+
+    The rivals connect before the time counts, so the opening of the store is left out.
+    """
+    calls: Calls = []
+    app = _app(url, work.slots)
+    job = work.declare(app, calls)
+    gc.collect()
+    await app.astart()
+    begin = time.perf_counter()
+    try:
+        if work.counted:
+            while len(calls) < count:  # noqa: ASYNC110 - polled, so that the engine is not watched
+                await asyncio.sleep(0.002)
+        else:
+            run = app.get_run(last)
+            while not (await run.ainfo()).is_over:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        while await job.ais_running():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        passed_s = time.perf_counter() - begin
+        await _check(job, count)
+    finally:
+        await app.astop()
+    return count / passed_s
 
 
-def _at(at_us: int) -> str:
-    return from_us(at_us).isoformat()
+async def _check(job: JobHandle, count: int) -> None:
+    """Every execution succeeded; raises ``RuntimeError``. One more than asked for is an hour that struck meanwhile."""
+    found = await job.aexecutions(limit=count)
+    good = sum(isinstance(one, RunInfo) and one.succeeded for one in found)
+    if good < count:
+        raise RuntimeError(f"{good} of {count} executions of {job.name} succeeded")
+
+
+def _app(url: str, slots: int) -> Chronos:
+    return Chronos(url, slots=slots, allow_private=True)
+
+
+# --- what is run; all functions have the name "work", so that one backlog serves them all
+
+
+def _function(app: Chronos, function: Callable[..., Any]) -> Job[..., Any]:
+    return app.job(name="work", payload=PAYLOAD, **OPTIONS)(function)
+
+
+def _full(app: Chronos, calls: Calls) -> JobHandle:
+    async def work(ctx: Context, order: int, customer: str, items: list[int]) -> dict[str, Any]:
+        calls.append(None)
+        return {"order": order, "to": customer, "items": len(items), "id": ctx.execution_id}
+
+    return _function(app, work)
+
+
+def _sync(app: Chronos, calls: Calls) -> JobHandle:
+    def work(ctx: Context, order: int, customer: str, items: list[int]) -> dict[str, Any]:
+        calls.append(None)
+        return {"order": order, "to": customer, "items": len(items), "id": ctx.execution_id}
+
+    return _function(app, work)
+
+
+def _asks_nothing(app: Chronos, calls: Calls) -> JobHandle:
+    """As much of a result as the full one gives."""
+
+    async def work() -> dict[str, Any]:
+        calls.append(None)
+        return {"order": 4711, "to": "ada@example.com", "items": 3, "id": "01a1ed5c-4245-8a52-adc9-c7b034c22a0c"}
+
+    return _function(app, work)
+
+
+def _noop(app: Chronos, calls: Calls) -> JobHandle:
+    async def work() -> None:
+        calls.append(None)
+
+    return _function(app, work)
+
+
+def _graph(app: Chronos, calls: Calls) -> JobHandle:
+    """Each task takes the context and a payload and gives a result; the second and third need the one before."""
+    group = app.group("graph", **OPTIONS)
+
+    @group.task(payload=PAYLOAD)
+    async def extract(ctx: Context, order: int, customer: str, items: list[int]) -> dict[str, Any]:
+        return {"order": order, "to": customer, "items": len(items), "id": ctx.execution_id}
+
+    @group.task(payload=PAYLOAD, needs=extract)
+    async def transform(ctx: Context, order: int, customer: str, items: list[int]) -> dict[str, Any]:
+        return {"order": order, "to": customer, "items": len(items), "id": ctx.execution_id}
+
+    @group.task(payload=PAYLOAD, needs=transform)
+    async def load(ctx: Context, order: int, customer: str, items: list[int]) -> dict[str, Any]:
+        calls.append(None)
+        return {"order": order, "to": customer, "items": len(items), "id": ctx.execution_id}
+
+    return group
+
+
+FULL, SYNC, ASKS_NOTHING, NOOP = (Work(declare=each) for each in (_full, _sync, _asks_nothing, _noop))
+GRAPH = Work(declare=_graph)
+
+
+def webhook(target: str, at_once: int) -> Work:
+    """Requests to a target."""
+    return Work(
+        declare=lambda app, _: app.webhook("hook", target, method="POST", **OPTIONS), counted=False, slots=at_once
+    )
+
+
+def command(argv: list[str], at_once: int) -> Work:
+    """Runs of a command."""
+    return Work(declare=lambda app, _: app.command("command", argv, **OPTIONS), counted=False, slots=at_once)
+
+
+async def lateness_ms(url: str, due: list[datetime]) -> list[float] | None:
+    """How late the function of each of so many jobs was called, sorted: a job per instant.
+
+    Returns None when the first was due before all jobs were saved and the node ran.
+    """
+    late_ms: list[float] = []
+    app = _app(url, SLOTS)
+
+    @app.job(name="note")
+    async def note(due_us: int) -> None:
+        late_ms.append(time.time_ns() / 1e6 - due_us / 1e3)
+
+    for number, at in enumerate(due):
+        app.python(f"due-{number}", "note", at=at, payload={"due_us": round(at.timestamp() * 1e6)})
+    gc.collect()
+    try:
+        await app.astart()
+    except Invalid:  # an instant that is long past is refused
+        return None
+    is_ready = datetime.now(UTC) < due[0]
+    while is_ready and len(late_ms) < len(due):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await app.astop()
+    return sorted(late_ms) if is_ready else None
+
+
+async def idle_share(url: str, jobs: int, seconds: float) -> float:
+    """The share of a core that a node takes while so many jobs wait."""
+    app = _app(url, 100)
+
+    @app.job(name="note")
+    async def note() -> None: ...
+
+    far = datetime.now(UTC) + timedelta(hours=1)
+    for number in range(jobs):
+        app.python(f"idle-{number}", "note", at=far + timedelta(microseconds=number))
+    await app.astart()
+    await asyncio.sleep(2)
+    begin_s = time.process_time()
+    await asyncio.sleep(seconds)
+    used_s = time.process_time() - begin_s
+    await app.astop()
+    return used_s / seconds
