@@ -111,9 +111,6 @@ class SqlStore(ABC):
     async def ended_since(self, after: tuple[int, bytes], limit: int) -> list[Execution | Span]:
         return await self._read(self._reads.ended_since(after, limit))
 
-    async def last_run_us(self, job: bytes) -> int | None:
-        return await self._read(self._reads.last_run_us(job))
-
     async def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> dict[bytes, Execution]:
         return await self._read(self._reads.latest(jobs, started))
 
