@@ -1,4 +1,4 @@
-"""The short ways of an execution: functions that never wait, one task of any kind, and how they join the long one."""
+"""The fast path of an execution: one task of any kind, at its first attempt, and how it joins the full path."""
 
 import asyncio
 import sys
@@ -10,6 +10,7 @@ from chronos.core.ids import asked_execution_id
 from chronos.core.outcome import Outcome, Succeeded
 from chronos.core.reasons import Code, Reason
 from chronos.engine.catalog import Entry
+from chronos.engine.options import Options
 from chronos.engine.runners.context import Context
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.wait import WaitRunner
@@ -48,23 +49,52 @@ async def test_functions_that_never_wait_end_as_others_do(world: World) -> None:
 
 
 @in_world
-async def test_only_a_function_that_may_wait_has_a_task_of_its_own(world: World) -> None:
-    """As the how-to about Python functions says."""
-    seen: dict[str, bool] = {}
+async def test_every_attempt_of_an_async_function_has_a_task_and_context_variables_of_its_own(world: World) -> None:
+    seen: list[tuple[str, asyncio.Task[Any] | None]] = []
 
-    async def never_waits() -> None:
-        seen["never_waits"] = asyncio.current_task() is None
+    async def retried() -> None:
+        seen.append((_SAID.get(), asyncio.current_task()))
+        _SAID.set("something")
+        if len(seen) < 3:
+            raise ValueError("again")
 
-    async def may_wait() -> None:
-        seen["may_wait"] = asyncio.current_task() is None
-        await asyncio.sleep(0)
-
-    for function in (never_waits, may_wait):
-        world.functions.register(function.__name__, function)
-        await world.job(function.__name__, schedule="now")
+    world.functions.register("retried", retried)
+    await world.job("retried", schedule="now", retry={"max_attempts": 3, "initial_interval": "1s", "jitter": 0})
     await world.node()
-    await world.advance(1)
-    assert seen == {"never_waits": True, "may_wait": False}
+    await world.advance(30)
+    assert (await world.last("retried")).status is Status.SUCCEEDED
+    assert [said for said, _ in seen] == ["nothing"] * 3
+    assert None not in {task for _, task in seen}
+    assert len({task for _, task in seen}) == 3
+
+
+@in_world
+async def test_an_async_function_that_ignores_its_timeout_is_left_to_itself(world: World) -> None:
+    free, told = asyncio.Event(), []
+
+    async def stubborn(ctx: Context) -> str:
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                told.append(world.passed_s)
+        ctx.log.info("too late")
+        return "too late"
+
+    world.functions.register("stubborn", stubborn)
+    node = await world.node()
+    started_s = world.passed_s
+    await world.job("stubborn", schedule="now", task_timeout="20s", retry={"max_attempts": 1})
+    await world.advance(30)
+    run = await world.last("stubborn")
+    assert (run.status, node.engine.busy) == (Status.FAILED, 0)
+    asked_s, forced_s = told
+    assert 20 <= asked_s - started_s <= 22
+    assert forced_s - asked_s == Options().timeout_grace_s
+    free.set()
+    await world.advance(2)
+    assert (await world.last("stubborn")).status is Status.FAILED
+    assert not await world.store.output(run.id)
 
 
 @in_world

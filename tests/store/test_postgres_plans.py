@@ -187,7 +187,7 @@ def statements() -> Iterator[str]:
             if isinstance(text, str) and text:
                 yield text
     reads = Asked(d)
-    yield from (reads._last_run, reads._latest, reads._latest_started)  # of a job, by its number
+    yield from (reads._latest, reads._latest_started)  # of a job, by its number
 
 
 async def plan(connection: Connection, sql: str) -> dict[str, Any]:

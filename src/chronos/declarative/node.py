@@ -59,8 +59,8 @@ async def mind(engine: Engine) -> None:
         LOGGER.exception("the engine broke, and no task runs any more; stop the scheduler")
 
 
-async def _stands_in(task: str = "") -> None:
+async def _stands_in() -> None:
     """Stands for the callbacks among the functions of the node, which makes their lane its own.
 
-    It is never called: the node's runner calls the callbacks. (A function without parameters would go past a runner.)
+    It is never called: the node's runner calls the callbacks.
     """

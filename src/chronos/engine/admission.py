@@ -234,6 +234,7 @@ class Admission:
                     now_us,
                     0,
                     None,
+                    admitted.last_run_us,
                 )
                 self._dispatcher.start(claimed, entry)
             case Status.READY:

@@ -1,73 +1,155 @@
 """One attempt of one task: run it under its timeout, stop it when asked, say how it ended.
 
-Stopping has two steps: the work is asked, and after the grace period its coroutine is cancelled, which ends it by
-force. After a timeout that is the short ``timeout_grace_s``: the work has had its time. What comes of an attempt that
-was stopped is told by the reason, unless it made it after all: in time, and without having heard that it was to stop.
+::
+
+    runner.run(call) ─► outcome ─► its output is written ─► ended
+      ▲ asked to stop     the runner ends the work in its own way: SIGTERM, cancelling a function
+      ▲ grace period over the task is cancelled: the runner ends the work by force
+      ▲ last chance over  work that the runner cannot end is left to itself
+
+After a timeout the grace period is the short ``timeout_grace_s``: the work has had its time. The reason of the stop
+tells what becomes of the attempt, unless it succeeded after all: in time, and without having heard that it was to stop.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import assert_never
 
 from chronos.core.outcome import Canceled, Failed, Outcome, Released, Succeeded, TimedOut, Waits
-from chronos.engine.deadlines import Deadlines
+from chronos.engine.crew import Crew
 from chronos.engine.runners.contract import Call, Runner, StopReason
 
+LAST_CHANCE_S = 1.0  # of work that was ended by force and can be left
 FORCED = Canceled(error="it did not stop when it was asked to, and was ended by force")
 
 
-async def make_attempt(runner: Runner | None, call: Call, kind: str, timeout_s: float, deadlines: Deadlines) -> Outcome:
-    """Run a call to its end. ``timeout_s`` 0: without limit.
+class Attempt:
+    """An attempt under way, in a task of its own, which is the task that an async function sees."""
 
-    The task it runs in is cancelled to force the end; cancelling it for any other reason goes through to the caller.
-    """
-    if runner is None:
-        return Failed(error=f'this node has no runner for "{kind}" targets', kinds=("no_runner",), worth_retrying=False)
-    forcing = _Forcing(call)
-    call.stop.on_ask(forcing.begin)
-    deadline = deadlines.set(id(forcing), timeout_s, forcing.time_out) if timeout_s else None
-    try:
-        outcome = await runner.run(call)
-    except asyncio.CancelledError:
-        if not forcing.forced:
-            raise
-        forcing.task.uncancel()
-        outcome = FORCED
-    except Exception as error:  # noqa: BLE001 - a runner's own mistake must not take the node down
-        outcome = Failed(error=f"{type(error).__name__}: {error}", kinds=("runner",))
-    finally:
-        if deadline is not None:
-            deadlines.drop(id(forcing), deadline)
-        forcing.end()
-    return judged(outcome, call.stop.reason, late=call.stop.late)
+    __slots__ = ("_crew", "_deadline", "_forced", "_killed", "_task", "_then", "_timer", "call", "outcome", "over")
 
-
-class _Forcing:
-    """From asking to forcing."""
-
-    __slots__ = ("_call", "_timer", "forced", "task")
-
-    def __init__(self, call: Call) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self._call = call
+    def __init__(
+        self, crew: Crew, call: Call, kind: str, timeout_us: int, then: Callable[["Attempt"], None] | None = None
+    ) -> None:
+        """Begin it. ``then`` is called once it is over; ``timeout_us`` 0: without limit."""
+        self.call = call
+        self.outcome: Outcome | None = None  # stays None when it was killed
+        self.over = False
+        self._crew, self._then = crew, then
+        self._forced = self._killed = False
         self._timer: asyncio.TimerHandle | None = None
-        self.forced = False
+        self._task = asyncio.get_running_loop().create_task(self._run(crew.runners.get(kind), kind))
+        self._task.add_done_callback(self._done)
+        self._deadline = crew.deadlines.set(id(self), timeout_us / 1e6, self._time_out) if timeout_us else None
+        call.stop.on_ask(self._asked)
 
-    def time_out(self) -> None:
-        self._call.grace_s = self._call.timeout_grace_s
-        self._call.stop.ask(StopReason.TIMEOUT)
+    def kill(self) -> None:
+        """End it by force; its outcome is not wanted."""
+        self._killed = True
+        self._force()
 
-    def begin(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._call.grace_s, self._force)
+    async def wait(self) -> None:
+        """Until it is over."""
+        if not self.over:
+            waiter = asyncio.get_running_loop().create_future()
+            then = self._then
 
-    def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+            def tell(attempt: Attempt) -> None:
+                if then is not None:
+                    then(attempt)
+                if not waiter.done():
+                    waiter.set_result(None)
+
+            self._then = tell
+            await waiter
+
+    # --- its task
+
+    async def _run(self, runner: Runner | None, kind: str) -> None:
+        call = self.call
+        try:
+            outcome = _no_runner(kind) if runner is None else await runner.run(call)
+        except asyncio.CancelledError:
+            if self._killed or not self._forced:
+                self._crew.book.leave(call.sink)
+                raise
+            self._task.uncancel()
+            outcome = FORCED
+        except Exception as error:  # noqa: BLE001 - a runner's own mistake must not take the node down
+            outcome = Failed(error=f"{type(error).__name__}: {error}", kinds=("runner",))
+        if self._killed or self.over:
+            self._crew.book.leave(call.sink)
+            return
+        self._drop_timers()
+        call.stop.close()
+        self.outcome = judged(outcome, call.stop.reason, late=call.stop.late)
+        await self._crew.book.close(call.sink)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if self.over:
+            return
+        if not task.cancelled() and (error := task.exception()) is not None and self.outcome is None:
+            self.outcome = Failed(error=f"{type(error).__name__}: {error}", kinds=("runner",))
+        self._end()
+
+    def _end(self) -> None:
+        self._drop_timers()
+        self.over = True
+        if self._killed:
+            self.outcome = None
+        if self._then is not None:
+            self._then(self)
+
+    # --- from asking to forcing
+
+    def _time_out(self) -> None:
+        self.call.grace_s = self.call.timeout_grace_s
+        self.call.stop.ask(StopReason.TIMEOUT)
+
+    def _asked(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self.call.grace_s, self._force)
 
     def _force(self) -> None:
-        self.forced = True
-        self.task.cancel()
+        self._forced = True
+        self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(LAST_CHANCE_S, self._leave)
+
+    def _leave(self) -> None:
+        """The work does not end: where its runner can do without it, go on."""
+        if self.call.on_leave is None:
+            return
+        self.call.on_leave()
+        self._crew.book.leave(self.call.sink)
+        self.outcome = judged(FORCED, self.call.stop.reason)
+        self._end()
+
+    def _drop_timers(self) -> None:
+        if self._deadline is not None:
+            self._crew.deadlines.drop(id(self), self._deadline)
+            self._deadline = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+async def make_attempt(crew: Crew, call: Call, kind: str, timeout_us: int) -> Outcome:
+    """Make an attempt and wait for its outcome. Cancelled, it ends the attempt by force first."""
+    attempt = Attempt(crew, call, kind, timeout_us)
+    try:
+        await attempt.wait()
+    except asyncio.CancelledError:
+        attempt.kill()
+        await attempt.wait()
+        raise
+    if attempt.outcome is None:
+        raise asyncio.CancelledError  # with the loop that ran it
+    return attempt.outcome
+
+
+def _no_runner(kind: str) -> Outcome:
+    return Failed(error=f'this node has no runner for "{kind}" targets', kinds=("no_runner",), worth_retrying=False)
 
 
 def judged(outcome: Outcome, reason: StopReason | None, *, late: bool = False) -> Outcome:

@@ -9,22 +9,17 @@ from chronos.core.lane import PYTHON
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
 from chronos.engine.runners.contract import Call, StopReason
-from chronos.engine.sending import until_answered
 from chronos.store.commands import Claimed
 
-
-async def last_run_us(crew: Crew, entry: Entry, target: Target) -> int | None:
-    """When the job ran last, which only a function that takes a context can ask for."""
-    function = crew.functions.get(target.options["name"]) if target.kind == PYTHON else None
-    if function is None or not function.takes_ctx:
-        return None
-    return await until_answered(lambda: crew.store.last_run_us(entry.job), crew.node.trouble)
+FORCE_AT_SHUTDOWN_S = 2.0  # from asking to forcing, once the grace period of a shutdown is over
 
 
 def _payload(entry: Entry, detail: Detail, target: Target) -> Any:
     """What the trigger brought, else what the task says for its function, else what the job says."""
+    if detail.payload is not None:
+        return detail.payload
     own = target.options.get("payload") if target.kind == PYTHON else None
-    return next((said for said in (detail.payload, own) if said is not None), entry.spec.payload)
+    return entry.spec.payload if own is None else own
 
 
 def make_call(
@@ -36,12 +31,11 @@ def make_call(
     *,
     task: str,
     number: int,
-    started_us: int,
     timeout_us: int,
-    last_us: int | None,
     starts: int = 0,
 ) -> Call:
     """One attempt of one task, about to be made, after so many ``starts`` under the same claim."""
+    started_us = crew.clock.now_us()
     call = Call(
         execution=claimed.id,
         job=claimed.job,
@@ -54,7 +48,7 @@ def make_call(
         started_us=started_us,
         deadline_us=started_us + timeout_us if timeout_us else None,
         timeout_said=entry.timeout_said(task),
-        last_run_us=last_us,
+        last_run_us=claimed.last_run_us,
         options=target.options,
         payload=_payload(entry, detail, target),
         span=detail.span,

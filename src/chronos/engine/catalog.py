@@ -13,7 +13,7 @@ from chronos.core.group import Layout, lay_out
 from chronos.core.inforce import instants_of
 from chronos.core.instants import Instants
 from chronos.core.job import Job, JobSpec, Target
-from chronos.core.lane import PYTHON, Lane, lane_of
+from chronos.core.lane import Lane, lane_of
 from chronos.engine.bus import Bus
 from chronos.errors import ChronosError
 from chronos.store.contract import Store
@@ -69,9 +69,7 @@ class Entry:
 
     def warm_up(self) -> None:
         """Work out now what its start will need. Raises ``Invalid``."""
-        _ = self.lane, self.may_queue
-        if self.plain and self.function is not None:
-            _ = self.timeout_us
+        _ = self.lane, self.may_queue, self.plain and self.timeout_us
 
     @_lazy
     def may_queue(self) -> bool:
@@ -96,7 +94,7 @@ class Entry:
 
     @_lazy
     def plain(self) -> bool:
-        """Whether a first try may take the short way; what cannot even be laid out is for the long one to tell."""
+        """Whether a first attempt may take the fast path; the full one tells what cannot even be laid out."""
         try:
             return self.only is not None and self.short
         except ChronosError:
@@ -120,11 +118,6 @@ class Entry:
 
     def target(self, task: str) -> Target:
         return self.spec.tasks[self.layout.place(task)].target
-
-    @_lazy
-    def function(self) -> str | None:
-        """The Python function of its one task, where that is all there is to it."""
-        return str(self.only.options["name"]) if self.only is not None and self.only.kind == PYTHON else None
 
 
 class Catalog:

@@ -27,6 +27,6 @@ class Crew:
     bus: Bus
     settler: Settler
     book: OutputBook
+    wakes_at: Callable[[int], None]  # hears when something sleeps until then
     deadlines: Deadlines = field(default_factory=Deadlines)
-    wakes_at: Callable[[int], None] = lambda _: None  # the janitor listens: something wakes then
     closing: bool = False  # the node shuts down: nothing new is started

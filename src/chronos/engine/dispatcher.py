@@ -38,9 +38,6 @@ class Dispatcher:
         self._catching_up = False  # a claim for such work is under way
         self._wanted = asyncio.Event()
         self._wanted.set()  # whatever was ready before this node came
-        executor.freed = self.freed
-        crew.settler.reserve = self._reserve_successors
-        crew.settler.taken = self._take_successors
 
     # --- starting what was admitted here
 
@@ -82,7 +79,7 @@ class Dispatcher:
         """A job was saved: there may be a new lane."""
         self._lanes_known = False
 
-    def freed(self) -> None:
+    def slot_freed(self) -> None:
         """A slot came free."""
         if self._waiting or (self._fallbacks and self._late_due()):
             self._wanted.set()
@@ -208,7 +205,7 @@ class Dispatcher:
 
     # --- successors handed over by a settlement
 
-    def _reserve_successors(self, most: int) -> Takes:
+    def reserve_successors(self, most: int) -> Takes:
         """Hold slots for what a settlement may hand over."""
         options = self._crew.options
         if (
@@ -226,17 +223,18 @@ class Dispatcher:
         self._slots.hold(slots)
         return Takes(slots, self._runnable)
 
-    def _take_successors(self, takes: Takes, answer: Settled) -> None:
+    def take_successors(self, takes: Takes, answer: Settled) -> None:
+        """Start what a settlement handed over, in place of the slots held for it."""
         if answer.woken:
             self.ready()
         if answer.taken:
             self._executor.errand(self._take_over(answer.taken, takes.slots, self._crew.node.number))
         elif takes.slots:
             self._slots.let_go(takes.slots)
-            self.freed()
+            self.slot_freed()
 
     async def _take_over(self, taken: list[Claimed], held: int, node: int) -> None:
         try:
             await self._take(taken, held, node)
         finally:
-            self.freed()  # what became ready meanwhile found no slot
+            self.slot_freed()  # what became ready meanwhile found no slot

@@ -34,10 +34,10 @@ from chronos.engine.reaper import Reaper
 from chronos.engine.runners.contract import Runner
 from chronos.engine.runners.functions import Functions
 from chronos.engine.runners.printing import listening
-from chronos.engine.settler import Settler
+from chronos.engine.settler import Settler, Takes
 from chronos.engine.slots import Slots
 from chronos.errors import ChronosError
-from chronos.store.commands import Release, ReleaseRow
+from chronos.store.commands import Release, ReleaseRow, Settled, SettleRow
 from chronos.store.contract import Hint, Store
 
 _REQUEST_BYTES = 16
@@ -49,6 +49,34 @@ _GOODBYE_S = 5.0  # and for what it is told last
 def random_request() -> bytes:
     """An id for a request that may have to be sent again."""
     return urandom(_REQUEST_BYTES)
+
+
+class _Links:
+    """Carries what settling and working tell to the parts that wait for it: a ``SettlementListener`` and a
+    ``SlotListener``. The engine says who these parts are once they are made.
+    """
+
+    dispatcher: Dispatcher
+    executor: Executor
+    janitor: Janitor
+
+    def reserve(self, most: int) -> Takes:
+        return self.dispatcher.reserve_successors(most)
+
+    def settled(self, takes: Takes, answer: Settled) -> None:
+        self.dispatcher.take_successors(takes, answer)
+
+    def refused(self, row: SettleRow) -> None:
+        self.executor.refused(row)
+
+    def keys_freed(self) -> None:
+        self.janitor.sweep_soon()
+
+    def slot_freed(self) -> None:
+        self.dispatcher.slot_freed()
+
+    def wakes_at(self, wake_us: int) -> None:
+        self.janitor.wakes_at(wake_us)
 
 
 class Engine:
@@ -78,6 +106,7 @@ class Engine:
             offer=lambda: offer_of(options.queues, functions.names).text,
         )
         self._book = OutputBook(store)
+        links = _Links()
         self._crew = Crew(
             store=store,
             clock=self._node_clock,
@@ -86,18 +115,20 @@ class Engine:
             runners=runners,
             functions=functions,
             bus=self._bus,
-            settler=Settler(store, self._node_clock, self.node),
+            settler=Settler(store, self._node_clock, self.node, links),
             book=self._book,
+            wakes_at=links.wakes_at,
         )
         self._slots = Slots(options.slots, options.queue_slots)
         self._catalog = catalog = Catalog(store, defaults, self._bus, capacity=max(CAPACITY, options.slots))
-        self._executor = Executor(self._crew, self._slots)
+        self._executor = Executor(self._crew, self._slots, links)
         self._dispatcher = Dispatcher(self._crew, catalog, self._slots, self._executor, new_request=new_request)
         self._admission = Admission(self._crew, catalog, self._dispatcher, new_request=new_request)
         keep_deleted_us = cascade(defaults).keep_age_us
         self._janitor = Janitor(self._crew, ready=self._dispatcher.ready, keep_deleted_us=keep_deleted_us)
         self._reaper = Reaper(self._crew, catalog, ready=self._dispatcher.ready, peers=self._meet)
         self._outbox = Outbox(self._crew, catalog)
+        links.dispatcher, links.executor, links.janitor = self._dispatcher, self._executor, self._janitor
         self._loops: asyncio.Task[None] | None = None
         self._starting: list[asyncio.Task[None]] = []
 

@@ -3,23 +3,19 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Protocol
 
 from chronos.core.detail import close_detail
 from chronos.core.events import ExecutionStarted, Trouble
 from chronos.core.execution import Cancel, Status, due_us
-from chronos.core.lane import PYTHON
 from chronos.core.outcome import Outcome
 from chronos.core.reasons import Code
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
-from chronos.engine.instant import Instant, Line
-from chronos.engine.plain import Plain
-from chronos.engine.quick import Quick
+from chronos.engine.fast_path import FastPath, fitting_detail
 from chronos.engine.runners.contract import Call
-from chronos.engine.runners.functions import Function
 from chronos.engine.sending import insist
 from chronos.engine.slots import Slots
 from chronos.engine.work import Work
@@ -35,7 +31,7 @@ _STRIKES = 2  # heartbeats in a row that must disagree, as a claim or an outcome
 
 
 class Working(Protocol):
-    """One execution under way: a ``Work``, or one on a shorter way."""
+    """One execution under way: on the fast path, or as a ``Work``."""
 
     claimed: Claimed
     entry: Entry
@@ -53,20 +49,23 @@ class Working(Protocol):
         """End by force and settle nothing."""
 
 
+class SlotListener(Protocol):
+    """What hears that a slot came free."""
+
+    def slot_freed(self) -> None:
+        """There is room for other work."""
+
+
 class Executor:
     """The works of one node by their execution's id."""
 
-    def __init__(self, crew: Crew, slots: Slots) -> None:
-        self._crew, self._slots = crew, slots
-        self._directly: bool = getattr(crew.runners.get(PYTHON), "calls_directly", False)
+    def __init__(self, crew: Crew, slots: Slots, listener: SlotListener) -> None:
+        self._crew, self._slots, self._listener = crew, slots, listener
         self._works: dict[bytes, Working] = {}
-        self._line = Line(crew, self)
         self._idle = asyncio.Event()
         self._strange: Counter[bytes] = Counter()
         self._past: dict[tuple[bytes, int], None] = {}  # claims that are over, the newest last: none begins again
         self._errands: set[asyncio.Task[None]] = set()
-        self.freed: Callable[[], None] = lambda: None  # the dispatcher listens: a slot came free
-        crew.settler.refused = self._refused
 
     @property
     def busy(self) -> int:
@@ -82,31 +81,17 @@ class Executor:
         told_before = older is not None and older.claimed.token == claimed.token  # by two answers, one of them late
         if told_before or (claimed.id, claimed.token) in self._past or self._crew.node.unheard:
             self._slots.give(entry.effective.queue)
-            self.freed()
+            self._listener.slot_freed()
             return
         if older is not None:  # it was taken from this node, and given to it again
             older.kill()
         if self._crew.bus.wants(ExecutionStarted, routine=True):
             self._tell_start(claimed)
-        if not entry.plain or claimed.attempt > 1 or claimed.worked_us:
+        if (detail := fitting_detail(claimed, entry)) is not None:
+            self._works[claimed.id] = FastPath(self._crew, claimed, entry, detail, self)
+        else:
             work = Work(self._crew, claimed, entry)
             self._drive(work, work.drive())
-        elif (function := self._quick_function(claimed, entry)) is None:
-            self._works[claimed.id] = Plain(self._crew, claimed, entry, self)
-        elif function.suspends:
-            self._works[claimed.id] = Quick(self._crew, claimed, entry, function, self)
-        else:
-            instant = self._works[claimed.id] = Instant(
-                claimed, entry, function, self._line, self._crew.book.sink(claimed.id, entry.spec.tasks[0].name, 1)
-            )
-            self._line.add(instant)
-
-    def _quick_function(self, claimed: Claimed, entry: Entry) -> Function | None:
-        """The function of an execution that can go the quickest way, or None."""
-        if not self._directly or entry.function is None or claimed.detail is not None:
-            return None
-        function = self._crew.functions.get(entry.function)
-        return function if function is not None and function.is_async and function.plain else None
 
     def over(self, work: Working) -> None:
         """An execution is not worked on any more; a newer claim of it may be."""
@@ -114,7 +99,7 @@ class Executor:
             del self._works[work.claimed.id]
         self._forget((work.claimed.id, work.claimed.token))
         self._slots.give(work.entry.effective.queue)
-        self.freed()
+        self._listener.slot_freed()
         if not self._works:
             self._idle.set()
 
@@ -124,50 +109,27 @@ class Executor:
         if len(self._past) > _MAX_PAST:
             del self._past[next(iter(self._past))]
 
-    # --- from the short ways to the long one
+    # --- from the fast path to the full one
 
-    def go_on(self, quick: Quick | Instant) -> None:
-        """A quick execution takes the long way from here."""
-        work = Work(self._crew, quick.claimed, quick.entry)
-        self._drive(work, self._driven_on(work, quick))
+    def go_on(self, work: FastPath, call: Call, outcome: Outcome) -> None:
+        """Its first attempt ended otherwise than in plain success: it goes on as a ``Work``."""
+        full = Work(self._crew, work.claimed, work.entry)
+        self._drive(full, full.drive_on(call, outcome, work.stopped))
 
-    def go_on_with(self, plain: Plain, call: Call, outcome: Outcome) -> None:
-        """So does a plain one."""
-        work = Work(self._crew, plain.claimed, plain.entry)
-        self._drive(work, work.drive_on(call, outcome, plain.stopped))
-
-    def take_long_way(self, plain: Plain) -> None:
-        """It was no plain one after all."""
-        work = Work(self._crew, plain.claimed, plain.entry)
-        self._drive(work, work.drive())
-        if plain.stopped is not None:
-            work.stop(*plain.stopped)
-
-    def broke(self, work: Plain, error: BaseException) -> None:
-        """It cannot be run at all."""
+    def broke(self, work: FastPath, error: BaseException) -> None:
+        """It cannot be settled."""
         self._broken(work, error)
         self.over(work)
 
-    async def _driven_on(self, work: Work, quick: Quick | Instant) -> None:
-        call = await work.first_call(quick.started_us)
-        call.sink = quick.sink
-        outcome = quick.outcome(call)
-        await self._crew.book.close(call.sink)
-        await work.drive_on(call, outcome, quick.stopped)
-
     def _drive(self, work: Work, driving: Coroutine[None, None, None]) -> None:
         self._works[work.claimed.id] = work
-        work.task = asyncio.get_running_loop().create_task(self._driven(work, driving))
+        work.task = asyncio.get_running_loop().create_task(driving)
+        work.task.add_done_callback(lambda task: self._driven(work, task))
 
-    async def _driven(self, work: Work, driving: Coroutine[None, None, None]) -> None:
-        try:
-            await driving
-        except asyncio.CancelledError:
-            pass  # it was killed: what it had is another's, or nobody's for now
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not take the node down
+    def _driven(self, work: Work, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
             self._broken(work, error)
-        finally:
-            self.over(work)
+        self.over(work)
 
     def _broken(self, work: Working, error: BaseException) -> None:
         log.error("execution %s of %s cannot be run", work.claimed.id.hex(), work.entry.name, exc_info=error)
@@ -218,7 +180,8 @@ class Executor:
         )
         self._crew.settler.add(row._replace(dead_letter=True), work.entry)
 
-    def _refused(self, row: SettleRow) -> None:
+    def refused(self, row: SettleRow) -> None:
+        """An outcome came too late."""
         self._trouble(f"the outcome of execution {row.id.hex()} came too late: it was taken from this node")
 
     async def _give_back(self, row: Held) -> None:

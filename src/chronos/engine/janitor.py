@@ -29,8 +29,6 @@ class Janitor:
         self._sweep = False  # a key came free
         self._bell = Bell()
         self._unclaimed = UnclaimedWork(crew.store, crew.clock, crew.bus)
-        crew.wakes_at = self.wakes_at
-        crew.settler.keys_freed = self.sweep_soon
 
     def wakes_at(self, wake_us: int) -> None:
         """Something sleeps until then."""

@@ -18,7 +18,6 @@ from chronos.core.report import report
 from chronos.core.settle import End, Step
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
-from chronos.engine.runners.calling import result_json
 from chronos.engine.runners.contract import Call
 from chronos.engine.sending import insist
 from chronos.errors import Invalid
@@ -39,7 +38,6 @@ from chronos.store.commands import (
 )
 
 HOOK = "hook"  # the outbox kind of ``on_complete``
-_NULL = b"null"
 SUCCESS = End(status=Status.SUCCEEDED, reason=Reason.of(Code.SUCCEEDED))
 
 
@@ -102,18 +100,15 @@ class Ledger:
                 crew.wakes_at(step.wake_us)
             crew.bus.emit(ExecutionWaits(at_us=now_us, execution=claimed.id, job=claimed.job, wake_us=step.wake_us))
 
-    def succeed(self, detail: Detail | None) -> None:
-        """The short way's end; None keeps the detail as it is: the row says it all."""
-        self._settle(self._row(SUCCESS, detail, ()))
-        self._tell_end(SUCCESS)
-
     def succeed_plainly(self, detail: Detail, call: Call, outcome: Succeeded) -> None:
         """The success of the first and only attempt, in as few words as tell it."""
         if call.detail:
             self.record(call, outcome)
         else:
             self.tell_attempt(call, outcome)
-        self.succeed(None if outcome.result is None else replace(detail, result=outcome.result))
+        told = None if outcome.result is None else replace(detail, result=outcome.result)
+        self._settle(self._row(SUCCESS, told, ()))
+        self._tell_end(SUCCESS)
 
     def finish(self, detail: Detail, group: Group, end: End) -> None:
         """The end, with its report; what follows it goes into the outbox in the same transaction."""
@@ -193,54 +188,21 @@ class Ledger:
         )
 
     def _tell_end(self, end: End) -> None:
-        _tell_end(self._crew, self._claimed, end, self._crew.clock.now_us())
-
-
-def succeed_at_once(crew: Crew, claimed: Claimed, entry: Entry, started_us: int, result: Any) -> bool:
-    """The end of an execution that needs no ledger: its first attempt succeeded, and a result is all it has to say.
-
-    False: it is none that can be kept, which the long way has words for.
-    """
-    detail: str | None = None
-    if result is not None:
-        encoded = result_json(result)
-        if encoded is None:
-            return False
-        if encoded != _NULL:
-            detail = write_detail(Detail(result=msgspec.Raw(encoded)))
-    now_us = max(claimed.started_us, crew.clock.now_us())
-    row = SettleRow(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, Code.SUCCEEDED, None, now_us, detail)
-    crew.settler.add(row, entry)
-    if crew.bus.wants(AttemptEnded, routine=True):
-        crew.bus.emit(
-            AttemptEnded(
+        claimed = self._claimed
+        if not self._crew.bus.wants(ExecutionEnded, routine=end.status is Status.SUCCEEDED):
+            return
+        now_us = self._crew.clock.now_us()
+        self._crew.bus.emit(
+            ExecutionEnded(
                 at_us=now_us,
                 execution=claimed.id,
                 job=claimed.job,
-                task=entry.spec.tasks[0].name,
-                number=1,
-                status=AttemptStatus.SUCCEEDED,
-                duration_us=max(0, now_us - started_us),
+                status=end.status,
+                code=end.reason.code,
+                duration_us=max(0, now_us - claimed.started_us),
+                message=end.reason.message,
             )
         )
-    _tell_end(crew, claimed, SUCCESS, now_us)
-    return True
-
-
-def _tell_end(crew: Crew, claimed: Claimed, end: End, now_us: int) -> None:
-    if not crew.bus.wants(ExecutionEnded, routine=end.status is Status.SUCCEEDED):
-        return
-    crew.bus.emit(
-        ExecutionEnded(
-            at_us=now_us,
-            execution=claimed.id,
-            job=claimed.job,
-            status=end.status,
-            code=end.reason.code,
-            duration_us=max(0, now_us - claimed.started_us),
-            message=end.reason.message,
-        )
-    )
 
 
 def ending(entry: Entry, detail: Detail, group: Group, end: End) -> Detail:

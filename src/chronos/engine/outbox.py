@@ -330,10 +330,7 @@ class Outbox:
             grace_s=self._crew.options.grace_s,
             timeout_grace_s=self._crew.options.timeout_grace_s,
         )
-        outcome = await make_attempt(
-            self._crew.runners.get(target.kind), call, target.kind, timeout_us / 1e6, self._crew.deadlines
-        )
-        await self._crew.book.close(call.sink)
+        outcome = await make_attempt(self._crew, call, target.kind, timeout_us)
         if isinstance(outcome, Succeeded):
             return True
         self._trouble(f"{entry.name}: on_complete: {getattr(outcome, 'error', outcome)}")

@@ -5,9 +5,8 @@ lost while the node lives: what the store could not be told is told again, until
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from chronos.engine.catalog import Entry
 from chronos.engine.node import NodeClock, NodeLife
@@ -25,20 +24,30 @@ class Takes(NamedTuple):
     lanes: tuple[int, ...]
 
 
+class SettlementListener(Protocol):
+    """What hears of settlements, and says which successors the node takes along."""
+
+    def reserve(self, most: int) -> Takes:
+        """Hold slots for what a settlement may hand over."""
+
+    def settled(self, takes: Takes, answer: Settled) -> None:
+        """A settlement was answered: take what it handed over in place of the held slots."""
+
+    def refused(self, row: SettleRow) -> None:
+        """The store did not take an outcome: its execution was taken from this node."""
+
+    def keys_freed(self) -> None:
+        """A concurrency key came free, for which executions of other jobs may wait."""
+
+
 class Settler:
     """Sends ``Settle`` commands, one at a time."""
 
-    def __init__(self, store: Store, clock: NodeClock, node: NodeLife) -> None:
-        self._store, self._clock, self._node = store, clock, node
+    def __init__(self, store: Store, clock: NodeClock, node: NodeLife, listener: SettlementListener) -> None:
+        self._store, self._clock, self._node, self._listener = store, clock, node, listener
         self._rows: dict[bytes, tuple[SettleRow, Entry]] = {}
         self._sending: dict[bytes, SettleRow] = {}
         self._worker: asyncio.Task[None] | None = None
-        #: Set by the dispatcher: reserve slots for successors, and take what was handed over (and the reservation).
-        self.reserve: Callable[[int], Takes] = lambda most: Takes(0, ())
-        self.taken: Callable[[Takes, Settled], None] = lambda takes, answer: None
-        self.refused: Callable[[SettleRow], None] = lambda row: None
-        #: Set by the janitor: a concurrency key came free, for which executions of other jobs may wait.
-        self.keys_freed: Callable[[], None] = lambda: None
 
     def add(self, row: SettleRow, entry: Entry) -> None:
         """Settle this execution with the next command. Of two tries of one, the later one's outcome counts."""
@@ -86,7 +95,7 @@ class Settler:
             successors += entry.may_queue
             keyed = keyed or entry.effective.key is not None
         self._sending, rows = sending, tuple(sending.values())
-        takes = self.reserve(successors)
+        takes = self._listener.reserve(successors)
         command = Settle(
             rows=rows,
             node=self._node.number,
@@ -99,14 +108,14 @@ class Settler:
             answer = await insist(self._store, command, self._node.trouble)
         finally:
             self._sending = {}
-            self.taken(takes, answer)
+            self._listener.settled(takes, answer)
         if keyed:
-            self.keys_freed()
+            self._listener.keys_freed()
         if len(answer.settled) < len(rows):
             settled = set(answer.settled)
             for row in rows:
                 if row.id not in settled:
-                    self.refused(row)
+                    self._listener.refused(row)
 
 
 def _text(leaving: tuple[SettleRow, Entry]) -> int:

@@ -7,7 +7,7 @@
 
 Every decision is the core's (``settle``). The claim has recorded the start of what runs first; tasks that start later
 are recorded before they begin. Most executions are one task that succeeds at its first try: these take a short way
-(``plain``, ``quick``) and come here only when they turn out otherwise.
+(``fast_path``) and come here only when they turn out otherwise.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from chronos.core.job import Target
 from chronos.core.outcome import Outcome, Succeeded
 from chronos.core.reasons import Code
 from chronos.core.settle import Start, Step, begin, ended, stop, tick
-from chronos.engine.attempts import make_attempt
-from chronos.engine.calls import last_run_us, make_call
+from chronos.engine.attempts import Attempt, make_attempt
+from chronos.engine.calls import FORCE_AT_SHUTDOWN_S, make_call
 from chronos.engine.catalog import Entry
 from chronos.engine.crew import Crew
 from chronos.engine.ledger import Ledger
@@ -34,7 +34,6 @@ from chronos.engine.runners.contract import Call, StopReason
 from chronos.store.commands import Claimed
 
 ON_START = "on_start"  # as a task's name: the hook before the first task
-FORCE_AT_SHUTDOWN_S = 2.0
 
 
 class Work:
@@ -47,7 +46,7 @@ class Work:
         self._detail = NO_DETAIL
         self._group: Group | None = None
         self._calls: dict[str, Call] = {}
-        self._tasks: dict[str, asyncio.Task[Outcome]] = {}
+        self._attempts: dict[str, Attempt] = {}
         self._stop: tuple[Code, str | None] | None = None
         self._nudge: asyncio.Future[None] | None = None
         self._deadline_s: float | None = None
@@ -65,11 +64,7 @@ class Work:
     async def drive_on(self, call: Call, outcome: Outcome, stopped: tuple[Code, str | None] | None) -> None:
         """Go on with one whose first and only attempt has ended already."""
         self._stop = stopped or self._stop
-        await self._drive(self._after_short_way(call, outcome))
-
-    async def first_call(self, started_us: int) -> Call:
-        """The first attempt of its only task."""
-        return await self._call(self.entry.spec.tasks[0].name, 1, started_us)
+        await self._drive(self._after_fast_path(call, outcome))
 
     async def _drive(self, first: Coroutine[Any, Any, Step | None]) -> None:
         try:
@@ -77,7 +72,7 @@ class Work:
             while step is not None:
                 step = await self._follow(step)
         finally:
-            if self._tasks:
+            if self._attempts:
                 await self._end_by_force()
 
     def stop(self, code: Code, message: str | None = None) -> None:
@@ -116,11 +111,8 @@ class Work:
             return begin(entry.layout, now_us, done=detail.carried or {})
         return self._woken(self._group, now_us)
 
-    async def _after_short_way(self, call: Call, outcome: Outcome) -> Step | None:
+    async def _after_fast_path(self, call: Call, outcome: Outcome) -> Step | None:
         self._detail, self._starts = read_detail(self.claimed.detail), 1
-        if type(outcome) is Succeeded and not (call.memory or call.statements):
-            self._ledger.succeed_plainly(self._detail, call, outcome)
-            return None
         layout, started_us = self.entry.layout, call.started_us
         self._group = begin(layout, started_us).group
         if self._stop is not None:
@@ -130,8 +122,8 @@ class Work:
 
     async def _greet(self, target: Target) -> None:
         """``on_start``, before the first task. Whatever comes of it, the execution goes on."""
-        call = await self._call(ON_START, 1, self._crew.clock.now_us(), target=target)
-        outcome = await self._attempt(call, target)
+        call = self._call(ON_START, 1, target)
+        outcome = await make_attempt(self._crew, call, target.kind, self._timeout_us(ON_START))
         self._ledger.record(call, outcome)
         self._detail = replace(self._detail, greeted=True)
         del self._calls[ON_START]
@@ -174,7 +166,7 @@ class Work:
             return None
         self._begun = True
         for start in step.start:
-            await self._launch(start)
+            self._launch(start)
         if step.deadline_us is not None:
             left_us = step.deadline_us - self._crew.clock.now_us()
             self._deadline_s = asyncio.get_running_loop().time() + left_us / 1e6
@@ -193,18 +185,19 @@ class Work:
                 wake_s = None  # for whoever goes on
             until_s = [at_s for at_s in (deadline_s, wake_s) if at_s is not None]
             timeout_s = max(0.0, min(until_s) - loop.time()) if until_s else None
-            if self._stop is None or group.stop is not None:
-                waited: list[asyncio.Future[Any]] = [*self._tasks.values(), self._nudge]
-                await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if (self._stop is None or group.stop is not None) and not any(a.over for a in self._attempts.values()):
+                await asyncio.wait((self._nudge,), timeout=timeout_s)
             now_us = self._crew.clock.now_us()
             if (by_us := self._drift.moved_us(now_us, loop.time())) > JUMP_US:
                 group = self._group = group.later(by_us)
             if self._stop is not None and group.stop is None:
                 return stop(layout, group, self._stop[0], now_us, self._stop[1])
-            for name, task in self._tasks.items():
-                if task.done():
-                    del self._tasks[name]
-                    return await self._ended(self._calls.pop(name), task.result())
+            for name, attempt in self._attempts.items():
+                if attempt.over:
+                    del self._attempts[name]
+                    if attempt.outcome is None:
+                        raise asyncio.CancelledError  # with the loop that ran it
+                    return await self._ended(self._calls.pop(name), attempt.outcome)
             if deadline_s is not None and loop.time() >= deadline_s:
                 return stop(layout, group, Code.EXECUTION_TIMEOUT, now_us)
             if wake_s is not None and step.wake_us is not None and loop.time() >= wake_s:
@@ -234,19 +227,21 @@ class Work:
             self._nudge.set_result(None)
 
     async def _end_by_force(self) -> None:
-        """The work is not this node's any more, or the node goes down: nothing of it may be left."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        """The work is no longer this node's, or the node goes down: nothing of it may be left."""
+        for attempt in self._attempts.values():
+            attempt.kill()
+        for attempt in self._attempts.values():
+            await attempt.wait()
 
     # --- attempts
 
-    async def _launch(self, start: Start) -> None:
-        call = await self._call(start.task, start.number, self._crew.clock.now_us())
-        self._tasks[start.task] = asyncio.create_task(self._attempt(call), name=f"chronos-{start.task}")
+    def _launch(self, start: Start) -> None:
+        target = self.entry.target(start.task)
+        call = self._call(start.task, start.number, target)
+        timeout_us = self._timeout_us(start.task)
+        self._attempts[start.task] = Attempt(self._crew, call, target.kind, timeout_us, lambda _: self._wake_up())
 
-    async def _call(self, task: str, number: int, started_us: int, *, target: Target | None = None) -> Call:
-        target = self.entry.target(task) if target is None else target
+    def _call(self, task: str, number: int, target: Target) -> Call:
         call = self._calls[task] = make_call(
             self._crew,
             self.claimed,
@@ -255,24 +250,11 @@ class Work:
             target,
             task=task,
             number=number,
-            started_us=started_us,
             timeout_us=self._timeout_us(task),
-            last_us=await last_run_us(self._crew, self.entry, target),
             starts=self._starts,
         )
         self._starts += 1
         return call
-
-    async def _attempt(self, call: Call, target: Target | None = None) -> Outcome:
-        kind = (self.entry.target(call.task) if target is None else target).kind
-        try:
-            timeout_s = self._timeout_us(call.task) / 1e6
-            outcome = await make_attempt(self._crew.runners.get(kind), call, kind, timeout_s, self._crew.deadlines)
-        except BaseException:
-            self._crew.book.leave(call.sink)  # a store that does not answer holds up nothing that is ended by force
-            raise
-        await self._crew.book.close(call.sink)
-        return outcome
 
     def _timeout_us(self, task: str) -> int:
         if task == ON_START:

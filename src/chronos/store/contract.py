@@ -215,9 +215,6 @@ class Store(Protocol):
         What ended at the same time may be committed later: whoever must not miss anything looks back a little.
         """
 
-    async def last_run_us(self, job: bytes) -> int | None:
-        """The scheduled instant of the job's newest execution that ran and ended."""
-
     async def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> dict[bytes, Execution]:
         """The newest execution of each of these jobs, open or ended; ``started``: the newest one that was started.
 

@@ -36,22 +36,8 @@ def call_plain(function: Function, arguments: dict[str, Any], call: Call) -> Out
         return failed(error, call)
 
 
-def call_through(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
-    """Call an async function that awaits nothing, in a context of its own: its first step is its last."""
-    prints_to(call.sink)
-    try:
-        coroutine = function.call(**arguments)
-        try:
-            coroutine.send(None)
-        except StopIteration as done:
-            return succeeded(function, done.value, call)
-        raise AssertionError(f'"{function.name}" awaits, though its code does not say so')
-    except BaseException as error:  # noqa: BLE001 - as above
-        return failed(error, call)
-
-
 async def call_async(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
-    """Call an async function and wait for it, in a task of its own."""
+    """Call an async function and wait for it, in the task of its attempt."""
     prints_to(call.sink)
     try:
         return succeeded(function, await function.call(**arguments), call)
@@ -83,15 +69,6 @@ def succeeded(function: Function, result: Any, call: Call) -> Succeeded | Failed
         return Failed(error=text, kinds=(BAD_RESULT,), worth_retrying=False)
     # Decoded again, so that nobody changes it any more and everybody sees the JSON that is stored.
     return Succeeded(result=result if type(result) in _SIMPLE else msgspec.json.decode(encoded))
-
-
-def result_json(result: Any) -> bytes | None:
-    """What a function returned, as it is stored; None: it cannot be, and ``succeeded`` says why."""
-    try:
-        encoded = msgspec.json.encode(result)
-    except Exception:  # noqa: BLE001 - whatever it is, it is told there
-        return None
-    return encoded if len(encoded) <= MAX_RESULT_BYTES else None
 
 
 def failed(error: BaseException, call: Call) -> Outcome:

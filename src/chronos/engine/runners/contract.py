@@ -5,7 +5,8 @@ A runner knows nothing of retries, timeouts or the store. It is given a ``Call``
     call ──► run ──► Succeeded | Failed | Waits
               ▲
        call.stop is asked: end the work in good order, soon (SIGTERM, a flag, closing the connection)
-       the coroutine is cancelled: end it now, by force; return only when nothing of it is left
+       the coroutine is cancelled: end it now, by force; return only when nothing of it is left. Work that cannot be
+       ended is left behind after a last chance, if the runner has set call.on_leave, which is called then
 
 Whoever calls it turns an attempt that was stopped into timed out, canceled or released, as the reason was. Work that
 comes to its end all the same has succeeded, unless it knew (``Stop.late``): then it ended because it was asked to.
@@ -53,6 +54,10 @@ class Stop:
             self.late = True
         for call in self._calls:
             call()
+        self._calls.clear()
+
+    def close(self) -> None:
+        """The attempt is over: nothing hears of it when it is asked now."""
         self._calls.clear()
 
     def on_ask(self, call: Callable[[], None]) -> None:
@@ -110,6 +115,7 @@ class Call:
     memory: list[Remembered] = field(default_factory=list)  # durable steps; what the runner leaves here is stored
     detail: dict[str, Any] = field(default_factory=dict)  # for the attempt's record: exit_code, response …
     statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # SQL to commit with its completion
+    on_leave: Callable[[], None] | None = None  # set by a runner that can leave work to itself which does not end
 
 
 class Runner(Protocol):

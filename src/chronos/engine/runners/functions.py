@@ -4,7 +4,6 @@ A parameter called ``ctx``, or annotated as a ``Context``, gets the context. Eve
 payload, by name. A function that wants neither ignores the payload.
 """
 
-import dis
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,7 +40,6 @@ class Function:
     call: Callable[..., Any]
     isolation: Isolation
     is_async: bool
-    suspends: bool  # False: it is async and never awaits, so it ends as soon as it is called
     ctx_parameter: str | None
     parameters: frozenset[str]  # that the payload fills
     required: frozenset[str]  # of these, those without a default
@@ -131,7 +129,6 @@ def look_at(name: str, call: Callable[..., Any], isolation: Isolation | str = Is
         call=call,
         isolation=isolation,
         is_async=is_async,
-        suspends=is_async and _suspends(call),
         ctx_parameter=ctx_parameter,
         parameters=frozenset(each.name for each in filled),
         required=frozenset(each.name for each in filled if each.default is inspect.Parameter.empty),
@@ -166,13 +163,6 @@ def _is_ctx(parameter: inspect.Parameter) -> bool:
     if isinstance(annotation, str):
         return parameter.name == "ctx" or annotation.rpartition(".")[2] == Context.__name__
     return parameter.name == "ctx" or annotation is Context
-
-
-def _suspends(call: Callable[..., Any]) -> bool:
-    """Whether there is an ``await`` in an async function, of whatever form; True where that cannot be told."""
-    if not isinstance(call, FunctionType) or not call.__code__.co_flags & inspect.CO_COROUTINE:
-        return True
-    return any(each.opname in ("SEND", "YIELD_VALUE", "YIELD_FROM") for each in dis.get_instructions(call.__code__))
 
 
 def _home(name: str, call: Callable[..., Any]) -> Home:

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from chronos.clock import Clock
 from chronos.core.outcome import Failed, Outcome
-from chronos.engine.runners.calling import BAD_PAYLOAD, STOPPED, call_async, call_plain, call_through
+from chronos.engine.runners.calling import BAD_PAYLOAD, STOPPED, call_async, call_plain
 from chronos.engine.runners.context import Context
 from chronos.engine.runners.contract import Call
 from chronos.engine.runners.faults import Faults
@@ -17,39 +17,9 @@ from chronos.engine.runners.processes import Processes
 from chronos.engine.runners.threads import Threads
 from chronos.errors import Invalid
 
-LAST_CHANCE_S = 1.0  # of an async function that is forced to end
-
-
-class _OnLoop:
-    """An async function in a task of its own, so that one that will not end can be left to itself."""
-
-    __slots__ = ("_call", "begun", "ended", "task")
-
-    def __init__(self, function: Function, arguments: dict[str, Any], call: Call) -> None:
-        loop = asyncio.get_running_loop()
-        self._call = call
-        self.begun = False
-        self.ended: asyncio.Future[Outcome] = loop.create_future()
-        self.task = loop.create_task(self._drive(function, arguments, call))
-
-    def stop(self) -> None:
-        """Cancel it; one that has not begun never will."""
-        if self.task.cancel():
-            self._call.stop.late = True  # it hears of it, whatever it makes of that
-        if not self.begun and not self.ended.done():
-            self.ended.set_result(STOPPED)
-
-    async def _drive(self, function: Function, arguments: dict[str, Any], call: Call) -> None:
-        self.begun = True
-        outcome = await call_async(function, arguments, call)
-        if not self.ended.done():
-            self.ended.set_result(outcome)
-
 
 class PythonRunner:
     """The runner of ``python`` targets. ``inline`` runs every function on the loop, as tests with their own time do."""
-
-    calls_directly = True  # an async function that wants nothing may be started without it
 
     def __init__(
         self, functions: Functions, *, threads: int, processes: int, clock: Clock, inline: bool = False
@@ -59,7 +29,7 @@ class PythonRunner:
         self._inline = inline
         self._threads = Threads(threads)
         self._processes = Processes(processes, clock=clock)
-        self._left: set[asyncio.Task[None]] = set()
+        self._left: set[asyncio.Task[Any]] = set()
         self._left_in_all = 0
 
     @property
@@ -105,8 +75,6 @@ class PythonRunner:
             if function.ctx_parameter is not None:
                 context = Context(call, self._clock, awaited=function.is_async)
                 arguments[function.ctx_parameter] = context
-        if function.is_async and not function.suspends:
-            return copy_context().run(call_through, function, arguments, call)
         if function.is_async:
             return await self._on_loop(function, arguments, call, context)
         if self._inline:
@@ -130,22 +98,25 @@ class PythonRunner:
     async def _on_loop(
         self, function: Function, arguments: dict[str, Any], call: Call, context: Context | None
     ) -> Outcome:
-        running = _OnLoop(function, arguments, call)
-        call.stop.on_ask(running.stop)
-        try:
-            return await running.ended
-        except asyncio.CancelledError:
-            running.task.cancel()
-            try:
-                await asyncio.wait({running.task}, timeout=LAST_CHANCE_S)
-            finally:
-                if not running.task.done():
-                    self._left_in_all += 1
-                    self._left.add(running.task)
-                    running.task.add_done_callback(self._left.discard)
-                    if context is not None:
-                        context.leave()
-            raise
+        """In this task, which is cancelled when the attempt is to stop."""
+        task = asyncio.current_task()
+        assert task is not None
+        stop = call.stop
+
+        def cancel() -> None:
+            if task.cancel():
+                stop.late = True  # the function hears of it, whatever it makes of that
+
+        def leave() -> None:
+            self._left_in_all += 1
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+            if context is not None:
+                context.leave()
+
+        stop.on_ask(cancel)
+        call.on_leave = leave
+        return await call_async(function, arguments, call)
 
     async def _in_thread(
         self, function: Function, arguments: dict[str, Any], call: Call, context: Context | None

@@ -29,6 +29,7 @@ class Admitted(NamedTuple):
     job: bytes
     status: Status  # running (claimed by the asking node), ready, queued or skipped
     token: int
+    last_run_us: int | None = None  # as of a ``Claimed``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

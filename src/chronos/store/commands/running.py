@@ -23,6 +23,7 @@ class Claimed(NamedTuple):
     started_us: int  # of its first attempt
     worked_us: int
     detail: str | None
+    last_run_us: int | None = None  # the newest instant of its job whose run has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

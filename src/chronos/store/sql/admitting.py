@@ -10,7 +10,7 @@ from chronos.core.execution import Cancel, Cause, Status
 from chronos.core.reasons import Code
 from chronos.store.commands import AdmitRow, Admitted, RunRow
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.gates import Gates
+from chronos.store.sql.gates import LAST_RUN, Gates
 from chronos.store.sql.locks import Gate, ids, move_cursor
 from chronos.store.sql.rounds import INSERTED, SKIPPED, Round
 
@@ -31,7 +31,7 @@ class Admitting:
             select id, job, version, cause, scheduled_us, {int(Status.SKIPPED)}, code, token, 0, now_us, now_us, detail
             from {d.rows(1, SKIPPED)} as i"""
         self._ours = f"""
-            select id, job, status, token from active
+            select id, job, status, token, {LAST_RUN("active")} from active
             where request = $1 and (status <> {int(Status.RUNNING)} or owner = $2) and {d.one_of("id", 3)}"""
 
     def begin(
@@ -89,7 +89,7 @@ class Admitting:
     def admitted_before(self, request: bytes, node: int, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
         """What an earlier sending of the same request admitted, and no other node has been given since."""
         found = yield Query(self._ours, (request, node), ids(row.id for row in rows))
-        return [Admitted(execution, job, Status(status), token) for execution, job, status, token in found]
+        return [Admitted(id_, job, Status(status), token, last_us) for id_, job, status, token, last_us in found]
 
     def admit_carefully(
         self, rows: Sequence[AdmitRow], *, node: int, now_us: int, request: bytes

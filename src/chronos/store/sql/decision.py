@@ -36,7 +36,7 @@ def decide(rows: str) -> str:
             i.ready_us - g.priority * {PRIORITY_STEP_US} as rank, {_FATE} as status,
             (g.seq + 1) << {TURN_BITS} as token, g.version, g.lane,
             case when g.overlap = {_ALLOW} then 0 else 1 end as exclusive,
-            case when g.overlap = {_SKIP} then '{Code.OVERLAP}' else '{Code.QUEUE_FULL}' end as code
+            case when g.overlap = {_SKIP} then '{Code.OVERLAP}' else '{Code.QUEUE_FULL}' end as code, g.ran_us
         from {rows} as i join gate as g on g.job = i.job
         where g.next_us = i.expect_us and g.version = i.version and g.state = {int(JobState.ACTIVE)}
             and g.keyed = 0 and g.overlap <> {_REPLACE}"""

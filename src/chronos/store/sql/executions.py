@@ -32,7 +32,7 @@ from chronos.store.commands import (
 from chronos.store.sql.admitting import Admitting
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.endings import Endings, Hot
-from chronos.store.sql.gates import CLAIMED, Gates, claimed
+from chronos.store.sql.gates import Gates, claimed, claimed_columns
 from chronos.store.sql.locks import Gate, move_cursor
 from chronos.store.sql.records import Records
 from chronos.store.sql.theirs import check_statements
@@ -75,7 +75,8 @@ class Executions:
             update active set status = {READY}, ready_since_us = $3, wake_us = null, signal = null, detail = $2
             where id = $1"""
         self._claimed_before = f"""
-            select {CLAIMED} from active where owner = $1 and request = $2 and status = {RUNNING} order by rank, id"""
+            select {claimed_columns("active")} from active
+            where owner = $1 and request = $2 and status = {RUNNING} order by rank, id"""
         self._namespace = f"select namespace, name from job where {d.is_job('job', '$1')}"
         self._status_of = """
             select status from active where id = $1 union all select status from history where id = $1"""

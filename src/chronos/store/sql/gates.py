@@ -16,6 +16,7 @@ from chronos.store.sql.records import Records
 
 CAUSES = {int(cause): cause for cause in Cause}
 CLAIMED = "id, job, version, cause, scheduled_us, attempt, token, admitted_us, started_us, worked_us, detail"
+LAST_RUN = "(select g.ran_us from gate as g where g.job = {}.job)".format
 NONE_FREED: Mapping[bytes, int] = {}
 _FEW = 4  # so many gates are asked one by one, with a limit that an index serves
 _OTHERS = 16  # so many more jobs, and executions of each, are looked at behind a key than places came free there
@@ -65,7 +66,7 @@ class Gates(Locks):
                 attempt_us = case i.claim when 1 then i.now_us else active.attempt_us end, ready_since_us = i.now_us
             from {d.rows(1, "id:i status:n owner:n token:n claim:n now_us:n")} as i
             where {d.within("active.id", 1)} and active.id = i.id
-            returning {", ".join(f"active.{name}" for name in CLAIMED.split(", "))}, active.status"""
+            returning {claimed_columns("active")}, active.status"""
         self._last_ready = f"""
             select id, key from active where job = $1 and status = {int(Status.READY)}
             order by scheduled_us desc, id desc limit $2 {d.lock()}"""
@@ -315,10 +316,15 @@ def _chosen(
         yield gate, row
 
 
+def claimed_columns(table: str) -> str:
+    """What makes a ``Claimed`` of a row of ``active``, under this name, to select or to return."""
+    return ", ".join([*(f"{table}.{name}" for name in CLAIMED.split(", ")), LAST_RUN(table)])
+
+
 def claimed(rows: Iterable[Sequence[Any]]) -> list[Claimed]:
-    """Rows of the ``CLAIMED`` columns. Made as the tuples they are: there are tens of thousands of them a second."""
+    """Rows of the ``claimed_columns``. Made as the tuples they are: there are tens of thousands of them a second."""
     make = tuple.__new__
     return [
-        make(Claimed, (i, job, version, CAUSES[cause], at, attempt, token, admitted, started, worked, detail))
-        for i, job, version, cause, at, attempt, token, admitted, started, worked, detail in rows
+        make(Claimed, (i, job, version, CAUSES[cause], at, attempt, token, admitted, started, worked, detail, last))
+        for i, job, version, cause, at, attempt, token, admitted, started, worked, detail, last in rows
     ]

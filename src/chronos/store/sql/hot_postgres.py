@@ -27,7 +27,7 @@ from chronos.store.sql.decision import (
 )
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.endings import Freed
-from chronos.store.sql.gates import CLAIMED, claimed
+from chronos.store.sql.gates import claimed, claimed_columns
 
 _QUEUE, _FOLLOWED = 1, 2  # what is to be done after a settlement, as bits
 _STATUS = {int(status): status for status in Status}
@@ -46,7 +46,7 @@ class HotPostgres:
             moved as (update gate as g set {move_those("g")} from d where g.job = any($4) and g.job = d.job),
             opened as ({open_those("d", node="$1::bigint", now_us="$2::bigint", request="$3")}),
             skipped as ({record_skipped("d", now_us="$2")})
-            select d.id, d.job, d.status, {TOKEN} from d where d.status <> {REPEATED}"""
+            select d.id, d.job, d.status, {TOKEN}, d.ran_us from d where d.status <> {REPEATED}"""
         # Each lane's best are locked before the best of all are chosen: so a lane is read only as far as needed, and
         # what another node is just taking does not make this claim come back short.
         self._claim = _claim(d.rows(5, "lane:n"), "true")
@@ -64,7 +64,9 @@ class HotPostgres:
         args = (command.node, command.now_us, command.request)
         alone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
         found = yield Query(self._admit, args, admit_rows(rows), alone=alone)
-        return [Admitted(execution, job, _STATUS[status], token) for execution, job, status, token in found]
+        return [
+            Admitted(execution, job, _STATUS[status], token, ran_us) for execution, job, status, token, ran_us in found
+        ]
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
         """See ``Claim``."""
@@ -116,7 +118,7 @@ def _claim(lanes: str, condition: str) -> str:
                 started_us = coalesce(a.started_us, $3), attempt_us = $3, request = $4
             where a.id = any(array(select id from best)) returning a.*
         )
-        select {CLAIMED} from taken order by rank, id"""
+        select {claimed_columns("taken")} from taken order by rank, id"""
 
 
 def _settle(d: Dialect, condition: str) -> str:
@@ -134,8 +136,10 @@ def _settle(d: Dialect, condition: str) -> str:
             insert into history ({_ENDED}, number)
             select {_ENDED}, number from ended left join (select job, number from locked) as l using (job)
         ), freed as (
-            update gate as g set active = g.active - n.ended, seq = greatest(g.seq, n.turn)
-            from (select job, count(*) as ended, max(token) >> {TURN_BITS} as turn from ended group by job) as n
+            update gate as g set active = g.active - n.ended, seq = greatest(g.seq, n.turn),
+                ran_us = greatest(g.ran_us, n.ran_us)
+            from (select job, count(*) as ended, max(token) >> {TURN_BITS} as turn, max(scheduled_us) as ran_us
+                from ended group by job) as n
             where g.job = any($2) and g.job = n.job
             returning g.job, case when g.queued > 0 then {_QUEUE} else 0 end + {_FOLLOWED} * g.followed as after
         )

@@ -31,7 +31,7 @@ from chronos.store.sql.decision import (
 )
 from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
 from chronos.store.sql.endings import Freed
-from chronos.store.sql.gates import CAUSES, CLAIMED, claimed
+from chronos.store.sql.gates import CAUSES, CLAIMED, LAST_RUN, claimed, claimed_columns
 from chronos.store.sql.packed import cut, packed, unpacked
 
 _FEW_LANES = 16
@@ -86,12 +86,12 @@ class _Admitting:
         columns = [column.split(":")[0] for column in ADMIT_ROW.split()]
         row = ", ".join(f"${4 + i} as {name}" for i, name in enumerate(columns))
         opened = open_those(f"({decide(f'(select {row})')})", node="$1", now_us="$2", request="$3")
-        self._open_one = f"{opened} returning status, token"
+        self._open_one = f"{opened} returning status, token, {LAST_RUN('active')}"
         moved = move("g", next_us="$2", scheduled_us="$3", status="$4")
         self._move_one = f"update gate as g set {moved} where g.job = $1"
         self._all = "insert into temp.chronos_admitting (node, now_us, request, rows) values ($1, $2, $3, $4)"
         self._answer = f"""
-            select {packed(["d.id", "d.job"], ["d.status", TOKEN])} from temp.chronos_admitted as d
+            select {packed(["d.id", "d.job"], ["d.status", TOKEN, "d.ran_us"])} from temp.chronos_admitted as d
             where d.status <> {REPEATED}"""
 
     def one(self, command: Admit, row: AdmitRow) -> Steps[Admitted | None]:
@@ -100,14 +100,14 @@ class _Admitting:
         opened = yield Query(self._open_one, (command.node, command.now_us, command.request, *values))
         if not opened:
             return None
-        status, token = opened[0]
+        status, token, last_run_us = opened[0]
         yield Query(self._move_one, (row.job, row.next_us, row.expect_us, status))
-        return Admitted(row.id, row.job, _STATUS[status], token)
+        return Admitted(row.id, row.job, _STATUS[status], token, last_run_us)
 
     def many(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
         yield Query(self._all, (command.node, command.now_us, command.request), admit_rows(rows))
-        ids, jobs, statuses, tokens = unpacked((yield Query(self._answer))[0], ids=2)
-        return list(map(Admitted, ids, jobs, map(_STATUS.__getitem__, statuses), tokens))
+        ids, jobs, statuses, *others = unpacked((yield Query(self._answer))[0], ids=2)
+        return list(map(Admitted, ids, jobs, map(_STATUS.__getitem__, statuses), *others))
 
 
 class _Claiming:
@@ -152,9 +152,10 @@ def _claim(which: str) -> tuple[str, str, str]:
     will_be = CLAIMED.replace("token", f"{next_claim('token')} as token").replace(
         "started_us", "coalesce(started_us, $3) as started_us"
     )
-    ids, others = CLAIMED.split(", ")[:2], CLAIMED.split(", ")[2:]
-    read = f"select {packed(ids, others)} from (select {will_be} from active where {which})"
-    return f"{write} returning {CLAIMED}", read, write
+    ids, others = CLAIMED.split(", ")[:2], [*CLAIMED.split(", ")[2:], "last_run_us"]
+    last_run = f"{LAST_RUN('active')} as last_run_us"
+    read = f"select {packed(ids, others)} from (select {will_be}, {last_run} from active where {which})"
+    return f"{write} returning {claimed_columns('active')}", read, write
 
 
 class _Settling:
@@ -162,11 +163,12 @@ class _Settling:
 
     def __init__(self) -> None:
         self._look_at_one = f"""
-            select a.job, g.number, a.key, g.queued, g.followed from active as a left join gate as g on g.job = a.job
+            select a.job, a.scheduled_us, g.number, a.key, g.queued, g.followed
+            from active as a left join gate as g on g.job = a.job
             where a.id = $1 and a.token = $2 and a.status = {RUNNING}"""
         self._end_one = """
-            insert into temp.chronos_ending (id, status, code, message, finished_us, detail, number, token)
-            values ($1, $2, $3, $4, $5, $6, $7, $8)"""
+            insert into temp.chronos_ending (id, status, code, message, finished_us, detail, number, token, ran_us)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9)"""
         self._all = "insert into temp.chronos_settling (rows) values ($1)"
         self._answer = f"""
             select {packed(["id"], [])}, count(key), (
@@ -181,9 +183,9 @@ class _Settling:
         found = yield Query(self._look_at_one, (row.id, row.token))
         if not found:
             return Freed([], [], [], set())
-        [(job, number, key, queued, followed)] = found
+        [(job, scheduled_us, number, key, queued, followed)] = found
         outcome = (int(row.status), row.code.value, row.message, row.finished_us, row.detail)
-        yield Query(self._end_one, (row.id, *outcome, number, row.token))
+        yield Query(self._end_one, (row.id, *outcome, number, row.token, scheduled_us))
         keys = [(key, 1)] if key is not None else []
         return Freed([row.id], [job] if queued else [], keys, {job} if followed else set())
 
@@ -208,7 +210,7 @@ def temporary(d: Dialect) -> str:
     one = _ENDED(**{name: f"new.{name}" for name in said}, detail="coalesce(new.detail, a.detail)")
     return f"""
         create temp table chronos_admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
-            token int, version int, lane int, exclusive int, code text);
+            token int, version int, lane int, exclusive int, code text, ran_us int);
         create temp view chronos_admitting as select null as node, null as now_us, null as request, null as rows;
         create temp trigger chronos_admit instead of insert on chronos_admitting begin
             delete from chronos_admitted;
@@ -218,27 +220,29 @@ def temporary(d: Dialect) -> str:
             {record_skipped("chronos_admitted", now_us="new.now_us")};
         end;
         create temp table chronos_settled (id blob, job blob, status int, code text, message text, finished_us int,
-            detail text, key blob, number int, token int);
+            detail text, key blob, number int, token int, ran_us int);
         create temp view chronos_settling as select null as rows;
         create temp trigger chronos_settle instead of insert on chronos_settling begin
             delete from chronos_settled;
             insert into chronos_settled
                 select i.id, a.job, i.status, i.code, i.message, i.finished_us, coalesce(i.detail, a.detail), a.key,
-                    g.number, i.token
+                    g.number, i.token, a.scheduled_us
                 from {d.rows(1, outcome).replace("$1", "new.rows")} as i
                 join active as a on a.id = i.id and a.token = i.token and a.status = {RUNNING}
                 left join gate as g on g.job = a.job;
             {ended} from chronos_settled as s join active as a on a.id = s.id;
             delete from active where id in (select id from chronos_settled);
-            update gate set active = gate.active - n.k, seq = max(gate.seq, n.turn)
-                from (select number, count(*) as k, max(token) >> {TURN_BITS} as turn from chronos_settled
-                    group by number) as n
+            update gate set active = gate.active - n.k, seq = max(gate.seq, n.turn),
+                ran_us = max(coalesce(gate.ran_us, n.ran_us), n.ran_us)
+                from (select number, count(*) as k, max(token) >> {TURN_BITS} as turn, max(ran_us) as ran_us
+                    from chronos_settled group by number) as n
                 where gate.number = n.number;
         end;
         create temp view chronos_ending as select null as id, null as status, null as code, null as message,
-            null as finished_us, null as detail, null as number, null as token;
+            null as finished_us, null as detail, null as number, null as token, null as ran_us;
         create temp trigger chronos_end instead of insert on chronos_ending begin
             {one} from active as a where a.id = new.id;
             delete from active where id = new.id;
-            update gate set active = active - 1, seq = max(seq, new.token >> {TURN_BITS}) where number = new.number;
+            update gate set active = active - 1, seq = max(seq, new.token >> {TURN_BITS}),
+                ran_us = max(coalesce(ran_us, new.ran_us), new.ran_us) where number = new.number;
         end;"""

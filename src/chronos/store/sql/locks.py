@@ -37,6 +37,7 @@ class Gate:
     seq: int
     done_us: int  # the latest instant that is on record: none of its schedule up to here is admitted again
     followed: int  # 1: other jobs follow this one, and hear of its ends
+    ran_us: int | None  # the newest instant whose run has ended
 
     def stands(self, next_us: int, version: int) -> bool:
         """Whether its schedule is where somebody who is about to move it expects it."""
@@ -78,7 +79,7 @@ class Locks:
         self._lock, self._try_lock = (
             f"""
             select job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed, active, queued, seq,
-                done_us, followed
+                done_us, followed, ran_us
             from gate where {d.one_of("job", 1)} order by job {how}"""
             for how in (d.lock(), d.lock_or_skip())
         )

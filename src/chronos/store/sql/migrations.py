@@ -58,6 +58,7 @@ MIGRATIONS: Sequence[Migration] = (
         postgres=changes.NINTH_POSTGRES,
         sqlite_minimum=5,
     ),
+    Migration(version=10, minimum=2, common=changes.RUNS, sqlite_minimum=5),
 )
 VERSION = MIGRATIONS[-1].version
 META = "create table if not exists meta (name text primary key, value text not null)"

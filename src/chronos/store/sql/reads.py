@@ -111,11 +111,6 @@ class Reads(ABC):
             select execution, task, number, part, text from output where execution = $1 order by task, number, part"""
         self._ended_since = f"""
             select {record.ENDED} from history where (finished_us, id) > ($1, $2) order by finished_us, id limit $3"""
-        did_not_run = ", ".join(str(int(status)) for status in (Status.SKIPPED, Status.MISSED))
-        self._last_run = f"""
-            select h.scheduled_us from history as h
-            where {ran("h", "$1")} and h.status not in ({did_not_run}) and h.started_us is not null
-            order by h.id desc limit 1"""
         self._latest = _latest(d, open_ones="true", ended="e.until_us is null")
         self._latest_started = _latest(d, open_ones="e.started_us is not null", ended="e.started_us is not null")
         self._nodes = f"select {record.NODE} from node order by number"
@@ -269,11 +264,6 @@ class Reads(ABC):
     def ended_since(self, after: tuple[int, bytes], limit: int) -> Steps[list[Execution | Span]]:
         found = yield Query(self._ended_since, (*after, limit), alone=True)
         return [record.execution(row) for row in found]
-
-    @read
-    def last_run_us(self, job: bytes) -> Steps[int | None]:
-        found = yield Query(self._last_run, (job,), alone=True)
-        return found[0][0] if found else None
 
     @read
     def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> Steps[dict[bytes, Execution]]:

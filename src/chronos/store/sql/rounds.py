@@ -130,7 +130,7 @@ class Round:
         )
         if gate.overlap is Overlap.REPLACE:
             self.open.setdefault(gate.job, {})[run.id] = Open(status, run.key, held, token)
-        return Admitted(run.id, gate.job, status, token)
+        return Admitted(run.id, gate.job, status, token, gate.ran_us)
 
 
 def _verdict(gate: Gate, key: KeyGate | None, *, asked: bool, held: bool) -> Admission:

@@ -362,3 +362,10 @@ drop function close_tasks;
 """
 NINTH_SQLITE = TURNS + CLOSED_SQLITE
 NINTH_POSTGRES = LOCKED_POSTGRES + TURNS + CLOSED_POSTGRES
+
+# The newest instant of a job whose run has ended, for its next run to know.
+RUNS = """
+alter table gate add column ran_us {int};
+update gate set ran_us = (select max(h.scheduled_us) from history as h
+where h.number = gate.number and h.job = gate.job and h.started_us is not null);
+"""

@@ -82,17 +82,40 @@ async def case_what_ended_is_read_in_order(w: World) -> None:
     assert seen[-1] == span
 
 
-async def case_the_last_run_is_the_newest_that_really_ran(w: World) -> None:
+async def case_who_runs_a_job_hears_when_it_ran_last(w: World) -> None:
     saved = await w.save(overlap=Overlap.SKIP)
-    assert await w.store.last_run_us(saved.id) is None
     first = await w.one()
-    assert await w.store.last_run_us(saved.id) is None
+    assert first.last_run_us is None
     assert (await w.one()).status is Status.SKIPPED
     await w.settle(first)
-    assert await w.store.last_run_us(saved.id) == T0 + SECOND
-    third = await w.one()
-    await w.settle(third, status=Status.FAILED)
-    assert await w.store.last_run_us(saved.id) == T0 + 3 * SECOND
+    third = await w.one(claim=False)
+    [claimed] = await w.claim(1)
+    assert claimed.last_run_us == third.last_run_us == T0 + SECOND
+    await w.settle(claimed, status=Status.FAILED)
+    fourth = await w.one()
+    assert fourth.last_run_us == T0 + 3 * SECOND
+    await w.settle(fourth)
+    await w.backfill(saved.id, T0 - SECOND)
+    await w.settle(*await w.claim())
+    [careful] = await w.instant("job", careful=True)
+    assert careful.last_run_us == T0 + 4 * SECOND
+
+
+async def case_of_many_that_run_each_hears_when_its_job_ran_last(w: World) -> None:
+    names = ["a", "b", "c"]
+    for name in names:
+        await w.save(name, overlap=Overlap.QUEUE, queue_max=9)
+    await w.settle(*await w.instant(*names))
+    again = await w.instant(*names)
+    assert {run.last_run_us for run in again} == {T0 + SECOND}
+    behind = await w.instant(*names)
+    assert {run.status for run in behind} == {Status.QUEUED}
+    lanes = tuple(await w.store.lanes())
+    taken = (await w.settle(*again, take=9, take_lanes=lanes)).taken
+    assert [run.last_run_us for run in taken] == [T0 + 2 * SECOND] * 3
+    await w.settle(*taken)
+    await w.instant(*names, claim=False)
+    assert {run.last_run_us for run in await w.claim()} == {T0 + 3 * SECOND}
 
 
 async def case_the_newest_executions_of_many_jobs_are_found_at_once(w: World) -> None:

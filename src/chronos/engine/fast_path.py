@@ -1,0 +1,105 @@
+"""The short way of an execution: one task of any kind, at its first attempt.
+
+::
+
+    build the call ─► run it under its timeout ─► record ─► settle
+
+Most executions are this and succeed; then they leave nothing but their row. Whatever else happens, the execution goes
+on as a ``Work``, which knows everything.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from chronos.core.detail import NO_DETAIL, Detail, read_detail
+from chronos.core.outcome import Outcome, Succeeded
+from chronos.core.reasons import Code
+from chronos.engine.attempts import Attempt
+from chronos.engine.calls import FORCE_AT_SHUTDOWN_S, make_call
+from chronos.engine.catalog import Entry
+from chronos.engine.crew import Crew
+from chronos.engine.ledger import Ledger
+from chronos.engine.runners.contract import Call, StopReason
+from chronos.store.commands import Claimed
+
+
+class Ends(Protocol):
+    """What hears how an execution left the fast path."""
+
+    def over(self, work: "FastPath") -> None:
+        """It is settled, or no longer this node's."""
+
+    def go_on(self, work: "FastPath", call: Call, outcome: Outcome) -> None:
+        """Its first attempt ended otherwise than in plain success."""
+
+    def broke(self, work: "FastPath", error: BaseException) -> None:
+        """It cannot be settled."""
+
+
+def fitting_detail(claimed: Claimed, entry: Entry) -> Detail | None:
+    """The detail of an execution that the fast path serves; None for any other one."""
+    if not entry.plain or claimed.attempt > 1 or claimed.worked_us:
+        return None
+    if claimed.detail is None:
+        return NO_DETAIL
+    try:
+        detail = read_detail(claimed.detail)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return detail if detail.group is None and detail.carried is None else None
+
+
+class FastPath:
+    """An execution whose only task is tried for the first time."""
+
+    __slots__ = ("_attempt", "_crew", "_detail", "_ends", "claimed", "entry", "stopped")
+
+    def __init__(self, crew: Crew, claimed: Claimed, entry: Entry, detail: Detail, ends: Ends) -> None:
+        self.claimed, self.entry = claimed, entry
+        self._crew, self._detail, self._ends = crew, detail, ends
+        self.stopped: tuple[Code, str | None] | None = None
+        task, timeout_us = entry.spec.tasks[0], entry.timeout_us
+        call = make_call(crew, claimed, entry, detail, task.target, task=task.name, number=1, timeout_us=timeout_us)
+        self._attempt = Attempt(crew, call, task.target.kind, timeout_us, self._ended)
+
+    # --- from outside
+
+    def stop(self, code: Code, message: str | None = None) -> None:
+        """It is to end: canceled, replaced, its job deleted. The first word counts."""
+        if self.stopped is None:
+            self.stopped = (code, message)
+            self._attempt.call.stop.ask(StopReason.CANCELED)
+
+    def tell_stopping(self) -> None:
+        """The node shuts down; the work may finish within the grace period."""
+        self._attempt.call.stopping.ask(StopReason.SHUTDOWN)
+
+    def put_down(self) -> None:
+        """The grace period is over: it is stopped, and given back."""
+        call = self._attempt.call
+        call.grace_s = min(call.grace_s, FORCE_AT_SHUTDOWN_S)
+        call.stop.ask(StopReason.SHUTDOWN)
+
+    def kill(self) -> None:
+        """It is no longer this node's: end it by force, and settle nothing."""
+        self._attempt.kill()
+
+    # --- its end
+
+    def _ended(self, attempt: Attempt) -> None:
+        call, outcome = attempt.call, attempt.outcome
+        if outcome is None:
+            self._ends.over(self)
+        elif type(outcome) is not Succeeded or call.memory or call.statements:
+            self._ends.go_on(self, call, outcome)
+        else:
+            self._succeed(call, outcome)
+
+    def _succeed(self, call: Call, outcome: Succeeded) -> None:
+        try:
+            Ledger(self._crew, self.claimed, self.entry).succeed_plainly(self._detail, call, outcome)
+        except Exception as error:  # noqa: BLE001 - nothing else would hear of it, and its slot would never come free
+            self._ends.broke(self, error)
+        else:
+            self._ends.over(self)
