@@ -12,6 +12,7 @@ from chronos.core.node import Actor
 from chronos.core.planner import resume
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.service.saving import restart_us
+from chronos.service.shapes import has_run_at_once
 from chronos.store.commands import Command, SetJobState
 from chronos.store.contract import Store
 
@@ -66,14 +67,14 @@ class Switch:
         return await self._send(command, went)
 
     async def disable(self, job: Job, *, reason: str, actor: Actor) -> Job:
-        """No instants at all, until it is enabled."""
-        if job.state is JobState.DISABLED and job.note == reason:
+        """No instants at all, until it is enabled. A job that was to run once, and did, stays done."""
+        if (job.state is JobState.DISABLED and job.note == reason) or has_run_at_once(job):
             return job
         return await self._set(job, JobState.DISABLED, actor=actor, note=reason)
 
     async def enable(self, job: Job, *, actor: Actor) -> Job:
-        """From now on. A job that is paused stays so; one whose only instant passed is done."""
-        if job.state in (JobState.ACTIVE, JobState.PAUSED):
+        """From now on. A job that is paused stays so; one whose only instant passed, or that ran once, is done."""
+        if job.state in (JobState.ACTIVE, JobState.PAUSED) or has_run_at_once(job):
             return job
         next_us = restart_us(job.spec, job.name, self._clock.now_us())
         state = JobState.DONE if job.spec.schedule is not None and next_us is None else JobState.ACTIVE
