@@ -127,7 +127,75 @@ async def test_g5_a_node_that_beat_again_keeps_what_it_runs(world: World) -> Non
     await world.advance(20)
     assert asked, "it was believed dead"
     assert (len(work.starts), work.cut) == (1, [])
+    assert lost(one, two) == []
     assert [a.status for a in await world.attempts(await world.last("work"))] in ([], [AttemptStatus.RUNNING])
+
+
+@in_world
+async def test_g5_a_node_ends_its_work_in_time_although_its_store_does_not_let_go_of_a_call(world: World) -> None:
+    """A driver may need the server's answer to end a call that was cancelled."""
+    work = world.work("work", takes=60)
+    await world.job("work", schedule="now", retry=OFTEN)
+    one = await world.node("one", **OPTIONS)
+    await world.advance(2)
+    two = await world.node("two", **OPTIONS)
+    answers = asyncio.Event()
+    clock_us = one.link.clock_us
+
+    async def hangs() -> int | None:
+        try:
+            await answers.wait()
+        except asyncio.CancelledError:
+            await answers.wait()
+            raise
+        return await clock_us()
+
+    one.link.clock_us = hangs  # type: ignore[method-assign]
+    one.link.freeze()
+    hung_s, number = world.passed_s, one.number
+    await world.advance(TIMEOUT_S + 3 * SCAN_S)
+    assert lost(two) == [number]
+    assert len(work.cut) == 1
+    assert work.cut[0] <= hung_s + TIMEOUT_S
+    assert len(work.starts) == 2
+    assert work.cut[0] < work.starts[1]
+    answers.set()
+    one.link.thaw()
+    await world.advance(10)
+    assert len(work.starts) == 2
+
+
+@in_world
+async def test_of_two_nodes_that_take_over_at_once_only_the_one_that_did_reports_it(world: World) -> None:
+    work = world.work("work", takes=60)
+    await world.job("work", schedule="now", retry=OFTEN)
+    dead = await world.node("dead", **OPTIONS)
+    await world.advance(3)
+    watchers = [await world.node(name, works=False, **OPTIONS) for name in ("one", "two")]
+    asked: list[int] = []
+    both = asyncio.Event()
+
+    def wait_for_the_other(watcher: NodeOfWorld) -> None:
+        held_by = watcher.link.held_by
+
+        async def held(node: int) -> list[Any]:
+            answer: list[Any] = await held_by(node)
+            asked.append(node)
+            if len(asked) == 2:
+                both.set()
+            await both.wait()
+            return answer
+
+        watcher.link.held_by = held  # type: ignore[attr-defined]
+
+    for watcher in watchers:
+        wait_for_the_other(watcher)
+    number = dead.number
+    await dead.crash()
+    await world.advance(20)
+    assert asked == [number, number], "both believed it dead"
+    assert lost(*watchers) == [number]
+    assert len(work.starts) == 1
 
 
 @in_world

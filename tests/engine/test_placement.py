@@ -43,6 +43,7 @@ async def test_work_that_no_node_can_take_is_reported_within_a_minute(world: Wor
     def told() -> list[str]:
         return [event.error for event in node.events if isinstance(event, WorkUnclaimable)]
 
+    await world.advance(5)  # the node has looked once, and found nothing
     await world.job("job", schedule="now", **placed())
     await world.advance(60)
     assert told() == ["no live node carries the label gpu=yes; live nodes: plain"]

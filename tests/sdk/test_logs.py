@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from chronos import Chronos
+from chronos.observe.console import shown_on_stderr
 from tests.sdk.conftest import Make
 
 SOON_S = 60  # on a machine that is busy with others
@@ -174,6 +175,20 @@ def test_a_program_that_configured_logging_has_every_line_once(program: Callable
     assert sum("attempt failed" in line for line in said) == 1
     assert all(line.startswith("mine: ") for line in said if "job=" in line or " runs " in line)
     assert said[-1] == "mine: stopped"
+
+
+@pytest.mark.parametrize("name", ["chronos", None])
+def test_where_the_program_has_a_handler_none_is_added(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for logger in (logging.getLogger("chronos"), logging.getLogger()):
+        monkeypatch.setattr(logger, "handlers", [])
+    with shown_on_stderr() as shown:
+        assert shown
+        assert len(logging.getLogger("chronos").handlers) == 1
+    handler = logging.NullHandler()
+    monkeypatch.setattr(logging.getLogger(name), "handlers", [handler])
+    with shown_on_stderr() as shown:
+        assert not shown
+        assert logging.getLogger(name).handlers == [handler]
 
 
 def test_an_app_beside_a_program_adds_no_handler(program: Callable[..., "subprocess.Popen[str]"]) -> None:

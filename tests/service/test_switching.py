@@ -191,6 +191,20 @@ def test_a_job_whose_only_instant_passed_is_done_when_it_is_switched_on() -> Non
     in_world(case)
 
 
+def test_a_job_that_ran_once_stays_done_when_it_is_switched_off_and_on() -> None:
+    async def case(world: World) -> None:
+        await world.save(schedule=None)
+        for switched in (world.jobs.disable, world.jobs.enable, world.jobs.enable):
+            assert (await switched("job")).state is JobState.DONE
+            assert (await world.jobs.get("job")).state is JobState.DONE
+        assert await actions(world) == ["create", "trigger"]
+        off = await world.save(schedule="manual", enabled=False)
+        assert off.state is JobState.DISABLED
+        assert (await world.jobs.enable("job")).state is JobState.ACTIVE
+
+    in_world(case)
+
+
 def test_an_immediate_job_and_its_run_are_one_command() -> None:
     async def case(world: World) -> None:
         async def fail() -> None:
@@ -208,8 +222,8 @@ def test_an_immediate_job_and_its_run_are_one_command() -> None:
         assert await actions(world) == ["create", "trigger"]
         off = await world.save(schedule="now", enabled=False)
         on = await world.save(schedule="now", enabled=True)
-        assert (off.state, on.state, on.version) == (JobState.DISABLED, JobState.ACTIVE, 1)
-        assert len((await world.runs.list()).items) == 1, "it was switched on only"
+        assert (off.state, on.state, on.version) == (JobState.DONE, JobState.DONE, 1)
+        assert len((await world.runs.list()).items) == 1
         await world.save("off", schedule="now", enabled=False)
         assert len((await world.runs.list()).items) == 1
 

@@ -1,4 +1,4 @@
-"""A TCP proxy before a PostgreSQL server that can be told when to cut a connection."""
+"""A TCP proxy before a PostgreSQL server that can be told to cut, hold or delay what passes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,8 +16,21 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._sent: Callable[[bytes], bool] | None = None
         self._before = False
+        self._passes = {"up": asyncio.Event(), "down": asyncio.Event()}
+        self.resume()
+        self.delay_s = 0.0  # which every piece of data waits, in both directions
         self.cuts = 0
         self.url = ""
+
+    def hold(self, *ways: str) -> None:
+        """Pass nothing on: questions (``up``), answers (``down``), or both. New connections wait too."""
+        for way in ways:
+            self._passes[way].clear()
+
+    def resume(self) -> None:
+        """Pass on what was held, and all that follows."""
+        for passes in self._passes.values():
+            passes.set()
 
     def cut_after(self, sent: Callable[[bytes], bool]) -> None:
         """Cut the connection over which such bytes are sent when the server answers them; the answer is lost."""
@@ -65,6 +78,7 @@ class Proxy:
                         cut()
                         return
                     doomed.set()
+                await self._pass("up")
                 server_writer.write(data)
                 await server_writer.drain()
             server_writer.close()
@@ -74,12 +88,18 @@ class Proxy:
                 if doomed.is_set():
                     cut()
                     return
+                await self._pass("down")
                 writer.write(data)
                 await writer.drain()
             writer.close()
 
         await asyncio.gather(upward(), downward(), return_exceptions=True)
         self._writers -= both
+
+    async def _pass(self, way: str) -> None:
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        await self._passes[way].wait()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host = self._upstream.hostname or parse_qs(self._upstream.query).get("host", ["localhost"])[0]

@@ -125,6 +125,7 @@ def test_the_work_of_the_dead_node_goes_on_with_higher_tokens(frozen: Frozen) ->
                 for run in held
             )
             reaped = await store.apply(Reap(node=dead.number, beat=dead.beat, rows=rows, now_us=w.now))
+            assert reaped is not None
             asked_to_stop = {run.id for run in held if run.cancel}
             assert set(reaped) == {run.id for run in held} - asked_to_stop
             assert {names[run.job] for run in held if run.cancel} == {"replaces"}

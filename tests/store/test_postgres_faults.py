@@ -189,6 +189,33 @@ def test_reads_go_on_after_their_connections_were_cut(prepared_url: str) -> None
     asyncio.run(check())
 
 
+@pytest.mark.parametrize("read", ["clock", "jobs", "connecting"])
+def test_a_read_ends_when_its_caller_gives_up_although_the_server_does_not_answer(postgres_url: str, read: str) -> None:
+    async def case() -> None:
+        async with behind_proxy(postgres_url, readers=1) as (proxy, _, store):
+            before = await store.list_jobs(JobFilter(), limit=5)
+            if read == "connecting":
+                await proxy.stop()
+                await proxy.start()
+            loop = asyncio.get_running_loop()
+            proxy.hold("down")
+            asked_s = loop.time()
+            asking = store.list_jobs(JobFilter(), limit=5) if read == "jobs" else store.clock_us()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await asking
+            assert loop.time() - asked_s < 3
+            proxy.resume()
+            assert await store.list_jobs(JobFilter(), limit=5) == before
+            assert await store.clock_us() is not None
+
+    async def within() -> None:
+        async with asyncio.timeout(20):
+            await case()
+
+    asyncio.run(within())
+
+
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str) -> None:
     async def check() -> None:

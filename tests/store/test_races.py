@@ -137,6 +137,7 @@ async def check_started_once(url: str, started: list[str], *, killed: int = 0) -
             for e in held
         )
         reaped = await store.apply(Reap(node=node.number, beat=node.beat, rows=rows, now_us=T0))
+        assert reaped is not None
         assert len(reaped) == len(held)
     counts = await store.counts()
     assert counts.open == {Status.READY: INSTANTS}

@@ -97,7 +97,7 @@ class JobChanged(Event, frozen=True, kw_only=True):
 
 
 class NodeLost(Event, frozen=True, kw_only=True):
-    """A node died; its work was taken over."""
+    """A node died, and this node took its work over; emitted once per death."""
 
     node: int
     reaped: int

@@ -66,5 +66,7 @@ async def _reap(store: Store, catalog: Catalog, node: Node, clock: Clock) -> set
         )
         last = not held or batch[-1] is held[-1]
         done = await store.apply(Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=last))
+        if done is None:
+            break
         reaped |= {execution.job for execution in batch if execution.id in done}
     return reaped

@@ -10,11 +10,11 @@ shortly before the timeout it kills its own work, because others are about to ta
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from chronos.clock import Clock, nearest_offset_us
 from chronos.core.events import ClockJumped, Trouble
@@ -25,9 +25,10 @@ from chronos.engine.options import Options
 from chronos.engine.sending import insist
 from chronos.errors import ChronosError
 from chronos.process import this_process
-from chronos.store.commands import Beat, Held, RegisterNode, StopNode
+from chronos.store.commands import Beat, Beaten, Held, RegisterNode, StopNode
 from chronos.store.contract import Store
 
+R = TypeVar("R")
 MAX_SKEW_US = 1_000_000
 ONLY_WORKS = "chronos/only-works"  # the label of a node that does not schedule
 JUMP_US = 1_000_000
@@ -275,13 +276,7 @@ class NodeLife:
         self._beat += 1
         offer = self._offer()
         try:
-            async with asyncio.timeout_at(until_s):
-                await self._clock.measure(self._store)
-                self._tell_skew()
-                changed = None if offer == self._offered else offer
-                answer = await self._store.apply(
-                    Beat(node=self.number, beat=self._beat, now_us=self._clock.now_us(), offer=changed)
-                )
+            answer = await _answered(self._tell_beat(self.number, self._beat, offer), until_s)
         except (ChronosError, TimeoutError) as error:
             if loop.time() >= until_s:
                 works.kill_all(_UNHEARD)
@@ -298,6 +293,12 @@ class NodeLife:
             works.kill_all("the node was declared dead")
             await self.register()
 
+    async def _tell_beat(self, number: int, beat: int, offer: str) -> Beaten:
+        await self._clock.measure(self._store)
+        self._tell_skew()
+        changed = None if offer == self._offered else offer
+        return await self._store.apply(Beat(node=number, beat=beat, now_us=self._clock.now_us(), offer=changed))
+
     def _tell_skew(self) -> None:
         """Once each time that the clock is found to be wrong."""
         skew = self._clock.skew
@@ -310,6 +311,23 @@ class NodeLife:
         quiet_s = asyncio.get_running_loop().time() - self._beaten_s
         every_s = self._options.heartbeat_s
         return max(every_s - quiet_s, min(1.0, every_s / 10))
+
+
+async def _answered(asking: Coroutine[Any, Any, R], until_s: float) -> R:
+    """Wait for an answer until a time, and raise ``TimeoutError`` then.
+
+    ``asyncio.timeout`` would wait for the cancelled call as well, and a driver whose connection hangs ends it only
+    once the server answers.
+    """
+    task = asyncio.ensure_future(asking)
+    try:
+        await asyncio.wait((task,), timeout=until_s - asyncio.get_running_loop().time())
+    finally:
+        task.cancel()
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # an error is not news by then
+    if not task.done():
+        raise TimeoutError
+    return task.result()
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

@@ -89,6 +89,8 @@ class Reaper:
                 Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=batch is batches[-1])
             )
             self._watch.answered(asyncio.get_running_loop().time())
+            if done is None:
+                return  # the node has beaten again, or another node took its work over
             reaped += len(done)
             if done:
                 self._ready()

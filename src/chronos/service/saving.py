@@ -140,6 +140,8 @@ def prepare(
         same and replace(coming.spec, outgoing=existing.spec.outgoing) == existing.spec
     ):
         wanted = JobState.ACTIVE if _is_back(draft, existing) else _turn(draft.state, existing.state)
+        if has_run_at_once(existing) and not draft.manual:
+            wanted = None  # it has nothing to switch off, and switched on again it would stay for ever
         if wanted is not None:
             return _turned(draft, existing, wanted, shared.gate(existing.spec, effective), now_us, compared)
         return Prepared(draft=draft, existing=existing, row=None, state=existing.state, next_us=existing.next_us)

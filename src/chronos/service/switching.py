@@ -14,6 +14,7 @@ from chronos.core.node import Actor
 from chronos.core.planner import resume
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.service.saving import restart_us
+from chronos.service.shapes import has_run_at_once
 from chronos.store.commands import SYSTEM, SetJobState
 from chronos.store.contract import Store
 
@@ -75,12 +76,12 @@ def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: in
             went_on = resume(job=job.id, instants=instants, next_us=job.next_us, now_us=now_us)
             state = JobState.DONE if went_on.next_us is None else JobState.ACTIVE
             return command(state=state, next_us=went_on.next_us, spans=went_on.spans)
-        case StateChange.DISABLE:  # no instants at all, until it is enabled
-            if job.state is JobState.DISABLED and job.note == reason:
+        case StateChange.DISABLE:  # no instants at all, until it is enabled; a job that ran once stays done
+            if (job.state is JobState.DISABLED and job.note == reason) or has_run_at_once(job):
                 return None
             return command(state=JobState.DISABLED, note=reason)
         case StateChange.ENABLE:  # from now on; a paused job stays paused, one whose only instant passed is done
-            if job.state in (JobState.ACTIVE, JobState.PAUSED):
+            if job.state in (JobState.ACTIVE, JobState.PAUSED) or has_run_at_once(job):
                 return None
             next_us = restart_us(job.spec, job.name, now_us)
             state = JobState.DONE if job.spec.schedule is not None and next_us is None else JobState.ACTIVE

@@ -67,11 +67,12 @@ class ReapRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reap(Command[list[bytes]]):
+class Reap(Command[list[bytes] | None]):
     """Take work from a node whose beat still is ``beat``; otherwise nothing happens. Marks it dead when ``last``.
 
-    Answers the ids reaped. Gates are freed and successors woken (to ready) as by ``Settle``. What would be tried again
-    ends canceled when it was asked to cancel.
+    Answers the ids reaped; None: nothing happened, as the node has beaten again or was marked dead before. Gates are
+    freed and successors woken (to ready) as by ``Settle``. What would be tried again ends canceled when it was asked to
+    cancel.
     """
 
     node: int

@@ -264,12 +264,12 @@ class Endings:
 
     # --- lost, skipped
 
-    def reap(self, command: Reap) -> Steps[list[bytes]]:
+    def reap(self, command: Reap) -> Steps[list[bytes] | None]:
         """See ``Reap``. Final verdicts go the way of every settlement, so gates and successors are treated alike."""
         now_us = command.now_us
         rows = yield Query(self._node_beat, (command.node,))
         if not rows or rows[0][0] != command.beat or rows[0][1] is not None:
-            return []
+            return None
         again = [r for r in command.rows if not r.status.final]
         reaped: list[bytes] = []
         if len(again) < len(command.rows):

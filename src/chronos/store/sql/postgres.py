@@ -47,6 +47,7 @@ WORK_LANES = 2
 READERS = 3
 PATIENCE_S = 20.0
 _DIALECT = Postgres()
+_BEGIN_READ = "begin isolation level repeatable read, read only"
 _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
 
@@ -97,7 +98,6 @@ class PostgresStore(SqlStore):
                 min_size=0,
                 max_size=self._readers,
                 init=prepare,
-                setup=self._plan_anew,
                 reset=_leave,
                 **options(READING),
             )
@@ -206,12 +206,29 @@ class PostgresStore(SqlStore):
             if walk.query is None or walk.query.alone:
                 await walk.finish(connection)
                 return
-            async with connection.transaction(isolation="repeatable_read", readonly=True):
+            await connection.execute(_BEGIN_READ)
+            try:
                 await walk.finish(connection)
+            except Exception:
+                if not connection.is_closed():
+                    await connection.execute("rollback")
+                raise
+            await connection.execute("commit")
 
         if first is not None:
             await self._on_reader(run, again=lambda: walk.query is first)
         return walk.answer  # type: ignore[no-any-return]
+
+    async def _on(self, connection: Connection, call: Callable[[Connection], Awaitable[T]]) -> T:
+        """Call with a connection, and end it if the caller gives up: a pool waits for the answer of a cancelled call,
+        which does not come while the network hangs.
+        """
+        try:
+            await self._plan_anew(connection)
+            return await call(connection)
+        except asyncio.CancelledError:
+            connection.terminate()
+            raise
 
     async def _plan_anew(self, connection: Connection) -> None:
         """Reads, too, must not go by plans that were made for tables of another size."""
@@ -230,7 +247,7 @@ class PostgresStore(SqlStore):
                 raise StoreUnavailable("the store is not open")
             try:
                 async with self._pool.acquire() as connection:
-                    found = await call(connection)
+                    found = await self._on(connection, call)
             except ERRORS as error:
                 if not is_lost(error) or not again():
                     raise explain(error, self._place) from error
@@ -241,7 +258,7 @@ class PostgresStore(SqlStore):
 
 
 async def _leave(connection: Connection) -> None:
-    """Nothing to reset: what a read set ended with its transaction."""
+    """Nothing to reset: what a read set ended with its transaction, or with its connection."""
 
 
 async def _all_of(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:

@@ -143,6 +143,7 @@ async def case_every_way_to_end_is_told(w: World) -> None:
         ),
     )
     reaped = await w.store.apply(Reap(node=w.node, beat=0, rows=rows, now_us=w.tick()))
+    assert reaped is not None
     assert set(reaped) == {lost.id, again.id}
     reason = (await w.execution(lost.id)).reason
     assert reason is not None

@@ -94,8 +94,9 @@ async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: World) -> None
     follow = (Follow("hook", "on_complete", "{}"),)
     reap = Reap(node=dead, beat=3, rows=(_again(a), _stale(b, follow=follow)), now_us=w.tick())
     reaped = await w.store.apply(reap)
+    assert reaped is not None
     assert set(reaped) == {a.id, b.id}
-    assert await w.store.apply(reap) == []
+    assert await w.store.apply(reap) is None
     stale = await w.store.execution(b.id)
     assert stale is not None
     assert stale.execution.status is Status.STALE
@@ -115,7 +116,7 @@ async def case_a_node_that_beats_again_keeps_its_work(w: World) -> None:
     run = await w.one()
     await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))
     await w.store.apply(Beat(node=w.node, beat=2, now_us=w.tick()))
-    assert await w.store.apply(Reap(node=w.node, beat=1, rows=(_again(run),), now_us=w.tick())) == []
+    assert await w.store.apply(Reap(node=w.node, beat=1, rows=(_again(run),), now_us=w.tick())) is None
     assert await w.status(run.id) is Status.RUNNING
     assert (await w.store.apply(Beat(node=w.node, beat=3, now_us=w.tick()))).alive
 
