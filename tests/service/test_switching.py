@@ -194,13 +194,13 @@ def test_a_job_whose_only_instant_passed_is_done_when_it_is_switched_on() -> Non
 def test_a_job_that_ran_once_stays_done_when_it_is_switched_off_and_on() -> None:
     async def case(world: World) -> None:
         await world.save(schedule=None)
-        for switched in (world.jobs.disable, world.jobs.enable, world.jobs.enable):
-            assert (await switched("job")).state is JobState.DONE
+        for change in ("disable", "enable", "enable"):
+            assert (await world.switch(change, "job")).state is JobState.DONE
             assert (await world.jobs.get("job")).state is JobState.DONE
         assert await actions(world) == ["create", "trigger"]
         off = await world.save(schedule="manual", enabled=False)
         assert off.state is JobState.DISABLED
-        assert (await world.jobs.enable("job")).state is JobState.ACTIVE
+        assert (await world.switch("enable", "job")).state is JobState.ACTIVE
 
     in_world(case)
 

@@ -90,7 +90,8 @@ class Endings:
         self._settled_before = f"""
             select h.id from history as h join {d.rows(1, "id:i token:n status:n")} as i
             on h.id = i.id and h.token = i.token and h.status = i.status where {d.within("h.id", 1)}"""
-        self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock()}"
+        # A row that is locked is that of a node which beats right now, or is being reaped by another.
+        self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock_or_skip()}"
         self._asked_to_stop = f"""
             select active.id, active.job, active.token, active.cancel, active.cancel_message, active.detail
             from active

@@ -36,13 +36,18 @@ class Upkeep:
             insert into node (number, name, incarnation, started_us, beat_us, slots, labels)
             select coalesce(max(number), 0) + 1, $1, $2, $3, $3, $4, $5 from node returning number"""
         self._offer = "update node set offer = $2 where number = $1 and stopped_us is null"
-        self._beat = """
-            update node set beat = $2, beat_us = $3 where number = $1 and stopped_us is null and beat < $2
-            returning number"""
-        self._alive = "select 1 from node where number = $1 and stopped_us is null and beat = $2"
-        self._held = f"""
-            select id, token, cancel, cancel_message from active
-            where owner = $1 and status = {int(Status.RUNNING)} order by id"""
+        beat = """update node set beat = $2, beat_us = $3, offer = coalesce($4, offer)
+            where number = $1 and stopped_us is null and beat <= $2 returning number"""
+        held = f"""
+            select a.id, a.token, a.cancel, a.cancel_message from {{}} as b left join active as a
+            on a.owner = b.number and a.status = {int(Status.RUNNING)} order by a.id"""
+        # On PostgreSQL one statement: a transaction that waits for a node which does not hear would keep the node's
+        # row locked, and those who look whether that node is dead would wait with it.
+        self._beat, self._held = (
+            (f"with b as ({beat}) {held.format('b')}", None)
+            if d.name == "postgres"
+            else (beat, held.format("(select $1 as number)"))
+        )
         self._stop = "update node set stopped_us = $2 where number = $1 and stopped_us is null"
         self._disown = "update outbox set owner = null where owner = $1"
         self._take = {
@@ -77,13 +82,13 @@ class Upkeep:
 
     def beat(self, command: Beat) -> Steps[Beaten]:
         """See ``Beat``."""
-        moved = yield Query(self._beat, (command.node, command.beat, command.now_us))
-        if not moved and not (yield Query(self._alive, (command.node, command.beat))):
-            return Beaten(alive=False, held=[])
-        if command.offer is not None:
-            yield Query(self._offer, (command.node, command.offer))
-        rows = yield Query(self._held, (command.node,))
-        return Beaten(alive=True, held=[Held(row[0], row[1], Cancel(row[2]), row[3]) for row in rows])
+        args = (command.node, command.beat, command.now_us, command.offer)
+        rows = yield Query(self._beat, args, alone=self._held is None)
+        alive = bool(rows)
+        if alive and self._held is not None:
+            rows = yield Query(self._held, (command.node,))
+        held = [Held(row[0], row[1], Cancel(row[2]), row[3]) for row in rows if alive and row[0] is not None]
+        return Beaten(alive=alive, held=held)
 
     def stop(self, command: StopNode) -> Steps[None]:
         """See ``StopNode``."""
