@@ -43,11 +43,10 @@ class Upkeep:
             on a.owner = b.number and a.status = {int(Status.RUNNING)} order by a.id"""
         # On PostgreSQL one statement: a transaction that waits for a node which does not hear would keep the node's
         # row locked, and those who look whether that node is dead would wait with it.
-        self._beat, self._held = (
-            (f"with b as ({beat}) {held.format('b')}", None)
-            if d.name == "postgres"
-            else (beat, held.format("(select $1 as number)"))
-        )
+        self._held: str | None = None
+        self._beat = f"with b as ({beat}) {held.format('b')}"
+        if d.name == "sqlite":
+            self._beat, self._held = beat, held.format("(select $1 as number)")
         self._stop = "update node set stopped_us = $2 where number = $1 and stopped_us is null"
         self._disown = "update outbox set owner = null where owner = $1"
         self._take = {
