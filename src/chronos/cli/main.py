@@ -14,6 +14,7 @@
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -76,15 +77,17 @@ class Program(click.Group):
             code = run()
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except Exception as error:  # noqa: BLE001 - what it does not know it raises again
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - what it does not know it raises again
             code = _report(error)
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _report(error: Exception) -> int:
+def _report(error: BaseException) -> int:
     """Say what went wrong, and give the exit code."""
     match error:
-        case click.Abort():
+        case click.Abort() | KeyboardInterrupt():
+            if isinstance(error.__cause__ or error, KeyboardInterrupt):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed again, it changes nothing
             return EXIT_INTERRUPTED
         case click.exceptions.NoArgsIsHelpError():
             error.show()

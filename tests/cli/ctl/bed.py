@@ -29,7 +29,7 @@ def interrupt(process: "subprocess.Popen[Any]") -> None:
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(1)
+            process.wait(5)
 
 
 class Served:
