@@ -29,6 +29,8 @@ _LAST_WORDS_S = 5.0
 _MAX_PAST = 20_000
 _STRIKES = 2  # heartbeats in a row that must disagree, as a claim or an outcome may be on its way
 
+_ClaimKey = tuple[bytes, int]  # the execution and its token
+
 
 class Working(Protocol):
     """One execution under way: on the fast path, or as a ``Work``."""
@@ -63,8 +65,8 @@ class Executor:
         self._crew, self._slots, self._listener = crew, slots, listener
         self._works: dict[bytes, Working] = {}
         self._idle = asyncio.Event()
-        self._strange: Counter[bytes] = Counter()
-        self._past: dict[tuple[bytes, int], None] = {}  # claims that are over, the newest last: none begins again
+        self._strange: Counter[_ClaimKey] = Counter()
+        self._past: dict[_ClaimKey, None] = {}  # claims that are over, the newest last: none begins again
         self._errands: set[asyncio.Task[None]] = set()
 
     @property
@@ -103,7 +105,7 @@ class Executor:
         if not self._works:
             self._idle.set()
 
-    def _forget(self, claim: tuple[bytes, int]) -> None:
+    def _forget(self, claim: _ClaimKey) -> None:
         """A claim is over: an answer that comes late, or twice, must not begin it again."""
         self._past[claim] = None
         if len(self._past) > _MAX_PAST:
@@ -151,22 +153,24 @@ class Executor:
 
     def reconcile(self, held: list[Held]) -> None:
         """Stop what was asked to stop; what only one side knows of is given back, or killed, if that lasts."""
-        known, strange = set(), Counter[bytes]()
+        known, strange = set(), Counter[_ClaimKey]()
         for row in held:
             known.add(row.id)
+            claim = row.id, row.token
             found = self._works.get(row.id)
             if found is not None:
                 if row.cancel is not Cancel.NO:
                     found.stop(_CODES[row.cancel], row.message)
             elif not self._crew.settler.holds(row.id):
-                strange[row.id] = self._strange[row.id] + 1
-                if strange[row.id] >= _STRIKES:
-                    self._forget((row.id, row.token))
+                strange[claim] = self._strange[claim] + 1
+                if strange[claim] >= _STRIKES:
+                    self._forget(claim)
                     self.errand(self._give_back(row))
         for id_, work in tuple(self._works.items()):
             if id_ not in known:
-                strange[id_] = self._strange[id_] + 1
-                if strange[id_] >= _STRIKES:
+                claim = id_, work.claimed.token  # of an execution that sleeps and wakes, each claim counts by itself
+                strange[claim] = self._strange[claim] + 1
+                if strange[claim] >= _STRIKES:
                     work.kill()
         self._strange = strange
 

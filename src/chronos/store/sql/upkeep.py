@@ -40,7 +40,7 @@ class Upkeep:
             where number = $1 and stopped_us is null and beat <= $2 returning number"""
         held = f"""
             select a.id, a.token, a.cancel, a.cancel_message from {{}} as b left join active as a
-            on a.owner = b.number and a.status = {int(Status.RUNNING)} order by a.id"""
+            on a.owner = $1 and a.status = {int(Status.RUNNING)} order by a.id"""
         # On PostgreSQL one statement: a transaction that waits for a node which does not hear would keep the node's
         # row locked, and those who look whether that node is dead would wait with it.
         self._held: str | None = None
