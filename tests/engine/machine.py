@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from chronos.core.execution import Cause, Execution, Span, Status
-from chronos.core.job import JobState
+from chronos.core.job import Job, JobState
 from chronos.errors import Conflict, QueueFull
 from chronos.store.commands import Admit, Claim, Command, Recover, Release, Settle, Suspend
 from chronos.testing.loop import VirtualLoop
@@ -234,9 +234,8 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def records_are_sound(self) -> None:
         for known in self.jobs.values():
-            records = self.run(self.world.records_of(known.id))
+            job, records = self.run(self._together(known.id))
             self._unique(records)
-            job = self.run(self.world.store.jobs_by_id([known.id]))[known.id]
             assert job.state in (JobState.ACTIVE, JobState.PAUSED)
             assert job.next_us is not None
             self._complete(known, records, job.next_us)
@@ -261,6 +260,15 @@ class EngineMachine(RuleBasedStateMachine):
         for job, started in self.starts_when_deleted.items():
             now = {run.id for run in self._runs(job) if run.started_us is not None}
             assert now == started, "G13: something of a deleted job started"
+
+    async def _together(self, id_: bytes) -> tuple[Job, list[Execution | Span]]:
+        """A job and its records as they were at one moment, though nodes may be in the midst of something."""
+        while True:
+            [job] = (await self.world.store.jobs_by_id([id_])).values()
+            records = await self.world.records_of(id_)
+            [after] = (await self.world.store.jobs_by_id([id_])).values()
+            if job.next_us == after.next_us:
+                return job, records
 
     def _unique(self, records: list[Execution | Span]) -> None:
         scheduled = Counter(
