@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
+from chronos.engine.deadlines import Deadlines
 from chronos.engine.runners import http_options
 from chronos.engine.runners.addresses import Guard, Refused
 from chronos.engine.runners.contract import Call
@@ -51,6 +52,7 @@ class HttpRunner:
         self._max_connections, self._max_idle = max_connections, max_idle
         self._idle_timeout_s, self._max_age_s = idle_timeout_s, max_age_s
         self._client: Client | None = None
+        self._deadlines = Deadlines()
         self._outlines: dict[int, Outline] = {}  # by the identity of the options, which an outline keeps alive
 
     def check(self, options: Mapping[str, Any]) -> None:
@@ -89,12 +91,21 @@ class HttpRunner:
         """Ends when it is asked to stop, or when a time of its own is up; both close the connection."""
         if call.stop.asked:
             return _STOPPED
+        limit = asyncio.timeout(None)
+
+        def end() -> None:
+            _end(limit)
+
+        call.stop.on_ask(end)
+        deadline = None if limit_s is None else self._deadlines.set(id(limit), limit_s, end)
         try:
-            async with asyncio.timeout(limit_s) as limit:
-                call.stop.on_ask(lambda: _end(limit))
+            async with limit:
                 return await self._exchange(call, outline, request)
         except TimeoutError:
             return _STOPPED if call.stop.asked else TimedOut(error=f"there was no complete answer within {limit_s:g} s")
+        finally:
+            if deadline is not None:
+                self._deadlines.drop(id(limit), deadline)
 
     async def _exchange(self, call: Call, outline: Outline, request: Request) -> Outcome:
         try:
