@@ -24,7 +24,6 @@ from chronos.store.commands import Claimed, Held, Release, ReleaseRow, SettleRow
 
 log = logging.getLogger("chronos.engine")
 
-_CODES = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
 _LAST_WORDS_S = 5.0
 _MAX_PAST = 20_000
 _STRIKES = 2  # heartbeats in a row that must disagree, as a claim or an outcome may be on its way
@@ -157,7 +156,7 @@ class Executor:
             found = self._works.get(row.id)
             if found is not None:
                 if row.cancel is not Cancel.NO:
-                    found.stop(_CODES[row.cancel], row.message)
+                    found.stop(row.cancel.code, row.message)
             elif not self._crew.settler.holds(row.id):
                 strange[row.id] = self._strange[row.id] + 1
                 if strange[row.id] >= _STRIKES:
