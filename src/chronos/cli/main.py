@@ -23,19 +23,31 @@ import click
 
 from chronos.cli.completion import completion
 from chronos.cli.config import config
-from chronos.cli.ctl.nouns import ALIASES, NOUNS
+from chronos.cli.ctl import applying, backfilling, changing, creating
+from chronos.cli.ctl.contexts import context
+from chronos.cli.ctl.deadletters import dlq
+from chronos.cli.ctl.executions import executions
+from chronos.cli.ctl.jobs import jobs
+from chronos.cli.ctl.login import login, logout
 from chronos.cli.ctl.options import where_options
-from chronos.cli.doctor import doctor
+from chronos.cli.ctl.system import audit, cluster, namespaces, nodes, queues, status
+from chronos.cli.ctl.tokens import tokens, users
 from chronos.cli.output import complain
 from chronos.cli.schedule import schedule
-from chronos.cli.server import server
-from chronos.cli.storage import backup, restore
+from chronos.cli.server import backup, doctor, restore, server
 from chronos.errors import ChronosError
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
+#: Modules that add verbs to a noun of another module.
+VERBS = (applying, backfilling, changing, creating)
+#: The commands of ``chronosctl`` that need a server.
+NOUNS: tuple[click.Command, ...] = (
+    *(jobs, executions, dlq, status, cluster, nodes, queues, namespaces, audit, tokens, users, context, login, logout),
+)
+ALIASES = {"runs": "executions"}
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
