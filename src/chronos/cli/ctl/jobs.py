@@ -48,15 +48,7 @@ def jobs() -> None:
 @watch_options
 @output_option
 @asking
-def list_(
-    client: "Client",
-    *,
-    output: str,
-    limit: int,
-    everything: bool,
-    every_s: float | None,
-    **choice: Any,
-) -> None:
+def list_(client: "Client", *, output: str, limit: int, everything: bool, every_s: float | None, **choice: Any) -> None:
     """List jobs by name: their state, schedule, last and next run.
 
     \b

@@ -32,11 +32,7 @@ def list_command(
 
     @asking
     def list_(
-        client: "Client",
-        output: str,
-        limit: int | None = None,
-        everything: bool = False,
-        every_s: float | None = None,
+        client: "Client", output: str, limit: int | None = None, everything: bool = False, every_s: float | None = None
     ) -> None:
         def look() -> Any:
             if limit is None:
