@@ -1,6 +1,8 @@
-"""Settings of the interpreter for a process that does nothing but run Chronos."""
+"""The interpreter of a process that runs Chronos: its settings, its event loop and its signals."""
 
+import asyncio
 import gc
+import signal
 import sys
 
 #: Python lets a thread that waits for the interpreter have it after 5 ms, unless the other one gives it up before. The
@@ -19,3 +21,22 @@ def settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
+
+
+def is_on_loop() -> bool:
+    """Whether this is called from a coroutine."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def first_signal(task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Signals]") -> signal.Signals | None:
+    """Wait for a task to end, or for a signal, which is returned."""
+    signalled = asyncio.create_task(told.get())
+    await asyncio.wait([task, signalled], return_when=asyncio.FIRST_COMPLETED)
+    if signalled.done():
+        return signalled.result()
+    signalled.cancel()
+    return None

@@ -13,6 +13,7 @@ from chronos.api.call import Call
 from chronos.api.errors import Malformed, Stale
 from chronos.api.routes import JSON
 from chronos.core.job import Job
+from chronos.errors import Conflict
 from chronos.service.shapes import write_job
 
 #: What every answer carries, unless it says something else.
@@ -73,6 +74,12 @@ async def stale(call: Call, job: Job, tags: list[str]) -> Stale:
     author = f", by {versions[0].author}" if versions else ""
     known = ", ".join(f"v{tag}" for tag in tags)[:64] or "none"
     return Stale(f"{job.name} changed since you read it (you have {known}, it is v{job.version}{author})")
+
+
+async def raced(call: Call, known: int | None, error: Conflict) -> Conflict:
+    """What to answer to a conflict: ``Stale`` where the job has another version than the client knows."""
+    there = (await call.parts.store.jobs_by_id([call.job.id])).get(call.job.id)
+    return error if known is None or there is None or there.version == known else await stale(call, there, [str(known)])
 
 
 def matches(call: Call) -> list[str] | None:

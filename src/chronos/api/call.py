@@ -18,7 +18,7 @@ from chronos.api.routes import JSON, Route
 from chronos.assembly import Service
 from chronos.clock import Clock
 from chronos.core.iso8601 import parse_instant
-from chronos.core.job import Job
+from chronos.core.job import DEFAULT_NAMESPACE, Job
 from chronos.core.node import Actor
 from chronos.core.zones import get_zone
 from chronos.errors import NotFound
@@ -26,7 +26,6 @@ from chronos.observe.names import shown
 from chronos.service.asking import Plain
 from chronos.service.shapes import Problem, id_text, read_id
 from chronos.service.shapes.form import Form
-from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.shapes.names import fault_of_name
 from chronos.service.shapes.plain import plain
 from chronos.service.turns import Turns

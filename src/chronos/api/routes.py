@@ -115,4 +115,3 @@ LIMIT = Param(
 )
 CURSOR = Param(name="cursor", about="`next_cursor` of the page before", schema={"type": "string", "maxLength": 2048})
 DRY_RUN = Param(name="dry_run", about="check everything, change nothing", schema={"type": "boolean", "default": False})
-PAGING = (LIMIT, CURSOR)

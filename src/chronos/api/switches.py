@@ -4,7 +4,7 @@ from aiohttp import web
 
 from chronos.api import examples
 from chronos.api.access import Permission
-from chronos.api.answers import expected, job_answer, stale
+from chronos.api.answers import expected, job_answer, raced
 from chronos.api.call import Call
 from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Handler, Route, Scope, ref
 from chronos.errors import Conflict
@@ -38,11 +38,8 @@ async def _change(call: Call, change: StateChange, *, takes_reason: bool = False
     known, states = await expected(call, call.job), call.parts.service.job_states
     try:
         job = await states.change(call.job, change, reason=reason, actor=call.actor, dry_run=call.dry_run)
-    except Conflict:
-        there = (await call.parts.store.jobs_by_id([call.job.id])).get(call.job.id)
-        if known is None or there is None or there.version == known:
-            raise
-        raise await stale(call, there, [str(known)]) from None
+    except Conflict as error:
+        raise await raced(call, known, error) from None
     return await job_answer(call, job)
 
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from chronos.api import examples
 from chronos.api.access import Permission
-from chronos.api.answers import answer, expected, job_answer, stale
+from chronos.api.answers import answer, expected, job_answer, raced
 from chronos.api.call import Call
 from chronos.api.commands import require_targets
 from chronos.api.errors import Malformed
@@ -59,11 +59,8 @@ async def rollback(call: Call) -> web.StreamResponse:
     require_targets(call, call.job.namespace, (await jobs.version(ref_text, version)).spec)
     try:
         saved = await jobs.rollback(ref_text, version, expect=known, actor=call.actor, dry_run=call.dry_run)
-    except Conflict:
-        there = (await call.parts.store.jobs_by_id([call.job.id])).get(call.job.id)
-        if known is None or there is None or there.version == known:
-            raise
-        raise await stale(call, there, [str(known)]) from None
+    except Conflict as error:
+        raise await raced(call, known, error) from None
     if call.dry_run:
         return answer(write_saved(saved) | {"dry_run": True})
     return await job_answer(call, await jobs.get(ref_text), extra=changed_runs(saved))

@@ -1,5 +1,7 @@
 """``chronos config``: what the server would be told, where each value came from, and what is wrong with it."""
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,9 +46,10 @@ def show(config: Path | None, output: str) -> None:
       chronos config show
       chronos config show --config chronos.yaml -o json
     """
+    from chronos.server.config import load
     from chronos.server.showing import rows
 
-    loaded = _load(config)
+    loaded = load(config, os.environ, {})
     _warn(loaded.warnings)
     found = rows(loaded)
     if output == "table":
@@ -66,8 +69,6 @@ def validate(config: Path | None) -> None:
       chronos config validate
       chronos config validate --config chronos.yaml
     """
-    import os
-
     from chronos.server.config import read_config
     from chronos.server.parts import check
 
@@ -83,8 +84,6 @@ def hash_password() -> None:
     Examples:
       chronos config hash-password
     """
-    import sys
-
     from chronos.api import hash_password as make
     from chronos.errors import Invalid
 
@@ -95,14 +94,6 @@ def hash_password() -> None:
     if not password:
         raise Invalid("there is no password to hash; type one, or send it through a pipe")
     emit(make(password))
-
-
-def _load(config: Path | None) -> Any:
-    import os
-
-    from chronos.server.config import load
-
-    return load(config, os.environ, {})
 
 
 def _warn(warnings: tuple[str, ...]) -> None:

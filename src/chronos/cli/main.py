@@ -22,21 +22,32 @@ from typing import Any
 
 import click
 
-from chronos.cli.completion import completion
 from chronos.cli.config import config
-from chronos.cli.ctl.nouns import ALIASES, NOUNS
+from chronos.cli.ctl import applying, backfilling, changing, creating
+from chronos.cli.ctl.contexts import context
+from chronos.cli.ctl.deadletters import dlq
+from chronos.cli.ctl.executions import executions
+from chronos.cli.ctl.jobs import jobs
+from chronos.cli.ctl.login import login, logout
 from chronos.cli.ctl.options import where_options
-from chronos.cli.doctor import doctor
-from chronos.cli.output import complain
+from chronos.cli.ctl.system import audit, cluster, namespaces, nodes, queues, status
+from chronos.cli.ctl.tokens import tokens, users
+from chronos.cli.output import complain, emit
 from chronos.cli.schedule import schedule
-from chronos.cli.server import server
-from chronos.cli.storage import backup, restore
+from chronos.cli.server import backup, doctor, restore, server
 from chronos.errors import ChronosError
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
+#: Modules that add verbs to a noun of another module.
+VERBS = (applying, backfilling, changing, creating)
+#: The commands of ``chronosctl`` that need a server.
+NOUNS: tuple[click.Command, ...] = (
+    *(jobs, executions, dlq, status, cluster, nodes, queues, namespaces, audit, tokens, users, context, login, logout),
+)
+ALIASES = {"runs": "executions"}
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -157,7 +168,30 @@ def chronosctl(**_: str | None) -> None:
     """
 
 
-chronosctl.add_command(completion)
+@chronosctl.command(short_help="Print the completion script of a shell.")
+@click.argument("shell", type=click.Choice(("bash", "fish", "zsh")))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print a script that completes commands, options and time zones in SHELL.
+
+    \b
+    For bash, in ~/.bashrc:
+      eval "$(chronosctl completion bash)"
+    For zsh, in ~/.zshrc:
+      eval "$(chronosctl completion zsh)"
+    For fish:
+      chronosctl completion fish > ~/.config/fish/completions/chronosctl.fish
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    root = ctx.find_root()
+    program = root.command.name or ""
+    found = get_completion_class(shell)
+    assert found is not None
+    # The base class's source: bash's own would start a bash here only to learn its version.
+    emit(ShellComplete.source(found(root.command, {}, program, f"_{program.upper()}_COMPLETE")))
+
+
 chronosctl.add_command(schedule)
 for noun in NOUNS:
     chronosctl.add_command(noun)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from chronos.core.reasons import Reason
+from chronos.core.reasons import Code, Reason
 
 
 class Status(IntEnum):
@@ -87,6 +87,14 @@ class Cancel(IntEnum):
     REPLACED = 2  # by a newer execution of its job
     DELETED = 3  # with its job
 
+    @property
+    def code(self) -> Code:
+        """Why an execution ends that was asked to stop in this way."""
+        return _CODES[self]
+
+
+_CODES = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
+
 
 #: The one transition table. ``None`` is "not there yet".
 TRANSITIONS: dict[Status | None, frozenset[Status]] = {
@@ -123,19 +131,6 @@ TASK_TRANSITIONS: dict[TaskStatus | None, frozenset[TaskStatus]] = {
 def may_become(old: Status | None, new: Status) -> bool:
     """Whether an execution may go from one status to another."""
     return new in TRANSITIONS[old]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRun:
-    """One task within one execution, over all its tries."""
-
-    name: str
-    status: TaskStatus
-    attempts: int = 0
-    started_us: int | None = None
-    finished_us: int | None = None
-    error: str | None = None
-    result: Any = None
 
 
 class Attempt(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from chronos.core.config import Effective, Mode, OnFailure, Settings, cascade
-from chronos.core.execution import TaskRun, TaskStatus
+from chronos.core.execution import TaskStatus
 from chronos.core.job import JobSpec, readable
 from chronos.core.reasons import Code
 from chronos.errors import Invalid
@@ -123,18 +123,6 @@ class TaskState(Struct, frozen=True, kw_only=True, omit_defaults=True):
         by = self.stopped_by or StoppedBy(code=code)
         ends: dict[str, Any] = {"status": status, "finished_us": now_us, "stopped_by": by}
         return replace(self, **ends, attempt_us=None, wake_us=None, signal=None, resumes=False)
-
-    def as_run(self) -> TaskRun:
-        """The record that is shown."""
-        return TaskRun(
-            name=self.name,
-            status=self.status,
-            attempts=self.attempts,
-            started_us=self.started_us,
-            finished_us=self.finished_us,
-            error=self.error,
-            result=self.result,
-        )
 
 
 class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):

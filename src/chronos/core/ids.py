@@ -84,11 +84,6 @@ def attempt_id(execution: bytes, task: str, number: int) -> bytes:
     return blake2b(b"\0".join((execution, task.encode(), b"%d" % number)), digest_size=ID_BYTES).digest()
 
 
-def execution_ms(execution: bytes) -> int:
-    """The milliseconds an execution's id begins with."""
-    return int.from_bytes(execution[:6])
-
-
 def id_floor(at_us: int) -> bytes:
     """No id of this time or later sorts before it: where to cut history."""
     return max(0, min(at_us // 1000, _MS_MAX)).to_bytes(6) + bytes(10)

@@ -16,6 +16,7 @@ from chronos.core.parse import parse_schedule
 from chronos.core.schedule import Schedule
 from chronos.errors import Invalid
 
+DEFAULT_NAMESPACE = "default"
 _NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H`` of a name, no words
 
 

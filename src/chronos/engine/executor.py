@@ -24,7 +24,6 @@ from chronos.store.commands import Claimed, Held, Release, ReleaseRow, SettleRow
 
 log = logging.getLogger("chronos.engine")
 
-_CODES = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
 _LAST_WORDS_S = 5.0
 _MAX_PAST = 20_000
 _STRIKES = 2  # heartbeats in a row that must disagree, as a claim or an outcome may be on its way
@@ -160,7 +159,7 @@ class Executor:
             found = self._works.get(row.id)
             if found is not None:
                 if row.cancel is not Cancel.NO:
-                    found.stop(_CODES[row.cancel], row.message)
+                    found.stop(row.cancel.code, row.message)
             elif not self._crew.settler.holds(row.id):
                 strange[claim] = self._strange[claim] + 1
                 if strange[claim] >= _STRIKES:

@@ -188,21 +188,21 @@ class Ledger:
         )
 
     def _tell_end(self, end: End) -> None:
-        claimed = self._claimed
-        if not self._crew.bus.wants(ExecutionEnded, routine=end.status is Status.SUCCEEDED):
-            return
-        now_us = self._crew.clock.now_us()
-        self._crew.bus.emit(
-            ExecutionEnded(
-                at_us=now_us,
-                execution=claimed.id,
-                job=claimed.job,
-                status=end.status,
-                code=end.reason.code,
-                duration_us=max(0, now_us - claimed.started_us),
-                message=end.reason.message,
-            )
-        )
+        if self._crew.bus.wants(ExecutionEnded, routine=end.status is Status.SUCCEEDED):
+            self._crew.bus.emit(ended_event(self._claimed, end, self._crew.clock.now_us()))
+
+
+def ended_event(run: Claimed | Execution, end: End, now_us: int) -> ExecutionEnded:
+    """The event that tells the end of an execution."""
+    return ExecutionEnded(
+        at_us=now_us,
+        execution=run.id,
+        job=run.job,
+        status=end.status,
+        code=end.reason.code,
+        duration_us=max(0, now_us - (run.started_us or now_us)),
+        message=end.reason.message,
+    )
 
 
 def ending(entry: Entry, detail: Detail, group: Group, end: End) -> Detail:

@@ -8,13 +8,14 @@ whose process has ended, with all that it started, is taken over at once.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from chronos.core.events import AttemptEnded, ExecutionEnded, NodeLost
+from chronos.core.events import AttemptEnded, NodeLost
 from chronos.core.execution import Execution, Status
 from chronos.core.node import Node, Watch
 from chronos.core.reasons import Code, Reason
 from chronos.core.settle import End
 from chronos.engine.catalog import Catalog, Entry
 from chronos.engine.crew import Crew
+from chronos.engine.ledger import ended_event
 from chronos.engine.lost import Verdict, judge
 from chronos.engine.node import ONLY_WORKS
 from chronos.process import has_children, has_ended
@@ -202,14 +203,4 @@ class Reaper:
                     )
                 )
             if verdict.end is not None and execution.id in done:
-                self._crew.bus.emit(
-                    ExecutionEnded(
-                        at_us=now_us,
-                        execution=execution.id,
-                        job=execution.job,
-                        status=verdict.status,
-                        code=verdict.code,
-                        duration_us=max(0, now_us - (execution.started_us or now_us)),
-                        message=verdict.end.reason.message,
-                    )
-                )
+                self._crew.bus.emit(ended_event(execution, verdict.end, now_us))

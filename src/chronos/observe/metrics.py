@@ -40,7 +40,6 @@ from chronos.observe.meters import UNKNOWN, Labels, Meters
 from chronos.observe.names import NameOf
 from chronos.store.contract import Store
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PATIENCE_S = 2.0  # how long a scrape waits for the store
 _PAUSE_FOR_COST, _LONGEST_PAUSE_S = 4, 0.5  # between two looks at it, by what the last one took: many may ask
 _MAX_BROKEN = 10_000

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-DEFAULT_NAMESPACE = "default"
+from chronos.core.job import DEFAULT_NAMESPACE
 
 #: Namespace and name of a job, where this process knows them.
 NameOf = Callable[[bytes], tuple[str, str] | None]

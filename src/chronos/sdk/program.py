@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from chronos.assembly import is_in_memory, without_password
 from chronos.core.calendar import rfc3339
 from chronos.core.job import JobState
-from chronos.interpreter import settle_memory, share_quickly
+from chronos.interpreter import first_signal, is_on_loop, settle_memory, share_quickly
 from chronos.observe.console import shown_on_stderr
 from chronos.sdk.home import WrongLoop
 from chronos.sdk.runtime import Runtime
@@ -23,19 +23,11 @@ _NAMED = 5  # jobs that are named when the program starts
 
 def serve(runtime: Runtime) -> int:
     """Run until a signal comes or the app is stopped; gives the status to exit with."""
-    if _is_on_loop():
+    if is_on_loop():
         raise WrongLoop("app.run() makes an event loop, and one runs here already; write: async with app")
     share_quickly()
     with shown_on_stderr():
         return asyncio.run(_serve(runtime))
-
-
-def _is_on_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def _serve(runtime: Runtime) -> int:
@@ -50,10 +42,10 @@ async def _serve(runtime: Runtime) -> int:
         settle_memory()
         log.info("%s", greeting(runtime))
         over = asyncio.create_task(runtime.over())
-        if (number := await _first(over, told)) is not None:
+        if (number := await first_signal(over, told)) is not None:
             log.info("%s: stopping; %s", number.name, parting(await runtime.busy(), runtime.options.grace_s))
         leaving = asyncio.create_task(runtime.home.leave())
-        await _first(leaving, told)
+        await first_signal(leaving, told)
         if not leaving.done():
             await runtime.hurry()
         await leaving
@@ -86,16 +78,6 @@ def parting(busy: int, grace_s: float) -> str:
     if not busy:
         return "nothing runs"
     return f"{busy} execution{' has' if busy == 1 else 's have'} {grace_s:g} s to finish"
-
-
-async def _first(task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Signals]") -> signal.Signals | None:
-    """Wait for a task to end, or for a signal, which is returned."""
-    signalled = asyncio.create_task(told.get())
-    await asyncio.wait([task, signalled], return_when=asyncio.FIRST_COMPLETED)
-    if signalled.done():
-        return signalled.result()
-    signalled.cancel()
-    return None
 
 
 @contextmanager

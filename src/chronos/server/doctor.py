@@ -112,20 +112,16 @@ async def _opened(store: Store, config: Config, clock: Clock) -> list[Finding]:
 async def _jobs(store: Store) -> list[Finding]:
     """Jobs that were stored with what does not exist yet; none: nothing is said."""
     alerts, secrets = await stored_with(store, shown=SHOWN_JOBS)
-    findings = []
-    if alerts.total:
-        text = (
-            f"{_named(alerts)} with alerts, which do not exist yet: they run, and nothing is sent; "
-            "remove the field (chronosctl jobs edit NAME)"
-        )
-        findings.append(Finding(what="jobs", well=False, text=text))
-    if secrets.total:
-        text = (
-            f"{_named(secrets)} with {{{{ secret.NAME }}}}, which does not exist yet: the tasks that use it fail; "
-            "write the value itself in its place (chronosctl jobs edit NAME)"
-        )
-        findings.append(Finding(what="jobs", well=False, text=text))
-    return findings
+    texts = {
+        "alerts, which do not exist yet: they run, and nothing is sent; remove the field": alerts,
+        "{{ secret.NAME }}, which does not exist yet: the tasks that use it fail; "
+        "write the value itself in its place": secrets,
+    }
+    return [
+        Finding(what="jobs", well=False, text=f"{_named(found)} with {text} (chronosctl jobs edit NAME)")
+        for text, found in texts.items()
+        if found.total
+    ]
 
 
 def _named(asking: Asking) -> str:

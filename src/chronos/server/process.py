@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 from chronos.assembly import is_in_memory, sqlite_file, without_password
 from chronos.clock import Clock, SystemClock
-from chronos.interpreter import settle_memory, share_quickly
+from chronos.interpreter import first_signal, settle_memory, share_quickly
 from chronos.observe.logs import Logs, is_terminal, line_logger
 from chronos.server.config import Config
 from chronos.server.node import Server
@@ -51,7 +51,7 @@ async def _live(server: Server, announce: Callable[[str], None]) -> int:
     for number in _SIGNALS:
         loop.add_signal_handler(number, told.put_nowait, number)
     starting = asyncio.create_task(server.start())
-    if await _signalled(starting, told):
+    if await first_signal(starting, told):
         starting.cancel()
         with suppress(asyncio.CancelledError):
             await starting
@@ -61,10 +61,10 @@ async def _live(server: Server, announce: Callable[[str], None]) -> int:
     settle_memory()
     announce(greeting(server.config, server.url, is_new=not await server.has_jobs()))
     over = asyncio.create_task(server.failed())
-    if number_ := await _signalled(over, told):
+    if number_ := await first_signal(over, told):
         log.info("shutting down", signal=number_.name, grace_s=server.config["scheduler.grace_period"])
     stopping = asyncio.create_task(server.stop())
-    if await _signalled(stopping, told):
+    if await first_signal(stopping, told):
         log.info("not waiting any longer")
         await server.stop()
     await stopping
@@ -75,16 +75,6 @@ async def _live(server: Server, announce: Callable[[str], None]) -> int:
         return 1
     log.info("stopped")
     return 0
-
-
-async def _signalled(task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Signals]") -> signal.Signals | None:
-    """Wait for a task to end, or for a signal, which is given back."""
-    waiting = asyncio.create_task(told.get())
-    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
-    if waiting.done():
-        return waiting.result()
-    waiting.cancel()
-    return None
 
 
 def greeting(config: Config, address: str, *, is_new: bool) -> str:

@@ -11,13 +11,12 @@ from chronos.core.execution import Cause
 from chronos.core.ids import asked_execution_id
 from chronos.core.inforce import instants_of
 from chronos.core.instants import walk
-from chronos.core.job import Job
+from chronos.core.job import DEFAULT_NAMESPACE, Job
 from chronos.core.node import Actor
 from chronos.errors import Invalid, QueueFull
 from chronos.service.asking import asked_run, checked_reason, tell_admitted
 from chronos.service.jobs import Jobs
 from chronos.service.room import Room
-from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.store.commands import SYSTEM, Backfill, RunRow
 from chronos.store.contract import Store
 

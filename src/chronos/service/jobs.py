@@ -11,7 +11,7 @@ from chronos.core.config import Effective, Settings, cascade
 from chronos.core.group import Layout, lay_out
 from chronos.core.inforce import instants_of
 from chronos.core.instants import walk
-from chronos.core.job import Job, JobSpec, JobState, JobVersion, readable
+from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersion, readable
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
 from chronos.errors import NotFound
@@ -19,7 +19,6 @@ from chronos.service.comparing import VersionDiff, compare
 from chronos.service.previewing import Preview, preview_of
 from chronos.service.shapes import Check, Draft, JobReader, check_targets, read_id
 from chronos.service.shapes.form import nearest
-from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.writing import JobSaver, SavedJob, stale
 from chronos.store.commands import SYSTEM, DeleteJob
 from chronos.store.contract import JobFilter, Page, Store

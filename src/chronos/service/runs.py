@@ -10,7 +10,7 @@ from chronos.clock import Clock
 from chronos.core.calendar import rfc3339
 from chronos.core.detail import Detail
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
-from chronos.core.job import Job, JobSpec, Unreadable, readable
+from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, Unreadable, readable
 from chronos.core.node import Actor
 from chronos.core.report import Report, plain_report
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull
@@ -19,7 +19,6 @@ from chronos.service.jobs import Jobs
 from chronos.service.room import Room
 from chronos.service.shapes import id_text, read_id, write_execution
 from chronos.service.shapes.executions import detail_of
-from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.store.commands import (
     SYSTEM,
     CancelExecution,

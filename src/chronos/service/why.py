@@ -13,7 +13,7 @@ from chronos.core.exclude import NOTHING
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.ids import id_floor, scheduled_execution_id
 from chronos.core.inforce import instants_of
-from chronos.core.job import Job, JobSpec, JobState, Unreadable
+from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, Unreadable
 from chronos.core.lane import lane_of
 from chronos.core.node import AuditEntry
 from chronos.core.reasons import Code
@@ -23,7 +23,6 @@ from chronos.service.explaining import Step, Verdict, asked_step, duration, orde
 from chronos.service.jobs import Jobs
 from chronos.service.runs import Runs
 from chronos.service.shapes import id_text
-from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.store.contract import ExecutionFilter, Store
 
 __all__ = ["Step", "Verdict", "Why"]

@@ -13,13 +13,12 @@ from chronos.clock import Clock
 from chronos.core.config import Settings
 from chronos.core.diff import MAX_COMPARED, Diff
 from chronos.core.ids import job_id, job_ids
-from chronos.core.job import Job, JobState
+from chronos.core.job import DEFAULT_NAMESPACE, Job, JobState
 from chronos.core.node import Actor
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull
 from chronos.service.following import check_follows
 from chronos.service.saving import Prepared, Shared, prepare, prepare_new
 from chronos.service.shapes import Draft, InvalidJob
-from chronos.service.shapes.job import DEFAULT_NAMESPACE
 from chronos.service.turns import Turns
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs
 from chronos.store.contract import JobFilter, Store

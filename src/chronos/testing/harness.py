@@ -28,6 +28,7 @@ from chronos.engine.options import Options
 from chronos.engine.runners.contract import Call, Runner
 from chronos.engine.runners.python import PythonRunner
 from chronos.errors import Invalid
+from chronos.interpreter import is_on_loop
 from chronos.sdk.app import Chronos
 from chronos.sdk.values import RunInfo, run_fields
 from chronos.store.contract import ExecutionFilter, Hint, Store
@@ -129,7 +130,7 @@ class Harness:
     # --- how
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if _in_a_loop():
+        if is_on_loop():
             work.close()
             raise Invalid("a harness has an event loop of its own; write the test as a plain function, without async")
         return self._runner.run(work)
@@ -326,15 +327,6 @@ def _check_answer(app: Chronos, job: str) -> None:
 
 def _unknown(job: str, known: Iterable[str]) -> Invalid:
     return Invalid(f'the app has no job "{job}"; it has {", ".join(sorted(known)) or "none"}')
-
-
-def _in_a_loop() -> bool:
-    """Whether this is called from a coroutine."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 _REAL = (PYTHON, "wait")  # targets that a harness really runs

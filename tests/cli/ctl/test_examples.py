@@ -12,8 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from chronos.cli.ctl.nouns import NOUNS
-from chronos.cli.main import chronosctl
+from chronos.cli.main import NOUNS, chronosctl
 from tests.cli.ctl.bed import SECRET, Served, interrupt, serving
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")

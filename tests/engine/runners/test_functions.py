@@ -78,7 +78,6 @@ def test_what_a_signature_tells(
 ) -> None:
     function = look_at("f", call)
     assert function.ctx_parameter == ctx
-    assert function.takes_ctx == (ctx is not None)
     assert function.parameters == parameters
     assert function.required == required
     assert function.plain == (ctx is None and not parameters)

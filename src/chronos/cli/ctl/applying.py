@@ -8,7 +8,7 @@ import click
 
 from chronos.cli.ctl.changing import sure
 from chronos.cli.ctl.failing import Failure, Refused, refusal
-from chronos.cli.ctl.jobs import ANSWERED, jobs, print_job, print_runs, print_saved
+from chronos.cli.ctl.jobs import ANSWERED, jobs, print_changed, print_runs, print_saved
 from chronos.cli.ctl.options import asking, dry_run_option, job_argument, output_option
 from chronos.cli.ctl.printing import as_yaml, instant, print_value
 from chronos.cli.output import emit, note
@@ -102,11 +102,8 @@ def edit(client: "Client", output: str, name: str, dry_run: bool) -> None:
         raise
     if dry_run:
         print_saved(saved, output)
-    elif output == "table":
-        emit(saved["name"])
-        note(f"is v{saved['version']} now")
     else:
-        print_job(saved, output)
+        print_changed(saved, output, f"is v{saved['version']} now")
 
 
 # --- files

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chronos.cli.ctl.choosing import DONE, Chosen, act, chosen_jobs
-from chronos.cli.ctl.jobs import jobs, print_job, print_saved
+from chronos.cli.ctl.jobs import jobs, print_changed, print_saved
 from chronos.cli.ctl.options import Json, asking, dry_run_option, job_argument, output_option, wait_options
 from chronos.cli.ctl.printing import print_value
 from chronos.cli.output import emit, note
@@ -64,11 +64,7 @@ def _switch(
         act(client, verb, chosen, output, dry_run=dry_run, reason=reason)
         return
     job = client.change("POST", chosen.name, verb, body=given(reason=reason), dry_run=dry_run)
-    if output == "table":
-        emit(job["name"])
-        note(f"would be {DONE[verb]}" if dry_run else DONE[verb])
-    else:
-        print_job(job, output)
+    print_changed(job, output, f"would be {DONE[verb]}" if dry_run else DONE[verb])
 
 
 @jobs.command(short_help="Hold jobs until they are resumed.")
@@ -156,11 +152,7 @@ def delete(client: "Client", output: str, chosen: Chosen, yes: bool, dry_run: bo
     if not yes and not dry_run:
         sure(f"Delete {chosen.name}?")
     job = client.change("DELETE", chosen.name, dry_run=dry_run)
-    if output == "table":
-        emit(job["name"])
-        note("would be deleted" if dry_run else "deleted")
-    else:
-        print_job(job, output)
+    print_changed(job, output, "would be deleted" if dry_run else "deleted")
 
 
 @jobs.command(short_help="Go back to an old version.")
@@ -179,11 +171,8 @@ def rollback(client: "Client", output: str, name: str, version: int, dry_run: bo
     job = client.change("POST", name, "rollback", body={"version": version}, dry_run=dry_run)
     if dry_run:
         print_saved(job, output)
-    elif output == "table":
-        emit(job["name"])
-        note(f"is v{job['version']} now, and says what v{version} said")
     else:
-        print_job(job, output)
+        print_changed(job, output, f"is v{job['version']} now, and says what v{version} said")
 
 
 # --- shared with other verbs

@@ -145,11 +145,11 @@ def _columns(action: str, *, dry_run: bool) -> Columns:
     runs = {"EXECUTION": lambda item: item.get("execution_id")} if action == "trigger" and not dry_run else {}
     return Columns(
         usual={
-            "NAME": lambda item: item["name"],
+            "NAME": "name",
             "RESULT": lambda item: words.get(item["result"]) or f"failed: {item['message']}",
             **runs,
         },
-        wide={"NAMESPACE": lambda item: item["namespace"], "ID": lambda item: item["id"]},
-        name=lambda item: item["name"],
+        wide={"NAMESPACE": "namespace", "ID": "id"},
+        name="name",
         none="no job is meant by that",
     )

@@ -110,11 +110,11 @@ def delete(name: str) -> None:
 COLUMNS = Columns(
     usual={
         "": lambda item: "*" if item["current"] else "",
-        "NAME": lambda item: item["name"],
-        "SERVER": lambda item: item["server"],
-        "NAMESPACE": lambda item: item["namespace"],
+        "NAME": "name",
+        "SERVER": "server",
+        "NAMESPACE": "namespace",
     },
-    wide={"TOKEN": lambda item: item["token"]},
-    name=lambda item: item["name"],
+    wide={"TOKEN": "token"},
+    name="name",
     none="there are no contexts; make one: chronosctl context set NAME --url URL",
 )

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chronos.cli.ctl.changing import given, new_key
-from chronos.cli.ctl.jobs import jobs, print_job, print_saved
+from chronos.cli.ctl.jobs import jobs, print_changed, print_saved
 from chronos.cli.ctl.options import Json, asking, complete_zone, dry_run_option, output_option, wait_options
 from chronos.cli.ctl.printing import instant
-from chronos.cli.output import emit, note
+from chronos.cli.output import note
 
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import Client
@@ -82,11 +82,9 @@ def create(
         from chronos.cli.ctl.watching import waited
 
         waited(client, job["last_execution"]["id"], output, timeout_s=timeout)
-    elif output == "table":
-        emit(job["name"])
-        note("created" + (f", runs next at {instant(job['next_run_at'])}" if job["next_run_at"] else ""))
     else:
-        print_job(job, output)
+        at = f", runs next at {instant(job['next_run_at'])}" if job["next_run_at"] else ""
+        print_changed(job, output, f"created{at}")
 
 
 def _explain(client: "Client", job: dict[str, Any]) -> None:

@@ -6,12 +6,33 @@ import click
 
 from chronos.cli.ctl.changing import print_replayed
 from chronos.cli.ctl.executions import print_execution
-from chronos.cli.ctl.options import asking, dry_run_option, output_option, replay_options, watch_options
-from chronos.cli.ctl.printing import Columns, instant, print_page, print_value
-from chronos.cli.output import emit, note
+from chronos.cli.ctl.listing import list_command
+from chronos.cli.ctl.options import (
+    all_option,
+    asking,
+    dry_run_option,
+    limit_option,
+    output_option,
+    replay_options,
+    watch_options,
+)
+from chronos.cli.ctl.printing import Columns, instant_of, print_done
 
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import Client
+
+
+COLUMNS = Columns(
+    usual={
+        "ID": "id",
+        "JOB": "job_name",
+        "FAILED": instant_of("failed_at"),
+        "REASON": lambda letter: letter["reason"]["message"],
+    },
+    wide={"NAMESPACE": "namespace", "CODE": lambda letter: letter["reason"]["code"], "JOB ID": "job_id"},
+    name="id",
+    none="there are no dead letters",
+)
 
 
 @click.group(short_help="Dead letters: what failed for good.")
@@ -24,29 +45,15 @@ def dlq() -> None:
     """
 
 
-@dlq.command("list", short_help="List dead letters, newest first.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="How many at most.")
-@click.option("--all", "everything", is_flag=True, help="However many there are.")
-@watch_options
-@output_option
-@asking
-def list_(client: "Client", output: str, limit: int, everything: bool, watch: bool, interval: float) -> None:
-    """List dead letters, newest first.
-
-    \b
-    Example:
-      chronosctl dlq list -o wide
-    """
-    query = {"namespace": client.server.namespace}
-
-    def look() -> dict[str, Any]:
-        return client.pages("dead-letters", limit=None if everything else limit, query=query)
-
-    if watch:
-        from chronos.cli.ctl.watching import watch as keep_looking
-
-        keep_looking(look, output, COLUMNS, interval)
-    print_page(look(), output, COLUMNS)
+dlq.add_command(
+    list_command(
+        "List dead letters, newest first.",
+        COLUMNS,
+        path="dead-letters",
+        example="dlq list -o wide",
+        options=(limit_option(100), all_option, watch_options),
+    )
+)
 
 
 @dlq.command(short_help="Look at a dead letter.")
@@ -91,25 +98,5 @@ def discard(client: "Client", output: str, id_: str, dry_run: bool) -> None:
       chronosctl dlq discard ID
     """
     found = client.call("DELETE", "dead-letters", id_, query={"dry_run": dry_run or None}).value
-    if found is not None and output in ("json", "jsonl", "yaml"):
-        print_value(found, output)
-    elif output in ("table", "wide", "name"):
-        emit(id_)
-        note("would be discarded" if dry_run else "discarded")
-
-
-COLUMNS = Columns(
-    usual={
-        "ID": lambda letter: letter["id"],
-        "JOB": lambda letter: letter["job_name"],
-        "FAILED": lambda letter: instant(letter["failed_at"]),
-        "REASON": lambda letter: letter["reason"]["message"],
-    },
-    wide={
-        "NAMESPACE": lambda letter: letter["namespace"],
-        "CODE": lambda letter: letter["reason"]["code"],
-        "JOB ID": lambda letter: letter["job_id"],
-    },
-    name=lambda letter: letter["id"],
-    none="there are no dead letters",
-)
+    if found is not None or output in ("table", "wide", "name"):
+        print_done(found, output, id_, "would be discarded" if dry_run else "discarded")

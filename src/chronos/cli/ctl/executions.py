@@ -8,9 +8,11 @@ from chronos.cli.ctl.changing import given, print_replayed
 from chronos.cli.ctl.options import (
     Json,
     Seconds,
+    all_option,
     asking,
     complete_job,
     dry_run_option,
+    limit_option,
     output_option,
     replay_options,
     watch_options,
@@ -18,14 +20,16 @@ from chronos.cli.ctl.options import (
 from chronos.cli.ctl.printing import (
     Columns,
     instant,
+    instant_of,
     milliseconds,
+    print_done,
     print_fields,
     print_items,
-    print_page,
     print_value,
     status,
 )
-from chronos.cli.output import emit, note
+from chronos.cli.ctl.watching import show_list, waited
+from chronos.cli.output import emit
 
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import Client
@@ -61,8 +65,8 @@ def executions() -> None:
 @click.argument("of", metavar="[JOB]", required=False, shell_complete=complete_job)
 @click.option("--job", metavar="NAME", shell_complete=complete_job, help="Only of this job; the same as JOB.")
 @click.option("--status", "wanted", type=click.Choice(STATUSES), help="Only those; troubled is all that went wrong.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="How many at most.")
-@click.option("--all", "everything", is_flag=True, help="However many there are.")
+@limit_option(20)
+@all_option
 @watch_options
 @output_option
 @asking
@@ -75,8 +79,7 @@ def list_(
     wanted: str | None,
     limit: int,
     everything: bool,
-    watch: bool,
-    interval: float,
+    every_s: float | None,
 ) -> None:
     """List executions, newest first, of JOB or of all. Many skipped or missed instants in a row are one line.
 
@@ -87,15 +90,8 @@ def list_(
     """
     if of is not None and job not in (None, of):
         raise click.UsageError(f"JOB is {of}, and --job is {job}; name one of them")
-
-    def look() -> dict[str, Any]:
-        return _recent(client, of or job, None if everything else limit, wanted)
-
-    if watch:
-        from chronos.cli.ctl.watching import watch as keep_looking
-
-        keep_looking(look, output, COLUMNS, interval)
-    print_page(look(), output, COLUMNS)
+    most = None if everything else limit
+    show_list(lambda: _recent(client, of or job, most, wanted), output, COLUMNS, every_s)
 
 
 @executions.command(short_help="Look at an execution.")
@@ -150,14 +146,12 @@ def watch(client: "Client", output: str, what: str | None, interval: float, limi
       chronosctl executions watch hello
       chronosctl executions watch ID
     """
-    from chronos.cli.ctl.watching import waited
-    from chronos.cli.ctl.watching import watch as keep_looking
     from chronos.service.shapes.names import read_id
 
     if what is not None and read_id(what) is not None:
         waited(client, what, output, timeout_s=None)
         return
-    keep_looking(lambda: _recent(client, what, limit, None), output, COLUMNS, interval)
+    show_list(lambda: _recent(client, what, limit, None), output, COLUMNS, interval)
 
 
 @executions.command(short_help="Cancel an execution.")
@@ -175,12 +169,8 @@ def cancel(client: "Client", output: str, id_: str, reason: str | None, dry_run:
     """
     path, query = ("executions", id_, "cancel"), {"dry_run": dry_run or None}
     found = client.call("POST", *path, query=query, body=given(reason=reason)).value
-    if output not in ("table", "wide", "name"):
-        print_value(found, output)
-        return
-    emit(id_)
     asked = "was asked to stop" if found.get("status") == "running" else "canceled"
-    note("would be canceled" if dry_run else asked)
+    print_done(found, output, id_, "would be canceled" if dry_run else asked)
 
 
 @executions.command(short_help="Run an execution again.")
@@ -214,11 +204,7 @@ def signal(client: "Client", output: str, id_: str, name: str, payload: Any, dry
     """
     path, query = ("executions", id_, "signal"), {"dry_run": dry_run or None}
     found = client.call("POST", *path, query=query, body=given(name=name, payload=payload)).value
-    if output not in ("table", "wide", "name"):
-        print_value(found, output)
-        return
-    emit(id_)
-    note(f"{name} would be sent" if dry_run else f"{name} was taken")
+    print_done(found, output, id_, f"{name} would be sent" if dry_run else f"{name} was taken")
 
 
 @executions.command(short_help="Why something ran, or did not.")
@@ -326,7 +312,7 @@ def _what(item: Any) -> str:
 
 COLUMNS = Columns(
     usual={
-        "ID": lambda item: item["id"],
+        "ID": "id",
         "JOB": lambda item: item.get("job_name"),
         "STATUS": _what,
         "SCHEDULED": _when,
@@ -339,12 +325,12 @@ COLUMNS = Columns(
         "ATTEMPTS": lambda item: item.get("attempts"),
         "NODE": lambda item: item.get("node"),
     },
-    name=lambda item: item["id"],
+    name="id",
     none="there are no executions",
 )
 ATTEMPTS = Columns(
     usual={
-        "TASK": lambda attempt: attempt["task"],
+        "TASK": "task",
         "TRY": lambda attempt: attempt.get("number"),
         "STATUS": lambda attempt: status(attempt["status"]),
         "STARTED": lambda attempt: instant(attempt.get("started_at")),
@@ -352,16 +338,16 @@ ATTEMPTS = Columns(
         "ERROR": lambda attempt: attempt.get("error"),
     },
     wide={"WORKER": lambda attempt: attempt.get("worker"), "EXIT CODE": lambda attempt: attempt.get("exit_code")},
-    name=lambda attempt: attempt["task"],
+    name="task",
     none="",
 )
 STEPS = Columns(
     usual={
-        "AT": lambda step: instant(step["at"]),
+        "AT": instant_of("at"),
         "VERDICT": lambda step: step["verdict"].replace("_", " "),
-        "": lambda step: step["sentence"],
+        "": "sentence",
     },
     wide={},
-    name=lambda step: step["verdict"],
+    name="verdict",
     none="nothing is on record",
 )

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chronos.cli.ctl.choosing import choice_options, query_of
-from chronos.cli.ctl.options import asking, job_argument, output_option, watch_options
-from chronos.cli.ctl.printing import Columns, instant, print_fields, print_page, print_value, status, text
+from chronos.cli.ctl.options import all_option, asking, job_argument, limit_option, output_option, watch_options
+from chronos.cli.ctl.printing import Columns, instant, instant_of, print_fields, print_page, print_value, status, text
+from chronos.cli.ctl.watching import show_list, show_one
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
@@ -42,21 +43,12 @@ def jobs() -> None:
 
 @jobs.command("list", short_help="List jobs.")
 @choice_options
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="How many at most.")
-@click.option("--all", "everything", is_flag=True, help="However many there are.")
+@limit_option(100)
+@all_option
 @watch_options
 @output_option
 @asking
-def list_(
-    client: "Client",
-    *,
-    output: str,
-    limit: int,
-    everything: bool,
-    watch: bool,
-    interval: float,
-    **choice: Any,
-) -> None:
+def list_(client: "Client", *, output: str, limit: int, everything: bool, every_s: float | None, **choice: Any) -> None:
     """List jobs by name: their state, schedule, last and next run.
 
     \b
@@ -66,15 +58,8 @@ def list_(
       chronosctl jobs list --watch
     """
     query = query_of(client, choice)
-
-    def look() -> dict[str, Any]:
-        return client.pages("jobs", limit=None if everything else limit, query=query)
-
-    if watch:
-        from chronos.cli.ctl.watching import watch as keep_looking
-
-        keep_looking(look, output, COLUMNS, interval)
-    print_page(look(), output, COLUMNS)
+    most = None if everything else limit
+    show_list(lambda: client.pages("jobs", limit=most, query=query), output, COLUMNS, every_s)
 
 
 @jobs.command(short_help="Look at a job.")
@@ -83,7 +68,7 @@ def list_(
 @watch_options
 @output_option
 @asking
-def get(client: "Client", *, output: str, name: str, version: int | None, watch: bool, interval: float) -> None:
+def get(client: "Client", *, output: str, name: str, version: int | None, every_s: float | None) -> None:
     """Look at the job NAME (a name or an id), as it is or as it was.
 
     \b
@@ -92,22 +77,14 @@ def get(client: "Client", *, output: str, name: str, version: int | None, watch:
       chronosctl jobs get hello --watch
       chronosctl jobs get hello --version 1 -o yaml
     """
-    if version is not None and watch:
+    if version is not None and every_s is not None:
         raise click.UsageError("--watch is for the job as it is; a version never changes")
     if version is not None:
         found = client.get("jobs", name, "versions", str(version), namespace=client.server.namespace)
         print_version(found, output)
         return
-
-    def look() -> dict[str, Any]:
-        job: dict[str, Any] = client.get("jobs", name, namespace=client.server.namespace)
-        return job
-
-    if watch:
-        from chronos.cli.ctl.watching import watch_one
-
-        watch_one(look, print_job, output, interval)
-    print_job(look(), output)
+    namespace = client.server.namespace
+    show_one(lambda: client.get("jobs", name, namespace=namespace), print_job, output, every_s)
 
 
 @jobs.command("next", short_help="When a job runs next.")
@@ -136,7 +113,7 @@ def next_(client: "Client", output: str, name: str, count: int) -> None:
 
 @jobs.command(short_help="List the versions of a job.")
 @job_argument
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="How many at most.")
+@limit_option(100)
 @output_option
 @asking
 def versions(client: "Client", output: str, name: str, limit: int) -> None:
@@ -217,6 +194,15 @@ def print_job(job: dict[str, Any], output: str) -> None:
     emit(as_yaml(rest).rstrip("\n"))
 
 
+def print_changed(job: dict[str, Any], output: str, said: str) -> None:
+    """A job that was changed: in a table its name, and what became of it."""
+    if output == "table":
+        emit(job["name"])
+        note(said)
+    else:
+        print_job(job, output)
+
+
 def print_saved(saved: dict[str, Any], output: str) -> None:
     """What a dry run says would become of a job."""
     if output not in ("table", "wide", "name"):
@@ -273,29 +259,29 @@ _SHOWN = ("name", "namespace", "enabled", "description", "schedule", "timezone",
 
 COLUMNS = Columns(
     usual={
-        "NAME": lambda job: job["name"],
-        "STATE": lambda job: job["state"],
+        "NAME": "name",
+        "STATE": "state",
         "SCHEDULE": schedule_of,
         "LAST": _last,
-        "NEXT": lambda job: instant(job["next_run_at"]),
+        "NEXT": instant_of("next_run_at"),
     },
     wide={
-        "NAMESPACE": lambda job: job["namespace"],
+        "NAMESPACE": "namespace",
         "VERSION": lambda job: f"v{job['version']}",
         "OWNER": lambda job: job.get("owner"),
         "TAGS": lambda job: job.get("tags"),
-        "ID": lambda job: job["id"],
+        "ID": "id",
     },
-    name=lambda job: job["name"],
+    name="name",
     none="there are no jobs; create one: chronosctl jobs create hello --every 10s -- echo hi",
 )
 VERSIONS = Columns(
     usual={
         "VERSION": lambda version: f"v{version['version']}",
-        "SAVED": lambda version: instant(version["saved_at"]),
-        "BY": lambda version: version["author"],
+        "SAVED": instant_of("saved_at"),
+        "BY": "author",
     },
     wide={"SCHEDULE": lambda version: schedule_of(version["spec"])},
-    name=lambda version: version["version"],
+    name="version",
     none="there are no versions",
 )

@@ -1,13 +1,50 @@
-"""A noun that is mostly listed: ``chronosctl nodes`` is ``chronosctl nodes list``, options and all."""
+"""Lists: the verb ``list`` of a noun, and nouns that are mostly listed.
 
+``chronosctl nodes`` is ``chronosctl nodes list``, options and all.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from chronos.cli.ctl.options import Command, asking, output_option
+from chronos.cli.ctl.printing import Columns
+from chronos.cli.ctl.watching import show_list
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from chronos.cli.ctl.client import Client
+
 VERB = "list"
+
+Options = Sequence[Callable[[Command], Command]]
+
+
+def list_command(
+    says: str, columns: Columns, *, path: str, example: str, short_help: str | None = None, options: Options = ()
+) -> click.Command:
+    """The verb ``list``: prints what the server has at a path.
+
+    A list with ``limit_option`` is one of the namespace, read page by page.
+    """
+
+    @asking
+    def list_(
+        client: "Client", output: str, limit: int | None = None, everything: bool = False, every_s: float | None = None
+    ) -> None:
+        def look() -> Any:
+            if limit is None:
+                return client.get(path)
+            query = {"namespace": client.server.namespace}
+            return client.pages(path, limit=None if everything else limit, query=query)
+
+        show_list(look, output, columns, every_s)
+
+    for option in (output_option, *reversed(options)):
+        list_ = option(list_)
+    return click.command(VERB, help=_help(says, example), short_help=short_help or says)(list_)
 
 
 class Listing(click.Group):
@@ -24,3 +61,28 @@ class Listing(click.Group):
         known = {item.value for item in found}
         listed = self.commands[VERB].shell_complete(ctx, incomplete) if incomplete.startswith("-") else []
         return found + [item for item in listed if item.value not in known]
+
+
+def listing(
+    name: str,
+    says: str,
+    columns: Columns,
+    *,
+    lists: str,
+    short_help: str,
+    list_help: str | None = None,
+    path: str | None = None,
+    said: str = "",
+    options: Options = (),
+) -> Listing:
+    """A noun with the verb ``list``; ``said`` is what its examples say after that."""
+    noun = Listing(name, help=_help(f"{says} Without a verb: list.", f"{name}{said}"), short_help=short_help)
+    example, short_help = f"{name} {VERB}{said}", list_help or short_help
+    noun.add_command(
+        list_command(lists, columns, path=path or name, example=example, short_help=short_help, options=options)
+    )
+    return noun
+
+
+def _help(says: str, example: str) -> str:
+    return f"{says}\n\n\b\nExample:\n  chronosctl {example}"

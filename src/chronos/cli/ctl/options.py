@@ -91,16 +91,33 @@ def replay_options(command: Command) -> Command:
     return command
 
 
+def limit_option(default: int) -> Callable[[Command], Command]:
+    """``--limit N``."""
+    return click.option(
+        "--limit", type=click.IntRange(1), default=default, show_default=True, metavar="N", help="How many at most."
+    )
+
+
+def all_option(command: Command) -> Command:
+    """``--all``, for a list that has ``--limit``; the argument is called ``everything``."""
+    return click.option("--all", "everything", is_flag=True, help="However many there are.")(command)
+
+
 def watch_options(command: Command) -> Command:
-    """``--watch`` and how often."""
+    """``--watch`` and how often; the argument is called ``every_s``, and is None for once."""
+
+    @functools.wraps(command)
+    def watched(*, watch: bool, interval: float, **arguments: Any) -> Any:
+        return command(every_s=interval if watch else None, **arguments)
+
     for option in (
         click.option(
             "--interval", type=Seconds(), default="1s", show_default=True, metavar="D", help="With --watch: how often."
         ),
         click.option("-w", "--watch", is_flag=True, help="Go on: redraw on a terminal, print JSON lines when piped."),
     ):
-        command = option(command)
-    return command
+        watched = option(watched)
+    return watched
 
 
 class Seconds(click.ParamType[float]):

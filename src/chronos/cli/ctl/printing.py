@@ -7,7 +7,7 @@ from typing import Any
 from chronos.cli.output import emit, emit_json, emit_table, note
 
 Item = Mapping[str, Any]
-Cell = Callable[[Item], object]
+Cell = Callable[[Item], object] | str  # a str names a field of the item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,10 @@ class Columns:
     wide: Mapping[str, Cell]
     name: Cell
     none: str  # what is said when there are none
+
+    def name_of(self, item: Item) -> str:
+        """What names an item."""
+        return _cell_text(self.name, item)
 
 
 def print_page(page: dict[str, Any], output: str, columns: Columns, *, part: str = "items") -> None:
@@ -37,13 +41,13 @@ def print_items(items: Sequence[Item], output: str, columns: Columns, *, headed:
     """The rows of a list, or their names alone."""
     if output == "name":
         for item in items:
-            emit(text(columns.name(item)))
+            emit(columns.name_of(item))
         return
     if not items:
         note(columns.none)
         return
     shown = {**columns.usual, **columns.wide} if output == "wide" else columns.usual
-    emit_table(list(shown), [[text(cell(item)) for cell in shown.values()] for item in items], headed=headed)
+    emit_table(list(shown), [[_cell_text(cell, item) for cell in shown.values()] for item in items], headed=headed)
 
 
 def print_value(value: Any, output: str) -> None:
@@ -52,6 +56,15 @@ def print_value(value: Any, output: str) -> None:
         emit(as_yaml(value).rstrip("\n"))
     else:
         emit_json(value, lines=output == "jsonl")
+
+
+def print_done(found: Any, output: str, name: str, said: str) -> None:
+    """The name of what was changed, and what became of it; in other formats what the server answered."""
+    if output in ("table", "wide", "name"):
+        emit(name)
+        note(said)
+    else:
+        print_value(found, output)
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
@@ -87,11 +100,20 @@ def text(value: object) -> str:
             return str(value)
 
 
+def _cell_text(cell: Cell, item: Item) -> str:
+    return text(item[cell] if isinstance(cell, str) else cell(item))
+
+
 def instant(value: str | None) -> str | None:
     """An instant to the second: ``2027-01-01 09:00:00Z``."""
     if value is None:
         return None
     return f"{value[:19].replace('T', ' ')}Z"
+
+
+def instant_of(field: str) -> Cell:
+    """The cell that shows the instant in a field."""
+    return lambda item: instant(item[field])
 
 
 def milliseconds(value: float | None) -> str | None:

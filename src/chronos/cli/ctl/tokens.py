@@ -5,15 +5,32 @@ from typing import TYPE_CHECKING
 import click
 
 from chronos.cli.ctl.changing import given, sure
-from chronos.cli.ctl.listing import Listing
+from chronos.cli.ctl.listing import list_command, listing
 from chronos.cli.ctl.options import asking, dry_run_option, output_option
-from chronos.cli.ctl.printing import Columns, instant, print_page, print_value
+from chronos.cli.ctl.printing import Columns, instant_of, print_done, print_value
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import Client
 
 ROLES = ("viewer", "operator", "admin")
+TOKENS = Columns(
+    usual={
+        "NAME": "name",
+        "ROLE": "role",
+        "NAMESPACES": lambda token: token["namespaces"] or "all",
+        "EXPIRES": instant_of("expires_at"),
+    },
+    wide={"CREATED": instant_of("created_at"), "BY": "created_by"},
+    name="name",
+    none="there are no tokens",
+)
+USERS = Columns(
+    usual={"NAME": "name", "ROLE": "role", "NAMESPACES": lambda user: user["namespaces"] or "all"},
+    wide={},
+    name="name",
+    none="there are no users",
+)
 
 
 @click.group(short_help="API tokens.")
@@ -26,17 +43,15 @@ def tokens() -> None:
     """
 
 
-@tokens.command("list", short_help="List tokens.")
-@output_option
-@asking
-def list_(client: "Client", output: str) -> None:
-    """List tokens by name: what they may do, and until when. Their texts are not kept anywhere.
-
-    \b
-    Example:
-      chronosctl tokens list
-    """
-    print_page(client.get("tokens"), output, TOKENS)
+tokens.add_command(
+    list_command(
+        "List tokens by name: what they may do, and until when. Their texts are not kept anywhere.",
+        TOKENS,
+        path="tokens",
+        example="tokens list",
+        short_help="List tokens.",
+    )
+)
 
 
 @tokens.command(short_help="Create a token.")
@@ -92,27 +107,14 @@ def delete(client: "Client", name: str, yes: bool, dry_run: bool) -> None:
     note("would be deleted" if dry_run else "deleted")
 
 
-@click.group(cls=Listing, short_help="The users.")
-def users() -> None:
-    """Look at the users, and unlock them. Without a verb: list.
-
-    \b
-    Example:
-      chronosctl users
-    """
-
-
-@users.command("list", short_help="List the users.")
-@output_option
-@asking
-def list_users(client: "Client", output: str) -> None:
-    """List the users of the server's configuration.
-
-    \b
-    Example:
-      chronosctl users list
-    """
-    print_page(client.get("users"), output, USERS)
+users = listing(
+    "users",
+    "Look at the users, and unlock them.",
+    USERS,
+    lists="List the users of the server's configuration.",
+    short_help="The users.",
+    list_help="List the users.",
+)
 
 
 @users.command(short_help="Let a user try again.")
@@ -130,31 +132,4 @@ def unlock(client: "Client", output: str, name: str, dry_run: bool) -> None:
       chronosctl users unlock ana
     """
     found = client.call("POST", "users", name, "unlock", query={"dry_run": dry_run or None}).value
-    if output in ("json", "jsonl", "yaml"):
-        print_value(found, output)
-        return
-    emit(name)
-    note(f"would be unlocked on {found['node']}" if dry_run else f"unlocked on {found['node']}")
-
-
-TOKENS = Columns(
-    usual={
-        "NAME": lambda token: token["name"],
-        "ROLE": lambda token: token["role"],
-        "NAMESPACES": lambda token: token["namespaces"] or "all",
-        "EXPIRES": lambda token: instant(token["expires_at"]),
-    },
-    wide={"CREATED": lambda token: instant(token["created_at"]), "BY": lambda token: token["created_by"]},
-    name=lambda token: token["name"],
-    none="there are no tokens",
-)
-USERS = Columns(
-    usual={
-        "NAME": lambda user: user["name"],
-        "ROLE": lambda user: user["role"],
-        "NAMESPACES": lambda user: user["namespaces"] or "all",
-    },
-    wide={},
-    name=lambda user: user["name"],
-    none="there are no users",
-)
+    print_done(found, output, name, f"{'would be ' if dry_run else ''}unlocked on {found['node']}")

@@ -22,11 +22,14 @@ _AWAY_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # pauses while the server is away
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
-def watch(look: Callable[[], dict[str, Any]], output: str, columns: Columns, interval_s: float) -> None:
-    """Show a list over and over: as a whole on a terminal, else what is new or has changed, as JSON lines.
+def show_list(look: Callable[[], dict[str, Any]], output: str, columns: Columns, every_s: float | None) -> None:
+    """Show a list once; with ``every_s`` over and over: as a whole on a terminal, else what is new or has changed.
 
-    Into a pipe another format is printed only where it was asked for.
+    Into a pipe that is JSON lines; another format is printed only where it was asked for.
     """
+    if every_s is None:
+        print_page(look(), output, columns)
+        return
     look = _patient(look)
     drawn, form = _how(output)
     seen: dict[str, Any] = {}
@@ -37,20 +40,23 @@ def watch(look: Callable[[], dict[str, Any]], output: str, columns: Columns, int
             sys.stdout.write(_CLEAR)
             print_page(page, output, columns)
         else:
-            named = {str(columns.name(item)): item for item in reversed(page["items"])}
+            named = {columns.name_of(item): item for item in reversed(page["items"])}
             news = [item for name, item in named.items() if seen.get(name) != item]
             if news:
                 _print_news(news, form, columns, headed=headed)
                 headed = False
             seen = named
         sys.stdout.flush()
-        time.sleep(interval_s)
+        time.sleep(every_s)
 
 
-def watch_one(
-    look: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any], str], None], output: str, interval_s: float
+def show_one(
+    look: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any], str], None], output: str, every_s: float | None
 ) -> None:
     """The same of one thing: redrawn on a terminal, else shown again whenever it has changed."""
+    if every_s is None:
+        show(look(), output)
+        return
     look = _patient(look)
     drawn, form = _how(output)
     seen: dict[str, Any] | None = None
@@ -65,7 +71,7 @@ def watch_one(
             show(found, form)
             seen = found
         sys.stdout.flush()
-        time.sleep(interval_s)
+        time.sleep(every_s)
 
 
 def _how(output: str) -> tuple[bool, str]:

@@ -4,6 +4,8 @@ Days of the month come in groups: "the 1st, the 15th and the last day of January
 An ordinal waits for what follows it: "the first and last Friday" are Fridays, "the first and last day" days.
 """
 
+from collections.abc import Mapping
+
 from chronos.core.cron import LAST_NTH
 from chronos.core.words.reader import TokenReader
 from chronos.core.words.said import Days, Unclear
@@ -65,15 +67,19 @@ class DayReader(TokenReader):
         """Monday · Monday to Friday · Saturday to Monday · weekdays"""
         if self.word() in _DAY_SETS:
             return _DAY_SETS[self.take().text]
-        first = WEEKDAYS.get(self.word())
+        return self._range_of(WEEKDAYS, lowest=0, around=7)
+
+    def _range_of(self, names: Mapping[str, int], *, lowest: int, around: int) -> int | None:
+        """A name, or a range of names that may go past the last to the first, as a mask."""
+        first = names.get(self.word())
         if first is None:
             return None
         self.take()
         last = first
-        if self.word() in RANGE_WORDS and self.word(1) in WEEKDAYS:
+        if self.word() in RANGE_WORDS and self.word(1) in names:
             self.take()
-            last = WEEKDAYS[self.take().text]
-        return sum(1 << (first + i) % 7 for i in range((last - first) % 7 + 1))
+            last = names[self.take().text]
+        return sum(1 << (first - lowest + i) % around + lowest for i in range((last - first) % around + 1))
 
     def _nearest_weekday(self) -> bool:
         """the weekday nearest to the 15th · the nearest weekday to the 15th"""
@@ -248,15 +254,7 @@ class DayReader(TokenReader):
         return True
 
     def month_range(self) -> int | None:
-        first = MONTHS.get(self.word())
-        if first is None:
-            return None
-        self.take()
-        last = first
-        if self.word() in RANGE_WORDS and self.word(1) in MONTHS:
-            self.take()
-            last = MONTHS[self.take().text]
-        return sum(1 << (first - 1 + i) % 12 + 1 for i in range((last - first) % 12 + 1))
+        return self._range_of(MONTHS, lowest=1, around=12)
 
     def _month_list(self) -> int:
         mask = 0

@@ -47,10 +47,6 @@ class Function:
     plain: bool  # wants neither context nor payload
     home: Home | None  # of one that runs in a process
 
-    @property
-    def takes_ctx(self) -> bool:
-        return self.ctx_parameter is not None
-
     def arguments(self, payload: Any) -> dict[str, Any]:
         """The arguments that a payload gives, new for each call.
 

@@ -28,7 +28,6 @@ import sys
 import time
 from typing import Any, NoReturn
 
-MAX_REQUEST = 8 << 20
 FDS = 4  # stdin, stdout, stderr, control
 TERMINATE = b"T"
 KILL = b"K"

@@ -44,14 +44,6 @@ _PR_SET_PDEATHSIG = 1
 _MAX_WRAPPERS = 10
 
 
-def in_worker() -> bool:
-    """Whether this is a worker process, which loads a program to find its functions and must not start it."""
-    return bool(_state)
-
-
-_state: list["Worker"] = []  # the one worker of this process
-
-
 class _NodeClock(SystemClock):
     """This machine's clock, set right as the node's is."""
 
@@ -249,6 +241,4 @@ def main(fd: int, parent: int, program: tuple[str, str] | None) -> NoReturn:
     sock.set_inheritable(False)
     _start_guard(sock)
     printing.start()
-    worker = Worker(sock, program)
-    _state.append(worker)
-    worker.serve()
+    Worker(sock, program).serve()

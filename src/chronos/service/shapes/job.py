@@ -13,7 +13,18 @@ from chronos.core.calendar import rfc3339
 from chronos.core.config import NOTHING_SET, Mode, Settings
 from chronos.core.credentials import MASK, hide_named, hide_urls, hide_userinfo, shown_options
 from chronos.core.group import lay_out
-from chronos.core.job import After, Job, JobSpec, JobState, On, ScheduleSpec, Target, Task, Unreadable
+from chronos.core.job import (
+    DEFAULT_NAMESPACE,
+    After,
+    Job,
+    JobSpec,
+    JobState,
+    On,
+    ScheduleSpec,
+    Target,
+    Task,
+    Unreadable,
+)
 from chronos.core.lane import PYTHON
 from chronos.core.schedule import Schedule
 from chronos.errors import Invalid, InvalidOptions
@@ -26,7 +37,6 @@ from chronos.service.shapes.settings import read_overrides, read_settings, write
 
 Check = Callable[[Mapping[str, Any]], None]
 
-DEFAULT_NAMESPACE = "default"
 MAX_TASKS = 1_000
 MAX_TAGS = 64
 MAX_FOLLOWED = 100

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from chronos.service.shapes.job import DEFAULT_NAMESPACE, Check, Draft, read_job
+from chronos.core.job import DEFAULT_NAMESPACE
+from chronos.service.shapes.job import Check, Draft, read_job
 from chronos.service.shapes.names import fault_of_name
 from chronos.service.shapes.plain import plain
 from chronos.service.shapes.problems import Problem

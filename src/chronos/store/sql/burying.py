@@ -18,7 +18,7 @@ class Burying:
 
     def __init__(self, d: Dialect, records: Records) -> None:
         self._records, self._tagging = records, Tagging(d)
-        self._keep_version = f"""
+        self.keep_version = f"""
             insert into job_version (job, version, spec, saved_us, author)
             select id, version, spec, saved_us, author from job where {d.is_job_of("job", 1)}"""
         self._drop = f"delete from job where {d.is_job_of('job', 1)}"
@@ -36,7 +36,7 @@ class Burying:
         """Jobs (id, namespace, name, incarnation) whose gates are locked go; ``states``: how many in each."""
         jobs = ids(row[0] for row in doomed)
         yield from self._records.tally(states, -1)
-        yield Query(self._keep_version, rows=jobs)
+        yield Query(self.keep_version, rows=jobs)
         yield from self._tagging.drop(jobs)
         yield Query(self._drop, rows=jobs)
         yield Query(self._drop_gates, rows=jobs)  # the last: what is to go is found by them

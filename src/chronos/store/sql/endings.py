@@ -34,7 +34,6 @@ from chronos.store.sql.theirs import Statements, check_statements
 
 RUNNING, READY = int(Status.RUNNING), int(Status.READY)
 _FEW = 8  # rows, for which a transaction costs more than what is in it
-_STOPPED = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
 
 
 class Freed(NamedTuple):
@@ -209,7 +208,7 @@ class Endings:
         for execution, job, token, cancel, message, carried in asked:
             row = given[execution]
             tries = row.lost if isinstance(row, ReapRow) else row.attempts
-            code = _STOPPED[Cancel(cancel)]
+            code = Cancel(cancel).code
             detail = row.detail or carried
             detail = close_detail(detail, code, now_us, message) or detail
             ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, detail, tries))

@@ -57,9 +57,6 @@ class Jobs:
                 note = case i.stays when 1 then j.note else '' end
             from {d.rows(1, "id:i version:n spec:t owner:t author:t now_us:n stays:n paused_us:n")} as i
             where {d.within("j.id", 1)} and {d.is_job("j", "i.id")}"""
-        self._keep_version = f"""
-            insert into job_version (job, version, spec, saved_us, author)
-            select id, version, spec, saved_us, author from job where {d.is_job_of("job", 1)}"""
         settings = [name for name in GATE_NAMES if name not in ("job", "next_us", "state")]
         self._set_gates = f"""
             update gate as g set {", ".join(f"{name} = i.{name}" for name in settings)}
@@ -176,7 +173,7 @@ class Jobs:
             )
             for r, spec, s in changed
         ]
-        yield Query(self._keep_version, rows=ids(s.id for _, _, s in changed))
+        yield Query(self._burying.keep_version, rows=ids(s.id for _, _, s in changed))
         yield from self._tagging.drop(ids(s.id for _, _, s in changed))
         yield Query(self._replace, rows=Rows("intttnnn", jobs))
         yield Query(self._set_gates, rows=Rows(GATE_TYPES, gate_rows([(r, s) for r, _, s in changed], lanes)))
