@@ -28,7 +28,7 @@ def test_one_task_is_one_start_and_one_end() -> None:
     assert (run.step.asleep, run.step.end) == (False, None)
     run.end("a", Succeeded(result={"rows": 3}))
     assert (run.status, run.code) == (Status.SUCCEEDED, Code.SUCCEEDED)
-    assert run.state("a").as_run().result == {"rows": 3}
+    assert run.state("a").result == {"rows": 3}
 
 
 def test_sequential_tasks_start_one_after_the_other() -> None:

@@ -1,4 +1,4 @@
-"""The short way of an execution: one task of any kind, at its first attempt.
+"""The fast path of an execution: one task of any kind, at its first attempt.
 
 ::
 

@@ -6,7 +6,7 @@
                                       └─► asleep: suspend      └─► end: settle
 
 Every decision is the core's (``settle``). The claim has recorded the start of what runs first; tasks that start later
-are recorded before they begin. Most executions are one task that succeeds at its first try: these take a short way
+are recorded before they begin. Most executions are one task that succeeds at its first try: these take the fast path
 (``fast_path``) and come here only when they turn out otherwise.
 """
 
