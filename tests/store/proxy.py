@@ -60,14 +60,30 @@ class Proxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server_reader, server_writer = await self._connect()
-        both = {writer, server_writer}
-        self._writers |= both
+        both = {writer}
+        self._writers.add(writer)
+        try:
+            server_reader, server_writer = await self._connect()
+            both.add(server_writer)
+            self._writers.add(server_writer)
+            await self._pass_on(reader, writer, server_reader, server_writer)
+        finally:
+            for each in both:
+                each.transport.abort()
+            self._writers -= both
+
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        server_reader: asyncio.StreamReader,
+        server_writer: asyncio.StreamWriter,
+    ) -> None:
         doomed = asyncio.Event()
 
         def cut() -> None:
             self.cuts += 1
-            for each in both:
+            for each in (writer, server_writer):
                 each.transport.abort()
 
         async def upward() -> None:
@@ -94,7 +110,6 @@ class Proxy:
             writer.close()
 
         await asyncio.gather(upward(), downward(), return_exceptions=True)
-        self._writers -= both
 
     async def _pass(self, way: str) -> None:
         if self.delay_s:
