@@ -2,13 +2,13 @@
 
 ::
 
-    runner.run(call) ─► outcome ─► its output is written ─► ended
+    start ─► runner.run(call) ─► outcome ─► its output is written ─► on_over
       ▲ asked to stop     the runner ends the work in its own way: SIGTERM, cancelling a function
       ▲ grace period over the task is cancelled: the runner ends the work by force
       ▲ last chance over  work that the runner cannot end is left to itself
 
 After a timeout the grace period is the short ``timeout_grace_s``: the work has had its time. The reason of the stop
-tells what becomes of the attempt, unless it succeeded after all: in time, and without having heard that it was to stop.
+tells what becomes of the attempt, unless it succeeded after all (see ``contract``).
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from typing import assert_never
 
 from chronos.core.outcome import Canceled, Failed, Outcome, Released, Succeeded, TimedOut, Waits
 from chronos.engine.crew import Crew
-from chronos.engine.runners.contract import Call, Runner, StopReason
+from chronos.engine.deadlines import Key
+from chronos.engine.runners.contract import Call, StopReason
 
 LAST_CHANCE_S = 1.0  # of work that was ended by force and can be left
 FORCED = Canceled(error="it did not stop when it was asked to, and was ended by force")
@@ -26,22 +27,27 @@ FORCED = Canceled(error="it did not stop when it was asked to, and was ended by 
 class Attempt:
     """An attempt under way, in a task of its own, which is the task that an async function sees."""
 
-    __slots__ = ("_crew", "_deadline", "_forced", "_killed", "_task", "_then", "_timer", "call", "outcome", "over")
+    _task: asyncio.Task[None]
 
     def __init__(
-        self, crew: Crew, call: Call, kind: str, timeout_us: int, then: Callable[["Attempt"], None] | None = None
+        self, crew: Crew, call: Call, kind: str, timeout_us: int, on_over: Callable[["Attempt"], None] | None = None
     ) -> None:
-        """Begin it. ``then`` is called once it is over; ``timeout_us`` 0: without limit."""
+        """``on_over`` is called once it is over; ``timeout_us`` 0: without limit."""
         self.call = call
         self.outcome: Outcome | None = None  # stays None when it was killed
         self.over = False
-        self._crew, self._then = crew, then
+        self._crew, self._kind, self._timeout_us, self._on_over = crew, kind, timeout_us, on_over
         self._forced = self._killed = False
+        self._deadline: Key | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run(crew.runners.get(kind), kind))
+
+    def start(self) -> None:
+        """Begin it, in a task of its own."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
         self._task.add_done_callback(self._done)
-        self._deadline = crew.deadlines.set(id(self), timeout_us / 1e6, self._time_out) if timeout_us else None
-        call.stop.on_ask(self._asked)
+        if self._timeout_us:
+            self._deadline = self._crew.deadlines.set(id(self), self._timeout_us / 1e6, self._time_out)
+        self.call.stop.on_ask(self._asked)
 
     def kill(self) -> None:
         """End it by force; its outcome is not wanted."""
@@ -52,23 +58,23 @@ class Attempt:
         """Until it is over."""
         if not self.over:
             waiter = asyncio.get_running_loop().create_future()
-            then = self._then
+            on_over = self._on_over
 
             def tell(attempt: Attempt) -> None:
-                if then is not None:
-                    then(attempt)
+                if on_over is not None:
+                    on_over(attempt)
                 if not waiter.done():
                     waiter.set_result(None)
 
-            self._then = tell
+            self._on_over = tell
             await waiter
 
     # --- its task
 
-    async def _run(self, runner: Runner | None, kind: str) -> None:
-        call = self.call
+    async def _run(self) -> None:
+        call, runner = self.call, self._crew.runners.get(self._kind)
         try:
-            outcome = _no_runner(kind) if runner is None else await runner.run(call)
+            outcome = _no_runner(self._kind) if runner is None else await runner.run(call)
         except asyncio.CancelledError:
             if self._killed or not self._forced:
                 self._crew.book.leave(call.sink)
@@ -97,8 +103,8 @@ class Attempt:
         self.over = True
         if self._killed:
             self.outcome = None
-        if self._then is not None:
-            self._then(self)
+        if self._on_over is not None:
+            self._on_over(self)
 
     # --- from asking to forcing
 
@@ -137,6 +143,7 @@ class Attempt:
 async def make_attempt(crew: Crew, call: Call, kind: str, timeout_us: int) -> Outcome:
     """Make an attempt and wait for its outcome. Cancelled, it ends the attempt by force first."""
     attempt = Attempt(crew, call, kind, timeout_us)
+    attempt.start()
     try:
         await attempt.wait()
     except asyncio.CancelledError:

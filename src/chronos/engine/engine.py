@@ -52,8 +52,9 @@ def random_request() -> bytes:
 
 
 class _Links:
-    """Carries what settling and working tell to the parts that wait for it: a ``SettlementListener`` and a
-    ``SlotListener``. The engine says who these parts are once they are made.
+    """The listener of the settler and of the executor: it passes their calls on to dispatcher, executor and janitor.
+
+    The parts need each other, so the engine sets these three once it has made all of them.
     """
 
     dispatcher: Dispatcher

@@ -76,7 +76,8 @@ class Executor:
     def begin(self, claimed: Claimed, entry: Entry) -> None:
         """Work on an execution that is this node's; its slot has been taken.
 
-        Not if the answer that gives it came before the process stood still, and is only seen now.
+        Not while the node is unheard: the process may have stood still after the store answered, and another node may
+        hold the execution by now.
         """
         older = self._works.get(claimed.id)
         told_before = older is not None and older.claimed.token == claimed.token  # by two answers, one of them late
@@ -89,13 +90,14 @@ class Executor:
         if self._crew.bus.wants(ExecutionStarted, routine=True):
             self._tell_start(claimed)
         if (detail := fitting_detail(claimed, entry)) is not None:
-            self._works[claimed.id] = FastPath(self._crew, claimed, entry, detail, self)
+            path = self._works[claimed.id] = FastPath(self._crew, claimed, entry, detail, self)
+            path.start()
         else:
             work = Work(self._crew, claimed, entry)
             self._drive(work, work.drive())
 
     def over(self, work: Working) -> None:
-        """An execution is not worked on any more; a newer claim of it may be."""
+        """This node no longer works on an execution under this claim; it may under a newer one."""
         if self._works.get(work.claimed.id) is work:
             del self._works[work.claimed.id]
         self._forget((work.claimed.id, work.claimed.token))
@@ -151,7 +153,11 @@ class Executor:
     # --- what the store says
 
     def reconcile(self, held: list[Held]) -> None:
-        """Stop what was asked to stop; what only one side knows of is given back, or killed, if that lasts."""
+        """Compare what the store says this node holds with what it works on.
+
+        Stop what the store wants canceled. After two heartbeats that disagree, give back what only the store lists,
+        and kill what only this node has.
+        """
         known, strange = set(), Counter[_ClaimKey]()
         for row in held:
             known.add(row.id)

@@ -4,8 +4,8 @@
 
     build the call ─► run it under its timeout ─► record ─► settle
 
-Most executions are this and succeed; then they leave nothing but their row. Whatever else happens, the execution goes
-on as a ``Work``, which knows everything.
+Most executions are this and succeed. An attempt is recorded beside the execution where its target has something to
+tell, as a webhook its answer. Whatever else happens, the execution goes on as a ``Work``, which knows everything.
 """
 
 from typing import Protocol
@@ -25,10 +25,10 @@ from chronos.store.commands import Claimed
 
 
 class Ends(Protocol):
-    """What hears how an execution left the fast path."""
+    """What hears how an execution left the fast path: the executor."""
 
     def over(self, work: "FastPath") -> None:
-        """It is settled, or no longer this node's."""
+        """Its outcome is with the settler, or it is no longer this node's."""
 
     def go_on(self, work: "FastPath", call: Call, outcome: Outcome) -> None:
         """Its first attempt ended otherwise than in plain success."""
@@ -62,6 +62,10 @@ class FastPath:
         task, timeout_us = entry.spec.tasks[0], entry.timeout_us
         call = make_call(crew, claimed, entry, detail, task.target, task=task.name, number=1, timeout_us=timeout_us)
         self._attempt = Attempt(crew, call, task.target.kind, timeout_us, self._ended)
+
+    def start(self) -> None:
+        """Begin its attempt."""
+        self._attempt.start()
 
     # --- from outside
 

@@ -50,7 +50,7 @@ class Settler:
         self._worker: asyncio.Task[None] | None = None
 
     def add(self, row: SettleRow, entry: Entry) -> None:
-        """Settle this execution with the next command. Of two tries of one, the later one's outcome counts."""
+        """Settle this execution with the next command. Of two claims of one, the later one's outcome is sent."""
         waiting = self._rows.get(row.id)
         if waiting is None or waiting[0].token < row.token:
             self._rows[row.id] = (row, entry)
@@ -67,7 +67,7 @@ class Settler:
             await asyncio.shield(self._worker)
 
     def drop(self) -> None:
-        """Forget it all: the work is not this node's any more."""
+        """Forget it all: the work is no longer this node's."""
         self._rows.clear()
         if self._worker is not None:
             self._worker.cancel()
@@ -81,7 +81,7 @@ class Settler:
             try:
                 await self._send(rows)
                 self._node.duties.done("settlement")
-            except ChronosError as error:  # the store is broken, or one of them is: each gets what it deserves
+            except ChronosError as error:  # one bad row must not keep the others: each is sent alone
                 self._node.duties.failed("settlement", error)
                 for one in rows if len(rows) > 1 else ():
                     with suppress(ChronosError):  # it is lost to this node, and given back by its heartbeats

@@ -239,7 +239,9 @@ class Work:
         target = self.entry.target(start.task)
         call = self._call(start.task, start.number, target)
         timeout_us = self._timeout_us(start.task)
-        self._attempts[start.task] = Attempt(self._crew, call, target.kind, timeout_us, lambda _: self._wake_up())
+        attempt = Attempt(self._crew, call, target.kind, timeout_us, lambda _: self._wake_up())
+        self._attempts[start.task] = attempt
+        attempt.start()
 
     def _call(self, task: str, number: int, target: Target) -> Call:
         call = self._calls[task] = make_call(

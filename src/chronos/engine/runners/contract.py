@@ -8,8 +8,8 @@ A runner knows nothing of retries, timeouts or the store. It is given a ``Call``
        the coroutine is cancelled: end it now, by force; return only when nothing of it is left. Work that cannot be
        ended is left behind after a last chance, if the runner has set call.on_leave, which is called then
 
-Whoever calls it turns an attempt that was stopped into timed out, canceled or released, as the reason was. Work that
-comes to its end all the same has succeeded, unless it knew (``Stop.late``): then it ended because it was asked to.
+An ``Attempt`` turns a call that was stopped into timed out, canceled or released, by the reason of the stop. If the
+work still succeeds, that counts, unless ``Stop.late`` is set: the work noticed the stop, or its time was over.
 """
 
 import asyncio

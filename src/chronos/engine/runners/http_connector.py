@@ -76,7 +76,7 @@ class KnownConnections:
         now_s = self._now_s()
         if idle is not None:
             until_s, old_s = idle
-        elif busy is not None:  # its last user has the answer, and did not come to leave the connection
+        elif busy is not None:  # aiohttp has it back; its last exchange did not call leave yet
             until_s = old_s = busy[1]
         else:
             until_s = old_s = now_s + self._max_age_s

@@ -76,7 +76,7 @@ class SettleRow(NamedTuple):
     message: str | None  # None: the code's usual sentence
     finished_us: int
     detail: str | None = None  # JSON; None keeps what the execution carries
-    attempts: tuple[EndedAttempt, ...] = ()  # of multi-task executions, those not recorded yet
+    attempts: tuple[EndedAttempt, ...] = ()  # those not recorded yet
     follow: tuple[Follow, ...] = ()
     dead_letter: bool = False
 
