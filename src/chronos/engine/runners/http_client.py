@@ -51,7 +51,7 @@ _ADDED_BY_AIOHTTP = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent") 
 
 
 class NoAnswer(Exception):
-    """There is no answer, or half of one. ``kind`` is dns, connect, tls, reset or protocol."""
+    """The answer did not come, or only half of it. ``kind`` is dns, connect, tls, reset or protocol."""
 
     def __init__(self, kind: str, said: str = "", *, silent: bool = False) -> None:
         super().__init__(said)
