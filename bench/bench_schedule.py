@@ -9,7 +9,7 @@ from cronsim import CronSim
 
 from bench import Row
 from chronos import Schedule, parse_schedule
-from tests.core.brute import zone
+from tests.support.brute_force_cron import zone
 
 EXPRESSIONS = [
     ("* * * * *", "UTC"),

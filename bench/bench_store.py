@@ -25,8 +25,7 @@ from chronos.core.execution import Status
 from chronos.core.ids import scheduled_execution_id
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
 from chronos.core.policy import GateSpec
-from chronos.core.reasons import Code
-from chronos.interpreter import settle_memory, share_quickly
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import (
     Admit,
     AdmitRow,
@@ -41,6 +40,7 @@ from chronos.store.commands import (
     SettleRow,
 )
 from chronos.store.contract import JobFilter, Store
+from chronos.tuning import shorten_switch_interval, tune_garbage_collector
 
 R = TypeVar("R")
 JOBS = int(os.environ.get("BENCH_JOBS", "1000000"))
@@ -112,7 +112,7 @@ class Subject:
 
     async def settle(self, runs: list[Admitted] | list[Claimed]) -> float:
         """How many seconds the store took to end them."""
-        rows = tuple(SettleRow(r.id, r.job, r.token, Status.SUCCEEDED, Code.SUCCEEDED, None, T0) for r in runs)
+        rows = tuple(SettleRow(r.id, r.job, r.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0) for r in runs)
         settled, took_s = await self._apply(Settle(rows=rows, node=self.node, now_us=T0))
         assert len(settled.settled) == len(runs)
         return took_s
@@ -126,8 +126,8 @@ class Subject:
 
 def run() -> list[Row]:
     """All engines, one after the other, in a process that is set up as a server's is, on uvloop."""
-    settle_memory()
-    share_quickly()
+    tune_garbage_collector()
+    shorten_switch_interval()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = uvloop.run(_engine("sqlite", f"sqlite:///{folder}/chronos.db", BareSqlite(folder / "bare.db")))

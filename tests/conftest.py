@@ -11,6 +11,27 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.support.databases import (
+    make_database,
+    make_prepared,
+    own_server,
+    postgres_server,
+    postgres_url,
+    prepared,
+    prepared_url,
+)
+
+# Fixtures of the whole suite. They stand here alone: a second import would start and stop the same server twice.
+__all__ = [
+    "make_database",
+    "make_prepared",
+    "own_server",
+    "postgres_server",
+    "postgres_url",
+    "prepared",
+    "prepared_url",
+]
+
 settings.register_profile("deterministic", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from chronos.assembly import checks_of, is_in_memory, make_runners, make_store
+from chronos.assembly import collect_target_checks, is_in_memory, make_runners, make_store
 from chronos.clock import SystemClock
-from chronos.engine.runners.functions import Functions
 from chronos.errors import Invalid
-from chronos.store.sql.postgres import PostgresStore
-from chronos.store.sql.sqlite import SqliteStore
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.store.sql.sqlite.store import SqliteStore
 
 
 def test_urls() -> None:
@@ -56,7 +56,7 @@ def test_packages_bring_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[chronos.runners]\npigeon = carrier:Pigeon\nhttp = carrier:Pigeon\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    checks = checks_of(make_runners(Functions(), clock=SystemClock()))
+    checks = collect_target_checks(make_runners(FunctionRegistry(), clock=SystemClock()))
     assert set(checks) == {"command", "http", "pigeon", "python", "wait"}
     with pytest.raises(Invalid, match=r"pigeon\.loft is missing"):
         checks["pigeon"]({})

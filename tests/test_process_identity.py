@@ -9,20 +9,20 @@ from dataclasses import replace
 import pytest
 
 from chronos.core.node import Process
-from chronos.process import child_mark, has_children, has_ended, this_process
+from chronos.process_identity import has_ended, has_helpers, identify_this_process, to_helper_mark
 
-FOUND = this_process()
+FOUND = identify_this_process()
 pytestmark = pytest.mark.skipif(FOUND is None, reason="this system does not say which process is which")
 MINE = FOUND or Process(world="", pid=0, started="")
 SAYS_WHICH = """
-from chronos.process import this_process
-print(this_process().pid, this_process().started, flush=True)
+from chronos.process_identity import identify_this_process
+print(identify_this_process().pid, identify_this_process().started, flush=True)
 input()
 """
 
 
 def test_this_process_is_here() -> None:
-    assert this_process() == MINE
+    assert identify_this_process() == MINE
     assert MINE.pid == os.getpid()
     assert not has_ended(MINE)
 
@@ -55,14 +55,14 @@ def test_where_it_cannot_be_known_no_process_has_ended(process: Process) -> None
 
 def test_helpers_of_a_process_are_found_while_they_are_there() -> None:
     parent = replace(MINE, pid=2**22 + 1, started="12345")
-    assert not has_children(parent)
+    assert not has_helpers(parent)
     with subprocess.Popen(
-        [sys.executable, "-c", "print('up', flush=True); input()", child_mark(parent)],
+        [sys.executable, "-c", "print('up', flush=True); input()", to_helper_mark(parent)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as helper:
         assert helper.stdout is not None
         helper.stdout.readline()
-        assert has_children(parent)
+        assert has_helpers(parent)
         helper.kill()
-    assert not has_children(parent)
+    assert not has_helpers(parent)

@@ -5,6 +5,7 @@ import io
 import re
 import subprocess
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,11 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 MODULES = SOURCES + sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "bench").rglob("*.py"))
 
 MAX_LINES = 500
+MAX_MODULES = 25
+# Nouns of the domain that end like gerunds.
+GERUNDS = {"routing", "scheduling", "testing", "tuning", "wiring"}
+# Users write `Job` and `Task`; the core has definitions of the same names.
+SHARED_CLASS_NAMES = {"Job", "Task"}
 CLOCKS_AND_DICE = (
     "datetime.date.today",
     "datetime.datetime.now",
@@ -55,6 +61,39 @@ def test_clocks_and_dice_are_found_under_any_name(source: str, names: list[str])
 def test_modules_are_small() -> None:
     lines = {_shown(path): len(path.read_text().splitlines()) for path in MODULES}
     assert not {path: count for path, count in lines.items() if count > MAX_LINES}
+
+
+def test_folders_are_small() -> None:
+    counts = Counter(_shown(path.parent) for path in SOURCES)
+    assert not {folder: count for folder, count in counts.items() if count > MAX_MODULES}
+
+
+def test_modules_and_packages_are_named_by_nouns() -> None:
+    names = {path.stem for path in SOURCES} | {path.parent.name for path in SOURCES}
+    assert not {name for name in names if name.endswith("ing")} - GERUNDS
+
+
+def test_a_class_name_is_used_once() -> None:
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(_shown(path))
+    shared = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert not {name: paths for name, paths in shared.items() if name not in SHARED_CLASS_NAMES}
+
+
+def test_packages_say_what_belongs_in_them_and_what_does_not() -> None:
+    docs = {_shown(path): ast.get_docstring(ast.parse(path.read_text())) for path in SOURCES if path.stem == "__init__"}
+    assert not [path for path, doc in docs.items() if path != "src/chronos/__init__.py" and "belong" not in (doc or "")]
+
+
+def test_tests_mirror_the_source() -> None:
+    """Every folder of tests is a package of the source, or one of the few that test the product as a whole."""
+    whole = {"chaos", "clients", "data", "docs", "e2e", "guarantees", "simulation", "support"}
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    strays = {folder for folder in folders if folder.parts and folder.parts[0] not in whole}
+    assert not [str(folder) for folder in strays if not (PACKAGE / folder).is_dir()]
 
 
 def test_modules_open_with_their_responsibility() -> None:

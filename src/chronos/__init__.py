@@ -1,17 +1,18 @@
 """Chronos: a job scheduler that runs jobs at the right time, once, and can say what it did and why.
 
-How the package is laid out, from the inside out; each layer imports only what stands above it here:
+How the package is laid out, from the inside out. Each layer imports only the layers above it in this list:
 
-* ``errors``: the one error tree.
-* ``core``: pure decisions. No I/O, no clock, no dice: time, ids and randomness are arguments.
-* ``store``: the source of truth. Commands in, results out; SQLite and PostgreSQL behind one contract.
-* ``clock``: the one place that reads the time.
-* ``engine``: what runs: one node's loops, and the runners that do the work; ``observe``: metrics and logs of it.
-* ``service``: what every face shares: job shapes, saving, triggering.
+* ``errors``: the error tree.
+* ``core``: pure decisions. Time, ids and randomness are arguments.
+* ``store``: commands in, results out. SQLite and PostgreSQL behind one contract.
+* ``clock``, ``timers``, ``tuning``, ``process_identity``: the time, shared timers, settings and identity of a process.
+* ``runners``: one package per kind of target: webhooks, commands, Python functions, waits.
+* ``engine``: one node: scheduling, execution, maintenance. ``observe``: metrics and logs made of its events.
+* ``service``: the use cases that every interface shares: save, trigger, explain.
 * ``assembly``: the only place that composes the parts.
-* ``sdk``: ``Chronos``, for Python programs; ``declarative``: a scheduler of two methods; ``api``: REST.
-* ``server``: configuration and life of a server process.
-* ``cli``: the ``chronos`` and ``chronosctl`` commands; ``testing``: what Chronos gives to tests.
+* ``sdk``: ``Chronos`` for Python programs. ``declarative``: a scheduler with two methods. ``api``: REST.
+* ``server``: the configuration and the process of a server.
+* ``cli``: the programs ``chronos`` and ``chronosctl``. ``testing``: what Chronos offers to tests.
 
 The names below are the whole public surface; everything else may move. They are imported when first used, so that
 ``chronosctl --help`` does not load the engine.
@@ -21,37 +22,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from chronos.core.parse import parse_schedule
-    from chronos.core.schedule import Schedule
-    from chronos.engine.runners.context import Context
+    from chronos.core.schedule.parser import parse_schedule
+    from chronos.core.schedule.schedule import Schedule
     from chronos.errors import ChronosError, Conflict, Invalid, InvalidSchedule, NotFound, Unavailable
+    from chronos.runners.python.context import Context
     from chronos.sdk.app import Chronos
     from chronos.sdk.group import Group, Task
+    from chronos.sdk.info import JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
     from chronos.sdk.job import Job, JobHandle
     from chronos.sdk.run import Run
-    from chronos.sdk.values import JobInfo, RunFailed, RunInfo, SpanInfo, TaskInfo
 
 _HOMES = {
     "Chronos": "chronos.sdk.app",
     "ChronosError": "chronos.errors",
     "Conflict": "chronos.errors",
-    "Context": "chronos.engine.runners.context",
+    "Context": "chronos.runners.python.context",
     "Group": "chronos.sdk.group",
     "Invalid": "chronos.errors",
     "InvalidSchedule": "chronos.errors",
     "Job": "chronos.sdk.job",
     "JobHandle": "chronos.sdk.job",
-    "JobInfo": "chronos.sdk.values",
+    "JobInfo": "chronos.sdk.info",
     "NotFound": "chronos.errors",
     "Run": "chronos.sdk.run",
-    "RunFailed": "chronos.sdk.values",
-    "RunInfo": "chronos.sdk.values",
-    "Schedule": "chronos.core.schedule",
-    "SpanInfo": "chronos.sdk.values",
+    "RunFailed": "chronos.sdk.info",
+    "RunInfo": "chronos.sdk.info",
+    "Schedule": "chronos.core.schedule.schedule",
+    "SpanInfo": "chronos.sdk.info",
     "Task": "chronos.sdk.group",
-    "TaskInfo": "chronos.sdk.values",
+    "TaskInfo": "chronos.sdk.info",
     "Unavailable": "chronos.errors",
-    "parse_schedule": "chronos.core.parse",
+    "parse_schedule": "chronos.core.schedule.parser",
 }
 
 __all__ = [

@@ -20,64 +20,64 @@ from chronos.store.contract import Store
 if TYPE_CHECKING:
     from chronos.core.events import Event
     from chronos.engine.engine import Engine
-    from chronos.engine.node import NodeClock
-    from chronos.engine.options import Options
-    from chronos.engine.runners.command_options import CommandRules
-    from chronos.engine.runners.contract import Runner
-    from chronos.engine.runners.functions import Functions
-    from chronos.service.acting import BulkActions
-    from chronos.service.backfilling import Backfills
-    from chronos.service.jobs import Jobs
-    from chronos.service.runs import Runs
-    from chronos.service.shapes import Check
-    from chronos.service.switching import JobStates
-    from chronos.service.why import Why
-    from chronos.service.writing import JobSaver
+    from chronos.engine.heartbeat import NodeClock
+    from chronos.engine.options import EngineOptions
+    from chronos.runners.command.options import CommandRules
+    from chronos.runners.contract import Runner
+    from chronos.runners.python.function_registry import FunctionRegistry
+    from chronos.service.backfill import BackfillService
+    from chronos.service.bulk_actions import BulkActions
+    from chronos.service.executions import ExecutionService
+    from chronos.service.job_state import JobStates
+    from chronos.service.jobs import JobService
+    from chronos.service.save_jobs import JobSaver
+    from chronos.service.serializers import Check
+    from chronos.service.why import WhyService
 
-PLUGINS = "chronos.runners"  # the entry points that bring further kinds of targets
-_PROCESSES = 4
-_PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
-_KINDS = ("command", "http", "python", "wait")
+RUNNER_ENTRY_POINT_GROUP = "chronos.runners"  # the entry points that bring further kinds of targets
+_MAX_PYTHON_PROCESSES = 4
+_PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&#]*", re.IGNORECASE)
+_BUILT_IN_TARGET_KINDS = ("command", "http", "python", "wait")
 
 
 def make_store(url: str) -> Store:
     """The store a url names, not yet open: ``sqlite:///file``, ``sqlite://`` (in memory), ``postgresql://…``."""
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
-        from chronos.store.sql.sqlite import SqliteStore  # noqa: PLC0415
+        from chronos.store.sql.sqlite.store import SqliteStore  # noqa: PLC0415
 
-        return SqliteStore(_sqlite_path(url))
+        return SqliteStore(_parse_sqlite_path(url))
     if scheme in ("postgresql", "postgres"):
-        from chronos.store.sql.postgres import PostgresStore  # noqa: PLC0415
+        from chronos.store.sql.postgres.store import PostgresStore  # noqa: PLC0415
 
         return PostgresStore(url)
     raise Invalid(
-        f"{without_password(url)} names no store Chronos knows; "
+        f"{hide_url_password(url)} names no store Chronos knows; "
         "write sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
     )
 
 
 def make_test_store() -> Store:
     """A store in memory that lives as long as a test, not yet open."""
-    from chronos.store.sql.sqlite_memory import MemoryStore  # noqa: PLC0415
+    from chronos.store.sql.sqlite.memory import MemoryStore  # noqa: PLC0415
 
     return MemoryStore()
 
 
-def sqlite_file(url: str) -> Path | None:
+def parse_sqlite_file(url: str) -> Path | None:
     """The file that a url names; None where it names no file."""
-    return _sqlite_path(url) if urlsplit(url).scheme == "sqlite" else None
+    return _parse_sqlite_path(url) if urlsplit(url).scheme == "sqlite" else None
 
 
 def restore_store(copy: Path, url: str) -> Path:
     """Make a backup the store that a url names, which must not exist yet; gives where it is now."""
-    target = sqlite_file(url)
+    target = parse_sqlite_file(url)
     if target is None:
         raise Invalid(
-            f"{without_password(url)} is not a file; a backup is restored to sqlite:///path/to/file.db, "
+            f"{hide_url_password(url)} is not a file; a backup is restored to sqlite:///path/to/file.db, "
             "and PostgreSQL brings its own tools (pg_restore)"
         )
-    from chronos.store.sql.sqlite_file import restore  # noqa: PLC0415
+    from chronos.store.sql.sqlite.connection import restore  # noqa: PLC0415
 
     target.parent.mkdir(parents=True, exist_ok=True)
     restore(copy, target)
@@ -86,7 +86,7 @@ def restore_store(copy: Path, url: str) -> Path:
 
 def is_in_memory(url: str) -> bool:
     """Whether what a url names is gone when its store is closed."""
-    return urlsplit(url).scheme == "sqlite" and _sqlite_path(url) is None
+    return urlsplit(url).scheme == "sqlite" and _parse_sqlite_path(url) is None
 
 
 def is_shared(url: str) -> bool:
@@ -95,7 +95,7 @@ def is_shared(url: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class WebhookOptions:
     """Where requests may go, how long one may take where no level says, and which connections are kept."""
 
     allow_private: bool = False
@@ -105,20 +105,22 @@ class Reach:
     idle_timeout_s: float = 4.0
 
 
-PUBLIC = Reach()
+DEFAULT_HTTP_OPTIONS = WebhookOptions()
 
 
-def target_kinds() -> tuple[str, ...]:
+def list_target_kinds() -> tuple[str, ...]:
     """Every kind of target that can be run, those that other packages bring included."""
-    return tuple(sorted({*_KINDS, *(point.name for point in entry_points(group=PLUGINS))}))
+    return tuple(
+        sorted({*_BUILT_IN_TARGET_KINDS, *(point.name for point in entry_points(group=RUNNER_ENTRY_POINT_GROUP))})
+    )
 
 
 def make_runners(
-    functions: "Functions",
+    functions: "FunctionRegistry",
     *,
     clock: Clock,
     slots: int = 100,
-    http: Reach = PUBLIC,
+    http: WebhookOptions = DEFAULT_HTTP_OPTIONS,
     command: "CommandRules | None" = None,
     allowed: tuple[str, ...] | None = None,
 ) -> "dict[str, Runner]":
@@ -126,15 +128,15 @@ def make_runners(
 
     ``allowed``: the kinds that may be run; jobs with others are refused, and fail. None: all.
     """
-    from chronos.engine.runners.command import CommandRunner  # noqa: PLC0415
-    from chronos.engine.runners.command_options import NO_RULES  # noqa: PLC0415
-    from chronos.engine.runners.forbidden import ForbiddenRunner  # noqa: PLC0415
-    from chronos.engine.runners.later import LaterRunner  # noqa: PLC0415
-    from chronos.engine.runners.python import PythonRunner  # noqa: PLC0415
-    from chronos.engine.runners.wait import WaitRunner  # noqa: PLC0415
+    from chronos.runners.command.options import NO_RULES  # noqa: PLC0415
+    from chronos.runners.command.runner import CommandRunner  # noqa: PLC0415
+    from chronos.runners.forbidden import ForbiddenRunner  # noqa: PLC0415
+    from chronos.runners.lazy import LazyRunner  # noqa: PLC0415
+    from chronos.runners.python.runner import PythonRunner  # noqa: PLC0415
+    from chronos.runners.wait import WaitRunner  # noqa: PLC0415
 
     def make_http() -> "Runner":
-        from chronos.engine.runners.http import HttpRunner  # noqa: PLC0415
+        from chronos.runners.http.runner import HttpRunner  # noqa: PLC0415
 
         return HttpRunner(
             allow_private=http.allow_private,
@@ -145,10 +147,13 @@ def make_runners(
         )
 
     runners: dict[str, Runner] = {
-        **{point.name: LaterRunner(_brought(point), clock) for point in entry_points(group=PLUGINS)},
+        **{
+            point.name: LazyRunner(_to_runner_factory(point), clock)
+            for point in entry_points(group=RUNNER_ENTRY_POINT_GROUP)
+        },
         "command": CommandRunner(rules=command or NO_RULES),
-        "http": LaterRunner(make_http, clock),
-        "python": PythonRunner(functions, threads=slots, processes=min(slots, _PROCESSES), clock=clock),
+        "http": LazyRunner(make_http, clock),
+        "python": PythonRunner(functions, threads=slots, processes=min(slots, _MAX_PYTHON_PROCESSES), clock=clock),
         "wait": WaitRunner(),
     }
     if allowed is None:
@@ -156,17 +161,17 @@ def make_runners(
     return {kind: one if kind in allowed else ForbiddenRunner(kind, allowed) for kind, one in runners.items()}
 
 
-def checks_of(runners: "Mapping[str, Runner]") -> "dict[str, Check]":
+def collect_target_checks(runners: "Mapping[str, Runner]") -> "dict[str, Check]":
     """What each kind of target says of its options when a job is saved."""
     return {kind: runner.check for kind, runner in runners.items()}
 
 
-def make_clock(clock: Clock) -> "NodeClock":
+def make_node_clock(clock: Clock) -> "NodeClock":
     """This machine's clock, corrected by the store's: what is written together shares one, engine and service alike.
 
     An engine measures the offset while it runs; ``measure`` does so where there is none.
     """
-    from chronos.engine.node import NodeClock  # noqa: PLC0415
+    from chronos.engine.heartbeat import NodeClock  # noqa: PLC0415
 
     return NodeClock(clock)
 
@@ -175,8 +180,8 @@ def make_engine(
     store: Store,
     *,
     clock: Clock,
-    options: "Options",
-    functions: "Functions",
+    options: "EngineOptions",
+    functions: "FunctionRegistry",
     runners: "Mapping[str, Runner]",
     defaults: Settings = NOTHING_SET,
     logger: str = "chronos.engine",
@@ -187,10 +192,10 @@ def make_engine(
     ``logged`` are the kinds of events that do; all, unless they are given.
     """
     from chronos.engine.engine import Engine  # noqa: PLC0415
-    from chronos.observe.lines import EventLines  # noqa: PLC0415
+    from chronos.observe.event_log import EventLog  # noqa: PLC0415
 
     engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
-    lines = EventLines(engine.job_name, logger)
+    lines = EventLog(engine.job_name, logger)
     engine.on_event(lines.watch, *logged, hears_routine=lines.hears_routine)
     return engine
 
@@ -199,16 +204,16 @@ def make_engine(
 class Service:
     """What the faces share."""
 
-    jobs: "Jobs"
+    jobs: "JobService"
     job_saver: "JobSaver"
     job_states: "JobStates"
     bulk_actions: "BulkActions"
-    runs: "Runs"
-    backfills: "Backfills"
-    why: "Why"
+    runs: "ExecutionService"
+    backfills: "BackfillService"
+    why: "WhyService"
 
 
-def _new_request() -> bytes:
+def _new_request_id() -> bytes:
     return os.urandom(16)
 
 
@@ -219,37 +224,37 @@ def make_service(
     checks: "Mapping[str, Check]",
     defaults: Settings = NOTHING_SET,
     max_pending: int | None = None,
-    new_request: Callable[[], bytes] = _new_request,
+    new_request: Callable[[], bytes] = _new_request_id,
 ) -> Service:
     """The service on an open store. ``max_pending`` is how much may be ready or queued before asking for more fails.
 
     ``new_request`` gives the id of each request for executions.
     """
-    from chronos.service.acting import BulkActions  # noqa: PLC0415
-    from chronos.service.backfilling import Backfills  # noqa: PLC0415
-    from chronos.service.jobs import Jobs  # noqa: PLC0415
-    from chronos.service.room import MAX_PENDING, Room  # noqa: PLC0415
-    from chronos.service.runs import Runs  # noqa: PLC0415
-    from chronos.service.switching import JobStates  # noqa: PLC0415
-    from chronos.service.why import Why  # noqa: PLC0415
-    from chronos.service.writing import JobSaver  # noqa: PLC0415
+    from chronos.service.backfill import BackfillService  # noqa: PLC0415
+    from chronos.service.backpressure import MAX_PENDING, Backpressure  # noqa: PLC0415
+    from chronos.service.bulk_actions import BulkActions  # noqa: PLC0415
+    from chronos.service.executions import ExecutionService  # noqa: PLC0415
+    from chronos.service.job_state import JobStates  # noqa: PLC0415
+    from chronos.service.jobs import JobService  # noqa: PLC0415
+    from chronos.service.save_jobs import JobSaver  # noqa: PLC0415
+    from chronos.service.why import WhyService  # noqa: PLC0415
 
     saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
-    jobs = Jobs(store, clock, saver, defaults=defaults, checks=checks)
-    room = Room(store, clock, most=MAX_PENDING if max_pending is None else max_pending)
-    runs = Runs(store, clock, jobs, room, new_request=new_request)
+    jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
+    room = Backpressure(store, clock, most=MAX_PENDING if max_pending is None else max_pending)
+    runs = ExecutionService(store, clock, jobs, room, new_request=new_request)
     return Service(
         jobs=jobs,
         job_saver=saver,
         job_states=states,
         bulk_actions=BulkActions(store, clock, runs, states),
         runs=runs,
-        backfills=Backfills(store, clock, jobs, room, new_request=new_request),
-        why=Why(store, clock, jobs, runs),
+        backfills=BackfillService(store, clock, jobs, room, new_request=new_request),
+        why=WhyService(store, clock, jobs, runs),
     )
 
 
-def _brought(point: EntryPoint) -> "Callable[[], Runner]":
+def _to_runner_factory(point: EntryPoint) -> "Callable[[], Runner]":
     """An entry point names a class, or a function, that makes a runner of nothing."""
 
     def make() -> "Runner":
@@ -259,7 +264,7 @@ def _brought(point: EntryPoint) -> "Callable[[], Runner]":
     return make
 
 
-def _sqlite_path(url: str) -> Path | None:
+def _parse_sqlite_path(url: str) -> Path | None:
     """Three slashes and a relative path, four and an absolute one; two and nothing: in memory."""
     rest = url.removeprefix("sqlite://")
     if rest in ("", "/"):
@@ -269,8 +274,8 @@ def _sqlite_path(url: str) -> Path | None:
     return Path(rest[1:])
 
 
-def without_password(url: str) -> str:
+def hide_url_password(url: str) -> str:
     """A url as it may be shown: neither before its host nor among its parameters does it have a password."""
     parts = urlsplit(url)
     shown = url if parts.password is None else url.replace(f":{parts.password}@", ":…@")
-    return _PASSWORD.sub(r"\1…", shown)
+    return _PASSWORD_PARAMETER.sub(r"\1…", shown)

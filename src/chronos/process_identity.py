@@ -12,22 +12,22 @@ from pathlib import Path
 from chronos.core.node import Process
 
 _PROC = Path("/proc")
-_INIT = _PROC / "1" / "stat"
+_INIT_STAT = _PROC / "1" / "stat"
 # Of /proc/<pid>/stat, counted after the command's name.
 _STATE, _THREADS, _STARTED = 0, 17, 19
 
 
-def this_process() -> Process | None:
+def identify_this_process() -> Process | None:
     """This process; None where the system does not say enough."""
-    world, stat = _world(), _stat("self")
-    if world is None or stat is None or not _INIT.exists():  # it may hide the processes of other users
+    world, stat = _read_world(), _read_stat("self")
+    if world is None or stat is None or not _INIT_STAT.exists():  # it may hide the processes of other users
         return None
     return Process(world=world, pid=os.getpid(), started=stat[_STARTED])
 
 
 def has_ended(process: Process) -> bool:
-    """Whether a process has ended, beyond doubt. What it started may still be about to end: see ``has_children``."""
-    if process.world != _world() or process.pid <= 0 or not _INIT.exists():
+    """Whether a process has ended, beyond doubt. What it started may still be about to end: see ``has_helpers``."""
+    if process.world != _read_world() or process.pid <= 0 or not _INIT_STAT.exists():
         return False
     try:
         os.kill(process.pid, 0)
@@ -35,28 +35,28 @@ def has_ended(process: Process) -> bool:
         return True
     except OSError:
         pass  # it belongs to another user
-    stat = _stat(str(process.pid))
+    stat = _read_stat(str(process.pid))
     if stat is None:
         return False
     dead = stat[_STATE] in "ZX" and int(stat[_THREADS]) <= 1  # it is only not collected yet
     return dead or stat[_STARTED] != process.started
 
 
-def child_mark(process: Process | None) -> str:
+def to_helper_mark(process: Process | None) -> str:
     """An argument by which the helpers of a process are known; they end after all that they keep has ended."""
     return "" if process is None else f"chronos-helper-of-{process.pid}-{process.started}"
 
 
-def has_children(process: Process) -> bool:
+def has_helpers(process: Process) -> bool:
     """Whether helpers of a process that has ended are still there, and with them what they keep.
 
     Looks twice: a helper that ends while it starts another one may be missed by one look.
     """
-    mark = child_mark(process).encode()
-    return any(_is_marked(mark) for _ in range(2))
+    mark = to_helper_mark(process).encode()
+    return any(_has_marked_process(mark) for _ in range(2))
 
 
-def _is_marked(mark: bytes) -> bool:
+def _has_marked_process(mark: bytes) -> bool:
     for name in os.listdir(_PROC):
         if name.isdecimal():
             with suppress(OSError):
@@ -65,7 +65,7 @@ def _is_marked(mark: bytes) -> bool:
     return False
 
 
-def _world() -> str | None:
+def _read_world() -> str | None:
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespaces = [os.readlink(_PROC / "self/ns/pid")]
@@ -76,7 +76,7 @@ def _world() -> str | None:
     return "/".join((boot, *namespaces))
 
 
-def _stat(name: str) -> list[str] | None:
+def _read_stat(name: str) -> list[str] | None:
     """What the system says of a process; None: nothing, or the numbers there are not those of this process."""
     try:
         text = (_PROC / name / "stat").read_text()

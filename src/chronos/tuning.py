@@ -7,20 +7,20 @@ import sys
 
 #: Python lets a thread that waits for the interpreter have it after 5 ms, unless the other one gives it up before. The
 #: store's writer needs it for some microseconds between two statements, many times a second.
-_SWITCH_S = 0.0002
-_COLLECT_AFTER = (50_000, 20, 20)  # objects made, and younger generations looked through
+_SWITCH_INTERVAL_S = 0.0002
+_GC_THRESHOLDS = (50_000, 20, 20)  # objects made, and younger generations looked through
 
 
-def share_quickly() -> None:
+def shorten_switch_interval() -> None:
     """Threads that need the interpreter for a moment do not wait long for those that have much to do."""
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
-def settle_memory() -> None:
+def tune_garbage_collector() -> None:
     """What is there when all has started stays; and what comes makes thousands of objects, few of them in circles."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_COLLECT_AFTER)
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def is_on_loop() -> bool:
@@ -32,7 +32,9 @@ def is_on_loop() -> bool:
     return True
 
 
-async def first_signal(task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Signals]") -> signal.Signals | None:
+async def wait_for_task_or_signal(
+    task: "asyncio.Task[None]", told: "asyncio.Queue[signal.Signals]"
+) -> signal.Signals | None:
     """Wait for a task to end, or for a signal, which is returned."""
     signalled = asyncio.create_task(told.get())
     await asyncio.wait([task, signalled], return_when=asyncio.FIRST_COMPLETED)

@@ -1,6 +1,6 @@
 """What the audit log says of what was done."""
 
-from tests.api.world import SECRET, World, in_world, shape
+from tests.support.api_server import SECRET, World, in_world, shape
 
 USERS = {"ada": {"password_hash": SECRET, "role": "admin"}}
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.world import V1, World, in_world, shape
+from tests.support.api_server import V1, World, in_world, shape
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 0.020

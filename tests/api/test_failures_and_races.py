@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from chronos.api import ApiOptions, hash_password
-from chronos.api.auth.hash_queue import AT_ONCE
+from chronos.api.auth.hash_queue import HASH_THREADS
 from chronos.api.problems import kind_of, write_problem
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull, StoreBroken, StoreBusy, StoreUnavailable, Unavailable
-from tests.api.world import V1, Reply, World, in_world, shape
+from tests.support.api_server import V1, Reply, World, in_world, shape
 
 
 def test_a_full_queue() -> None:
@@ -61,7 +61,7 @@ def test_an_answer_that_takes_too_long() -> None:
     async def case(world: World) -> None:
         over = threading.Event()
         held = [  # passwords that are being hashed, and do not come to an end
-            asyncio.create_task(world.access._hashes.run(over.wait, address="192.0.2.1")) for _ in range(AT_ONCE)
+            asyncio.create_task(world.access._hashes.run(over.wait, address="192.0.2.1")) for _ in range(HASH_THREADS)
         ]
         async with asyncio.timeout(60):
             reply = await world.call("GET", f"{V1}/jobs", user="ada")

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from chronos.api import ApiOptions
-from chronos.api.body import MAX_KEYS
-from tests.api.world import SECRET, V1, World, in_world, shape
+from chronos.api.json_body import MAX_KEYS
+from tests.support.api_server import SECRET, V1, World, in_world, shape
 
 USERS = {"ada": {"password_hash": SECRET, "role": "admin"}}
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from chronos.api import ApiOptions
-from chronos.api.body import MAX_DEPTH, read_json
-from chronos.api.errors import Malformed, TooMany
-from chronos.api.limits import Rate, Recent
+from chronos.api.errors import Malformed, TooManyRequests
+from chronos.api.json_body import MAX_DEPTH, read_json
+from chronos.api.rate_limits import RateLimit, RecentClients
 from chronos.core.calendar import SECOND_US
-from tests.api.world import V1, World, in_world, shape
+from tests.support.api_server import V1, World, in_world, shape
 
 
 @pytest.mark.parametrize(
@@ -336,21 +336,21 @@ def test_a_silent_stream_shows_that_it_lives() -> None:
 
 
 def test_a_bucket_fills_again() -> None:
-    rate = Rate(2.0)
+    rate = RateLimit(2.0)
     for _ in range(2):
         rate.take("a", 0)
-    with pytest.raises(TooMany) as caught:
+    with pytest.raises(TooManyRequests) as caught:
         rate.take("a", 0)
     assert caught.value.retry_after_s == 0.5
     rate.take("b", 0)
     rate.take("a", SECOND_US // 2)
-    with pytest.raises(TooMany):
+    with pytest.raises(TooManyRequests):
         rate.take("a", SECOND_US // 2)
-    Rate(None).take("a", 0)
+    RateLimit(None).take("a", 0)
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    recent: Recent[int] = Recent(3)
+    recent: RecentClients[int] = RecentClients(3)
     for number in range(5):
         recent.put(number, number)
     assert len(recent) == 3

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chronos.core.job import JobSpec
-from tests.api.world import V1, World, in_world, shape
+from tests.support.api_server import V1, World, in_world, shape
 
 URL = "https://api.example.com/v1/run"
 BEARER = {"type": "bearer", "token": "tok-0123456789"}

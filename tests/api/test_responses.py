@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chronos.api import ApiOptions
-from tests.api.world import V1, World, in_world, shape
+from tests.support.api_server import V1, World, in_world, shape
 
 
 def test_a_change_of_the_schedule_is_answered_with_what_it_does_to_coming_runs() -> None:

@@ -1,7 +1,7 @@
 """A job whose definition the store holds and this release cannot read, as the API shows it."""
 
 from chronos.testing import StoreProbe
-from tests.api.world import V1, World, in_world, shape
+from tests.support.api_server import V1, World, in_world, shape
 
 
 def spoil(w: World, name: str) -> None:

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from chronos.core.job import JobSpec, Target
-from chronos.service.shapes import Draft
-from tests.api.world import V1, World, in_world, shape
+from chronos.service.serializers import Draft
+from tests.support.api_server import V1, World, in_world, shape
 
 NO_ALERTS = (
     "alerts do not exist yet, so that none would be sent; leave the field out, or set it to null in a change to a job "

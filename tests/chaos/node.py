@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from chronos.assembly import make_runners, make_store
-from chronos.core.events import ClockJumped, Event, GapFound, NodeLost, Trouble
+from chronos.core.events import ClockJumped, Event, GapFound, NodeLost, ProblemReported
 from chronos.engine.engine import Engine
-from chronos.engine.options import Options
-from chronos.engine.runners.functions import Functions
+from chronos.engine.options import EngineOptions
+from chronos.runners.python.function_registry import FunctionRegistry
 
-TOLD = (ClockJumped, GapFound, NodeLost, Trouble)
+TOLD = (ClockJumped, GapFound, NodeLost, ProblemReported)
 REQUEST = b"chaos-"  # how the id of every request begins, so that it can be found on the wire
 
 
@@ -60,7 +60,7 @@ class Log:
 async def serve(settings: dict[str, Any]) -> int:
     """A node, from its start to SIGTERM; 1 when its engine broke."""
     folder, loop = Path(settings["folder"]), asyncio.get_running_loop()
-    options = Options(**settings["options"])
+    options = EngineOptions(**settings["options"])
     log = Log(folder / f"{options.node_name}.jsonl")
     clock = SetClock(folder / f"{options.node_name}.clock")
     told = asyncio.Event()
@@ -68,7 +68,7 @@ async def serve(settings: dict[str, Any]) -> int:
     loop.add_signal_handler(signal.SIGUSR1, clock.set)
     store = make_store(settings["url"])
     await store.open()
-    functions = Functions()
+    functions = FunctionRegistry()
     runners = make_runners(functions, clock=clock, slots=options.slots)
     engine = Engine(
         store,

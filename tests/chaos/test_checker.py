@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from chronos.core.execution import Attempt, AttemptStatus, Cause, Execution, Span, Status
-from chronos.core.reasons import Code, Reason
+from chronos.core.reasons import Reason, ReasonCode
 from tests.chaos.checker import Evidence, Verdict, Wanted, judge
 from tests.chaos.history import Fault, Kind, Run
 
@@ -81,7 +81,7 @@ def no_record(evidence: Evidence) -> None:
 
 
 def wrong_span(evidence: Evidence) -> None:
-    missed = Reason.of(Code.MISSED)
+    missed = Reason.of(ReasonCode.MISSED)
     evidence.records.pop()
     span = Span(id=THIRD, job=JOB, status=Status.MISSED, from_us=T0, to_us=T0, count=2, reason=missed, recorded_us=T0)
     evidence.spans.append(changed(span, from_us=T0 + 20 * SECOND, to_us=T0 + 20 * SECOND))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from chronos.core.execution import Status
-from tests.chaos.bed import Bed, on_bed
 from tests.chaos.checker import Verdict
 from tests.chaos.history import Kind
+from tests.support.chaos_nodes import Bed, on_bed
 
 HOUR_S = 3_600.0
 pytestmark = pytest.mark.chaos

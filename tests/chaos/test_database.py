@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.bed import GRACE_S, TIMEOUT_S, Bed, on_bed
 from tests.chaos.history import Kind
 from tests.chaos.node import REQUEST
-from tests.store.conftest import Server
-from tests.store.proxy import proxied
+from tests.support.chaos_nodes import GRACE_S, TIMEOUT_S, Bed, on_bed
+from tests.support.databases import Server
+from tests.support.tcp_proxy import proxied
 
 ROUNDS = 10
 HEALS_S = 60.0

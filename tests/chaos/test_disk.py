@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.bed import TIMEOUT_S, Bed, on_bed
 from tests.chaos.history import Kind
+from tests.support.chaos_nodes import TIMEOUT_S, Bed, on_bed
 
 SIZE = "16m"
 pytestmark = pytest.mark.chaos

@@ -6,11 +6,11 @@ import pytest
 
 from chronos.clock import SystemClock
 from chronos.core.execution import AttemptStatus, Execution, Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Settle, SettleRow
-from tests.chaos.bed import Bed, on_bed
 from tests.chaos.checker import Verdict
 from tests.chaos.history import Kind
+from tests.support.chaos_nodes import Bed, on_bed
 
 JOBS = 16
 pytestmark = pytest.mark.chaos
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.chaos
 async def settled_late(bed: Bed, lost: list[Execution]) -> list[bytes]:
     """Send the outcomes that a frozen node still had under way; gives those that were accepted."""
     now_us = SystemClock().now_us()
-    rows = [SettleRow(run.id, run.job, run.token, Status.FAILED, Code.TASK_FAILED, None, now_us) for run in lost]
+    rows = [SettleRow(run.id, run.job, run.token, Status.FAILED, ReasonCode.TASK_FAILED, None, now_us) for run in lost]
     return (await bed.store.apply(Settle(rows=tuple(rows), node=lost[0].node or 0, now_us=now_us))).settled
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from chronos.core.execution import AttemptStatus
-from tests.chaos.bed import HEARTBEAT_S, REAPER_S, Bed, Node, on_bed
 from tests.chaos.history import Kind
+from tests.support.chaos_nodes import HEARTBEAT_S, REAPER_S, Bed, Node, on_bed
 
 JOBS = 220
 AT_ONCE = 200

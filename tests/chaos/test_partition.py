@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from chronos.core.execution import AttemptStatus
-from tests.chaos.bed import Bed, on_bed
 from tests.chaos.history import Kind
-from tests.store.proxy import Proxy, proxied
+from tests.support.chaos_nodes import Bed, on_bed
+from tests.support.tcp_proxy import Proxy, proxied
 
 TIMEOUT_S, HEARTBEAT_S, SCAN_S = 3.0, 1.0, 1.0
 OPTIONS: dict[str, Any] = {"heartbeat_timeout_s": TIMEOUT_S, "heartbeat_s": HEARTBEAT_S, "reaper_s": SCAN_S}

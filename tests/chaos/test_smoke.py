@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from chronos.core.execution import AttemptStatus, Status
-from tests.chaos.bed import Bed, on_bed
 from tests.chaos.history import Kind
+from tests.support.chaos_nodes import Bed, on_bed
 
 SILENCE_S = 60.0  # of a node that lives, and must not be taken for dead
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from chronos.core.execution import AttemptStatus, Status
-from tests.chaos.bed import Bed, on_bed
 from tests.chaos.history import Kind
+from tests.support.chaos_nodes import Bed, on_bed
 
 HALF = 25
 SLOW_S, GRACE_S, SILENCE_S = 120.0, 8.0, 60.0

@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from chronos.cli import schedule as module
+from chronos.cli.ctl.commands import schedule as module
 from chronos.cli.main import chronos, chronosctl
 
 BIN = Path(sys.executable).parent

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.bed import Process
+from tests.support.server_process import Process
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE.parents[1] / "requirements" / "clients.txt"

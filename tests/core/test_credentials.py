@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from chronos.core.credentials import (
-    ANYWHERE,
-    AS_A_WORD,
+    CREDENTIAL_SUBSTRINGS,
+    CREDENTIAL_WORDS,
     hide_named,
-    hide_urls,
+    hide_url_credentials,
     hide_userinfo,
-    names_credential,
-    secrets_in,
-    shown_options,
+    is_credential_name,
+    list_secrets,
+    mask_options,
 )
 
 
@@ -44,7 +44,7 @@ from chronos.core.credentials import (
     ],
 )
 def test_names_of_credentials(name: str) -> None:
-    assert names_credential(name)
+    assert is_credential_name(name)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_names_of_credentials(name: str) -> None:
     ],
 )
 def test_names_of_other_things(name: str) -> None:
-    assert not names_credential(name)
+    assert not is_credential_name(name)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_options_without_credentials_are_not_copied() -> None:
         "json": {"mail": ["a@b.c", 1, None]},
         "headers": {"Accept": "x"},
     }
-    assert shown_options(options) is options
-    assert hide_urls(options["json"]) is options["json"]
+    assert mask_options(options) is options
+    assert hide_url_credentials(options["json"]) is options["json"]
 
 
 def test_values_of_unknown_shape() -> None:
@@ -135,11 +135,11 @@ def test_values_of_unknown_shape() -> None:
 def test_the_names_are_published() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "targets.md").read_text()
     published = page.partition("**Names.**")[2].partition("**A masked value")[0]
-    assert set(re.findall(r"`([a-z]+)`", published)) == {*ANYWHERE, *AS_A_WORD}
+    assert set(re.findall(r"`([a-z]+)`", published)) == {*CREDENTIAL_SUBSTRINGS, *CREDENTIAL_WORDS}
 
 
 def test_what_is_looked_for_of_a_credential() -> None:
-    assert set(secrets_in("Bearer tok-0123456789")) == {"Bearer tok-0123456789", "tok-0123456789"}
-    assert "password" in set(secrets_in("Basic YW5hOnBhc3N3b3Jk"))
-    assert "sid-0123456789" in set(secrets_in("theme=dark; sid=sid-0123456789"))
-    assert list(secrets_in("1")) == []
+    assert set(list_secrets("Bearer tok-0123456789")) == {"Bearer tok-0123456789", "tok-0123456789"}
+    assert "password" in set(list_secrets("Basic YW5hOnBhc3N3b3Jk"))
+    assert "sid-0123456789" in set(list_secrets("theme=dark; sid=sid-0123456789"))
+    assert list(list_secrets("1")) == []

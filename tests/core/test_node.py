@@ -1,6 +1,6 @@
 """When a node counts as silent, by what one observer saw of its beats."""
 
-from chronos.core.node import Node, Watch
+from chronos.core.node import HeartbeatWatch, Node
 
 TIMEOUT_S = 3.0
 
@@ -9,7 +9,7 @@ class Observer:
     """Looks at one node; says whether that is silent."""
 
     def __init__(self) -> None:
-        self.watch = Watch(timeout_s=TIMEOUT_S, heartbeat_s=1.0, pause_s=1.0)
+        self.watch = HeartbeatWatch(timeout_s=TIMEOUT_S, heartbeat_s=1.0, pause_s=1.0)
 
     def sees(self, beat: int, asked_s: float, answered_s: float | None = None) -> bool:
         node = Node(number=7, name="seen", incarnation=b"", beat=beat, started_us=0, beat_us=0)
@@ -26,7 +26,7 @@ def test_a_beat_that_does_not_change_for_the_timeout_is_silence() -> None:
 def test_a_beat_that_changes_is_life() -> None:
     observer = Observer()
     assert not any(observer.sees(beat, 0.7 * beat) for beat in range(20))
-    assert observer.watch.lively == {7}
+    assert observer.watch.beating_nodes == {7}
 
 
 def test_a_beat_counts_from_when_the_first_answer_with_it_arrives() -> None:
@@ -55,14 +55,14 @@ def test_a_pause_between_two_looks_starts_the_watch_again() -> None:
     observer = Observer()
     assert not any(observer.sees(5, at_s) for at_s in (0, 1, 2))
     assert [observer.sees(5, at_s) for at_s in (10, 11, 12, 13)] == [False, False, False, True]
-    assert observer.watch.lively == frozenset()
+    assert observer.watch.beating_nodes == frozenset()
 
 
 def test_what_is_done_between_two_looks_is_not_a_pause_while_the_store_answers() -> None:
     observer = Observer()
     assert not any(observer.sees(5, at_s) for at_s in (0, 1))
     for at_s in (2.0, 2.8, 3.5):
-        observer.watch.answered(at_s)
+        observer.watch.note_store_read(at_s)
     assert observer.sees(5, 4)
 
 
@@ -70,5 +70,5 @@ def test_what_is_done_between_two_looks_is_a_pause_when_the_store_is_silent() ->
     observer = Observer()
     assert not any(observer.sees(5, at_s) for at_s in (0, 1))
     for at_s in (2.0, 5.0, 5.5):
-        observer.watch.answered(at_s)
+        observer.watch.note_store_read(at_s)
     assert not observer.sees(5, 6)

@@ -7,28 +7,37 @@ import pytest
 
 from chronos.core import ids
 from chronos.core.calendar import SECOND_US, to_us
-from chronos.core.config import DAY_US, HOUR_US, MINUTE_US, Effective, Recovery, RecoveryStrategy, Settings, cascade
+from chronos.core.config import (
+    DAY_US,
+    HOUR_US,
+    MINUTE_US,
+    EffectiveSettings,
+    Recovery,
+    RecoveryStrategy,
+    Settings,
+    resolve_settings,
+)
 from chronos.core.execution import Status
-from chronos.core.instants import Instants
 from chronos.core.job import JobState
-from chronos.core.parse import parse_schedule
 from chronos.core.planner import (
     MAX_PREVIEW,
     Bounds,
-    Covered,
-    Due,
+    CoveredSpan,
+    DuePlan,
     Firing,
     Gap,
+    NothingDue,
     Plan,
-    Rest,
-    activation,
+    activate_schedule,
     firing,
     plan,
     preview,
-    resume,
+    resume_job,
 )
-from chronos.core.reasons import Code
-from chronos.core.schedule import Schedule
+from chronos.core.reasons import ReasonCode
+from chronos.core.schedule.occurrences import Instants
+from chronos.core.schedule.parser import parse_schedule
+from chronos.core.schedule.schedule import Schedule
 
 JOB = ids.job_id("default", "report", 1)
 
@@ -41,13 +50,13 @@ NINE = at("2026-03-02T09:00:00")
 MINUTELY = parse_schedule("* * * * *")
 
 
-def settings(strategy: RecoveryStrategy = RecoveryStrategy.LAST, **rest: int) -> Effective:
-    return cascade(Settings(recovery=Recovery(strategy=strategy, **rest)))
+def settings(strategy: RecoveryStrategy = RecoveryStrategy.LAST, **rest: int) -> EffectiveSettings:
+    return resolve_settings(Settings(recovery=Recovery(strategy=strategy, **rest)))
 
 
 def decide(
     now_us: int,
-    effective: Effective | None = None,
+    effective: EffectiveSettings | None = None,
     *,
     instants: Instants = MINUTELY,
     next_us: int | None = NINE,
@@ -65,7 +74,7 @@ def decide(
     )
 
 
-def gap(now_us: int, effective: Effective, **rest: object) -> Gap:
+def gap(now_us: int, effective: EffectiveSettings, **rest: object) -> Gap:
     found = decide(now_us, effective, **rest)  # type: ignore[arg-type]
     assert isinstance(found, Gap)
     return found
@@ -76,25 +85,25 @@ def gap(now_us: int, effective: Effective, **rest: object) -> Gap:
 
 @pytest.mark.parametrize("state", [JobState.PAUSED, JobState.DISABLED, JobState.DONE])
 def test_only_an_active_job_has_instants(state: JobState) -> None:
-    assert decide(NINE + DAY_US, state=state) == Rest(wake_us=None)
+    assert decide(NINE + DAY_US, state=state) == NothingDue(wake_us=None)
 
 
 def test_nothing_is_due_before_its_instant_even_when_the_clock_went_back() -> None:
-    assert decide(NINE - 1) == Rest(wake_us=NINE)
-    assert decide(NINE - DAY_US) == Rest(wake_us=NINE)
-    assert decide(NINE, next_us=None) == Rest(wake_us=None)
+    assert decide(NINE - 1) == NothingDue(wake_us=NINE)
+    assert decide(NINE - DAY_US) == NothingDue(wake_us=NINE)
+    assert decide(NINE, next_us=None) == NothingDue(wake_us=None)
 
 
 def test_an_instant_in_time_is_admitted_and_the_cursor_moves_on() -> None:
     run = Firing(id=ids.scheduled_execution_id(JOB, NINE), scheduled_us=NINE, due_us=NINE, next_us=NINE + MINUTE_US)
-    assert decide(NINE) == Due(firings=(run,), wake_us=NINE + MINUTE_US)
+    assert decide(NINE) == DuePlan(firings=(run,), wake_us=NINE + MINUTE_US)
     assert firing(JOB, MINUTELY, NINE) == run
 
 
 def test_late_is_judged_by_the_oldest_instant_and_ends_after_recovery_after() -> None:
     patient = settings(after_us=3 * MINUTE_US)
     late = decide(NINE + 3 * MINUTE_US, patient)
-    assert isinstance(late, Due)
+    assert isinstance(late, DuePlan)
     assert [run.scheduled_us for run in late.firings] == [NINE + k * MINUTE_US for k in range(4)]
     assert [run.next_us for run in late.firings] == [NINE + k * MINUTE_US for k in range(1, 5)]
     missed = decide(NINE + 3 * MINUTE_US + 1, patient)
@@ -104,7 +113,7 @@ def test_late_is_judged_by_the_oldest_instant_and_ends_after_recovery_after() ->
 
 def test_late_instants_come_in_bounded_portions() -> None:
     found = decide(NINE + 9 * MINUTE_US, settings(after_us=HOUR_US), bounds=Bounds(runs=4))
-    assert isinstance(found, Due)
+    assert isinstance(found, DuePlan)
     assert len(found.firings) == 4
     assert found.wake_us == NINE + 4 * MINUTE_US
 
@@ -113,9 +122,9 @@ def test_a_run_waits_for_its_jitter_and_those_behind_it_for_their_turn() -> None
     jittery = parse_schedule("* * * * *", jitter=timedelta(minutes=10), key="report")
     due_us = jittery.due_us(NINE)
     assert due_us > NINE
-    assert decide(due_us - 1, instants=jittery) == Rest(wake_us=due_us)
+    assert decide(due_us - 1, instants=jittery) == NothingDue(wake_us=due_us)
     found = decide(due_us, instants=jittery)
-    assert isinstance(found, Due)
+    assert isinstance(found, DuePlan)
     assert found.firings[0].id == ids.scheduled_execution_id(JOB, NINE)
     assert all(run.due_us <= due_us for run in found.firings)
     assert found.wake_us is not None
@@ -140,7 +149,9 @@ NOW = NINE + 10 * MINUTE_US + 31 * SECOND_US  # 09:00 … 09:10 are missed: elev
         (settings(RecoveryStrategy.COMPRESSED), 10, [10], "one run, of 2026-03-02T09:10:00Z, stands for all"),
     ],
 )
-def test_what_each_strategy_makes_of_a_gap(effective: Effective, missed: int, run: list[int], words: str) -> None:
+def test_what_each_strategy_makes_of_a_gap(
+    effective: EffectiveSettings, missed: int, run: list[int], words: str
+) -> None:
     found = gap(NOW, effective)
     assert [firing.scheduled_us for firing in found.firings] == [NINE + k * MINUTE_US for k in run]
     assert found.next_us == found.wake_us == NINE + 11 * MINUTE_US
@@ -152,23 +163,23 @@ def test_what_each_strategy_makes_of_a_gap(effective: Effective, missed: int, ru
         assert span.id == ids.span_id(JOB, NINE, Status.MISSED)
         assert words in span.reason.message
         compressed = effective.recovery is RecoveryStrategy.COMPRESSED
-        assert span.reason.code is (Code.MISSED if compressed else Code.OUTSIDE_RECOVERY)
+        assert span.reason.code is (ReasonCode.MISSED if compressed else ReasonCode.OUTSIDE_RECOVERY)
     assert gap(NOW, effective) == found
 
 
 def test_a_compressed_run_carries_its_span() -> None:
     [run] = gap(NOW, settings(RecoveryStrategy.COMPRESSED)).firings
-    assert run.covers == Covered(from_us=NINE, to_us=NINE + 10 * MINUTE_US, count=11)
+    assert run.covers == CoveredSpan(from_us=NINE, to_us=NINE + 10 * MINUTE_US, count=11)
     assert msgspec.json.encode(run.covers) == b'{"from_us":%d,"to_us":%d,"count":11}' % (NINE, NINE + 10 * MINUTE_US)
     daily = parse_schedule("0 9 * * *")
     found = gap(NOW, settings(RecoveryStrategy.COMPRESSED), instants=daily)
     assert found.spans == ()
-    assert found.firings[0].covers == Covered(from_us=NINE, to_us=NINE, count=1)
+    assert found.firings[0].covers == CoveredSpan(from_us=NINE, to_us=NINE, count=1)
 
 
 def test_a_cursor_that_its_schedule_does_not_know_still_is_an_instant() -> None:
     found = decide(NINE + 7, instants=parse_schedule("30 10 * * *"))
-    assert isinstance(found, Due)
+    assert isinstance(found, DuePlan)
     assert [(run.scheduled_us, run.next_us) for run in found.firings] == [(NINE, at("2026-03-02T10:30:00"))]
 
 
@@ -255,7 +266,7 @@ def test_what_would_take_too_many_steps_is_one_span_that_says_at_least(strategy:
 def test_a_compressed_run_stands_for_all_even_where_they_cannot_be_counted() -> None:
     asked = Counted(EVERY_SECOND, blind=True)
     found = gap(NINE + DAY_US, settings(RecoveryStrategy.COMPRESSED), instants=asked, bounds=Bounds(steps=100))
-    assert found.firings[0].covers == Covered(from_us=NINE, to_us=NINE + DAY_US, count=101, exact=False)
+    assert found.firings[0].covers == CoveredSpan(from_us=NINE, to_us=NINE + DAY_US, count=101, exact=False)
     assert found.next_us == NINE + DAY_US + SECOND_US
     assert "at least 100" in found.spans[0].reason.message
 
@@ -282,41 +293,41 @@ def test_a_compressed_run_stands_for_all_even_where_they_cannot_be_counted() -> 
     ],
 )
 def test_the_first_cursor(text: str, start: str | None, first: str | None) -> None:
-    begun = activation(parse_schedule(text, start=start), NINE, late_us=30 * SECOND_US)
+    begun = activate_schedule(parse_schedule(text, start=start), NINE, late_us=30 * SECOND_US)
     assert begun.next_us == (None if first is None else at(first))
     assert begun.schedule.anchored
 
 
 def test_a_counted_interval_runs_as_often_as_it_says() -> None:
-    begun = activation(parse_schedule("R5/PT6H"), NINE)
+    begun = activate_schedule(parse_schedule("R5/PT6H"), NINE)
     assert preview(begun.schedule, NINE - 1, 9) == tuple(NINE + k * 6 * HOUR_US for k in range(5))
 
 
 @pytest.mark.parametrize("text", ["0 9 * * *", "@every 1h", "R5/PT6H", "2026-03-02T09:30:00Z"])
 def test_nothing_on_record_comes_up_again(text: str) -> None:
-    schedule = activation(parse_schedule(text), NINE).schedule
+    schedule = activate_schedule(parse_schedule(text), NINE).schedule
     done_us = at("2026-03-04T12:00:00")  # the clock went back since
-    first_us = activation(schedule, NINE, done_us=done_us, late_us=DAY_US).next_us
+    first_us = activate_schedule(schedule, NINE, done_us=done_us, late_us=DAY_US).next_us
     assert first_us is None or first_us > done_us
 
 
 def test_resuming_records_what_was_left_out_and_goes_on_after_now() -> None:
-    found = resume(job=JOB, instants=MINUTELY, next_us=NINE, now_us=NOW)
+    found = resume_job(job=JOB, instants=MINUTELY, next_us=NINE, now_us=NOW)
     [span] = found.spans
-    assert (span.status, span.reason.code, span.count) == (Status.SKIPPED, Code.PAUSED, 11)
+    assert (span.status, span.reason.code, span.count) == (Status.SKIPPED, ReasonCode.PAUSED, 11)
     assert (span.from_us, span.to_us, found.next_us) == (NINE, NINE + 10 * MINUTE_US, NINE + 11 * MINUTE_US)
     assert span.id == ids.span_id(JOB, NINE, Status.SKIPPED)
 
 
 @pytest.mark.parametrize("next_us", [None, NOW + 1])
 def test_resuming_without_anything_passed_changes_nothing(next_us: int | None) -> None:
-    found = resume(job=JOB, instants=MINUTELY, next_us=next_us, now_us=NOW)
+    found = resume_job(job=JOB, instants=MINUTELY, next_us=next_us, now_us=NOW)
     assert (found.spans, found.next_us) == ((), next_us)
 
 
 def test_resuming_after_years_is_one_bounded_step() -> None:
     asked = Counted(EVERY_SECOND, blind=True)
-    found = resume(job=JOB, instants=asked, next_us=NINE, now_us=NINE + YEARS, bounds=Bounds(steps=100))
+    found = resume_job(job=JOB, instants=asked, next_us=NINE, now_us=NINE + YEARS, bounds=Bounds(steps=100))
     [span] = found.spans
     assert asked.asked < 200
     assert (span.to_us, span.count, found.next_us) == (NINE + YEARS, 100, NINE + YEARS + SECOND_US)

@@ -9,13 +9,22 @@ from hypothesis import strategies as st
 
 from chronos.core import ids
 from chronos.core.calendar import SECOND_US, to_us
-from chronos.core.config import DAY_US, HOUR_US, MINUTE_US, Effective, Recovery, RecoveryStrategy, Settings, cascade
+from chronos.core.config import (
+    DAY_US,
+    HOUR_US,
+    MINUTE_US,
+    EffectiveSettings,
+    Recovery,
+    RecoveryStrategy,
+    Settings,
+    resolve_settings,
+)
 from chronos.core.execution import Span
-from chronos.core.instants import Instants, last_us, nth_us, tail_us, tally
 from chronos.core.job import JobState
-from chronos.core.parse import parse_schedule
-from chronos.core.planner import Bounds, Covered, Due, Firing, Gap, Plan, Rest, activation, plan
-from chronos.core.schedule import Schedule
+from chronos.core.planner import Bounds, CoveredSpan, DuePlan, Firing, Gap, NothingDue, Plan, activate_schedule, plan
+from chronos.core.schedule.occurrences import Instants, count_instants, last_us, nth_last_instant_us, nth_us
+from chronos.core.schedule.parser import parse_schedule
+from chronos.core.schedule.schedule import Schedule
 
 JOB = ids.job_id("default", "report", 1)
 
@@ -24,11 +33,11 @@ def at(text: str) -> int:
     return to_us(datetime.fromisoformat(text + "+00:00"))
 
 
-def settings(strategy: RecoveryStrategy, **rest: int) -> Effective:
-    return cascade(Settings(recovery=Recovery(strategy=strategy, **rest)))
+def settings(strategy: RecoveryStrategy, **rest: int) -> EffectiveSettings:
+    return resolve_settings(Settings(recovery=Recovery(strategy=strategy, **rest)))
 
 
-def decide(now_us: int, effective: Effective, instants: Instants, next_us: int | None, bounds: Bounds) -> Plan:
+def decide(now_us: int, effective: EffectiveSettings, instants: Instants, next_us: int | None, bounds: Bounds) -> Plan:
     return plan(
         job=JOB,
         state=JobState.ACTIVE,
@@ -97,10 +106,10 @@ def test_counting_equals_walking(schedule: Schedule, a: int, b: int) -> None:
         assert counted == len(expected)
     if expected:
         assert last_us(schedule, expected[0], b) == expected[-1]
-        assert tally(schedule, expected[0], b, len(expected)).count == len(expected)
+        assert count_instants(schedule, expected[0], b, len(expected)).count == len(expected)
         middle = len(expected) // 2
         assert nth_us(schedule, expected[0], middle, b) == expected[middle]
-        assert tail_us(schedule, expected[0], b, min(middle + 1, 50)) == expected[-min(middle + 1, 50)]
+        assert nth_last_instant_us(schedule, expected[0], b, min(middle + 1, 50)) == expected[-min(middle + 1, 50)]
 
 
 @given(
@@ -129,9 +138,9 @@ class Ledger:
     def apply(self, found: Plan, now_us: int, room: int) -> None:
         """As the engine would; of the runs only ``room`` fit."""
         match found:
-            case Rest():
+            case NothingDue():
                 pass
-            case Due(firings=firings):
+            case DuePlan(firings=firings):
                 for run in firings[:room]:
                     self._run(run, now_us)
             case Gap(spans=spans, firings=firings):
@@ -184,13 +193,13 @@ def test_every_instant_is_on_record_once_in_order_and_never_early(
 ) -> None:
     effective = settings(strategy, max_count=limits[0], max_age_us=limits[1], after_us=after_us)
     schedule = replace(schedule, jitter_us=jitter_us, key="report")
-    begun = activation(schedule, BEGIN)
+    begun = activate_schedule(schedule, BEGIN)
     ledger = Ledger(schedule, begun.next_us)
     now_us = BEGIN
 
     def once(room: int) -> Plan:
         found = decide(now_us, effective, schedule, ledger.next_us, bounds)
-        if isinstance(found, Due | Gap):
+        if isinstance(found, DuePlan | Gap):
             assert len(found.firings) <= bounds.runs
             assert len(found.spans if isinstance(found, Gap) else ()) <= 1
         ledger.apply(found, now_us, room)
@@ -201,7 +210,7 @@ def test_every_instant_is_on_record_once_in_order_and_never_early(
         once(room)
     now_us += MINUTE_US
     plans = 0
-    while not isinstance(found := once(1_000), Rest):
+    while not isinstance(found := once(1_000), NothingDue):
         plans += 1
         assert plans < 40_000
     # Converged: what is on record is a prefix of the schedule, and the next instant is not due yet.
@@ -219,7 +228,7 @@ def test_every_instant_is_on_record_once_in_order_and_never_early(
 def test_one_plan_of_a_gap_does_what_its_strategy_says(
     schedule: Schedule, length: int, strategy: RecoveryStrategy
 ) -> None:
-    first_us = activation(schedule, BEGIN).next_us
+    first_us = activate_schedule(schedule, BEGIN).next_us
     now_us = BEGIN + length
     if first_us is None or now_us - first_us <= 30 * SECOND_US:
         return
@@ -236,4 +245,4 @@ def test_one_plan_of_a_gap_does_what_its_strategy_says(
     assert isinstance(found, Gap)
     assert [run.scheduled_us for run in found.firings] == expected[strategy]()
     if strategy is RecoveryStrategy.COMPRESSED:
-        assert found.firings[0].covers == Covered(from_us=first_us, to_us=everything[-1], count=len(everything))
+        assert found.firings[0].covers == CoveredSpan(from_us=first_us, to_us=everything[-1], count=len(everything))

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from chronos.core import ids
 from chronos.core.calendar import to_us
-from chronos.core.config import DAY_US, HOUR_US, MINUTE_US, UpdatePolicy, cascade
-from chronos.core.diff import Diff, Handover, Listed, diff, takeover
-from chronos.core.instants import Instants, tally
+from chronos.core.config import DAY_US, HOUR_US, MINUTE_US, UpdatePolicy, resolve_settings
 from chronos.core.job import JobState
-from chronos.core.parse import parse_schedule
-from chronos.core.planner import Due, plan
-from chronos.core.schedule import Schedule
+from chronos.core.planner import DuePlan, plan
+from chronos.core.schedule.occurrences import Instants, count_instants
+from chronos.core.schedule.parser import parse_schedule
+from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule_change import ComingRuns, Handover, ScheduleDiff, diff, takeover
 
 NOW = to_us(datetime.fromisoformat("2026-03-02T09:10:00+00:00"))
 HOURLY = parse_schedule("0 * * * *")
@@ -40,10 +40,10 @@ def hours(*from_now: float) -> tuple[int, ...]:
 
 def test_the_difference_of_two_schedules() -> None:
     found = diff(HOURLY, HALF, NOW, NOW + 2 * HOUR_US)
-    assert found == Diff(
-        added=Listed(first_us=(NOW + 20 * MINUTE_US, NOW + 80 * MINUTE_US), count=2),
-        cancelled=Listed(),
-        kept=Listed(first_us=(TEN, TEN + HOUR_US), count=2),
+    assert found == ScheduleDiff(
+        added=ComingRuns(first_us=(NOW + 20 * MINUTE_US, NOW + 80 * MINUTE_US), count=2),
+        cancelled=ComingRuns(),
+        kept=ComingRuns(first_us=(TEN, TEN + HOUR_US), count=2),
         until_us=NOW + 2 * HOUR_US,
         whole=True,
     )
@@ -170,11 +170,11 @@ def test_a_planner_follows_a_handover() -> None:
         job=ids.job_id("default", "report", 1),
         state=JobState.ACTIVE,
         instants=found.instants,
-        effective=cascade(),
+        effective=resolve_settings(),
         next_us=found.next_us,
         now_us=TEN,
     )
-    assert isinstance(due, Due)
+    assert isinstance(due, DuePlan)
     assert [(run.scheduled_us, run.next_us) for run in due.firings] == [(TEN, TEN + HOUR_US)]
 
 
@@ -207,6 +207,6 @@ def test_after_a_takeover_each_instant_belongs_to_one_schedule(
     if coming and found.instants is not None and coming[0] <= horizon:
         counted = found.instants.count_us(coming[0], horizon)
         assert counted is None or counted + 1 == len(coming)
-        assert tally(found.instants, coming[0], horizon, 10_000).count == len(coming)
+        assert count_instants(found.instants, coming[0], horizon, 10_000).count == len(coming)
     if policy is UpdatePolicy.IMMEDIATE and not [t for t in overdue if t <= NOW]:
         assert found.until_us is None

@@ -2,12 +2,12 @@
 
 import pytest
 
-from chronos.core.inforce import instants_of
 from chronos.core.job import JobSpec, ScheduleSpec
+from chronos.core.schedule_change import resolve_instants
 
 
 def of(name: str, text: str, **options: object) -> object:
-    return instants_of(JobSpec(schedule=ScheduleSpec(text=text, **options)), name)  # type: ignore[arg-type]
+    return resolve_instants(JobSpec(schedule=ScheduleSpec(text=text, **options)), name)  # type: ignore[arg-type]
 
 
 def test_jobs_that_say_the_same_share_their_schedule() -> None:

@@ -10,10 +10,10 @@ from chronos.core.execution import Status, TaskStatus
 from chronos.core.job import Task
 from chronos.core.outcome import Canceled, Failed, Lost, Outcome, Released, Succeeded, TimedOut
 from chronos.core.policy import retry_delay_us
-from chronos.core.reasons import Code
-from chronos.core.settle import MAX_ERROR, put_down, tick
+from chronos.core.reasons import ReasonCode
+from chronos.core.settle import MAX_ERROR, end_running_tasks, wake_tasks
 from chronos.errors import Invalid
-from tests.core.driven import BAD, OK, ONCE, OWN_CONTINUE, T0, TARGET, Run, attempt, job, task
+from tests.support.settle_driver import BAD, OK, ONCE, OWN_CONTINUE, T0, TARGET, Run, attempt, job, task
 
 # --- modes
 
@@ -27,7 +27,7 @@ def test_one_task_is_one_start_and_one_end() -> None:
     assert [(start.task, start.number, start.resumed) for start in run.step.start] == [("a", 1, False)]
     assert (run.step.asleep, run.step.end) == (False, None)
     run.end("a", Succeeded(result={"rows": 3}))
-    assert (run.status, run.code) == (Status.SUCCEEDED, Code.SUCCEEDED)
+    assert (run.status, run.code) == (Status.SUCCEEDED, ReasonCode.SUCCEEDED)
     assert run.state("a").result == {"rows": 3}
 
 
@@ -100,11 +100,11 @@ def test_what_a_failure_does_to_the_others(strategy: OnFailure, mode: Mode, how:
     assert run.statuses() == AFTER_FAILURE[strategy, mode].format(as_status)
     assert run.state("b").attempts == (1 if how == "canceled" else attempts)
     if strategy is OnFailure.CONTINUE:
-        assert (run.status, run.code) == (Status.COMPLETED_WITH_ERRORS, Code.SOME_TASKS_FAILED)
+        assert (run.status, run.code) == (Status.COMPLETED_WITH_ERRORS, ReasonCode.SOME_TASKS_FAILED)
     elif how == "lost":
-        assert (run.status, run.code) == (Status.STALE, Code.WORKER_LOST)
+        assert (run.status, run.code) == (Status.STALE, ReasonCode.WORKER_LOST)
     else:
-        assert (run.status, run.code) == (Status.FAILED, Code.TASK_FAILED)
+        assert (run.status, run.code) == (Status.FAILED, ReasonCode.TASK_FAILED)
 
 
 @pytest.mark.parametrize(("strategy", "mode", "how"), list(product(OnFailure, Mode, FAILURES)))
@@ -138,7 +138,7 @@ def test_a_clean_up_task_still_retries_after_the_group_was_aborted() -> None:
 @pytest.mark.parametrize("mode", Mode)
 def test_all_tasks_failed_is_failed_even_when_each_is_tolerated(mode: Mode) -> None:
     run = Run(job("a", "b", mode=mode, on_failure=OnFailure.CONTINUE, retry=ONCE)).finish({"a": BAD, "b": BAD})
-    assert (run.status, run.code) == (Status.FAILED, Code.TASK_FAILED)
+    assert (run.status, run.code) == (Status.FAILED, ReasonCode.TASK_FAILED)
     run = Run(job("a", "b", mode=mode, on_failure=OnFailure.CONTINUE, retry=ONCE)).finish({"a": BAD, "b": Lost()})
     assert run.status is Status.STALE
 
@@ -180,7 +180,7 @@ def test_a_retry_waits_without_a_slot_and_backs_off() -> None:
     delay_us = retry_delay_us(layout.tasks[0].effective, 1, attempt("a", 1))
     assert (run.step.asleep, run.step.wake_us) == (True, run.now_us + delay_us)
     assert run.statuses() == "retrying"
-    early = tick(layout, run.step.group, run.now_us + delay_us - 1)
+    early = wake_tasks(layout, run.step.group, run.now_us + delay_us - 1)
     assert (early.start, early.asleep) == ((), True)
     run.wake()
     assert [(start.task, start.number) for start in run.step.start] == [("a", 2)]
@@ -250,17 +250,17 @@ def test_errors_are_bounded() -> None:
 
 def test_what_ran_on_a_dead_node_is_tried_again_by_whoever_claims_it() -> None:
     layout = job("a", "b", mode=Mode.PARALLEL)
-    step = put_down(layout, Run(layout).step.group, Lost(), T0 + 40 * SECOND_US, alive_us=T0 + 10 * SECOND_US)
+    step = end_running_tasks(layout, Run(layout).step.group, Lost(), T0 + 40 * SECOND_US, alive_us=T0 + 10 * SECOND_US)
     assert (step.start, step.asleep, step.wake_us) == ((), True, T0 + 40 * SECOND_US)
     assert step.group.worked_us == 10 * SECOND_US
-    taken = tick(layout, step.group, T0 + 41 * SECOND_US)
+    taken = wake_tasks(layout, step.group, T0 + 41 * SECOND_US)
     assert [(start.task, start.number) for start in taken.start] == [("a", 2), ("b", 2)]
 
 
 def test_a_clean_up_task_runs_even_when_its_execution_was_lost_for_good() -> None:
     clean_up = Task(name="z", target=TARGET, settings=OWN_CONTINUE)
     run = Run(job("a", clean_up, delivery=Delivery.AT_MOST_ONCE))
-    run.take(put_down(run.layout, run.step.group, Lost(), run.now_us))
+    run.take(end_running_tasks(run.layout, run.step.group, Lost(), run.now_us))
     assert (run.step.asleep, run.step.wake_us, run.step.end) == (True, run.now_us, None)
     assert run.wake().started == ["a", "z"]
     assert run.end("z", OK).status is Status.STALE

@@ -11,13 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from chronos.core import ids
 from chronos.core.calendar import SECOND_US
 from chronos.core.config import Delivery, Mode, OnFailure, Retry, Settings
-from chronos.core.execution import TASK_TRANSITIONS, Status, TaskStatus, may_become
-from chronos.core.group import Group, Layout, lay_out
+from chronos.core.execution import TASK_TRANSITIONS, Status, TaskStatus, is_allowed_transition
+from chronos.core.execution_report import report
 from chronos.core.job import JobSpec, Target, Task
 from chronos.core.outcome import Canceled, Failed, Lost, Outcome, Released, Succeeded, TimedOut, Waits
-from chronos.core.reasons import Code
-from chronos.core.report import report
-from chronos.core.settle import Step, begin, ended, put_down, stop, tick
+from chronos.core.reasons import ReasonCode
+from chronos.core.settle import Step, apply_outcome, begin, end_running_tasks, stop, wake_tasks
+from chronos.core.task_group import Layout, TaskGroup, build_layout
 
 T0 = 1_800_000_000_000_000
 SIGNALS = ("go", "stay")
@@ -42,7 +42,7 @@ def layouts(draw: st.DrawFn) -> Layout:
         on_failure=draw(st.sampled_from(OnFailure)),
         execution_timeout_us=TIMEOUT_US,
     )
-    return lay_out(JobSpec(tasks=tuple(tasks), settings=job))
+    return build_layout(JobSpec(tasks=tuple(tasks), settings=job))
 
 
 OUTCOMES = st.one_of(
@@ -85,8 +85,8 @@ class Life(RuleBasedStateMachine):
         self.take(begin(layout, self.now_us), None)
         self.begun = True
 
-    def take(self, step: Step, before: Group | None) -> None:
-        stored = msgspec.json.decode(msgspec.json.encode(step.group), type=Group)
+    def take(self, step: Step, before: TaskGroup | None) -> None:
+        stored = msgspec.json.decode(msgspec.json.encode(step.group), type=TaskGroup)
         assert stored == step.group
         for place, task in enumerate(stored.tasks):
             old = before.tasks[place].status if before else TaskStatus.PENDING
@@ -115,7 +115,7 @@ class Life(RuleBasedStateMachine):
         self.step = replace(step, group=stored)
 
     @property
-    def group(self) -> Group:
+    def group(self) -> TaskGroup:
         return self.step.group
 
     def alive(self) -> bool:
@@ -138,14 +138,14 @@ class Life(RuleBasedStateMachine):
         if isinstance(outcome, Released):
             self.tries[name] -= 1
         attempt = ids.attempt_id(bytes(16), name, 1)
-        self.take(ended(self.layout, before, name, outcome, self.now_us, attempt, **rest), before)
+        self.take(apply_outcome(self.layout, before, name, outcome, self.now_us, attempt, **rest), before)
 
     @precondition(lambda self: self.begun)  # harmless when all is over
     @rule(later=st.integers(0, 50), signals=st.sets(st.sampled_from(SIGNALS)))
     def time_passes(self, later: int, signals: set[str]) -> None:
         self.now_us += later * SECOND_US
         before = self.group
-        self.take(tick(self.layout, before, self.now_us, dict.fromkeys(signals, 1)), before)
+        self.take(wake_tasks(self.layout, before, self.now_us, dict.fromkeys(signals, 1)), before)
 
     @precondition(lambda self: self.alive())
     @rule(outcome=st.sampled_from([Lost(), Released()]))
@@ -155,13 +155,13 @@ class Life(RuleBasedStateMachine):
             if isinstance(outcome, Released):
                 self.tries[name] -= 1
             self.put(name)
-        self.take(put_down(self.layout, before, outcome, self.now_us), before)
+        self.take(end_running_tasks(self.layout, before, outcome, self.now_us), before)
         assert not self.step.start
         assert self.step.end is not None or self.step.asleep
 
     @precondition(lambda self: self.alive())
-    @rule(code=st.sampled_from([Code.CANCELED, Code.EXECUTION_TIMEOUT]), really=st.integers(0, 9))
-    def somebody_stops_it(self, code: Code, really: int) -> None:
+    @rule(code=st.sampled_from([ReasonCode.CANCELED, ReasonCode.EXECUTION_TIMEOUT]), really=st.integers(0, 9))
+    def somebody_stops_it(self, code: ReasonCode, really: int) -> None:
         if really:  # else most lives would be short
             return
         self.stopped = True
@@ -187,7 +187,7 @@ class Life(RuleBasedStateMachine):
             assert step.asleep == (not self.running)
             assert not step.asleep or step.wake_us is not None or step.signals
         else:
-            assert may_become(Status.RUNNING, step.end.status)
+            assert is_allowed_transition(Status.RUNNING, step.end.status)
             assert report(self.layout, self.group, step.end).status == step.end.status.name.lower()
 
     @invariant()
@@ -208,7 +208,7 @@ class Life(RuleBasedStateMachine):
             else:
                 self.now_us = max(self.now_us, self.step.wake_us or 0)
                 before = self.group
-                self.take(tick(self.layout, before, self.now_us, dict.fromkeys(SIGNALS, 1)), before)
+                self.take(wake_tasks(self.layout, before, self.now_us, dict.fromkeys(SIGNALS, 1)), before)
         assert self.step.end is not None
         statuses = {task.status for task in self.group.tasks}
         if not self.stopped:

@@ -6,13 +6,13 @@ import pytest
 from chronos.core.calendar import SECOND_US
 from chronos.core.config import Mode, OnFailure
 from chronos.core.execution import AttemptStatus, Status
+from chronos.core.execution_report import Report, report
 from chronos.core.job import Task
 from chronos.core.outcome import Canceled, Lost, Released, TimedOut, Waits, attempt_status
-from chronos.core.reasons import Code
-from chronos.core.report import Report, report
-from chronos.core.settle import begin, stop, tick
+from chronos.core.reasons import ReasonCode
+from chronos.core.settle import begin, stop, wake_tasks
 from chronos.errors import Invalid
-from tests.core.driven import BAD, OK, ONCE, OWN_CONTINUE, T0, TARGET, Run, job, task
+from tests.support.settle_driver import BAD, OK, ONCE, OWN_CONTINUE, T0, TARGET, Run, job, task
 
 # --- waits
 
@@ -56,18 +56,18 @@ def test_waiting_tasks_of_an_aborted_group_are_canceled() -> None:
 @pytest.mark.parametrize(
     ("code", "status"),
     [
-        (Code.CANCELED, Status.CANCELED),
-        (Code.REPLACED, Status.CANCELED),
-        (Code.JOB_DELETED, Status.CANCELED),
-        (Code.EXECUTION_TIMEOUT, Status.FAILED),
+        (ReasonCode.CANCELED, Status.CANCELED),
+        (ReasonCode.REPLACED, Status.CANCELED),
+        (ReasonCode.JOB_DELETED, Status.CANCELED),
+        (ReasonCode.EXECUTION_TIMEOUT, Status.FAILED),
     ],
 )
-def test_a_stop_ends_everything_that_runs_and_starts_nothing_more(code: Code, status: Status) -> None:
+def test_a_stop_ends_everything_that_runs_and_starts_nothing_more(code: ReasonCode, status: Status) -> None:
     clean_up = Task(name="z", target=TARGET, settings=OWN_CONTINUE)
     run = Run(job("a", "b", clean_up))
     run.take(stop(run.layout, run.step.group, code, run.now_us))
     assert (run.step.cancel, run.step.end) == (("a",), None)
-    again = stop(run.layout, run.step.group, Code.CANCELED, run.now_us)
+    again = stop(run.layout, run.step.group, ReasonCode.CANCELED, run.now_us)
     assert (again.cancel, again.group.stop) == ((), code)
     run.end("a", Canceled())
     assert (run.statuses(), run.status, run.code) == ("canceled skipped skipped", status, code)
@@ -75,7 +75,7 @@ def test_a_stop_ends_everything_that_runs_and_starts_nothing_more(code: Code, st
 
 def test_a_stop_of_a_sleeping_execution_ends_it_at_once() -> None:
     run = Run(job("a", "b")).end("a", BAD)
-    run.take(stop(run.layout, run.step.group, Code.CANCELED, run.now_us, "Ann canceled it."))
+    run.take(stop(run.layout, run.step.group, ReasonCode.CANCELED, run.now_us, "Ann canceled it."))
     assert (run.statuses(), run.status) == ("canceled skipped", Status.CANCELED)
     assert run.step.end is not None
     assert run.step.end.reason.message == "Ann canceled it."
@@ -83,14 +83,14 @@ def test_a_stop_of_a_sleeping_execution_ends_it_at_once() -> None:
 
 def test_what_succeeded_in_spite_of_a_stop_has_succeeded() -> None:
     run = Run(job("a"))
-    run.take(stop(run.layout, run.step.group, Code.CANCELED, run.now_us)).end("a", OK)
+    run.take(stop(run.layout, run.step.group, ReasonCode.CANCELED, run.now_us)).end("a", OK)
     assert run.status is Status.SUCCEEDED
 
 
 def test_only_some_reasons_stop_an_execution() -> None:
     run = Run(job("a"))
     with pytest.raises(ValueError, match="no reason to stop"):
-        stop(run.layout, run.step.group, Code.OVERLAP, run.now_us)
+        stop(run.layout, run.step.group, ReasonCode.OVERLAP, run.now_us)
 
 
 def test_the_execution_timeout_counts_work_and_not_waiting() -> None:
@@ -116,7 +116,7 @@ def test_an_outcome_of_what_does_not_run_is_refused() -> None:
     with pytest.raises(Invalid, match='no task "x"'):
         run.end("a", OK).layout.place("x")
     with pytest.raises(ValueError, match="other tasks"):
-        tick(job("a"), run.step.group, T0)
+        wake_tasks(job("a"), run.step.group, T0)
 
 
 def test_a_replay_carries_over_what_succeeded() -> None:
@@ -135,7 +135,7 @@ def test_the_report_tells_all() -> None:
     run = Run(job("a", task("b", retry=ONCE), "c", "d", mode=Mode.PARALLEL)).end("a", OK)
     run.end("c", BAD).end("b", BAD).end("d", Canceled())
     found = report(run.layout, run.step.group, run.step.end)
-    assert (found.strategy, found.status, found.code) == (OnFailure.FAIL_FAST, "failed", Code.TASK_FAILED)
+    assert (found.strategy, found.status, found.code) == (OnFailure.FAIL_FAST, "failed", ReasonCode.TASK_FAILED)
     assert found.message == 'The task "b" failed for good: boom'
     assert [(task.name, task.status, task.attempts, task.worked_us // SECOND_US) for task in found.tasks] == [
         ("a", "succeeded", 1, 1),
@@ -144,7 +144,7 @@ def test_the_report_tells_all() -> None:
         ("d", "canceled", 1, 4),
     ]
     assert [(stopped.code, stopped.by, stopped.tasks) for stopped in found.stopped] == [
-        (Code.TASK_FAILED, "b", ("c", "d"))
+        (ReasonCode.TASK_FAILED, "b", ("c", "d"))
     ]
     assert (found.began_us, found.finished_us, found.worked_us) == (T0, T0 + 4 * SECOND_US, 4 * SECOND_US)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Report) == found

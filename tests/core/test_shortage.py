@@ -6,12 +6,12 @@ import pytest
 
 from chronos.core.lane import Lane
 from chronos.core.node import Node
-from chronos.core.shortage import offer_of, shortage
+from chronos.core.shortage import build_offer, explain_shortage
 
 
 def node(name: str = "vm", **says: Any) -> Node:
     queues, functions = says.pop("queues", None), says.pop("functions", ())
-    known: dict[str, Any] = {"slots": 8, "offer": offer_of(queues, functions).text} | says
+    known: dict[str, Any] = {"slots": 8, "offer": build_offer(queues, functions).text} | says
     return Node(number=1, name=name, incarnation=b"x", beat=0, started_us=0, beat_us=0, **known)
 
 
@@ -47,4 +47,4 @@ def node(name: str = "vm", **says: Any) -> Node:
     ],
 )
 def test_the_sentence_names_what_is_missing(lane: dict[str, Any], nodes: list[Node], sentence: str | None) -> None:
-    assert shortage(Lane(**lane), nodes) == sentence
+    assert explain_shortage(Lane(**lane), nodes) == sentence

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chronos.core.templates import ABSENT, names, render, step
+from chronos.core.templates import ABSENT, list_template_names, render, resolve_key
 from chronos.errors import Invalid
 
 
@@ -19,11 +19,11 @@ def test_what_is_not_there_is_nothing() -> None:
 
 @pytest.mark.parametrize("key", ["9" * 5_000, "0" * 5_000, "²", "٣", "-1", "1_0", ""])
 def test_a_key_that_is_no_place_of_a_list_is_not_there(key: str) -> None:
-    assert step(key, ["a", "b", "c", "d"]) is ABSENT
+    assert resolve_key(key, ["a", "b", "c", "d"]) is ABSENT
 
 
 def test_the_names_of_a_template() -> None:
-    assert list(names("{{ a }} and {{b.c}}")) == [("a",), ("b", "c")]
+    assert list(list_template_names("{{ a }} and {{b.c}}")) == [("a",), ("b", "c")]
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def test_the_names_of_a_template() -> None:
 )
 def test_only_dotted_names_stand_between_braces(template: str) -> None:
     with pytest.raises(Invalid, match="expected a dotted name"):
-        names(template)
+        list_template_names(template)
 
 
 def test_braces_that_do_not_close() -> None:
     with pytest.raises(Invalid, match="without"):
-        names("x {{ a }")
+        list_template_names("x {{ a }")
 
 
 @given(st.text().filter(lambda text: "{{" not in text))

@@ -20,13 +20,13 @@ from chronos.core.config import (
     RecoveryStrategy,
     Retry,
     Settings,
-    cascade,
     merge,
+    resolve_settings,
 )
-from chronos.core.execution import TASK_TRANSITIONS, TRANSITIONS, Cause, Status, TaskStatus, may_become
+from chronos.core.execution import TASK_TRANSITIONS, TRANSITIONS, Cause, Status, TaskStatus, is_allowed_transition
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
-from chronos.core.policy import Admission, admit, gate_spec, is_held, may_try_again, rank, retry_delay_us
-from chronos.core.reasons import Code, Reason
+from chronos.core.policy import AdmissionVerdict, admit, gate_spec, has_attempts_left, is_held, rank, retry_delay_us
+from chronos.core.reasons import Reason, ReasonCode
 
 JOB = ids.job_id("default", "report", 1)
 T0 = 1_800_000_000_000_000
@@ -65,11 +65,11 @@ def test_causes_have_ids_of_their_own() -> None:
     request = bytes(16)
     found = {
         ids.scheduled_execution_id(JOB, T0),
-        ids.asked_execution_id(JOB, Cause.MANUAL, T0, request),
-        ids.asked_execution_id(JOB, Cause.REPLAY, T0, request),
-        ids.asked_execution_id(JOB, Cause.MANUAL, T0, b"other"),
-        ids.asked_execution_id(JOB, Cause.BACKFILL, T0, request, T0 - 1),
-        ids.asked_execution_id(JOB, Cause.BACKFILL, T0, request, T0 - 2),
+        ids.requested_execution_id(JOB, Cause.MANUAL, T0, request),
+        ids.requested_execution_id(JOB, Cause.REPLAY, T0, request),
+        ids.requested_execution_id(JOB, Cause.MANUAL, T0, b"other"),
+        ids.requested_execution_id(JOB, Cause.BACKFILL, T0, request, T0 - 1),
+        ids.requested_execution_id(JOB, Cause.BACKFILL, T0, request, T0 - 2),
         ids.span_id(JOB, T0, int(Status.MISSED)),
         ids.span_id(JOB, T0, int(Status.SKIPPED)),
     }
@@ -79,9 +79,9 @@ def test_causes_have_ids_of_their_own() -> None:
 
 @given(INSTANTS, st.lists(INSTANTS, min_size=2, max_size=5, unique_by=lambda us: us >> 17))
 def test_ids_of_one_millisecond_are_in_the_order_of_instants(at_us: int, instants_us: list[int]) -> None:
-    found = [ids.asked_execution_id(JOB, Cause.BACKFILL, at_us, b"a request", us) for us in sorted(instants_us)]
+    found = [ids.requested_execution_id(JOB, Cause.BACKFILL, at_us, b"a request", us) for us in sorted(instants_us)]
     assert found == sorted(found)
-    now = ids.asked_execution_id(JOB, Cause.MANUAL, at_us, b"another")
+    now = ids.requested_execution_id(JOB, Cause.MANUAL, at_us, b"another")
     for id_ in (*found, now):
         assert (UUID(bytes=id_).version, UUID(bytes=id_).variant) == (8, "specified in RFC 4122")
         assert int.from_bytes(id_[:6]) == at_us // 1000
@@ -90,14 +90,14 @@ def test_ids_of_one_millisecond_are_in_the_order_of_instants(at_us: int, instant
 
 def test_ids_of_triggers_are_in_the_order_of_microseconds() -> None:
     start_us = T0 - T0 % 1000
-    found = [ids.asked_execution_id(JOB, Cause.MANUAL, start_us + us, bytes([us % 256])) for us in range(1000)]
+    found = [ids.requested_execution_id(JOB, Cause.MANUAL, start_us + us, bytes([us % 256])) for us in range(1000)]
     assert found == sorted(found)
 
 
 def test_ids_that_other_releases_compute_too_stay() -> None:
     """Scheduled runs, and runs after others: whichever node comes first, it is the same execution."""
     assert ids.scheduled_execution_id(JOB, T0).hex() == "01a3185c500088c391afe4573ed0e46c"
-    assert ids.asked_execution_id(JOB, Cause.DEPENDENCY, T0, bytes(16)).hex() == "01a3185c50008a24a64fc1fc0dcae108"
+    assert ids.requested_execution_id(JOB, Cause.DEPENDENCY, T0, bytes(16)).hex() == "01a3185c50008a24a64fc1fc0dcae108"
 
 
 # --- statuses
@@ -107,9 +107,9 @@ def test_the_transition_table_is_complete_and_final_means_final() -> None:
     assert set(TRANSITIONS) == {None, *Status}
     assert set(TASK_TRANSITIONS) == {None, *TaskStatus}
     for old, new in product((None, *Status), Status):
-        assert may_become(old, new) == (new in TRANSITIONS[old])
+        assert is_allowed_transition(old, new) == (new in TRANSITIONS[old])
         if old is not None and old.final:
-            assert not may_become(old, new)
+            assert not is_allowed_transition(old, new)
     reached = {status for targets in TRANSITIONS.values() for status in targets}
     assert reached == set(Status)
     tasks_reached = {status for targets in TASK_TRANSITIONS.values() for status in targets}
@@ -124,9 +124,9 @@ def test_every_open_status_leads_to_an_end() -> None:
 
 
 def test_every_reason_has_a_sentence() -> None:
-    for code in Code:
+    for code in ReasonCode:
         assert Reason.of(code).message.endswith(".")
-    assert Reason.of(Code.OVERLAP, "because").message == "because"
+    assert Reason.of(ReasonCode.OVERLAP, "because").message == "because"
 
 
 # --- settings
@@ -136,11 +136,11 @@ def test_settings_fall_like_css() -> None:
     server = Settings(retry=Retry(max_attempts=5), priority=7)
     job = Settings(retry=Retry(initial_us=9), overlap=Overlap.QUEUE, recovery=Recovery(strategy=RecoveryStrategy.ALL))
     task = Settings(on_failure=OnFailure.CONTINUE, retry=Retry(max_attempts=1))
-    found = cascade(server, job, task)
+    found = resolve_settings(server, job, task)
     assert (found.max_attempts, found.retry_initial_us, found.retry_multiplier) == (1, 9, 2.0)
     assert (found.priority, found.overlap, found.on_failure) == (7, Overlap.QUEUE, OnFailure.CONTINUE)
     assert (found.recovery, found.recovery_max_count, found.mode) == (RecoveryStrategy.ALL, 100, Mode.SEQUENTIAL)
-    assert cascade() == cascade(DEFAULTS)
+    assert resolve_settings() == resolve_settings(DEFAULTS)
 
 
 def test_a_level_keeps_only_what_it_sets() -> None:
@@ -167,7 +167,7 @@ SOME = st.builds(
 @given(SOME, SOME, SOME)
 def test_merging_is_associative(a: Settings, b: Settings, c: Settings) -> None:
     assert merge(merge(a, b), c) == merge(a, merge(b, c))
-    assert cascade(a, b, c) == cascade(merge(a, b), c)
+    assert resolve_settings(a, b, c) == resolve_settings(merge(a, b), c)
 
 
 # --- decisions
@@ -193,13 +193,13 @@ def test_admission(overlap: Overlap, asked: bool, key_full: bool, held: bool) ->
         most = queue_max if not held else limit + queue_max - active if limit else queued + 1
         room = queued < most or (overlap is Overlap.REPLACE and queued == 0)
         if fits and not key_full and not held:
-            assert verdict is Admission.RUN
+            assert verdict is AdmissionVerdict.RUN
         elif overlap is Overlap.SKIP and not asked and (queued > 0 or not fits):
-            assert verdict is Admission.SKIP_OVERLAP
+            assert verdict is AdmissionVerdict.SKIP_OVERLAP
         elif room:
-            assert verdict is Admission.QUEUE
+            assert verdict is AdmissionVerdict.QUEUE
         else:
-            assert verdict is (Admission.REFUSE if asked else Admission.SKIP_FULL)
+            assert verdict is (AdmissionVerdict.REFUSE if asked else AdmissionVerdict.SKIP_FULL)
 
 
 def test_a_pause_holds_what_comes_by_itself_and_what_was_there() -> None:
@@ -211,9 +211,9 @@ def test_a_pause_holds_what_comes_by_itself_and_what_was_there() -> None:
 
 def test_a_limit_counts_only_under_allow() -> None:
     limited = Settings(concurrency=Concurrency(limit=4, key="{{ payload.tenant }}"))
-    allowed = gate_spec(cascade(limited, Settings(overlap=Overlap.ALLOW)), "lane")
+    allowed = gate_spec(resolve_settings(limited, Settings(overlap=Overlap.ALLOW)), "lane")
     assert (allowed.limit, allowed.keyed, allowed.lane) == (UNLIMITED, True, "lane"), "it is that of each key"
-    assert gate_spec(cascade(limited), "lane").limit == 1
+    assert gate_spec(resolve_settings(limited), "lane").limit == 1
 
 
 def test_a_step_of_priority_is_a_minute_of_waiting() -> None:
@@ -221,20 +221,22 @@ def test_a_step_of_priority_is_a_minute_of_waiting() -> None:
 
 
 def test_backoff_grows_to_its_cap_with_a_little_jitter() -> None:
-    effective = cascade(Settings(retry=Retry(initial_us=1_000_000, multiplier=2.0, max_us=60_000_000, jitter=0.1)))
+    effective = resolve_settings(
+        Settings(retry=Retry(initial_us=1_000_000, multiplier=2.0, max_us=60_000_000, jitter=0.1))
+    )
     delays = [retry_delay_us(effective, n, ids.attempt_id(JOB, "t", n)) for n in range(1, 2000)]
     for n, delay in enumerate(delays, 1):
         base = min(2 ** min(n - 1, 40), 60) * 1_000_000
         assert base <= delay <= base * 1.1
     assert len(set(delays[10:])) > 1_000
-    exact = cascade(Settings(retry=Retry(jitter=0.0)))
+    exact = resolve_settings(Settings(retry=Retry(jitter=0.0)))
     assert [retry_delay_us(exact, n, JOB) for n in (1, 2, 3)] == [1_000_000, 2_000_000, 4_000_000]
 
 
 def test_how_often_to_try() -> None:
-    assert [may_try_again(cascade(), n) for n in (1, 2, 3)] == [True, True, False]
-    assert may_try_again(cascade(Settings(retry=Retry(max_attempts=UNLIMITED))), 10**6)
-    assert not may_try_again(cascade(Settings(retry=Retry(max_attempts=1))), 1)
+    assert [has_attempts_left(resolve_settings(), n) for n in (1, 2, 3)] == [True, True, False]
+    assert has_attempts_left(resolve_settings(Settings(retry=Retry(max_attempts=UNLIMITED))), 10**6)
+    assert not has_attempts_left(resolve_settings(Settings(retry=Retry(max_attempts=1))), 1)
 
 
 def test_ids_of_many_jobs_are_those_of_each() -> None:

@@ -6,24 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from chronos.declarative import node
-from tests.store.conftest import make_database, postgres_server, postgres_url
-
-__all__ = ["make_database", "postgres_server", "postgres_url"]
+from chronos.declarative import instance
 
 
 @pytest.fixture
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node looks after things less often, so that virtual days pass quickly; instants are kept all the same."""
     options = replace(
-        node.OPTIONS,
+        instance.OPTIONS,
         tick_s=600,
         lookahead_s=1_200,
         heartbeat_s=3_600,
         heartbeat_timeout_s=36_000,
         reaper_s=3_600,
     )
-    monkeypatch.setattr(node, "OPTIONS", options)
+    monkeypatch.setattr(instance, "OPTIONS", options)
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 from chronos.core.outcome import Succeeded, Waits
-from chronos.declarative.callbacks import REGISTERED, Callbacks
-from chronos.declarative.events import Event, Teller
-from chronos.declarative.overrides import wanted
+from chronos.declarative.callback_runner import REGISTERED, CallbackRunner
+from chronos.declarative.events import EventEmitter, SchedulerEvent
+from chronos.declarative.reconcile import wanted
 from chronos.declarative.registration import read_registrations
-from chronos.declarative.tasks import NAMESPACE
-from chronos.engine.runners.contract import Call, StopReason
+from chronos.declarative.task_jobs import NAMESPACE
+from chronos.runners.contract import AttemptCall, StopReason
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import run
 
@@ -25,10 +25,10 @@ class Silent:
         raise AssertionError(done)
 
 
-def call(clock: VirtualClock, execution: bytes, **changes: Any) -> Call:
+def call(clock: VirtualClock, execution: bytes, **changes: Any) -> AttemptCall:
     now_us = clock.now_us()
     known: dict[str, Any] = {"job_name": "a", "namespace": NAMESPACE, "number": 1, "scheduled_us": now_us}
-    return Call(
+    return AttemptCall(
         execution=execution,
         job=bytes(16),
         task="callback",
@@ -42,7 +42,7 @@ def call(clock: VirtualClock, execution: bytes, **changes: Any) -> Call:
     )
 
 
-def callbacks(clock: VirtualClock, takes_s: float, calls: list[float], events: list[Event]) -> Callbacks:
+def callbacks(clock: VirtualClock, takes_s: float, calls: list[float], events: list[SchedulerEvent]) -> CallbackRunner:
     async def work() -> None:
         calls.append(clock.loop.time())
         await asyncio.sleep(takes_s)
@@ -51,12 +51,12 @@ def callbacks(clock: VirtualClock, takes_s: float, calls: list[float], events: l
         return None
 
     [registration] = read_registrations([("a", "* * * * *", work, timedelta(0))])
-    return Callbacks(wanted([registration], "UTC", clock.now_us()), {}, recall, clock, Teller(events.append))
+    return CallbackRunner(wanted([registration], "UTC", clock.now_us()), {}, recall, clock, EventEmitter(events.append))
 
 
 def test_a_run_that_comes_again_while_it_is_under_way_is_shared() -> None:
     async def main() -> None:
-        clock, calls, events = VirtualClock(), list[float](), list[Event]()
+        clock, calls, events = VirtualClock(), list[float](), list[SchedulerEvent]()
         runner = callbacks(clock, 100, calls, events)
         first = asyncio.create_task(runner.run(call(clock, b"1" * 16)))
         await asyncio.sleep(10)
@@ -70,7 +70,7 @@ def test_a_run_that_comes_again_while_it_is_under_way_is_shared() -> None:
 
 def test_neither_a_stop_nor_cancelling_ends_a_callback() -> None:
     async def main() -> None:
-        clock, calls, events = VirtualClock(), list[float](), list[Event]()
+        clock, calls, events = VirtualClock(), list[float](), list[SchedulerEvent]()
         runner = callbacks(clock, 100, calls, events)
         asked = call(clock, b"1" * 16)
         running = asyncio.create_task(runner.run(asked))

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from chronos.core.calendar import from_us, to_us
-from chronos.declarative import node
-from chronos.declarative.expression import parse_cron_expression, schedule_spec
-from tests.declarative.bed import MINUTE, Bed, simulate
+from chronos.declarative import instance
+from chronos.declarative.posix_cron import parse_cron_expression, schedule_spec
+from tests.support.declarative_app import MINUTE, Bed, simulate
 
 pytestmark = pytest.mark.usefixtures("calm")
 
@@ -109,14 +109,14 @@ def test_a_year_of_minutes(zone: str) -> None:
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
 def test_a_year_on_the_engine(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = replace(
-        node.OPTIONS,
+        instance.OPTIONS,
         tick_s=43_200,
         lookahead_s=90_000,
         heartbeat_s=43_200,
         heartbeat_timeout_s=432_000,
         reaper_s=43_200,
     )
-    monkeypatch.setattr(node, "OPTIONS", options)
+    monkeypatch.setattr(instance, "OPTIONS", options)
 
     async def scenario(bed: Bed) -> None:
         await bed.lasting([bed.task(cron="30 * * * *"), bed.task("b", "30 2 * * *")], timedelta(days=365))

@@ -22,7 +22,7 @@ from chronos.declarative import (
     TaskRunStarted,
     read_states,
 )
-from tests.declarative.bed import Bed
+from tests.support.declarative_app import Bed
 
 SHORT = timedelta(milliseconds=20)
 TOP = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_runs_retries_and_restarts(any_url: str) -> None:
 def test_what_ran_when_its_process_was_killed_starts_again_at_once(any_url: str) -> None:
     async def scenario(bed: Bed) -> None:
         cron = await this_minute()
-        command = [sys.executable, "-m", "tests.declarative.victim", any_url, cron]
+        command = [sys.executable, "-m", "tests.declarative.killed_process", any_url, cron]
         victim = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TOP)  # noqa: ASYNC220
         try:
             assert victim.stdout is not None
@@ -127,7 +127,7 @@ def test_what_ran_when_its_process_was_killed_starts_again_at_once(any_url: str)
 def test_who_is_killed_while_overriding_leaves_all_of_it_behind_or_nothing(any_url: str) -> None:
     dice, generation = random.Random(7), 0
     for _ in range(8):
-        command = [sys.executable, "-m", "tests.declarative.overrider", any_url, str(generation)]
+        command = [sys.executable, "-m", "tests.declarative.override_process", any_url, str(generation)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TOP) as program:
             assert program.stdout is not None
             said = int(program.stdout.readline())

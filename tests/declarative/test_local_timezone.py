@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chronos.declarative.localzone import local_zone
+from chronos.declarative.local_timezone import local_zone
 from chronos.errors import Invalid
 
 

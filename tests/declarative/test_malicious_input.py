@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from chronos.declarative import (
-    Event,
     Scheduler,
     SchedulerAlreadyActiveError,
+    SchedulerEvent,
     TaskInvalidStructureError,
     TaskRunFailed,
     TaskRunStarted,
     read_states,
 )
 from chronos.errors import Invalid
-from tests.declarative.bed import MINUTE, Bed, Registration, simulate
-from tests.declarative.test_stored import change, stored
+from tests.declarative.test_persistence import change, stored
+from tests.support.declarative_app import MINUTE, Bed, Registration, simulate
 
 pytestmark = pytest.mark.usefixtures("calm")
 
@@ -95,7 +95,7 @@ def test_the_words_of_a_failure_may_be_anything(any_url: str) -> None:
     async def main() -> None:
         failed = asyncio.Event()
 
-        def watch(event: Event) -> None:
+        def watch(event: SchedulerEvent) -> None:
             if isinstance(event, TaskRunFailed):
                 failed.set()
 
@@ -110,7 +110,7 @@ def test_the_words_of_a_failure_may_be_anything(any_url: str) -> None:
 
 @pytest.mark.parametrize("error", [ValueError(), asyncio.CancelledError()], ids=lambda error: type(error).__name__)
 def test_a_watcher_harms_nobody(error: BaseException) -> None:
-    def watch(event: Event) -> None:
+    def watch(event: SchedulerEvent) -> None:
         raise error
 
     async def scenario(bed: Bed) -> None:
@@ -124,7 +124,7 @@ def test_a_watcher_harms_nobody(error: BaseException) -> None:
 
 
 def test_a_watcher_is_no_coroutine() -> None:
-    async def watch(event: Event) -> None:
+    async def watch(event: SchedulerEvent) -> None:
         """Nobody would wait for it."""
 
     with pytest.raises(Invalid, match="plain function"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.declarative.bed import FRIDAY, MINUTE, Bed, simulate
+from tests.support.declarative_app import FRIDAY, MINUTE, Bed, simulate
 
 pytestmark = pytest.mark.usefixtures("calm")
 HALF_A_SECOND = timedelta(milliseconds=500)  # nobody starts or stops in the very instant in which something is due

@@ -21,11 +21,11 @@ from chronos.declarative import (
     TaskTryDeserializeError,
     read_states,
 )
-from chronos.declarative.records import read_jobs
-from chronos.declarative.tasks import deserialize
+from chronos.declarative.task_jobs import deserialize
+from chronos.declarative.task_state import read_jobs
 from chronos.store.contract import ExecutionFilter
-from chronos.store.sql.sqlite import SqliteStore
-from tests.declarative.bed import MINUTE, Bed, simulate
+from chronos.store.sql.sqlite.store import SqliteStore
+from tests.support.declarative_app import MINUTE, Bed, simulate
 
 pytestmark = pytest.mark.usefixtures("calm")
 STATE: dict[str, Any] = {"name": "a", "cron_expression": "* * * * *", "retry_delay_us": 5, "last_attempt_us": 0}

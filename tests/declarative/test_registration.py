@@ -20,7 +20,7 @@ from chronos.declarative import (
     ScheduleDuplicateTaskError,
 )
 from chronos.declarative.registration import read_registrations
-from tests.declarative.bed import MINUTE, Bed, simulate
+from tests.support.declarative_app import MINUTE, Bed, simulate
 
 SHAPE = "Invalid registration shape: expected [string, string, function, Duration]"
 

@@ -7,11 +7,17 @@ from pathlib import Path
 import apsw
 import pytest
 
-from chronos.declarative import SchedulerInitializationCompleted, TaskRunFailed, TaskState, node, read_states
-from chronos.engine.options import Options
+from chronos.declarative import (
+    DeclaredTaskState,
+    SchedulerInitializationCompleted,
+    TaskRunFailed,
+    instance,
+    read_states,
+)
+from chronos.engine.options import EngineOptions
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import VirtualLoop
-from tests.declarative.bed import FRIDAY, MINUTE, Bed, simulate
+from tests.support.declarative_app import FRIDAY, MINUTE, Bed, simulate
 
 pytestmark = pytest.mark.usefixtures("calm")
 HOUR = timedelta(hours=1)
@@ -372,7 +378,7 @@ def test_an_instance_on_another_machine_is_missed_by_its_heartbeats(
     database = apsw.Connection(str(tmp_path / "tasks.db"))  # the copy of SQLite that has the store open
     database.execute("update node set labels = json_set(labels, '$.\"chronos/world\"', 'another')")
     database.close()
-    monkeypatch.setattr(node, "OPTIONS", Options(grace_s=1e9))
+    monkeypatch.setattr(instance, "OPTIONS", EngineOptions(grace_s=1e9))
     simulate(scenario, url, start=FRIDAY + HOUR)
 
 
@@ -386,7 +392,7 @@ def test_the_timestamps_of_a_task(url: str) -> None:
         )
         scheduler = bed.scheduler()
 
-        async def at(hour: int, minute: int, second: int) -> TaskState:
+        async def at(hour: int, minute: int, second: int) -> DeclaredTaskState:
             await bed.until(datetime(2027, 1, 1, hour, minute, second, tzinfo=UTC))
             return (await read_states(url))["a"]
 
@@ -417,7 +423,7 @@ def test_the_timestamps_of_a_task(url: str) -> None:
 def test_a_task_that_was_never_called_has_no_timestamps(url: str) -> None:
     async def scenario(bed: Bed) -> None:
         await bed.lasting([bed.task(cron="0 9 * * *")], MINUTE)
-        expected = TaskState(name="a", cron_expression="0 9 * * *", retry_delay=MINUTE)
+        expected = DeclaredTaskState(name="a", cron_expression="0 9 * * *", retry_delay=MINUTE)
         assert await read_states(url) == {"a": expected}
 
     simulate(scenario, url)

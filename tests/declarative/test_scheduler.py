@@ -11,17 +11,17 @@ from typing import Any, cast
 import pytest
 
 from chronos.declarative import (
-    Event,
     InvalidRegistrationError,
     Scheduler,
     SchedulerAlreadyActiveError,
+    SchedulerEvent,
     SchedulerInitializationError,
     SchedulerInitializationFailed,
     read_states,
 )
 from chronos.declarative.scheduler import State
 from chronos.errors import Invalid
-from tests.declarative.bed import MINUTE, Bed, simulate
+from tests.support.declarative_app import MINUTE, Bed, simulate
 
 pytestmark = pytest.mark.usefixtures("calm")
 WHOLE_LIFE = [
@@ -322,7 +322,7 @@ def test_the_order_of_events_is_the_order_of_things() -> None:
     seen: list[tuple[str, str]] = []
 
     async def scenario(bed: Bed) -> None:
-        def watch(event: Event) -> None:
+        def watch(event: SchedulerEvent) -> None:
             seen.append((type(event).__name__, state(scheduler).value))
 
         scheduler = Scheduler(bed.url, bed.clock, bed.zone, watch)

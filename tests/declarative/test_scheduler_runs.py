@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from chronos.declarative import Event, Scheduler, TaskRunFailed, TaskRunStarted
-from tests.declarative.bed import FRIDAY, MINUTE, Bed, Oops, simulate
+from chronos.declarative import Scheduler, SchedulerEvent, TaskRunFailed, TaskRunStarted
+from tests.support.declarative_app import FRIDAY, MINUTE, Bed, Oops, simulate
 
 pytestmark = pytest.mark.usefixtures("calm")
 
@@ -203,7 +203,7 @@ def test_callbacks_run_without_any_timeout() -> None:
 
 
 def test_a_watcher_that_raises_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    def watch(event: Event) -> None:
+    def watch(event: SchedulerEvent) -> None:
         raise Oops(str(event))
 
     async def scenario(bed: Bed) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from chronos.declarative import Event, Scheduler, TaskRunStarted
+from chronos.declarative import Scheduler, SchedulerEvent, TaskRunStarted
 
 TASKS = 100_000
 ALLOWED_S = TASKS * 60 / 10_000  # a minute for ten thousand tasks: the specification's line
@@ -24,7 +24,7 @@ class Starts:
     count: int = 0
     latest: timedelta = field(default_factory=timedelta)
 
-    def watch(self, event: Event) -> None:
+    def watch(self, event: SchedulerEvent) -> None:
         if isinstance(event, TaskRunStarted):
             self.count += 1
             self.latest = max(self.latest, event.late)

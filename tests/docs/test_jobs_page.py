@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from chronos.core.config import DEFAULTS
-from chronos.service.shapes import read_job
-from chronos.service.shapes.settings import FIELDS
-from tests.api.test_job_schema import VALID
-from tests.api.world import V1, World, in_world
-from tests.cli.ctl.bed import serving
-from tests.service.accepted import CHECKS, ITEM, Path, objects
-from tests.test_docs import ROOT, blocks
+from chronos.service.serializers import read_job
+from chronos.service.serializers.settings import FIELDS
+from tests.api.openapi.test_job_schema import VALID
+from tests.docs.test_examples import ROOT, blocks
+from tests.support.accepted_fields import CHECKS, ITEM, Path, objects
+from tests.support.api_server import V1, World, in_world
+from tests.support.cli_server import serving
 
 PAGE = ROOT / "docs" / "reference" / "jobs.md"
 NAME = re.compile(r"`([a-z0-9_]+)`")

@@ -8,13 +8,13 @@ from uuid import uuid4
 
 import pytest
 
-from tests.api.world import SECRET
-from tests.e2e.bed import Client
-from tests.server.bed import Process
 from tests.server.conftest import start
-from tests.store.conftest import database_url, make_database, on_server, postgres_server, postgres_url
+from tests.support.api_server import SECRET
+from tests.support.databases import database_url, on_server
+from tests.support.e2e_server import Client
+from tests.support.server_process import Process
 
-__all__ = ["make_database", "postgres_server", "postgres_url", "start"]
+__all__ = ["start"]
 ENGINES = ("sqlite", "postgresql")
 CONFIG = {
     "auth": {"type": "basic", "users": {"ana": {"password_hash": SECRET, "role": "admin"}}},

@@ -18,10 +18,10 @@ from urllib.parse import quote, urlsplit
 import pytest
 from click.testing import CliRunner
 
-from chronos.api.table import ROUTES
+from chronos.api.handlers import ROUTES
 from chronos.cli.main import chronosctl
-from tests.e2e.bed import Client
-from tests.server.bed import PATIENCE_S, Process
+from tests.support.e2e_server import Client
+from tests.support.server_process import PATIENCE_S, Process
 
 Start = Callable[..., Process]
 VARIABLES = {"CHRONOS_DISPATCHER__HTTP__ALLOW_PRIVATE": "true", "CHRONOS_LOGGING__LEVEL": "debug"}

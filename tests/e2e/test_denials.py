@@ -2,7 +2,7 @@
 
 import base64
 
-from tests.e2e.bed import V1, Client
+from tests.support.e2e_server import V1, Client
 
 
 def test_a_failed_login_is_logged_counted_and_audited(api: Client) -> None:

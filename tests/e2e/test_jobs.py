@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.e2e.bed import V1, Client, shape
+from tests.support.e2e_server import V1, Client, shape
 
 
 def test_create_look_and_the_answer_is_whole(api: Client) -> None:

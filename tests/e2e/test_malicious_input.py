@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.bed import ADMIN, V1, Client, shape
-from tests.server.bed import PATIENCE_S, Process
+from tests.support.e2e_server import ADMIN, V1, Client, shape
+from tests.support.server_process import PATIENCE_S, Process
 
 CLOSE = b"Connection: close\r\n"
 JSON = b"Content-Type: application/json\r\n"

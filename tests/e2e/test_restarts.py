@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.bed import V1, Client, shape
-from tests.server.bed import EXAMPLE, Process, free_port
+from tests.support.e2e_server import V1, Client, shape
+from tests.support.server_process import EXAMPLE, Process, free_port
 
 
 def everything(api: Client) -> dict[str, Any]:

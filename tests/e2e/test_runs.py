@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from chronos.api.routes import Route
-from chronos.api.table import ROUTES
-from tests.e2e.bed import ADMIN, V1, Client, shape
-from tests.server.bed import PATIENCE_S
+from chronos.api.handlers import ROUTES
+from chronos.api.routing import Route
+from tests.support.e2e_server import ADMIN, V1, Client, shape
+from tests.support.server_process import PATIENCE_S
 
 FAILS = {"command": {"argv": ["sh", "-c", "echo oh no; exit 3"]}, "retry": {"max_attempts": 1}}
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.bed import ADMIN, V1, Client
 from tests.e2e.conftest import CONFIG
-from tests.server.bed import Process
+from tests.support.e2e_server import ADMIN, V1, Client
+from tests.support.server_process import Process
 
 SOON_S = 20.0  # a second, and what a busy machine adds
 

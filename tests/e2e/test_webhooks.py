@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.e2e.bed import Client
-from tests.server.bed import Process
+from tests.support.e2e_server import Client
+from tests.support.server_process import Process
 
 Start = Callable[..., Process]
 MANY = 500

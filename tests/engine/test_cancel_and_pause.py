@@ -6,8 +6,8 @@ import pytest
 
 from chronos.core.execution import Status
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
-from tests.engine.world import World, in_world
+from chronos.core.reasons import ReasonCode
+from tests.support.engine_world import World, in_world
 
 # --- pause
 
@@ -24,7 +24,7 @@ async def test_what_passed_in_a_pause_is_one_skipped_span(world: World) -> None:
     await world.reach(65)
     assert await world.story("work") == ["10 succeeded", "20-40 skipped 3", "50 succeeded", "60 succeeded"]
     [span] = await world.spans("work")
-    assert span.reason.code is Code.PAUSED
+    assert span.reason.code is ReasonCode.PAUSED
     assert work.starts == [10, 50, 60], "its anchor is kept"
 
 
@@ -142,7 +142,7 @@ async def test_deleting_stops_what_runs_and_drops_what_waits(world: World) -> No
     await world.advance(1)
     records = await world.records_of(saved.job_id)
     assert [record.status for record in records] == [Status.CANCELED] * 3
-    assert all(record.reason is not None and record.reason.code is Code.JOB_DELETED for record in records)
+    assert all(record.reason is not None and record.reason.code is ReasonCode.JOB_DELETED for record in records)
     await world.advance(60)
     assert (len(work.starts), work.running) == (1, 0)
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from chronos.core.events import Trouble
+from chronos.core.events import ProblemReported
 from chronos.core.execution import Status
 from chronos.engine.duties import Duties
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
 from chronos.store.commands import Command, Trim
-from tests.engine.world import World, in_world
+from tests.support.engine_world import World, in_world
 
 REFUSED = "PostgreSQL at db is not as this release expects it"
 
@@ -23,7 +23,7 @@ class Clocked:
     def fails(self, *errors: ChronosError, every_s: float = 10) -> dict[str, int]:
         """Retention fails with these errors, one after the other; answers what is failing then, and how often."""
         for error in errors:
-            with self.duties.doing("retention"):
+            with self.duties.count_failures("retention"):
                 raise error
             self.now_s += every_s
         return {duty: failure.times for duty, failure in self.duties.failing.items()}
@@ -50,7 +50,7 @@ def test_another_failure_starts_the_count_again() -> None:
 def test_a_success_ends_it() -> None:
     clocked = Clocked()
     clocked.fails(*[StoreBroken(REFUSED)] * 4)
-    with clocked.duties.doing("retention"):
+    with clocked.duties.count_failures("retention"):
         pass
     assert clocked.duties.failing == {}
 
@@ -79,7 +79,7 @@ async def test_retention_that_fails_keeps_nothing_else_from_being_done(world: Wo
     assert {run.status for run in await world.runs("work")} == {Status.SUCCEEDED}
     assert (len(work.ends), len(maintained)) == (7, 3)
     assert list(node.engine.node.duties.failing) == ["retention"]
-    troubles = [event for event in node.events if isinstance(event, Trouble)]
+    troubles = [event for event in node.events if isinstance(event, ProblemReported)]
     assert {(event.duty, event.error) for event in troubles} == {("retention", REFUSED)}
     broken = False
     await world.advance(11)

@@ -4,45 +4,45 @@ import asyncio
 
 import pytest
 
-from chronos.core.events import ClockJumped, Event, Trouble
-from chronos.engine.bell import Bell
-from chronos.engine.bus import Bus
+from chronos.core.events import ClockJumped, Event, ProblemReported
+from chronos.engine.event_bus import EventBus
+from chronos.engine.wakeup import Wakeup
 from chronos.testing.loop import run
 
 JUMP = ClockJumped(at_us=1, by_us=2)
-TROUBLE = Trouble(at_us=1, where="store", error="gone")
+TROUBLE = ProblemReported(at_us=1, where="store", error="gone")
 
 
 def test_who_watches_for_a_kind_is_called_with_no_other() -> None:
-    bus, all_of_them, jumps = Bus(), list[Event](), list[Event]()
-    assert not bus.wants(Trouble)
+    bus, all_of_them, jumps = EventBus(), list[Event](), list[Event]()
+    assert not bus.wants(ProblemReported)
     bus.watch(jumps.append, ClockJumped)
     assert bus.wants(ClockJumped)
-    assert not bus.wants(Trouble)
+    assert not bus.wants(ProblemReported)
     end = bus.watch(all_of_them.append)
     bus.emit(JUMP)
     bus.emit(TROUBLE)
     end()
     bus.emit(JUMP)
-    assert not bus.wants(Trouble)
+    assert not bus.wants(ProblemReported)
     assert all_of_them == [JUMP, TROUBLE]
     assert jumps == [JUMP, JUMP]
 
 
 def test_events_of_what_went_well_are_made_for_watchers_that_hear_them() -> None:
-    bus, listens = Bus(), [False]
-    bus.watch(lambda event: None, Trouble, hears_routine=lambda: listens[0])
-    assert (bus.wants(Trouble), bus.wants(Trouble, routine=True)) == (True, False)
+    bus, listens = EventBus(), [False]
+    bus.watch(lambda event: None, ProblemReported, hears_routine=lambda: listens[0])
+    assert (bus.wants(ProblemReported), bus.wants(ProblemReported, routine=True)) == (True, False)
     listens[0] = True
-    assert bus.wants(Trouble, routine=True)
+    assert bus.wants(ProblemReported, routine=True)
     assert not bus.wants(ClockJumped, routine=True)
     listens[0] = False
     bus.watch(lambda event: None)
-    assert bus.wants(Trouble, routine=True)
+    assert bus.wants(ProblemReported, routine=True)
 
 
 def test_a_watcher_may_go_while_it_is_called() -> None:
-    bus, calls = Bus(), list[str]()
+    bus, calls = EventBus(), list[str]()
 
     def once(event: Event) -> None:
         calls.append("once")
@@ -57,13 +57,13 @@ def test_a_watcher_may_go_while_it_is_called() -> None:
 
 def test_a_bell_wakes_when_it_is_rung_or_when_the_time_is_over() -> None:
     async def scenario() -> list[float]:
-        loop, bell, woken_s = asyncio.get_running_loop(), Bell(), list[float]()
-        loop.call_later(3, bell.ring)
+        loop, bell, woken_s = asyncio.get_running_loop(), Wakeup(), list[float]()
+        loop.call_later(3, bell.wake)
         for _ in range(2):  # rung after 3 s; then not at all
             await bell.wait(10)
             woken_s.append(loop.time())
-        bell.ring()
-        bell.ring()
+        bell.wake()
+        bell.wake()
         await bell.wait(10)  # it was rung before
         woken_s.append(loop.time())
         await bell.wait(10)  # which counts once
@@ -73,7 +73,7 @@ def test_a_bell_wakes_when_it_is_rung_or_when_the_time_is_over() -> None:
 
 
 def test_a_watcher_that_fails_takes_nothing_with_it(caplog: pytest.LogCaptureFixture) -> None:
-    bus, jumps = Bus(), list[Event]()
+    bus, jumps = EventBus(), list[Event]()
 
     def fails(event: Event) -> None:
         raise ValueError("no")

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from tests.engine.world import World, in_world
+from tests.support.engine_world import World, in_world
 
 
 def tell_tokens(world: World, *names: str) -> list[tuple[str, str, int]]:

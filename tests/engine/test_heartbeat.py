@@ -1,6 +1,6 @@
 """Whom a node leaves jobs to: those it has seen to live, and never one that only stands in the store."""
 
-from tests.engine.world import World, in_world
+from tests.support.engine_world import World, in_world
 
 JOBS = 20
 

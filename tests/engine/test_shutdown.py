@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from chronos.core.execution import AttemptStatus, Status
-from tests.engine.test_tasks import finished, python
-from tests.engine.world import World, in_world
+from tests.engine.execution.test_execution_run import finished, python
+from tests.support.engine_world import World, in_world
 
 
 @in_world

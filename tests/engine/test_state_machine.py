@@ -1,6 +1,6 @@
 """Random events on a whole engine, on virtual time."""
 
-from tests.engine.machine import run_machine
+from tests.support.engine_state_machine import run_machine
 
 
 def test_the_engine_stays_sound() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from chronos.core.execution import Cause, Status
 from chronos.errors import Conflict, QueueFull
-from tests.engine.test_tasks import finished, python
-from tests.engine.world import World, in_world, statuses
+from tests.engine.execution.test_execution_run import finished, python
+from tests.support.engine_world import World, in_world, statuses
 
 ONE_TRY = {"max_attempts": 1}
 

@@ -1,9 +1,9 @@
 """Jobs whose definition a node cannot read: it tells, and goes on with all others."""
 
-from chronos.core.events import JobBroken
+from chronos.core.events import JobUnschedulable
 from chronos.core.execution import Execution, Status
 from chronos.testing import StoreProbe
-from tests.engine.world import NodeOfWorld, World, in_world, statuses
+from tests.support.engine_world import NodeOfWorld, World, in_world, statuses
 
 
 def spoil(world: World, name: str) -> None:
@@ -15,7 +15,7 @@ def spoil(world: World, name: str) -> None:
 
 def broken(node: NodeOfWorld) -> list[str]:
     """What was told of such jobs."""
-    return [event.error for event in node.events if isinstance(event, JobBroken)]
+    return [event.error for event in node.events if isinstance(event, JobUnschedulable)]
 
 
 @in_world

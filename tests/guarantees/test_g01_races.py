@@ -10,11 +10,11 @@ from pathlib import Path
 from chronos.assembly import make_store
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Execution, Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import NEW, EndedAttempt, Reap, ReapRow, SaveJobs
 from chronos.store.contract import ExecutionFilter, Store
-from chronos.testing.conformance import World
-from tests.store.racer import SECOND, T0, race
+from chronos.testing.conformance import StoreFixture
+from tests.support.race_process import SECOND, T0, race
 
 ROOT = Path(__file__).parents[2]
 INSTANTS = 1_000
@@ -25,7 +25,7 @@ class Process:
 
     def __init__(self, url: str, seed: int, what: str) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "tests.store.racer", url, str(seed), what],
+            [sys.executable, "-m", "tests.support.race_process", url, str(seed), what],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -94,7 +94,7 @@ async def all_executions(store: Store) -> list[Execution]:
 async def prepare(url: str, rows: dict[str, dict[str, object]]) -> None:
     store = make_store(url)
     await store.open()
-    world = World(store)
+    world = StoreFixture(store)
     await world.start_node("starter")
     await store.apply(SaveJobs(rows=tuple(world.row(name, **options) for name, options in rows.items()), now_us=T0))
     await store.close()
@@ -131,7 +131,7 @@ async def check_started_once(url: str, started: list[str], *, killed: int = 0) -
         held = await store.held_by(node.number)
         rows = tuple(
             ReapRow(
-                *(e.id, e.job, e.token, Status.READY, Code.WORKER_LOST, 2),
+                *(e.id, e.job, e.token, Status.READY, ReasonCode.WORKER_LOST, 2),
                 (EndedAttempt(e.id, "task", 1, AttemptStatus.LOST, T0, T0, node.number),),
             )
             for e in held
@@ -167,7 +167,7 @@ def test_servers_that_are_sent_the_same_creation_create_once(prepared_url: str, 
         stores = [make_store(url) for _ in range(4)]
         for store in stores:
             await store.open()
-        row = World(stores[0]).row
+        row = StoreFixture(stores[0]).row
         for n in range(10):
             command = SaveJobs(rows=(row(f"job-{n}", expect=NEW),), now_us=T0 + n, idempotency=f"k{n}")
             answers = await asyncio.gather(*(store.apply(command) for store in stores))

@@ -10,19 +10,19 @@ import pytest
 
 from chronos.assembly import make_store
 from chronos.store.contract import JobFilter
-from tests.store.conftest import Server
+from tests.support.databases import Server
 
 ROUNDS = 4
 ACKNOWLEDGER = """
 import asyncio, sys
 from chronos.assembly import make_store
 from chronos.errors import Unavailable
-from chronos.testing.conformance import World
+from chronos.testing.conformance import StoreFixture
 
 async def main() -> None:
     store = make_store(sys.argv[1])
     await store.open()
-    world = World(store)
+    world = StoreFixture(store)
     await world.start_node()
 
     async def one(i: int) -> None:

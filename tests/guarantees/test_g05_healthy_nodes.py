@@ -9,9 +9,9 @@ import pytest
 from chronos.core.events import NodeLost
 from chronos.core.execution import AttemptStatus
 from chronos.core.node import Node
-from chronos.engine.node import NodeLife
+from chronos.engine.heartbeat import Heartbeat
 from chronos.store.commands import Command, Reap
-from tests.engine.world import NodeOfWorld, World, in_world
+from tests.support.engine_world import NodeOfWorld, World, in_world
 
 TIMEOUT_S = 3.0
 SCAN_S = 1.0
@@ -90,8 +90,8 @@ async def test_g5_a_node_that_is_cut_off_takes_nothing_from_healthy_ones(world: 
 
 def beaten(node: NodeOfWorld) -> float:
     """When it was last heard of, in monotonic seconds."""
-    life: NodeLife = node.engine.node
-    return life._beaten_s
+    life: Heartbeat = node.engine.node
+    return life._last_beat_s
 
 
 @in_world
@@ -102,8 +102,8 @@ async def test_g5_a_node_that_beat_again_keeps_what_it_runs(world: World) -> Non
     one = await world.node("one", **OPTIONS)
     await world.advance(4)
     two = await world.node("two", works=False, **OPTIONS)
-    one.engine.node._quiet_s = 1e9  # it does not end its own work, so that only the others could
-    one.engine.node._silence_s = 1e9
+    one.engine.node._kill_cutoff_s = 1e9  # it does not end its own work, so that only the others could
+    one.engine.node._start_cutoff_s = 1e9
     one.link.cut = True
     asked: list[Command[Any]] = []
 

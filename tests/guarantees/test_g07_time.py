@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chronos.core.events import ClockJumped, Trouble
+from chronos.core.events import ClockJumped, ProblemReported
 from chronos.core.execution import Status
-from chronos.engine.node import NodeClock
+from chronos.engine.heartbeat import NodeClock
 from chronos.store.contract import Counts
-from chronos.store.sql.sqlite_memory import MemoryStore
+from chronos.store.sql.sqlite.memory import MemoryStore
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import run
-from tests.engine.world import SECOND_US, World, in_world
+from tests.support.engine_world import SECOND_US, World, in_world
 
 
 @in_world
@@ -95,14 +95,14 @@ async def test_g7_time_a_skewed_node_neither_admits_nor_claims(world: World) -> 
     assert len(work.starts) == 7
     assert {run.node for run in await world.runs("work")} == {right.number}
     assert [skewed.engine.node.may_start] == [False]
-    [told] = [event for event in skewed.events if isinstance(event, Trouble)]
+    [told] = [event for event in skewed.events if isinstance(event, ProblemReported)]
     assert (told.where, told.error.startswith("this node's clock is 5.0 s behind the store's")) == ("clock", True)
     skewed.link.skew_s = 0.2
     await world.advance(11)
     assert skewed.engine.node.may_start
     skewed.link.skew_s = -2
     await world.advance(11)
-    troubles = [event.error for event in skewed.events if isinstance(event, Trouble)]
+    troubles = [event.error for event in skewed.events if isinstance(event, ProblemReported)]
     assert len(troubles) == 2
     assert "2.0 s ahead of the store's" in troubles[1]
 

@@ -23,18 +23,18 @@ from chronos.core.events import (
     ExecutionStarted,
     ExecutionWaits,
     GapFound,
-    JobBroken,
     JobChanged,
+    JobUnschedulable,
     NodeLost,
-    Trouble,
+    ProblemReported,
 )
 from chronos.core.execution import AttemptStatus, Cause, Status
-from chronos.core.reasons import Code
-from chronos.observe import lines as lines_module
-from chronos.observe import logs as module
-from chronos.observe.lines import EventLines
-from chronos.observe.log_quota import LINES, LINES_EACH
-from chronos.observe.logs import Logs, line_logger
+from chronos.core.reasons import ReasonCode
+from chronos.observe import event_log as lines_module
+from chronos.observe import log_setup as module
+from chronos.observe.event_log import EventLog
+from chronos.observe.log_quota import LINES_PER_MINUTE, LINES_PER_SUBJECT
+from chronos.observe.log_setup import Logs, line_logger
 
 JOB, RUN = UUID(int=7).bytes, UUID(int=8).bytes
 ABOUT: dict[str, Any] = {"at_us": 1, "execution": RUN, "job": JOB}
@@ -57,7 +57,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def watched(*events: Event, level: str = "debug") -> list[dict[str, Any]]:
     with logged(level=level) as stream:
-        watcher = EventLines({JOB: ("default", "nightly")}.get)
+        watcher = EventLog({JOB: ("default", "nightly")}.get)
         for event in events:
             watcher.watch(event)
     return lines(stream)
@@ -142,7 +142,7 @@ def test_whoever_does_not_read_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> 
     [
         (ExecutionAdmitted(**ABOUT, cause=Cause.SCHEDULE, status=Status.READY), "debug", "execution admitted"),
         (
-            ExecutionAdmitted(**ABOUT, cause=Cause.SCHEDULE, status=Status.SKIPPED, code=Code.OVERLAP),
+            ExecutionAdmitted(**ABOUT, cause=Cause.SCHEDULE, status=Status.SKIPPED, code=ReasonCode.OVERLAP),
             "info",
             "execution skipped",
         ),
@@ -150,11 +150,11 @@ def test_whoever_does_not_read_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> 
         (ExecutionWaits(**ABOUT, wake_us=1), "debug", "execution waits"),
         (ExecutionWaits(**ABOUT, wake_us=None), "debug", "execution waits"),
         (GapFound(at_us=1, job=JOB, strategy="last", runs=1, left_out=2), "warning", "missed instants"),
-        (JobBroken(at_us=1, job=JOB, error="x"), "error", "job broken"),
+        (JobUnschedulable(at_us=1, job=JOB, error="x"), "error", "job broken"),
         (JobChanged(at_us=1, job=JOB, action="saved"), "info", "job saved"),
         (NodeLost(at_us=1, node=4, reaped=2), "warning", "node lost"),
         (ClockJumped(at_us=1, by_us=5_000_000), "warning", "the clock was set"),
-        (Trouble(at_us=1, where="store", error="away"), "warning", "trouble"),
+        (ProblemReported(at_us=1, where="store", error="away"), "warning", "trouble"),
     ],
 )
 def test_events(event: Event, level: str, text: str) -> None:
@@ -165,7 +165,9 @@ def test_events(event: Event, level: str, text: str) -> None:
 
 @pytest.mark.parametrize("status", [status for status in Status if status.final])
 def test_ends(status: Status) -> None:
-    [line] = watched(ExecutionEnded(**ABOUT, status=status, code=Code.CANCELED, duration_us=1_500_000, message="So."))
+    [line] = watched(
+        ExecutionEnded(**ABOUT, status=status, code=ReasonCode.CANCELED, duration_us=1_500_000, message="So.")
+    )
     quiet = {Status.SUCCEEDED: "debug", Status.SKIPPED: "info", Status.CANCELED: "info"}
     loud = {Status.FAILED: "error", Status.STALE: "error"}
     assert line["level"] == (quiet | loud).get(status, "warning")
@@ -180,13 +182,13 @@ def test_attempts(status: AttemptStatus) -> None:
 
 
 def test_success_is_quiet() -> None:
-    ended = ExecutionEnded(**ABOUT, status=Status.SUCCEEDED, code=Code.SUCCEEDED, duration_us=1)
+    ended = ExecutionEnded(**ABOUT, status=Status.SUCCEEDED, code=ReasonCode.SUCCEEDED, duration_us=1)
     assert not watched(ended, level="info")
 
 
 def test_the_same_trouble_is_not_told_all_the_time() -> None:
-    away = [Trouble(at_us=at_us, where="store", error="away") for at_us in range(1, 20_000_000, 1_000_000)]
-    found = watched(*away, Trouble(at_us=2, where="store", error="full"))
+    away = [ProblemReported(at_us=at_us, where="store", error="away") for at_us in range(1, 20_000_000, 1_000_000)]
+    found = watched(*away, ProblemReported(at_us=2, where="store", error="full"))
     assert [(line["error"], line.get("repeated")) for line in found] == [("away", None), ("away", 9), ("full", None)]
 
 
@@ -215,17 +217,17 @@ def test_a_storm_of_failures_is_counted() -> None:
     often = [failed(70_000_000 + n) for n in range(1_000)]
     found = watched(*many, *often, failed(140_000_000))
     told = [line["event"] for line in found]
-    assert told.count("attempt failed") == LINES + LINES_EACH + 1
+    assert told.count("attempt failed") == LINES_PER_MINUTE + LINES_PER_SUBJECT + 1
     left_out = [(line.get("job"), line["count"]) for line in found if line["event"] == "more lines were left out"]
-    assert left_out == [(None, 5_000 - LINES + 7), ("nightly", 1_000 - LINES_EACH)]
+    assert left_out == [(None, 5_000 - LINES_PER_MINUTE + 7), ("nightly", 1_000 - LINES_PER_SUBJECT)]
 
 
 def test_what_was_left_out_is_told_even_if_nothing_happens_any_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "MINUTE_US", 1_000)
 
     async def storm() -> None:
-        watcher = EventLines({JOB: ("default", "nightly")}.get)
-        for at_us in range(LINES_EACH + 5):
+        watcher = EventLog({JOB: ("default", "nightly")}.get)
+        for at_us in range(LINES_PER_SUBJECT + 5):
             watcher.watch(failed(1 + at_us))
         await told.wait()
 
@@ -255,11 +257,11 @@ def test_lines_can_be_read_without_a_formatter_of_ours(caplog: pytest.LogCapture
     assert first == 'it is full where="a place" count=3 node=a-1'
     assert second.startswith("it broke\nTraceback")
     assert second.endswith("ValueError: no")
-    assert {record.filename for record in caplog.records} == {"test_logs.py"}
+    assert {record.filename for record in caplog.records} == {"test_log_setup.py"}
 
 
 def test_a_job_without_a_name_is_told_by_its_id() -> None:
-    [line] = watched(JobBroken(at_us=1, job=RUN, error="x"))
+    [line] = watched(JobUnschedulable(at_us=1, job=RUN, error="x"))
     assert line["job"] == str(UUID(int=8))
 
 

@@ -18,12 +18,12 @@ from chronos.core.events import (
     ExecutionEnded,
     ExecutionStarted,
     GapFound,
-    JobBroken,
+    JobUnschedulable,
 )
 from chronos.core.execution import AttemptStatus, Cause, Status
-from chronos.core.reasons import Code
-from chronos.core.shortage import offer_of
-from chronos.observe import meters
+from chronos.core.reasons import ReasonCode
+from chronos.core.shortage import build_offer
+from chronos.observe import metric_definitions
 from chronos.observe.metrics import Metrics
 from chronos.store.commands import RegisterNode
 from chronos.store.contract import Counts, Store
@@ -35,7 +35,9 @@ NAMES = {JOB: ("default", "nightly"), UUID(int=9).bytes: ("billing", "nightly")}
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def ended(status: Status = Status.SUCCEEDED, code: Code = Code.SUCCEEDED, job: bytes = JOB) -> ExecutionEnded:
+def ended(
+    status: Status = Status.SUCCEEDED, code: ReasonCode = ReasonCode.SUCCEEDED, job: bytes = JOB
+) -> ExecutionEnded:
     return ExecutionEnded(at_us=0, execution=RUN, job=job, status=status, code=code, duration_us=2_000_000)
 
 
@@ -60,7 +62,7 @@ def measured(
         metrics = Metrics(make_store("sqlite://"), SystemClock(), name_of=names, per_job=per_job)
         for event in events:
             metrics.watch(event)
-        metrics.committed(20, 0.004)
+        metrics.observe_commit(20, 0.004)
         metrics.recovered(3)
         return metrics.render()
 
@@ -74,15 +76,15 @@ def value(found: Series, name: str, **labels: str) -> float:
 @pytest.mark.parametrize(
     ("status", "code", "word"),
     [
-        (Status.SUCCEEDED, Code.SUCCEEDED, "completed"),
-        (Status.COMPLETED_WITH_ERRORS, Code.SOME_TASKS_FAILED, "completed"),
-        (Status.FAILED, Code.TASK_FAILED, "failed"),
-        (Status.CANCELED, Code.REPLACED, "canceled"),
-        (Status.STALE, Code.WORKER_LOST, "stale"),
-        (Status.SKIPPED, Code.UPSTREAM_FAILED, "skipped"),
+        (Status.SUCCEEDED, ReasonCode.SUCCEEDED, "completed"),
+        (Status.COMPLETED_WITH_ERRORS, ReasonCode.SOME_TASKS_FAILED, "completed"),
+        (Status.FAILED, ReasonCode.TASK_FAILED, "failed"),
+        (Status.CANCELED, ReasonCode.REPLACED, "canceled"),
+        (Status.STALE, ReasonCode.WORKER_LOST, "stale"),
+        (Status.SKIPPED, ReasonCode.UPSTREAM_FAILED, "skipped"),
     ],
 )
-def test_ends(status: Status, code: Code, word: str) -> None:
+def test_ends(status: Status, code: ReasonCode, word: str) -> None:
     found = measured(ended(status, code), ended(status, code))
     counted = value(found, "scheduler_job_occurrences_total", job="nightly", status=word, reason=code.value)
     assert counted == 2
@@ -108,7 +110,7 @@ def test_attempts(status: AttemptStatus, word: str) -> None:
 
 def test_the_rest() -> None:
     skipped = ExecutionAdmitted(
-        at_us=0, execution=RUN, job=JOB, cause=Cause.SCHEDULE, status=Status.SKIPPED, code=Code.QUEUE_FULL
+        at_us=0, execution=RUN, job=JOB, cause=Cause.SCHEDULE, status=Status.SKIPPED, code=ReasonCode.QUEUE_FULL
     )
     found = measured(
         ExecutionAdmitted(at_us=0, execution=RUN, job=JOB, cause=Cause.SCHEDULE, status=Status.RUNNING),
@@ -116,8 +118,8 @@ def test_the_rest() -> None:
         ExecutionStarted(at_us=0, execution=RUN, job=JOB, attempt=1, late_us=30_000),
         ExecutionStarted(at_us=0, execution=RUN, job=JOB, attempt=2, late_us=90_000_000),
         GapFound(at_us=0, job=JOB, strategy="last", runs=1, left_out=41),
-        JobBroken(at_us=0, job=JOB, error="no"),
-        JobBroken(at_us=1, job=JOB, error="no"),
+        JobUnschedulable(at_us=0, job=JOB, error="no"),
+        JobUnschedulable(at_us=1, job=JOB, error="no"),
     )
     assert value(found, "scheduler_job_occurrences_total", job="nightly", status="skipped", reason="queue_full") == 1
     missed = {"job": "nightly", "status": "missed", "reason": "outside_recovery"}
@@ -137,7 +139,7 @@ def test_the_rest() -> None:
 def test_namespaces_are_told_apart() -> None:
     found = measured(ended(), ended(job=UUID(int=9).bytes), ended(job=b"?" * 16))
     jobs = {dict(labels)["job"] for name, labels in found if name == "scheduler_job_occurrences_total"}
-    assert jobs == {"nightly", "billing/nightly", meters.UNKNOWN}
+    assert jobs == {"nightly", "billing/nightly", metric_definitions.UNKNOWN_JOB_LABEL}
 
 
 def test_without_a_label_for_each_job() -> None:
@@ -148,8 +150,8 @@ def test_without_a_label_for_each_job() -> None:
 
 
 def test_labels_stay_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meters, "MAX_JOBS", 3)
-    monkeypatch.setattr(meters, "MAX_TASKS", 4)
+    monkeypatch.setattr(metric_definitions, "MAX_JOBS", 3)
+    monkeypatch.setattr(metric_definitions, "MAX_TASKS", 4)
     ids = [UUID(int=number).bytes for number in range(10)]
     events: list[Event] = [ended(job=job) for job in ids]
     events += [tried(AttemptStatus.SUCCEEDED, job, task) for job in ids for task in ("a", "b", "c")]
@@ -157,9 +159,9 @@ def test_labels_stay_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     label = {"status": "completed", "reason": "succeeded"}
     counts = {
         job: value(found, "scheduler_job_occurrences_total", job=job, **label)
-        for job in ("job-0", "job-1", "job-2", meters.OTHER)
+        for job in ("job-0", "job-1", "job-2", metric_definitions.OTHER_LABEL)
     }
-    assert counts == {"job-0": 1, "job-1": 1, "job-2": 1, meters.OTHER: 7}
+    assert counts == {"job-0": 1, "job-1": 1, "job-2": 1, metric_definitions.OTHER_LABEL: 7}
     pairs = {labels for name, labels in found if name == "scheduler_task_attempts_total"}
     assert len(pairs) == 4 + 2 + 1  # four of their own, the rest of two jobs, the other jobs
     assert sum(found["scheduler_task_attempts_total", pair] for pair in pairs) == 30
@@ -171,14 +173,14 @@ def test_what_stands_in_the_store_is_read_when_asked() -> None:
         clock = SystemClock()
         await store.open()
         metrics = Metrics(store, clock, name_of=NAMES.get)
-        store.on_commit(metrics.committed)
+        store.on_commit(metrics.observe_commit)
         for name, ago_us in (("a", 0), ("b", 3_600_000_000)):
             now_us = clock.now_us() - ago_us
             await store.apply(
                 RegisterNode(name=name, incarnation=name.encode() * 16, now_us=now_us, slots=1, labels={})
             )
         await metrics.refresh()
-        metrics.admits(True)
+        metrics.set_leader(True)
         found = series(metrics.render())
         assert value(found, "scheduler_nodes") == 1
         assert value(found, "scheduler_leader") == 1
@@ -208,7 +210,7 @@ def test_ready_work_that_no_live_node_can_take_is_counted() -> None:
             await service.job_saver.save([service.jobs.read(says)])
         await metrics.refresh()
         assert value(series(metrics.render()), "scheduler_executions_unclaimable") == 2
-        offer = offer_of(None, ["f"]).text
+        offer = build_offer(None, ["f"]).text
         await store.apply(
             RegisterNode(name="a", incarnation=b"a" * 16, now_us=clock.now_us(), slots=1, labels={}, offer=offer)
         )

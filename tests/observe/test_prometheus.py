@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.server.bed import PATIENCE_S, Process
+from tests.support.server_process import PATIENCE_S, Process
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "metrics.md"

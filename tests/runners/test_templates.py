@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 
 from chronos.core.credentials import MASK
-from chronos.core.planner import Covered
-from chronos.engine.runners.masking import Mask, MaskedStream
-from chronos.engine.runners.templates import Renderer, check_template
+from chronos.core.planner import CoveredSpan
 from chronos.errors import Invalid, NotFound
-from tests.engine.runners.target_calls import make_call
+from chronos.runners.secret_mask import MaskedStream, SecretMask
+from chronos.runners.templates import Renderer, check_template
+from tests.support.target_calls import make_call
 
 PAYLOAD = {"order": {"id": 17, "tags": ["a", {"b": None}]}, "text": "x", "__class__": "plain"}
 
 
-def renderer(mask: Mask | None = None, **changes: Any) -> Renderer:
+def renderer(mask: SecretMask | None = None, **changes: Any) -> Renderer:
     call = make_call({}, payload=PAYLOAD, **changes)
-    return Renderer(call, {"KEY": "s3cr3t/+ value"}.get, mask or Mask())
+    return Renderer(call, {"KEY": "s3cr3t/+ value"}.get, mask or SecretMask())
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_values(template: Any, value: Any) -> None:
 
 def test_what_comes_out_is_not_looked_at_again() -> None:
     call = make_call({}, payload={"a": "{{ secret.KEY }}"})
-    assert Renderer(call, {"KEY": "no"}.get, Mask()).text("x", "<{{ payload.a }}>") == "<{{ secret.KEY }}>"
+    assert Renderer(call, {"KEY": "no"}.get, SecretMask()).text("x", "<{{ payload.a }}>") == "<{{ secret.KEY }}>"
 
 
 def test_the_span_of_a_compressed_run() -> None:
-    span = Covered(from_us=0, to_us=60_000_000, count=2)
+    span = CoveredSpan(from_us=0, to_us=60_000_000, count=2)
     text = "{{ span.from }} {{ span.to }} {{ span.count }}"
     assert renderer(span=span).text("x", text) == "1970-01-01T00:00:00Z 1970-01-01T00:01:00Z 2"
 
@@ -105,7 +105,7 @@ def test_depth_is_bounded() -> None:
 
 
 def test_secrets_are_looked_up_by_name_and_then_masked() -> None:
-    mask = Mask()
+    mask = SecretMask()
     assert renderer(mask).text("x", "Bearer {{ secret.KEY }}") == "Bearer s3cr3t/+ value"
     shown = "raw s3cr3t/+ value, url s3cr3t%2F%2B%20value, form s3cr3t%2F%2B+value, base64 czNjcjN0LysgdmFsdWU="
     assert mask(shown) == f"raw {MASK}, url {MASK}, form {MASK}, base64 {MASK}"
@@ -117,7 +117,7 @@ def test_a_secret_is_masked_however_it_is_cut() -> None:
     secret, text = "abcabd", "xabcabcabdyabcab abcabd"
     for first in range(len(text)):
         for second in range(first, len(text)):
-            mask = Mask()
+            mask = SecretMask()
             mask.add(secret)
             stream = MaskedStream(mask)
             pieces = (text[:first], text[first:second], text[second:])
@@ -126,6 +126,6 @@ def test_a_secret_is_masked_however_it_is_cut() -> None:
 
 def test_a_stream_hides_the_user_and_password_of_a_url_that_comes_in_pieces() -> None:
     for size in (1, 3, 7, 100):
-        text, stream = "to postgres://robot:pw-0123456789@db/orders: done\nhttp://host/ ok", MaskedStream(Mask())
+        text, stream = "to postgres://robot:pw-0123456789@db/orders: done\nhttp://host/ ok", MaskedStream(SecretMask())
         pieces = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
         assert "".join((*pieces, stream.flush())) == "to postgres://***@db/orders: done\nhttp://host/ ok"

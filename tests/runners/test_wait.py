@@ -7,9 +7,9 @@ import pytest
 
 from chronos.core.calendar import rfc3339
 from chronos.core.outcome import Failed, Outcome, Waits
-from chronos.engine.runners.wait import WaitRunner
 from chronos.errors import Invalid
-from tests.engine.runners.target_calls import STARTED_US, make_call
+from chronos.runners.wait import WaitRunner
+from tests.support.target_calls import STARTED_US, make_call
 
 
 def run(options: dict[str, Any]) -> Outcome:

@@ -8,7 +8,7 @@ import pytest
 
 from chronos import Chronos, ChronosError, Conflict, Context, Invalid
 from chronos.core.config import Delivery, Mode, OnFailure, Overlap
-from chronos.core.job import JobSpec, JobState, On
+from chronos.core.job import JobSpec, JobState, UpstreamCondition
 
 
 def plain() -> None: ...
@@ -132,8 +132,8 @@ def test_without_a_schedule_it_runs_when_it_is_asked() -> None:
     assert spec_of(app, "plain").schedule is None
     assert not app._runtime.declared.jobs["plain"].immediate
     assert [(one.job, one.on) for one in spec_of(app, "third").after] == [
-        ("second", On.SUCCESS),
-        ("plain", On.FAILURE),
+        ("second", UpstreamCondition.SUCCESS),
+        ("plain", UpstreamCondition.FAILURE),
     ]
 
 
@@ -293,7 +293,7 @@ def test_what_python_says_better_than_text() -> None:
     retry = {"initial_interval": 2, "max_interval": timedelta(minutes=1), "retry_on": (ValueError, Trouble, "exit_3")}
     app.command("work", ["true"], retry=retry)
     jobs = app._runtime.declared.jobs
-    assert [(follow.job, follow.on) for follow in jobs["then"].spec.after] == [("first", On.COMPLETION)]
+    assert [(follow.job, follow.on) for follow in jobs["then"].spec.after] == [("first", UpstreamCondition.COMPLETION)]
     settings = jobs["work"].spec.settings.retry
     assert settings is not None
     assert (settings.initial_us, settings.max_us) == (2_000_000, 60_000_000)

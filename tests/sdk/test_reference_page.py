@@ -8,7 +8,7 @@ import pytest
 
 import chronos
 from chronos import Chronos, Context, Group, JobHandle, Run
-from chronos.sdk import options
+from chronos.sdk import job_options
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "python.md").read_text()
 NAMED = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", PAGE))))
@@ -27,11 +27,11 @@ def test_every_method_is_in_the_reference(kind: type) -> None:
 
 
 OPTIONS = [
-    options.CommandJobOptions,
-    options.FunctionJobOptions,
-    options.FunctionTaskOptions,
-    options.GroupOptions,
-    options.WebhookJobOptions,
+    job_options.CommandJobOptions,
+    job_options.FunctionJobOptions,
+    job_options.FunctionTaskOptions,
+    job_options.GroupOptions,
+    job_options.WebhookJobOptions,
 ]
 
 

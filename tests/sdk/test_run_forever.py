@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chronos import Chronos
-from chronos.observe.console import shown_on_stderr
+from chronos.observe.stderr_log import log_to_stderr
 from tests.sdk.conftest import Make
 
 SOON_S = 60  # on a machine that is busy with others
@@ -181,12 +181,12 @@ def test_a_program_that_configured_logging_has_every_line_once(program: Callable
 def test_where_the_program_has_a_handler_none_is_added(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for logger in (logging.getLogger("chronos"), logging.getLogger()):
         monkeypatch.setattr(logger, "handlers", [])
-    with shown_on_stderr() as shown:
+    with log_to_stderr() as shown:
         assert shown
         assert len(logging.getLogger("chronos").handlers) == 1
     handler = logging.NullHandler()
     monkeypatch.setattr(logging.getLogger(name), "handlers", [handler])
-    with shown_on_stderr() as shown:
+    with log_to_stderr() as shown:
         assert not shown
         assert logging.getLogger(name).handlers == [handler]
 

@@ -10,7 +10,7 @@ import pytest
 
 from chronos import Chronos, Conflict, Context, JobInfo, NotFound, RunFailed, RunInfo
 from chronos.errors import QueueFull
-from chronos.sdk.home import WrongLoop
+from chronos.sdk.home_loop import WrongLoop
 
 SOON_S = 60  # on a machine that is busy with others
 
@@ -336,7 +336,7 @@ def test_a_backfill_goes_on_as_the_queue_empties(app: Chronos) -> None:
 
 
 def test_a_backfill_in_which_nothing_moves(app: Chronos, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronos.sdk.filling._PATIENCE_S", 0.0)
+    monkeypatch.setattr("chronos.sdk.backfill._PATIENCE_S", 0.0)
 
     @app.job(cron="0 * * * *", start="2026-01-01T00:00:00Z", queue_max=1)
     def hourly() -> None: ...
@@ -347,7 +347,7 @@ def test_a_backfill_in_which_nothing_moves(app: Chronos, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("at_once", [10_000, 2, 1])
 def test_history_and_backfill(app: Chronos, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr("chronos.service.backfilling.MAX_BACKFILL", at_once)
+    monkeypatch.setattr("chronos.service.backfill.MAX_BACKFILL", at_once)
 
     @app.job(cron="0 * 2 1 *", overlap="queue", start="2026-01-01T00:00:00Z")
     def hourly() -> None: ...

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from chronos import Chronos, Context
-from tests.store.conftest import make_database, postgres_server, postgres_url
+from tests.support.databases import make_database, postgres_server, postgres_url
 
 __all__ = ["make_database", "postgres_server", "postgres_url"]
 

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.bed import Process
-from tests.store.conftest import make_database, postgres_server, postgres_url
-
-__all__ = ["make_database", "postgres_server", "postgres_url"]
+from tests.support.server_process import Process
 
 
 @pytest.fixture

@@ -23,15 +23,15 @@ import aiohttp
 import msgspec
 
 from chronos.clock import SystemClock
-from chronos.engine.options import Options
+from chronos.engine.options import EngineOptions
 from chronos.errors import Invalid
 from chronos.server.config import Config, load
-from chronos.server.node import Server
-from chronos.server.parts import BOTH, engine_options
+from chronos.server.server import Server
+from chronos.server.wiring import BOTH, engine_options
 from chronos.testing.loop import run as run_virtually
-from tests.api.world import V1, Reply
-from tests.engine.world import World
-from tests.server.bed import Process
+from tests.support.api_server import V1, Reply
+from tests.support.engine_world import World
+from tests.support.server_process import Process
 
 T = TypeVar("T")
 Observe = Callable[[Config, Path], Any]
@@ -173,9 +173,11 @@ def served(setting: str, value: Any, **options: Any) -> Callable[[Callable[[Serv
 class Lived:
     """A world of the configuration's defaults, in which nodes with its options come and go."""
 
-    def __init__(self, world: World, options: Options) -> None:
+    def __init__(self, world: World, options: EngineOptions) -> None:
         self.world = world
-        self._options = {one.name: getattr(options, one.name) for one in fields(Options) if one.name != "node_name"}
+        self._options = {
+            one.name: getattr(options, one.name) for one in fields(EngineOptions) if one.name != "node_name"
+        }
 
     async def node(self) -> Any:
         return await self.world.node(**self._options)

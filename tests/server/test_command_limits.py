@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.world import SECRET
-from tests.e2e.bed import ADMIN, V1, Client
-from tests.server.bed import PATIENCE_S, Process, environment, run
+from tests.support.api_server import SECRET
+from tests.support.e2e_server import ADMIN, V1, Client
+from tests.support.server_process import PATIENCE_S, Process, environment, run
 
 Start = Callable[..., Process]
 AUTH = {"type": "basic", "users": {"ana": {"password_hash": SECRET, "role": "admin"}}}

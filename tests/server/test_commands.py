@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from chronos.assembly import make_service, make_store
 from chronos.clock import SystemClock
-from chronos.service.shapes import Draft
+from chronos.service.serializers import Draft
 from chronos.store.commands import RegisterNode
-from tests.server.bed import CHRONOS, Process, free_port, run
+from tests.support.server_process import CHRONOS, Process, free_port, run
 
 Start = Callable[..., Process]
 JOB = {"name": "nightly", "schedule": "@daily", "command": {"argv": ["true"]}}

@@ -12,15 +12,15 @@ from chronos.api import CommandAuthor
 from chronos.api.errors import Unauthenticated
 from chronos.assembly import make_store
 from chronos.clock import SystemClock
-from chronos.core.config import DEFAULTS, Overlap, cascade
+from chronos.core.config import DEFAULTS, Overlap, resolve_settings
 from chronos.errors import Invalid
 from chronos.server.config import Config, load, read_config
-from chronos.server.parts import BOTH, api_options, check, engine_options, make_access
+from chronos.server.config_display import duration_text, rows, size_text
 from chronos.server.process import greeting
 from chronos.server.settings import BY_NAME, LEFT_ASIDE, SETTINGS
-from chronos.server.showing import duration_text, rows, size_text
-from tests.api.world import BCRYPT, basic
-from tests.server.bed import EXAMPLE
+from chronos.server.wiring import BOTH, api_options, check, engine_options, make_access
+from tests.support.api_server import BCRYPT, basic
+from tests.support.server_process import EXAMPLE
 
 SHARED = "postgresql://chronos@db.example/chronos"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "configuration.md"
@@ -197,7 +197,7 @@ def test_defaults() -> None:
     assert not check(config)
     assert {config.origins[setting.name] for setting in SETTINGS} == {"default"}
     assert config["store"] == "sqlite:///chronos-data/chronos.db"
-    assert cascade(config.defaults()) == cascade(DEFAULTS)
+    assert resolve_settings(config.defaults()) == resolve_settings(DEFAULTS)
 
 
 def test_variables_override_files_and_flags_override_both(tmp_path: Path) -> None:
@@ -315,9 +315,9 @@ def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
     assert (config["node.id"], config["server.listen"]) == ("chronos-1", ("0.0.0.0", 8080))
     assert (config["server.write_timeout"], config["logging.output"]) == (30.0, "stdout")
     assert (config["dispatcher.http.max_idle_conns"], config["dispatcher.http.idle_conn_timeout"]) == (100, 90.0)
-    assert cascade(config.defaults()).limit == 1
-    assert cascade(config.defaults()).execution_timeout_us == 300_000_000
-    assert cascade(config.defaults()).retry_max_us == 60_000_000
+    assert resolve_settings(config.defaults()).limit == 1
+    assert resolve_settings(config.defaults()).execution_timeout_us == 300_000_000
+    assert resolve_settings(config.defaults()).retry_max_us == 60_000_000
     assert engine_options(config, BOTH).slots == 100
     told = {match[1] for warning in warnings if (match := re.search(r"(\S+) is left aside", warning))}
     assert told == {

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from chronos.api import hash_password
-from tests.server.bed import PATIENCE_S, Process, free_port, run
-from tests.store.conftest import on_server
+from tests.support.databases import on_server
+from tests.support.server_process import PATIENCE_S, Process, free_port, run
 
 Start = Callable[..., Process]
 SLEEPER = {"name": "sleeper", "schedule": "now", "command": {"argv": ["sleep", "600"]}}

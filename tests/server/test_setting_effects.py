@@ -21,10 +21,10 @@ import pytest
 
 from chronos.server.config import load
 from chronos.server.settings import ALIASES, BY_NAME, LEFT_ASIDE
-from tests.api.world import SECRET, V1, basic
-from tests.engine.runners.servers import Seen, Server, answer
-from tests.server.bed import Process
-from tests.server.effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
+from tests.server.setting_effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
+from tests.support.api_server import SECRET, V1, basic
+from tests.support.http_servers import Seen, Server, answer
+from tests.support.server_process import Process
 
 TOKEN = "chr_" + "t" * 43
 ME = getpass.getuser()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.bed import PATIENCE_S, Process
+from tests.support.server_process import PATIENCE_S, Process
 
 Start = Callable[..., Process]
 MANY = 200

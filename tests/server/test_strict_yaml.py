@@ -8,7 +8,7 @@ import pytest
 
 from chronos.errors import Invalid
 from chronos.server.config import load
-from chronos.server.yaml import MAX_ALIASES, read_yaml
+from chronos.server.strict_yaml import MAX_ALIASES, read_yaml
 
 
 def bomb(width: int = 9, levels: int = 9) -> str:
@@ -51,7 +51,7 @@ def test_honest_aliases_mean_what_they_say() -> None:
 
 
 def test_many_values_without_aliases_are_no_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronos.server.yaml.MAX_REPEATED", 10)
+    monkeypatch.setattr("chronos.server.strict_yaml.MAX_REPEATED", 10)
     assert read_yaml("[" + "x, " * 99 + "x]") == [["x"] * 100]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from tests.server.bed import Process, run
+from tests.support.server_process import Process, run
 
 JOB = {"schedule": "@every 1s", "command": {"argv": ["true"]}}
 #: A run that the first server leaves behind is given up soon; the job waits for that.

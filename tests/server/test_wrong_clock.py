@@ -12,7 +12,7 @@ import pytest
 
 from chronos.clock import SystemClock
 from chronos.server.config import load
-from chronos.server.node import Server
+from chronos.server.server import Server
 
 SECOND_US = 1_000_000
 Case = Callable[[Server, aiohttp.ClientSession], Awaitable[None]]

@@ -6,10 +6,10 @@ import pytest
 
 from chronos.core.job import JobState
 from chronos.errors import Conflict, Invalid, StoreUnavailable
-from chronos.service.shapes import Draft
+from chronos.service.serializers import Draft
 from chronos.store.commands import Command, SaveJobs
 from chronos.store.contract import JobFilter
-from tests.service.world import World, in_world, shape
+from tests.support.service_world import World, in_world, shape
 
 
 def drafts(world: World, *names: str, namespace: str = "default", **fields: object) -> list[Draft]:

@@ -8,11 +8,11 @@ import pytest
 
 from chronos.core.execution import Status
 from chronos.errors import QueueFull
-from chronos.service.acting import Action
-from chronos.service.room import Room
+from chronos.service.backpressure import Backpressure
+from chronos.service.bulk_actions import Action
 from chronos.store.commands import SYSTEM
 from chronos.store.contract import Counts
-from tests.service.world import HOUR_US, START_US, World, in_world
+from tests.support.service_world import HOUR_US, START_US, World, in_world
 
 
 class Counted:
@@ -61,7 +61,7 @@ def test_many_at_once_do_not_find_the_same_room() -> None:
 def test_a_flood_that_is_refused_counts_a_few_times() -> None:
     async def case(world: World) -> None:
         store = Counted(world.store)
-        room = Room(store, world.clock, most=2)
+        room = Backpressure(store, world.clock, most=2)
         await fill(world, 2)
         for _ in range(3):
             found = await asyncio.gather(*(room.take() for _ in range(500)), return_exceptions=True)
@@ -73,7 +73,7 @@ def test_a_flood_that_is_refused_counts_a_few_times() -> None:
 
 def test_what_is_under_way_counts_until_its_fate_is_known() -> None:
     async def case(world: World) -> None:
-        room = Room(world.store, world.clock, most=4)
+        room = Backpressure(world.store, world.clock, most=4)
         assert await room.take(3) == 3
         assert await room.take(3) == 1
         with pytest.raises(QueueFull):

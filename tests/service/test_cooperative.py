@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from chronos.service.turns import _TURN_S, Turns
+from chronos.service.cooperative import _TURN_S, TimeSlicer
 
 
-class Slow(Turns):
+class Slow(TimeSlicer):
     """Everything takes longer than a turn."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ def test_requests_work_by_turns_and_each_in_order() -> None:
 
 def test_what_takes_no_time_is_done_in_one_turn() -> None:
     async def main() -> None:
-        turns, over, seen = Turns(lambda: 0.0), asyncio.Event(), list[int]()
+        turns, over, seen = TimeSlicer(lambda: 0.0), asyncio.Event(), list[int]()
         others = asyncio.create_task(turns_of_others(over))
         await turns.each(range(100), seen.append)
         over.set()

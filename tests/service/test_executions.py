@@ -6,18 +6,18 @@ import msgspec
 import pytest
 
 from chronos.core.calendar import SECOND_US
+from chronos.core.concurrency_key import find_key_gate, key_limit
 from chronos.core.config import Mode, OnFailure
-from chronos.core.detail import Detail, write_detail
 from chronos.core.execution import AttemptStatus, Cause, Status, TaskStatus
-from chronos.core.group import Group, TaskState
+from chronos.core.execution_detail import Detail, write_detail
+from chronos.core.execution_report import Report, TaskReport
 from chronos.core.ids import key_gate_id
-from chronos.core.keys import key_limit, key_of
-from chronos.core.report import Report, TaskReport
+from chronos.core.task_group import TaskGroup, TaskState
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull
-from chronos.service.shapes import id_text
+from chronos.service.serializers import id_text
 from chronos.store.commands import EndedAttempt, OutputRow, Suspend, SuspendRow, WriteOutput
 from chronos.store.contract import ExecutionFilter
-from tests.service.world import HOUR_US, START_US, World, in_world
+from tests.support.service_world import HOUR_US, START_US, World, in_world
 
 
 def test_a_trigger_runs_now_with_its_payload() -> None:
@@ -134,11 +134,11 @@ def test_a_key_is_rendered_from_what_there_is() -> None:
         saved = await world.save(concurrency={"key": "{{ job.name }}-{{payload.a.0}}-{{ payload.b }}", "limit": 4})
         job = await world.jobs.get(saved.name)
         effective = world.jobs.effective(job.spec)
-        key = key_of(effective, namespace="eu", name="job", payload={"a": [1.5]})
+        key = find_key_gate(effective, namespace="eu", name="job", payload={"a": [1.5]})
         assert key == key_gate_id("eu", "job-1.5-")
         assert key_limit(effective) == 4
         plain = world.jobs.effective((await world.jobs.get((await world.save("plain")).name)).spec)
-        assert key_of(plain, namespace="eu", name="plain", payload=None) is None
+        assert find_key_gate(plain, namespace="eu", name="plain", payload=None) is None
         assert key_limit(plain) == 1
 
     in_world(case)
@@ -208,7 +208,7 @@ def test_replaying_all_of_it_or_what_failed() -> None:
         first = await world.runs.trigger("job", {"n": 1})
         with pytest.raises(Conflict, match="it is ready"):
             await world.runs.replay(first.id)
-        group = Group(
+        group = TaskGroup(
             began_us=START_US,
             tasks=(
                 TaskState(name="a", status=TaskStatus.SUCCEEDED, attempts=1, started_us=START_US, result=7),

@@ -9,10 +9,10 @@ from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.job import JobState
 from chronos.core.node import Actor
 from chronos.errors import Conflict, QueueFull, StoreUnavailable
-from chronos.service.writing import SavedJob
+from chronos.service.save_jobs import SavedJob
 from chronos.store.commands import Command, SaveJobs, SetJobState
 from chronos.store.contract import ExecutionFilter
-from tests.service.world import HOUR_US, START_US, World, in_world, shape
+from tests.support.service_world import HOUR_US, START_US, World, in_world, shape
 
 ANA = Actor(name="ana")
 

@@ -5,14 +5,14 @@ import pytest
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Execution, Span, Status
-from chronos.core.inforce import instants_of
-from chronos.core.instants import walk
 from chronos.core.job import JobState
 from chronos.core.node import Actor
+from chronos.core.schedule.occurrences import walk
+from chronos.core.schedule_change import resolve_instants
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound
-from chronos.service.shapes import Draft, InvalidJob, id_text
+from chronos.service.serializers import Draft, InvalidJob, id_text
 from chronos.store.contract import ExecutionFilter, JobFilter
-from tests.service.world import HOUR_US, START_US, World, in_world, shape
+from tests.support.service_world import HOUR_US, START_US, World, in_world, shape
 
 ANA = Actor(name="ana")
 
@@ -404,7 +404,7 @@ def test_what_is_in_force_is_walked_without_the_cursor() -> None:
         await world.save()
         await world.save(schedule="30 * * * *", update={"policy": "windowed", "count": 2})
         job = await world.jobs.get("job")
-        instants = instants_of(job.spec, job.name)
+        instants = resolve_instants(job.spec, job.name)
         assert instants is not None
         until_us = START_US + 4 * HOUR_US
         found = [(us - START_US) / HOUR_US for us in walk(instants, instants.next_us(START_US), until_us)]

@@ -4,7 +4,7 @@ import pytest
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.node import Node
-from chronos.service.absence import absence
+from chronos.service.why_steps import find_absence
 
 NOW_S = 1_000
 
@@ -35,10 +35,10 @@ def node(started_s: int, beat_s: int, stopped_s: int | None = None) -> Node:
     ],
 )
 def test_absence(nodes: list[Node], expected: tuple[int, int] | None) -> None:
-    found = absence(nodes, 500 * SECOND_US, NOW_S * SECOND_US)
+    found = find_absence(nodes, 500 * SECOND_US, NOW_S * SECOND_US)
     assert (None if found is None else tuple(us // SECOND_US for us in found)) == expected
 
 
 def test_a_node_whose_next_beat_is_due_lives() -> None:
     nodes = [node(0, NOW_S - 9), node(NOW_S - 2, NOW_S - 2)]
-    assert absence(nodes, (NOW_S - 5) * SECOND_US, NOW_S * SECOND_US) is None
+    assert find_absence(nodes, (NOW_S - 5) * SECOND_US, NOW_S * SECOND_US) is None

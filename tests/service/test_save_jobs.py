@@ -4,10 +4,10 @@ from typing import Any
 
 from chronos.core.config import NOTHING_SET
 from chronos.core.job import JobState
-from chronos.service.saving import Shared, prepare
-from chronos.service.shapes import InvalidJob, JobReader
-from chronos.service.writing import CHUNK, SavedJob
-from tests.service.world import CHECKS, HOUR_US, START_US, World, in_world, shape
+from chronos.service.save_jobs import CHUNK, SavedJob
+from chronos.service.save_plan import BatchPlanner, plan_save
+from chronos.service.serializers import InvalidJob, JobReader
+from tests.support.service_world import CHECKS, HOUR_US, START_US, World, in_world, shape
 
 
 async def save(world: World, jobs: list[dict[str, Any]]) -> list[str]:
@@ -96,7 +96,7 @@ def test_a_chain_may_be_named_from_its_end() -> None:
 
 def test_what_is_shared_is_what_each_would_find() -> None:
     """Whatever order the instants are asked in, and whichever jobs came before."""
-    reader, shared = JobReader(CHECKS), Shared(NOTHING_SET)
+    reader, shared = JobReader(CHECKS), BatchPlanner(NOTHING_SET)
     schedules = ["0 * * * *", "@every 7m", "H * * * *", "2027-01-01T00:00:20Z", "30 9 * * 1-5", "R3/PT1H"]
     jobs = [shape(f"{name}-{n}", schedule=text) for n, text in enumerate(schedules) for name in ("a", "b")]
     jobs += [{**jobs[0], "overlap": "queue"}, {**jobs[0], "queue": "slow"}, {**jobs[2], "jitter": "5m"}]
@@ -110,9 +110,9 @@ def test_what_is_shared_is_what_each_would_find() -> None:
             assert alone == together
 
 
-def _prepared(draft: Any, now_us: int, shared: Shared | None) -> Any:
+def _prepared(draft: Any, now_us: int, shared: BatchPlanner | None) -> Any:
     try:
-        one = prepare(draft, None, defaults=NOTHING_SET, now_us=now_us, shared=shared)
+        one = plan_save(draft, None, defaults=NOTHING_SET, now_us=now_us, shared=shared)
     except InvalidJob as error:
         return str(error)
     assert one.state is JobState.ACTIVE

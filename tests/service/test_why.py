@@ -3,32 +3,32 @@
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.ids import scheduled_execution_id
-from chronos.core.inforce import instants_of
 from chronos.core.node import Actor
 from chronos.core.planner import Gap, plan
-from chronos.core.reasons import Code
-from chronos.core.shortage import offer_of
-from chronos.service.explaining import Step, Verdict
-from chronos.service.shapes import id_text
+from chronos.core.reasons import ReasonCode
+from chronos.core.schedule_change import resolve_instants
+from chronos.core.shortage import build_offer
+from chronos.service.serializers import id_text
+from chronos.service.why_steps import WhyStep, WhyVerdict
 from chronos.store.commands import Beat, EndedAttempt, Reap, ReapRow, Recover, RegisterNode, RunRow, StopNode
 from chronos.store.contract import ExecutionFilter
-from tests.service.world import HOUR_US, START_US, World, in_world
+from tests.support.service_world import HOUR_US, START_US, World, in_world
 
 ANA = Actor(name="ana")
 
 
-def verdicts(steps: list[Step]) -> list[str]:
+def verdicts(steps: list[WhyStep]) -> list[str]:
     return [step.verdict.value for step in steps]
 
 
-def said(steps: list[Step]) -> str:
+def said(steps: list[WhyStep]) -> str:
     return "\n".join(step.sentence for step in steps)
 
 
 async def recover(world: World, name: str = "job") -> None:
     """What an engine does about a gap."""
     job = await world.jobs.get(name)
-    instants = instants_of(job.spec, job.name)
+    instants = resolve_instants(job.spec, job.name)
     assert instants is not None
     gap = plan(
         job=job.id,
@@ -107,7 +107,7 @@ def test_while_a_job_was_paused() -> None:
         await world.switch("pause", "job", reason="too loud", actor=ANA)
         world.tick(3 * HOUR_US)
         now = await world.why.why("job", START_US + HOUR_US)
-        assert now[0].verdict is Verdict.PAUSED
+        assert now[0].verdict is WhyVerdict.PAUSED
         assert now[0].sentence == "The job was paused by ana at 2027-01-01T00:00:00Z: too loud"
         assert now[-1].sentence == "It will not run until it is resumed."
         ahead = await world.why.why("job", START_US + 9 * HOUR_US)
@@ -146,7 +146,7 @@ def test_the_version_that_was_in_force_decides() -> None:
         world.tick(60 * SECOND_US)
         await world.save(schedule="30 * * * *")
         steps = await world.why.why("job", START_US + HOUR_US // 2)
-        assert steps[0].verdict is Verdict.NO_INSTANT
+        assert steps[0].verdict is WhyVerdict.NO_INSTANT
         assert "at minute 0" in steps[0].sentence or "every hour" in steps[0].sentence
 
     in_world(case)
@@ -220,7 +220,7 @@ def test_that_no_node_was_alive() -> None:
 
 def test_what_no_live_node_can_take_says_what_is_missing() -> None:
     async def case(world: World) -> None:
-        for name, offer in (("old", offer_of(None, ["lost"])), ("vm", offer_of(["default"], ["there"]))):
+        for name, offer in (("old", build_offer(None, ["lost"])), ("vm", build_offer(["default"], ["there"]))):
             number = await world.store.apply(
                 RegisterNode(name=name, incarnation=world.request(), now_us=world.clock.us, slots=8, offer=offer.text)
             )
@@ -231,7 +231,7 @@ def test_what_no_live_node_can_take_says_what_is_missing() -> None:
         missing = 'no live node has the function "lost"; live nodes: vm.'
         assert f"is ready, and waits: {missing}" in said(await world.why.why("job"))
         assert f"It waits: {missing}" in said(await world.why.why_execution(run.id))
-        await world.store.apply(Beat(node=2, beat=1, now_us=world.tick(), offer=offer_of(None, ["lost"]).text))
+        await world.store.apply(Beat(node=2, beat=1, now_us=world.tick(), offer=build_offer(None, ["lost"]).text))
         assert "no live node" not in said(await world.why.why("job"))
         assert "a worker with a free slot" in said(await world.why.why_execution(run.id))
 
@@ -244,7 +244,7 @@ def test_each_attempt_names_its_own_node_and_the_start_the_first() -> None:
         run = await world.admit()
         first = world.node
         lost = EndedAttempt(run.id, "main", 1, AttemptStatus.LOST, world.clock.us, world.clock.us, first)
-        row = ReapRow(run.id, run.job, run.token, Status.READY, Code.WORKER_LOST, 2, (lost,))
+        row = ReapRow(run.id, run.job, run.token, Status.READY, ReasonCode.WORKER_LOST, 2, (lost,))
         await world.store.apply(Reap(node=first, beat=0, rows=(row,), now_us=world.tick(SECOND_US)))
         world.node = await world.store.apply(
             RegisterNode(name="node-b", incarnation=world.request(), now_us=world.clock.us, slots=8)

@@ -7,11 +7,11 @@ what people said was obeyed, the fourth whether they, and jobs that follow other
 
 from collections.abc import Iterator
 
-from tests.simulation.by_calendar import ByCalendar
-from tests.simulation.by_id import ById
-from tests.simulation.by_request import ByRequest
-from tests.simulation.by_wish import ByWish
-from tests.simulation.lives import lives
+from tests.simulation.node_lifetimes import lives
+from tests.simulation.oracle_calendar import ByCalendar
+from tests.simulation.oracle_effects import ByWish
+from tests.simulation.oracle_records import ById
+from tests.simulation.oracle_requests import ByRequest
 from tests.simulation.scenario import Evidence
 from tests.simulation.verdicts import Finding, Verdict
 

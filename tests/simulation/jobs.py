@@ -22,14 +22,14 @@ from chronos.core.config import (
     Settings,
     Update,
     UpdatePolicy,
-    cascade,
+    resolve_settings,
 )
-from chronos.core.job import After, JobSpec, On, ScheduleSpec, Target, Task
-from chronos.core.lane import lane_of
-from chronos.core.planner import activation
+from chronos.core.job import JobSpec, ScheduleSpec, Target, Task, UpstreamCondition, UpstreamJob
+from chronos.core.lane import build_lane
+from chronos.core.planner import activate_schedule
 from chronos.core.policy import gate_spec
 from chronos.store.commands import JobRow
-from tests.core import brute
+from tests.support import brute_force_cron as brute
 
 KIND = "simulated"  # the target that the simulation runs
 _EVERY = "@every "
@@ -61,7 +61,7 @@ class SimJob:
     longest_s: float = 60.0
     failing: float = 0.0
     tasks: int = 1  # one after the other; only the last one fails
-    after: tuple[After, ...] = ()
+    after: tuple[UpstreamJob, ...] = ()
     update: Update = _UPDATES[0]
 
     @property
@@ -104,13 +104,13 @@ class SimJob:
         """The job to save, activated now."""
         spec = self.spec(None if self.every_s is None else now_us)
         schedule = None if spec.schedule is None else spec.schedule.parse(self.name)
-        effective = cascade(spec.settings)
+        effective = resolve_settings(spec.settings)
         return JobRow(
             namespace="default",
             name=self.name,
             spec=spec,
-            gate=gate_spec(effective, lane_of(spec, effective).text),
-            next_us=None if schedule is None else activation(schedule, now_us).next_us,
+            gate=gate_spec(effective, build_lane(spec, effective).text),
+            next_us=None if schedule is None else activate_schedule(schedule, now_us).next_us,
         )
 
 
@@ -172,5 +172,7 @@ def all_jobs() -> Iterator[SimJob]:
         overlap=Overlap.ALLOW,
     )
     yield SimJob(name="steps", cron="0 6 * * *", tasks=3, failing=0.6, attempts=2, overlap=Overlap.QUEUE)
-    yield SimJob(name="follower", after=(After(job="failing", on=On.SUCCESS),), overlap=Overlap.ALLOW)
-    yield SimJob(name="heir", after=(After(job="once-at-most", on=On.COMPLETION),))
+    yield SimJob(
+        name="follower", after=(UpstreamJob(job="failing", on=UpstreamCondition.SUCCESS),), overlap=Overlap.ALLOW
+    )
+    yield SimJob(name="heir", after=(UpstreamJob(job="once-at-most", on=UpstreamCondition.COMPLETION),))

@@ -11,15 +11,16 @@ import pytest
 from msgspec import structs
 
 from chronos.core.config import UNLIMITED, Overlap, UpdatePolicy
-from chronos.core.detail import read_detail, write_detail
-from chronos.core.diff import Takeover, takeover
 from chronos.core.execution import Cause, Status
-from chronos.core.instants import Instants, walk
+from chronos.core.execution_detail import read_detail, write_detail
 from chronos.core.job import JobState
-from chronos.core.node import Node, Watch
-from chronos.engine import node, reaper
+from chronos.core.node import HeartbeatWatch, Node
+from chronos.core.schedule.occurrences import Instants, walk
+from chronos.core.schedule_change import Takeover, takeover
+from chronos.engine import heartbeat
+from chronos.engine.maintenance import reaper
 from chronos.errors import StoreUnavailable
-from chronos.service import backfilling, saving
+from chronos.service import backfill, save_plan
 from chronos.store.commands import (
     AckOutbox,
     Admit,
@@ -203,19 +204,21 @@ def wall_clock(patch: pytest.MonkeyPatch) -> None:
         return machine.clock.now_us() / 1e6
 
     loop = SimpleNamespace(time=by_the_wall)
-    patch.setattr(node, "JUMP_US", 1 << 62)
+    patch.setattr(heartbeat, "JUMP_US", 1 << 62)
     patch.setattr(reaper, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=asyncio.sleep))
 
 
 def time_before_the_read(patch: pytest.MonkeyPatch) -> None:
     """A beat counts from when it was asked for, however long the answer took."""
-    observe = Watch.observe
+    observe = HeartbeatWatch.observe
 
-    def from_the_question(self: Watch, nodes: Sequence[Node], *, asked_s: float, answered_s: float) -> list[Node]:
+    def from_the_question(
+        self: HeartbeatWatch, nodes: Sequence[Node], *, asked_s: float, answered_s: float
+    ) -> list[Node]:
         self._patience_s = math.inf
         return observe(self, nodes, asked_s=asked_s, answered_s=asked_s)
 
-    patch.setattr(Watch, "observe", from_the_question)
+    patch.setattr(HeartbeatWatch, "observe", from_the_question)
 
 
 def hasty_updates(patch: pytest.MonkeyPatch) -> None:
@@ -224,7 +227,7 @@ def hasty_updates(patch: pytest.MonkeyPatch) -> None:
     def at_once(_: UpdatePolicy, **said: Any) -> Takeover:
         return takeover(UpdatePolicy.IMMEDIATE, **said)
 
-    patch.setattr(saving, "takeover", at_once)
+    patch.setattr(save_plan, "takeover", at_once)
 
 
 def short_backfills(patch: pytest.MonkeyPatch) -> None:
@@ -233,7 +236,7 @@ def short_backfills(patch: pytest.MonkeyPatch) -> None:
     def but_the_last(instants: Instants, first_us: int | None, until_us: int) -> list[int]:
         return list(walk(instants, first_us, until_us))[:-1]
 
-    patch.setattr(backfilling, "walk", but_the_last)
+    patch.setattr(backfill, "walk", but_the_last)
 
 
 def as_store(mutant: Mutant) -> Store:

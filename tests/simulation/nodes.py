@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from chronos.core.outcome import Canceled, Failed, Outcome, Succeeded
 from chronos.engine.engine import Engine
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.functions import Functions
 from chronos.errors import StoreUnavailable
+from chronos.runners.contract import AttemptCall
+from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.store.contract import Store
 from tests.simulation.history import Fate, Run
 from tests.simulation.jobs import KIND
 from tests.simulation.machines import Machine
-from tests.simulation.wire import FaultyStore
+from tests.simulation.store_link import FaultyStore
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -47,7 +47,7 @@ class Node:
             clock=self.clock,
             options=replace(world.scenario.options, node_name=self.name),
             runners={KIND: Worker(world, self.machine)},
-            functions=Functions(),
+            functions=FunctionRegistry(),
             new_request=lambda: dice.randbytes(16),
         )
         self._life = loop.create_task(self._live(self._engine), context=self.machine.context)
@@ -115,7 +115,7 @@ class Worker:
     async def close(self) -> None:
         """Nothing is kept."""
 
-    async def run(self, call: Call) -> Outcome:
+    async def run(self, call: AttemptCall) -> Outcome:
         job = self._jobs[call.job_name]
         first, second = _dice(self._world.scenario.seed, call)
         lasts_s = 0.1 + first * (job.longest_s - 0.1)
@@ -155,7 +155,7 @@ def _finish(over: asyncio.Future[None]) -> None:
         over.set_result(None)
 
 
-def _dice(seed: int, call: Call) -> tuple[float, float]:
+def _dice(seed: int, call: AttemptCall) -> tuple[float, float]:
     """Two numbers from 0 to 1, for one try: the same in whatever order tries are made."""
     said = b"%d-%b-%b-%d" % (seed, call.execution, call.task.encode(), call.number)
     digest = blake2b(said, digest_size=16).digest()

@@ -14,14 +14,14 @@ from chronos.assembly import make_service
 from chronos.core.config import HOUR_US
 from chronos.core.execution import Execution, Status
 from chronos.errors import ChronosError, Invalid, StoreUnavailable
-from chronos.service.shapes import Draft
-from chronos.service.switching import StateChange
+from chronos.service.job_state import StateChange
+from chronos.service.serializers import Draft
 from chronos.store.contract import ExecutionFilter, Store
 from tests.simulation.history import Backfill, Deed, Replay
 from tests.simulation.jobs import SimJob
 from tests.simulation.machines import Machine
 from tests.simulation.scenario import DAY_S
-from tests.simulation.wire import FaultyStore
+from tests.simulation.store_link import FaultyStore
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 
 from chronos.core.config import Overlap, RecoveryStrategy
 from chronos.core.execution import Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from tests.simulation.history import ClaimNote, Run
-from tests.simulation.lives import Instants, Life, highest_us
+from tests.simulation.node_lifetimes import Instants, Life, highest_us
 from tests.simulation.scenario import BY_CALENDAR, Evidence
 from tests.simulation.verdicts import Finding, Verdict, shown
 
@@ -82,7 +82,7 @@ class ByCalendar:
             if not len(inside) <= span.count <= len(inside) + len(doubtful):
                 yield Finding(Verdict.MISSED, f"{life.name}: a span of {span.count}, the calendar has {len(inside)}")
             left_out = span.status is Status.SKIPPED
-            if left_out and not (life.deleted if span.reason.code is Code.JOB_DELETED else life.pauses):
+            if left_out and not (life.deleted if span.reason.code is ReasonCode.JOB_DELETED else life.pauses):
                 yield Finding(Verdict.MISSED, f"{life.name} was never off, and skipped {span.count}")
             if span.status is Status.MISSED and life.behaves.recovery is RecoveryStrategy.ALL:
                 yield Finding(Verdict.MISSED, f"{life.name} recovers all, and left out {span.count}")

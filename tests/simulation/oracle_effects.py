@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from chronos.core.execution import Cause
 from tests.simulation.history import ClaimNote, Deed, Run
-from tests.simulation.lives import Life
+from tests.simulation.node_lifetimes import Life
 from tests.simulation.scenario import Evidence
 from tests.simulation.verdicts import Finding, Verdict, shown
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from chronos.core.config import Delivery, Overlap
 from chronos.core.execution import Execution, Status
 from tests.simulation.history import Fate, Fault, Run
-from tests.simulation.lives import Life
+from tests.simulation.node_lifetimes import Life
 from tests.simulation.scenario import BY_CALENDAR, Evidence
 from tests.simulation.verdicts import Finding, Verdict, shown
 

@@ -10,18 +10,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from chronos.core.execution import Cause, Execution, Status
-from chronos.core.job import After, On
+from chronos.core.job import UpstreamCondition, UpstreamJob
 from tests.simulation.history import Backfill, Replay, Run, SettledNote
 from tests.simulation.jobs import calendar
-from tests.simulation.lives import Life
+from tests.simulation.node_lifetimes import Life
 from tests.simulation.scenario import BY_CALENDAR, Evidence
 from tests.simulation.verdicts import Finding, Verdict, shown
 
 _OUTBOX_TICKS = 5  # after which somebody looks for what has to follow, whatever hints were lost
 _SATISFIED = {
-    On.SUCCESS: (Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS),
-    On.FAILURE: (Status.FAILED, Status.STALE),
-    On.COMPLETION: tuple(set(Status) - {Status.SKIPPED}),
+    UpstreamCondition.SUCCESS: (Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS),
+    UpstreamCondition.FAILURE: (Status.FAILED, Status.STALE),
+    UpstreamCondition.COMPLETION: tuple(set(Status) - {Status.SKIPPED}),
 }
 
 
@@ -97,7 +97,7 @@ class ByRequest:
 
     # --- jobs that follow others
 
-    def _followed(self, life: Life, after: After) -> Iterator[Finding]:
+    def _followed(self, life: Life, after: UpstreamJob) -> Iterator[Finding]:
         """Each end of the job before it has its one execution, which stands for the moment of that end."""
         upstream = {job.job for job in self._jobs.values() if job.name == after.job}
         ends: dict[int, list[Execution]] = defaultdict(list)  # two may be of the same moment: a clock was set back
@@ -116,12 +116,12 @@ class ByRequest:
             if len(have[finished_us]) < len(told):
                 yield Finding(Verdict.MISSED, f"{life.name} does not follow {told[0].id.hex()}, {told[0].status.name}")
 
-    def _has_to_follow(self, life: Life, after: After, end: Execution) -> bool:
+    def _has_to_follow(self, life: Life, after: UpstreamJob, end: Execution) -> bool:
         note = self._history.settled.get(end.id)
-        wanted = end.status in _SATISFIED[after.on] or after.on is On.SUCCESS
+        wanted = end.status in _SATISFIED[after.on] or after.on is UpstreamCondition.SUCCESS
         return wanted and note is not None and self._was_there(life, note)
 
-    def _rightly(self, life: Life, after: After, record: Execution, ended: list[Execution]) -> Iterator[Finding]:
+    def _rightly(self, life: Life, after: UpstreamJob, record: Execution, ended: list[Execution]) -> Iterator[Finding]:
         what = f"{life.name} {record.id.hex()[:12]}"
         said = (record.detail or {}).get("upstream", [])  # what is skipped does not say whom it follows
         end = next((end for end in ended if end.id.hex() in said or not said), None)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from chronos.core.execution import Cause, Execution, Span
-from chronos.engine.options import Options
+from chronos.engine.options import EngineOptions
 from tests.simulation.history import Fault, History
 from tests.simulation.jobs import SimJob, all_jobs
-from tests.simulation.wire import Odds
+from tests.simulation.store_link import Odds
 
 DAY_S = 86_400.0
 BY_CALENDAR = (Cause.SCHEDULE, Cause.RECOVERY)  # what a schedule brings; all else is asked for
-SLOW = Options(  # some hundred times slower than the usual, so that idling takes no time
+SLOW = EngineOptions(  # some hundred times slower than the usual, so that idling takes no time
     slots=50,
     lookahead_s=10 * 3_600,
     tick_s=5 * 3_600,
@@ -46,7 +46,7 @@ class Scenario:
     start: datetime = datetime(2027, 3, 20, tzinfo=UTC)  # eight days before the clocks change in Paris
     jobs: tuple[SimJob, ...] = field(default_factory=lambda: tuple(all_jobs()))
     odds: Odds = field(default_factory=Odds)
-    options: Options = SLOW
+    options: EngineOptions = SLOW
     faults: Mapping[Fault, float] = field(default_factory=lambda: FAULTS)  # a day
     deeds: float = 6.0  # of a person, a day
 

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 from chronos.errors import StoreUnavailable
 from chronos.store.commands import Admit, Backfill, Claim, Command, Settle, Trigger
 from chronos.store.contract import Hint, Store
-from chronos.store.sql.dialect import Steps
-from chronos.store.sql.sqlite_memory import MemoryStore
-from chronos.store.sql.writes import Writes
+from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.query import Steps
+from chronos.store.sql.sqlite.memory import MemoryStore
 from tests.simulation.history import Disturbance, Fault, History
 from tests.simulation.machines import Machine
-from tests.simulation.notes import Notes
+from tests.simulation.work_journal import Notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +52,15 @@ class DoubtingStore(MemoryStore):
         self._writes = _Doubting(self._writes, self.doubts)
 
 
-class _Doubting(Writes):
+class _Doubting(CommandHandlers):
     """The writes of a store; what is in doubt is looked for before it is done."""
 
-    def __init__(self, writes: Writes, doubts: set[bytes]) -> None:
+    def __init__(self, writes: CommandHandlers, doubts: set[bytes]) -> None:
         self.__dict__.update(writes.__dict__)
-        self._doubts = doubts
+        self._resent_requests = doubts
 
     def steps(self, command: Command[Any], *, resent: bool = False) -> Steps[Any]:
-        return super().steps(command, resent=resent or getattr(command, "request", None) in self._doubts)
+        return super().steps(command, resent=resent or getattr(command, "request", None) in self._resent_requests)
 
 
 class Wire:
@@ -129,7 +129,7 @@ class FaultyStore:
         if late is not None:
             await late.wait()
         if self._rolls(wire.odds.lose_ack, Fault.LOST_ACK):
-            self._doubt(command)
+            self._remember_resent(command)
             raise StoreUnavailable("the answer was lost")
         if isinstance(command, Settle):
             rows = {row.id: row for row in command.rows}
@@ -159,7 +159,7 @@ class FaultyStore:
             return replace(command, rows=tuple(row for row in command.rows if self._wire.random.random() < 0.5))
         return replace(command, limit=(command.limit + 1) // 2)
 
-    def _doubt(self, command: Command[Any]) -> None:
+    def _remember_resent(self, command: Command[Any]) -> None:
         request: bytes | None = getattr(command, "request", None)
         if request is not None:
             self._wire.doubts.add(request)

@@ -11,17 +11,17 @@ from msgspec.structs import replace as changed
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
-from chronos.core.job import After
+from chronos.core.job import UpstreamJob
 from tests.simulation.checker import Verdict, judge
 from tests.simulation.history import Backfill, Change, Deed, Fate, Fault, Replay
 from tests.simulation.jobs import SimJob
 from tests.simulation.scenario import Evidence, Scenario
-from tests.simulation.wire import CALM
+from tests.simulation.store_link import CALM
 from tests.simulation.world import simulate
 
 JOBS = (
     SimJob(name="before", cron="40 */6 * * *", failing=0.4, attempts=1),
-    SimJob(name="after", after=(After(job="before"),)),
+    SimJob(name="after", after=(UpstreamJob(job="before"),)),
     SimJob(name="alone", cron="0 */4 * * *"),
     SimJob(name="allow", cron="30 */4 * * *", overlap=Overlap.ALLOW),
     SimJob(name="queue", cron="10 */4 * * *", overlap=Overlap.QUEUE),

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from chronos.core.config import Overlap
-from chronos.core.job import After, On
+from chronos.core.job import UpstreamCondition, UpstreamJob
 from tests.simulation import mutants
 from tests.simulation.checker import Verdict, judge
 from tests.simulation.history import Fault
 from tests.simulation.jobs import SimJob
 from tests.simulation.scenario import SLOW, Scenario
-from tests.simulation.wire import CALM, Odds
+from tests.simulation.store_link import CALM, Odds
 from tests.simulation.world import simulate
 
 SEEDS = (1, 2, 3)
@@ -37,8 +37,8 @@ STEPS = tuple(
 )
 CHAIN = (
     SimJob(name="before", cron="0 */3 * * *", failing=0.3, attempts=1),
-    SimJob(name="after", after=(After(job="before", on=On.SUCCESS),), overlap=Overlap.ALLOW),
-    SimJob(name="anyway", after=(After(job="before", on=On.COMPLETION),), overlap=Overlap.QUEUE),
+    SimJob(name="after", after=(UpstreamJob(job="before", on=UpstreamCondition.SUCCESS),), overlap=Overlap.ALLOW),
+    SimJob(name="anyway", after=(UpstreamJob(job="before", on=UpstreamCondition.COMPLETION),), overlap=Overlap.QUEUE),
 )
 #: Outcomes may arrive when their senders are long taken for dead.
 CRAWLING = replace(CALM, crawl=0.8, crawls_s=7 * 3_600)

@@ -12,12 +12,12 @@ from multiprocessing import get_context
 import pytest
 
 from chronos.core.config import Overlap
-from chronos.engine.options import Options
+from chronos.engine.options import EngineOptions
 from tests.simulation.checker import judge
 from tests.simulation.history import Deed, Fate, Fault
 from tests.simulation.jobs import SimJob
 from tests.simulation.scenario import OFTEN, Scenario
-from tests.simulation.wire import Odds
+from tests.simulation.store_link import Odds
 from tests.simulation.world import simulate
 
 DAYS = 4
@@ -93,7 +93,7 @@ QUICK = Scenario(
     seed=5,
     days=15 / 1_440,
     healing_days=6 / 1_440,
-    options=Options(),
+    options=EngineOptions(),
     jobs=(
         SimJob(name="often", every_s=15, longest_s=5, recovery_after_us=30_000_000, backoff_us=1_000_000),
         SimJob(name="slow", every_s=40, longest_s=60, recovery_after_us=30_000_000, backoff_us=1_000_000),

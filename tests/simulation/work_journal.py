@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from chronos.core.detail import read_detail
 from chronos.core.execution import Status
+from chronos.core.execution_detail import read_detail
 from chronos.core.job import JobState
 from chronos.store.commands import (
     Admit,

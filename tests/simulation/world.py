@@ -19,10 +19,10 @@ from chronos.testing.clock import VirtualClock
 from tests.simulation.history import Disturbance, Fault, History
 from tests.simulation.machines import MachineLoop
 from tests.simulation.nodes import Node
-from tests.simulation.notes import Notes
-from tests.simulation.person import Person
+from tests.simulation.operator import Person
 from tests.simulation.scenario import DAY_S, Evidence, Scenario
-from tests.simulation.wire import DoubtingStore, Wire
+from tests.simulation.store_link import DoubtingStore, Wire
+from tests.simulation.work_journal import Notes
 
 _PAGE = 1_000
 _MANY_OBJECTS = 100_000  # between collections of garbage, of which a world makes little

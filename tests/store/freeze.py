@@ -25,13 +25,13 @@ import msgspec
 
 from chronos import Chronos, Context
 from chronos.core.node import Actor
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.store.commands import CreateToken
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 from chronos.store.sql.migrations import VERSION
-from chronos.store.sql.postgres import PostgresStore
-from chronos.store.sql.sqlite import SqliteStore
-from tests.store.conftest import Server
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.store.sql.sqlite.store import SqliteStore
+from tests.support.databases import Server
 
 DATA = Path(__file__).parent.parent / "data"
 TOKEN = "chronos_frozen_with_the_store"
@@ -255,7 +255,7 @@ def _until(is_so: Callable[[], bool]) -> None:
 async def _with_token(url: str) -> None:
     store: Store = SqliteStore(Path(urlsplit(url).path[1:])) if url.startswith("sqlite") else PostgresStore(url)
     await store.open()
-    token = Token(name="ci", token_hash=sha256(TOKEN.encode()).hexdigest(), role="operator", namespaces=["default"])
+    token = ApiToken(name="ci", token_hash=sha256(TOKEN.encode()).hexdigest(), role="operator", namespaces=["default"])
     await store.apply(CreateToken(token=token, now_us=time.time_ns() // 1000, actor=Actor(name="ana", origin="::1")))
     await store.close()
 

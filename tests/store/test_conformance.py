@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from chronos.store.contract import Store
-from chronos.store.sql.postgres import PostgresStore
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.store.sql.sqlite_memory import MemoryStore
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.store.sql.sqlite.memory import MemoryStore
+from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing.conformance import CASES, Case, run
 
 

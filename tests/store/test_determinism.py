@@ -12,9 +12,9 @@ import pytest
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
-from chronos.core.ids import asked_execution_id, key_gate_id, scheduled_execution_id
+from chronos.core.ids import key_gate_id, requested_execution_id, scheduled_execution_id
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import ChronosError
 from chronos.store.commands import (
     Admit,
@@ -22,7 +22,7 @@ from chronos.store.commands import (
     Claim,
     Command,
     DeleteJob,
-    Follow,
+    FollowUp,
     RunRow,
     SaveJobs,
     SetJobState,
@@ -34,10 +34,10 @@ from chronos.store.commands import (
     Trim,
     Wake,
 )
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.testing.conformance.world import SECOND, World
-from tests.store.recorder import digest
-from tests.store.test_machine import run_machine
+from chronos.store.sql.sqlite.store import SqliteStore
+from chronos.testing.conformance.fixture import SECOND, StoreFixture
+from tests.store.test_state_machine import run_machine
+from tests.support.command_recorder import digest
 
 KEYS = [key_gate_id("default", "k1"), key_gate_id("default", "k2")]
 
@@ -70,7 +70,7 @@ class Crowd:
 
     def __init__(self, store: SqliteStore, seed: int) -> None:
         self.store, self.dice = store, random.Random(seed)
-        self.world = World(store)
+        self.world = StoreFixture(store)
         self.numbers = count()
         self.jobs: list[bytes] = []
         self.runs: list[tuple[bytes, bytes, int]] = []
@@ -125,7 +125,7 @@ class Crowd:
 
     async def trigger(self, now_us: int) -> None:
         job, request = self.dice.choice(self.jobs), self.dice.randbytes(4)
-        execution = asked_execution_id(job, Cause.MANUAL, now_us, request)
+        execution = requested_execution_id(job, Cause.MANUAL, now_us, request)
         run = RunRow(execution, Cause.MANUAL, now_us, now_us, None, self.dice.choice([None, *KEYS]), 1)
         key = self.dice.choice([None, None, f"key-{self.dice.randrange(9)}"])
         await self.store.apply(Trigger(job=job, run=run, now_us=now_us, idempotency=key))
@@ -139,8 +139,8 @@ class Crowd:
         status = self.dice.choice([Status.SUCCEEDED, Status.FAILED])
         rows = tuple(
             SettleRow(
-                *(id_, job, token, status, Code.TASK_FAILED, None, now_us),
-                follow=(Follow("hook", id_.hex(), "{}"),) if self.dice.random() < 0.2 else (),
+                *(id_, job, token, status, ReasonCode.TASK_FAILED, None, now_us),
+                follow=(FollowUp("hook", id_.hex(), "{}"),) if self.dice.random() < 0.2 else (),
                 dead_letter=status is Status.FAILED,
             )
             for id_, job, token in sorted(leaving)

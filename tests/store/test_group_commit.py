@@ -9,8 +9,9 @@ import pytest
 
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import Conflict, StoreBusy, StoreUnavailable
+from chronos.store.command_merge import count_rows, merge_commands, split_result
 from chronos.store.commands import (
     NEW,
     AckOutbox,
@@ -45,13 +46,12 @@ from chronos.store.commands import (
     Wake,
     WriteOutput,
 )
-from chronos.store.commands.weight import MAX_TEXT, first_that_fit, text_of
-from chronos.store.merge import merge, size, split
-from chronos.store.pump import Pump, in_a_task
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.testing.conformance import World
+from chronos.store.commands.batch_size import MAX_BATCH_CHARACTERS, count_characters, take_one_batch
+from chronos.store.group_commit import GroupCommit, begin_in_task
+from chronos.store.sql.sqlite.store import SqliteStore
+from chronos.testing.conformance import StoreFixture
 
-SETTLED = SettleRow(bytes(16), bytes(16), 1, Status.SUCCEEDED, Code.SUCCEEDED, None, 1)
+SETTLED = SettleRow(bytes(16), bytes(16), 1, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, 1)
 TRIED = EndedAttempt(bytes(16), "a", 1, AttemptStatus.FAILED, 0, 1, None, "123", "1234")
 RUN = RunRow(bytes(16), Cause.MANUAL, 0, 0)
 
@@ -89,7 +89,7 @@ def test_large_commands_share_a_transaction_up_to_a_bound(max_large: int, sizes:
 
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run), max_rows=3, max_large=max_large)
+        pump = GroupCommit(begin_in_task(run), max_rows=3, max_large=max_large)
         await pump.apply(bulk[0])
         run.gate.clear()
         answers = [pump.submit(command) for command in bulk[1:5]]
@@ -114,7 +114,7 @@ def test_large_commands_and_others_go_by_turns() -> None:
 
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run), max_rows=3, max_large=3)
+        pump = GroupCommit(begin_in_task(run), max_rows=3, max_large=3)
         run.gate.clear()
         answers: list[asyncio.Future[Any]] = [pump.submit(large(0))]
         await asyncio.sleep(0.01)
@@ -132,7 +132,7 @@ def test_much_that_is_due_is_not_behind_jobs_that_pour_in() -> None:
 
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run), max_rows=3, max_large=3)
+        pump = GroupCommit(begin_in_task(run), max_rows=3, max_large=3)
         run.gate.clear()
         answers: list[asyncio.Future[Any]] = [pump.submit(large(0))]
         await asyncio.sleep(0.01)
@@ -147,7 +147,7 @@ def test_much_that_is_due_is_not_behind_jobs_that_pour_in() -> None:
 def test_idle_at_once_and_together_under_load() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run), max_rows=3)
+        pump = GroupCommit(begin_in_task(run), max_rows=3)
         alone: Any = await pump.apply(trim(0))
         assert alone == repr(trim(0))
         run.gate.clear()
@@ -166,7 +166,7 @@ def test_idle_at_once_and_together_under_load() -> None:
 def test_what_is_urgent_goes_first() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run), max_rows=2)
+        pump = GroupCommit(begin_in_task(run), max_rows=2)
         run.gate.clear()
         first = asyncio.create_task(pump.apply(trim(0)))
         await asyncio.sleep(0.01)
@@ -184,7 +184,7 @@ def test_what_is_urgent_goes_first() -> None:
 def test_an_error_is_the_commands_own() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run))
+        pump = GroupCommit(begin_in_task(run))
         good, bad = Wake(now_us=1, limit=1), Wake(now_us=1, limit=0)
         answers = await asyncio.gather(pump.apply(good), pump.apply(bad), pump.apply(good), return_exceptions=True)
         assert [type(answer) for answer in answers] == [str, Conflict, str]
@@ -196,7 +196,7 @@ def test_a_mistake_of_ours_spares_the_neighbours() -> None:
     async def main() -> None:
         run = Recorder()
         run.fault = ZeroDivisionError()
-        pump = Pump(in_a_task(run))
+        pump = GroupCommit(begin_in_task(run))
         good = Wake(now_us=1, limit=1)
         answers = await asyncio.gather(pump.apply(good), pump.apply(trim(1)), pump.apply(good), return_exceptions=True)
         assert [type(answer) for answer in answers] == [str, ZeroDivisionError, str]
@@ -210,7 +210,7 @@ def test_a_mistake_of_ours_spares_the_neighbours() -> None:
 def test_cancelling_the_waiter_does_not_cancel_the_command() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run))
+        pump = GroupCommit(begin_in_task(run))
         run.gate.clear()
         waiter = asyncio.create_task(pump.apply(trim(1)))
         await asyncio.sleep(0.01)
@@ -254,9 +254,9 @@ def test_whoever_waits_is_told_when_all_comes_to_an_end() -> None:
         async with asyncio.timeout(60):
             return await pump.apply(trim(4))
 
-    async def made() -> tuple[Recorder, Pump]:
+    async def made() -> tuple[Recorder, GroupCommit]:
         run = Recorder()
-        return run, Pump(in_a_task(run))
+        return run, GroupCommit(begin_in_task(run))
 
     run, pump = asyncio.run(made())
     assert [type(answer) for answer in asyncio.run(cut_off())] == [StoreUnavailable] * 3
@@ -267,7 +267,7 @@ def test_whoever_waits_is_told_when_all_comes_to_an_end() -> None:
 def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run), max_waiting=2)
+        pump = GroupCommit(begin_in_task(run), max_waiting=2)
         run.gate.clear()
         waiting = [asyncio.create_task(pump.apply(trim(0)))]
         await asyncio.sleep(0.01)
@@ -286,11 +286,11 @@ def test_too_much_waiting_is_refused_but_never_what_is_urgent() -> None:
 def test_much_text_goes_in_several_transactions() -> None:
     async def main() -> None:
         run = Recorder()
-        pump = Pump(in_a_task(run))
+        pump = GroupCommit(begin_in_task(run))
         run.gate.clear()
         first = asyncio.create_task(pump.apply(trim(0)))
         await asyncio.sleep(0)
-        text = "x" * (MAX_TEXT // 3)
+        text = "x" * (MAX_BATCH_CHARACTERS // 3)
         rows = [replace(settle(n), rows=(settle(n).rows[0]._replace(detail=text),)) for n in range(1, 8)]
         small = settle(9)
         waiting = [asyncio.create_task(pump.apply(command)) for command in (*rows, small)]
@@ -319,21 +319,21 @@ def test_much_text_goes_in_several_transactions() -> None:
     ],
 )
 def test_how_much_text_a_command_brings(command: Command[Any], text: int) -> None:
-    assert text_of(command) == text
+    assert count_characters(command) == text
 
 
 def test_what_goes_into_one_command() -> None:
-    sizes = [MAX_TEXT, 1, MAX_TEXT - 1, 1, 2 * MAX_TEXT, *(600 * [0])]
+    sizes = [MAX_BATCH_CHARACTERS, 1, MAX_BATCH_CHARACTERS - 1, 1, 2 * MAX_BATCH_CHARACTERS, *(600 * [0])]
     groups = []
     while sizes:
-        groups.append(list(first_that_fit(sizes, int)))
+        groups.append(list(take_one_batch(sizes, int)))
         sizes = sizes[len(groups[-1]) :]
     assert [len(group) for group in groups] == [1, 2, 1, 1, 500, 100]
-    assert groups[3] == [2 * MAX_TEXT]
+    assert groups[3] == [2 * MAX_BATCH_CHARACTERS]
 
 
 def settle(*ids: int, node: int = 1) -> Settle:
-    rows = tuple(SettleRow(bytes([i]) * 16, bytes(16), i, Status.SUCCEEDED, Code.SUCCEEDED, None, 1) for i in ids)
+    rows = tuple(SettleRow(bytes([i]) * 16, bytes(16), i, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, 1) for i in ids)
     return Settle(rows=rows, node=node, now_us=1)
 
 
@@ -347,18 +347,18 @@ def test_settlements_merge_and_each_gets_its_own_answer() -> None:
         settle(6, node=2),
         settle(6, node=2),
     ]
-    merged = merge(commands)
+    merged = merge_commands(commands)
     assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4, 5], [6]]
     whole, positions = merged[0]
     assert isinstance(whole, Settle)
     assert [row.token for row in whole.rows] == [1, 2, 3]
     answer = Settled([bytes([1]) * 16, bytes([3]) * 16], [], 4)
-    parts = split(whole, [commands[i] for i in positions], answer)
+    parts = split_result(whole, [commands[i] for i in positions], answer)
     assert parts == [Settled([bytes([1]) * 16], [], 4), Settled([bytes([3]) * 16], [], 0)]
 
 
 def test_new_jobs_merge_and_changes_of_jobs_do_not() -> None:
-    row = World(SqliteStore()).row
+    row = StoreFixture(SqliteStore()).row
     commands: list[Command[Any]] = [
         SaveJobs(rows=(row("a", expect=NEW),), now_us=1),
         SaveJobs(rows=(row("b", expect=NEW), row("c", expect=NEW)), now_us=2),
@@ -369,13 +369,13 @@ def test_new_jobs_merge_and_changes_of_jobs_do_not() -> None:
         SaveJobs(rows=tuple(row(f"g{n}", expect=NEW) for n in range(21)), now_us=7),
         SaveJobs(rows=(row("h", expect=NEW),), now_us=8),
     ]
-    merged = merge(commands)
+    merged = merge_commands(commands)
     assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4], [5], [6, 7]]
     whole, positions = merged[0]
     assert isinstance(whole, SaveJobs)
     assert [part.now_us for part in whole.parts] == [1, 2]
     saved = [Saved(bytes([n]) * 16, 1, created=True, changed=True) for n in range(3)]
-    assert split(whole, [commands[i] for i in positions], saved) == [saved[:1], saved[1:]]
+    assert split_result(whole, [commands[i] for i in positions], saved) == [saved[:1], saved[1:]]
 
 
 def gap(job: int, *, now_us: int = 1, runs: int = 1) -> Recover:
@@ -385,27 +385,29 @@ def gap(job: int, *, now_us: int = 1, runs: int = 1) -> Recover:
 
 def test_gaps_that_were_judged_together_merge() -> None:
     commands: list[Command[Any]] = [gap(1), gap(2, runs=3), gap(1), gap(3, now_us=2), trim(1), gap(4, runs=0)]
-    merged = merge(commands)
+    merged = merge_commands(commands)
     assert [positions for _, positions in merged] == [[0, 1], [2], [3], [4], [5]]
     whole, positions = merged[0]
     assert isinstance(whole, Recover)
     assert [part.job[0] for part in whole.parts] == [1, 2]
-    assert [size(command) for command in (whole, *commands)] == [4, 1, 3, 1, 1, 1, 1]
+    assert [count_rows(command) for command in (whole, *commands)] == [4, 1, 3, 1, 1, 1, 1]
     answer = [Admitted(run.id, bytes([2]) * 16, Status.READY, 1) for run in gap(2, runs=2).runs]
-    assert split(whole, [commands[i] for i in positions], answer) == [[], answer]
-    assert [where for _, where in merge([whole, gap(5), whole])] == [[0, 1], [2]], "what was merged is not nested"
+    assert split_result(whole, [commands[i] for i in positions], answer) == [[], answer]
+    assert [where for _, where in merge_commands([whole, gap(5), whole])] == [[0, 1], [2]], (
+        "what was merged is not nested"
+    )
 
 
 def test_jobs_that_are_switched_merge_and_each_gets_its_own_answer() -> None:
     commands = [switch(1), switch(2), switch(1), switch(3)]
-    merged = merge(commands)
+    merged = merge_commands(commands)
     assert [where for _, where in merged] == [[0, 1], [2, 3]], "a job is touched once a command"
     whole, where = merged[0]
     assert isinstance(whole, SetJobState)
     assert [part.job[0] for part in whole.parts] == [1, 2]
-    assert split(whole, [commands[i] for i in where], [True, False]) == [True, False]
-    assert [where for _, where in merge([whole, switch(5), whole])] == [[0, 1], [2]]
-    assert [where for _, where in merge([switch(5), whole])] == [[0], [1]], "what was merged is not nested"
+    assert split_result(whole, [commands[i] for i in where], [True, False]) == [True, False]
+    assert [where for _, where in merge_commands([whole, switch(5), whole])] == [[0, 1], [2]]
+    assert [where for _, where in merge_commands([switch(5), whole])] == [[0], [1]], "what was merged is not nested"
 
 
 def test_what_left_the_outbox_merges() -> None:
@@ -415,7 +417,7 @@ def test_what_left_the_outbox_merges() -> None:
         switch(1),
         AckOutbox(ids=(b"d",)),
     ]
-    merged = merge(commands)
+    merged = merge_commands(commands)
     assert [where for _, where in merged] == [[0, 1], [2], [3]], "only neighbours do"
     assert merged[0][0] == AckOutbox(ids=(b"a", b"b", b"c"))
-    assert split(merged[0][0], commands[:2], None) == [None, None]
+    assert split_result(merged[0][0], commands[:2], None) == [None, None]

@@ -4,7 +4,7 @@ from typing import Any
 
 from chronos.core.execution import Cause, Status
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import NotFound
 from chronos.store.commands import (
     Admit,
@@ -34,7 +34,7 @@ from chronos.store.commands import (
     Wake,
 )
 from chronos.store.contract import Hint
-from chronos.store.hints import NOTHING, hint_of
+from chronos.store.hints import NO_HINT, hint_of
 
 JOB = bytes(16)
 RUN = RunRow(JOB, Cause.MANUAL, 0, 0)
@@ -46,7 +46,7 @@ CANCEL = CancelExecution(execution=JOB, now_us=0)
 RELEASE = Release(rows=(ReleaseRow(JOB, 1),), now_us=0)
 SUSPEND = Suspend(rows=(SuspendRow(JOB, 1, None, (), 1, 0),), now_us=0)
 SKIP = RecordSkip(
-    id=JOB, job=JOB, cause=Cause.DEPENDENCY, scheduled_us=0, code=Code.UPSTREAM_FAILED, message=None, now_us=0
+    id=JOB, job=JOB, cause=Cause.DEPENDENCY, scheduled_us=0, code=ReasonCode.UPSTREAM_FAILED, message=None, now_us=0
 )
 
 
@@ -61,38 +61,38 @@ def admitted(status: Status) -> list[Admitted]:
 
 def test_a_hint_is_given_when_something_is_left_to_do() -> None:
     cases: list[tuple[Command[Any], Any, Hint]] = [
-        (admit(), admitted(Status.RUNNING), NOTHING),
+        (admit(), admitted(Status.RUNNING), NO_HINT),
         (admit(), admitted(Status.READY), Hint.READY),
-        (admit(), admitted(Status.QUEUED), NOTHING),
+        (admit(), admitted(Status.QUEUED), NO_HINT),
         (admit(careful=True), admitted(Status.QUEUED), Hint.CANCEL | Hint.OUTBOX),
-        (SETTLE, Settled([JOB], [], 0), NOTHING),
+        (SETTLE, Settled([JOB], [], 0), NO_HINT),
         (SETTLE, Settled([JOB], [], 1), Hint.READY),
         (SETTLE, Settled([JOB], [], 0, 1), Hint.OUTBOX),
-        (TRIGGER, Triggered(JOB, Status.READY, created=False), NOTHING),
+        (TRIGGER, Triggered(JOB, Status.READY, created=False), NO_HINT),
         (TRIGGER, Triggered(JOB, Status.READY, created=True), Hint.READY),
-        (TRIGGER, NotFound("gone"), NOTHING),
-        (BACKFILL, Backfilled([JOB], []), NOTHING),
+        (TRIGGER, NotFound("gone"), NO_HINT),
+        (BACKFILL, Backfilled([JOB], []), NO_HINT),
         (BACKFILL, Backfilled([JOB], [Status.READY, Status.QUEUED]), Hint.READY | Hint.CANCEL | Hint.OUTBOX),
-        (SAVE, [Saved(JOB, 1, created=False, changed=False)], NOTHING),
+        (SAVE, [Saved(JOB, 1, created=False, changed=False)], NO_HINT),
         (SAVE, [Saved(JOB, 1, created=True, changed=True)], Hint.JOBS),
         (SAVE, [Saved(JOB, 2, created=False, changed=True)], Hint.JOBS | Hint.READY),
         (DeleteJob(job=JOB, now_us=0), None, Hint.JOBS | Hint.CANCEL | Hint.OUTBOX | Hint.READY),
         (SetJobState(job=JOB, state=JobState.PAUSED, now_us=0), True, Hint.JOBS | Hint.READY),
         (SetJobState(job=JOB, state=JobState.ACTIVE, now_us=0), True, Hint.JOBS | Hint.READY),
-        (SetJobState(job=JOB, state=JobState.ACTIVE, now_us=0), False, NOTHING),
+        (SetJobState(job=JOB, state=JobState.ACTIVE, now_us=0), False, NO_HINT),
         (CANCEL, Status.RUNNING, Hint.CANCEL),
         (CANCEL, Status.CANCELED, Hint.READY | Hint.OUTBOX),
         (RELEASE, [JOB], Hint.READY),
         (RELEASE, [], Hint.READY | Hint.OUTBOX),
-        (SUSPEND, [JOB], NOTHING),
+        (SUSPEND, [JOB], NO_HINT),
         (SUSPEND, [], Hint.READY | Hint.OUTBOX),
         (Reap(node=1, beat=1, rows=(), now_us=0), [JOB], Hint.READY | Hint.OUTBOX),
         (SKIP, True, Hint.OUTBOX),
-        (SKIP, False, NOTHING),
-        (Wake(now_us=0, limit=1), 0, NOTHING),
+        (SKIP, False, NO_HINT),
+        (Wake(now_us=0, limit=1), 0, NO_HINT),
         (Wake(now_us=0, limit=1), 3, Hint.READY),
         (StopNode(node=1, now_us=0), None, Hint.OUTBOX),
-        (Beat(node=1, beat=1, now_us=0), None, NOTHING),
+        (Beat(node=1, beat=1, now_us=0), None, NO_HINT),
     ]
     for command, answer, hint in cases:
         assert hint_of(command, answer) == hint, (command, answer)

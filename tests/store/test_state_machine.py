@@ -6,9 +6,9 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from chronos.store.contract import Store
-from chronos.store.sql.postgres import PostgresStore
-from chronos.store.sql.sqlite import SqliteStore
-from tests.store.machine import StoreMachine
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.store.sql.sqlite.store import SqliteStore
+from tests.support.store_state_machine import StoreMachine
 
 
 def run_machine(make_stores: Callable[[], Sequence[Store]], *, examples: int, steps: int) -> None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from chronos.assembly import checks_of, make_runners
+from chronos.assembly import collect_target_checks, make_runners
 from chronos.clock import SystemClock
-from chronos.engine.runners.functions import Functions
-from chronos.service.shapes import Check, InvalidJob, Problem, read_job
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.service.serializers import Check, InvalidJob, Problem, read_job
 
-CHECKS: Mapping[str, Check] = checks_of(make_runners(Functions(), clock=SystemClock()))
+CHECKS: Mapping[str, Check] = collect_target_checks(make_runners(FunctionRegistry(), clock=SystemClock()))
 
 #: The way to an object within a job; ITEM is any entry of a list.
 Path = tuple[str, ...]

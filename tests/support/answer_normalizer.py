@@ -3,10 +3,10 @@
 from typing import Any
 
 from chronos.store.commands import Saved, Settled
-from chronos.store.contract import Due, Store
+from chronos.store.contract import DueGate, Store
 
 
-async def due(store: Store, until_us: int) -> list[Due]:
+async def due(store: Store, until_us: int) -> list[DueGate]:
     """What is due; PostgreSQL leaves open which of those at the same instant comes first."""
     return sorted(await store.due(until_us, 10), key=lambda gate: (gate.next_us, gate.job))
 

@@ -11,13 +11,13 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from chronos.api import Access, ApiOptions, TokenBook, make_api, read_users
-from chronos.assembly import Service, checks_of, make_engine, make_runners, make_service, make_store
+from chronos.api import Access, ApiOptions, TokenStore, make_api, read_users
+from chronos.assembly import Service, collect_target_checks, make_engine, make_runners, make_service, make_store
 from chronos.clock import Clock, SystemClock
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.engine.engine import Engine
-from chronos.engine.options import Options
-from chronos.engine.runners.functions import Functions
+from chronos.engine.options import EngineOptions
+from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.store.contract import Store
 
 #: argon2id of "secret", with the cheapest parameters: what is tested is not the hash.
@@ -132,9 +132,9 @@ def in_world(
     *,
     options: ApiOptions | None = None,
     users: Mapping[str, Mapping[str, Any]] | None = None,
-    tokens: Iterable[Token] = (),
+    tokens: Iterable[ApiToken] = (),
     runs: bool = False,
-    functions: Functions | None = None,
+    functions: FunctionRegistry | None = None,
     max_pending: int | None = None,
     metrics: Callable[[], bytes] = lambda: b"# nothing\n",
     access_clock: Clock | None = None,
@@ -148,14 +148,14 @@ def in_world(
             store = make_store(store_url)
             await store.open()
             stack.push_async_callback(store.close)
-            known = functions or Functions()
+            known = functions or FunctionRegistry()
             runners = make_runners(known, clock=clock)
             for runner in runners.values():
                 stack.push_async_callback(runner.close)
-            service = make_service(store, clock, checks=checks_of(runners), max_pending=max_pending)
+            service = make_service(store, clock, checks=collect_target_checks(runners), max_pending=max_pending)
             access = Access(clock)
             if users is not None:
-                access = Access(access_clock or clock, users=read_users(users), tokens=TokenBook(store, tokens))
+                access = Access(access_clock or clock, users=read_users(users), tokens=TokenStore(store, tokens))
             facts: dict[str, Any] = {"node": "node-a"}
             api = make_api(
                 service,
@@ -168,7 +168,7 @@ def in_world(
             )
             engine = None
             if runs:
-                engine = make_engine(store, clock=clock, options=Options(), functions=known, runners=runners)
+                engine = make_engine(store, clock=clock, options=EngineOptions(), functions=known, runners=runners)
                 await engine.start()
                 stack.push_async_callback(engine.stop, 0)
             runner_ = api.runner(shutdown_timeout_s=0.1)

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from chronos.assembly import Service, checks_of, make_runners, make_service, make_store
+from chronos.assembly import Service, collect_target_checks, make_runners, make_service, make_store
 from chronos.clock import SystemClock
 from chronos.core.calendar import rfc3339
 from chronos.core.execution import Attempt, Execution, Span
-from chronos.engine.runners.functions import Functions
-from chronos.engine.runners.keeper import descendants
-from chronos.service.switching import StateChange
+from chronos.runners.command.supervisor import descendants
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.service.job_state import StateChange
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 from tests.chaos.checker import Evidence, Finding, Wanted, judge
 from tests.chaos.history import Fault, Kind, Run, lines_of, runs_of
 
 ROOT = Path(__file__).parent.parent.parent
-WORK = Path(__file__).parent / "work.py"
+WORK = Path(__file__).parent.parent / "chaos" / "work.py"
 HEARTBEAT_S, TIMEOUT_S, REAPER_S, GRACE_S = 0.5, 4.0, 0.3, 1.0  # a machine may stand still for some seconds
 PATIENCE_S = 150.0  # of the tests, on a machine that is busy with others
 _MARK = "CHAOS_MARK"
@@ -317,9 +317,9 @@ async def a_bed(folder: Path, url: str) -> AsyncIterator[Bed]:
     bed = Bed(folder, url)
     bed.store = make_store(url)
     await bed.store.open()
-    clock, functions = SystemClock(), Functions()
+    clock, functions = SystemClock(), FunctionRegistry()
     runners = make_runners(functions, clock=clock)
-    bed.service = make_service(bed.store, clock, checks=checks_of(runners))
+    bed.service = make_service(bed.store, clock, checks=collect_target_checks(runners))
     try:
         yield bed
     finally:

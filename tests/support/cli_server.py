@@ -13,12 +13,12 @@ from typing import Any
 from aiohttp import web
 from click.testing import CliRunner, Result
 
-from chronos.api import Access, ApiOptions, TokenBook, make_api, read_users
-from chronos.assembly import Reach, checks_of, make_engine, make_runners, make_service, make_store
+from chronos.api import Access, ApiOptions, TokenStore, make_api, read_users
+from chronos.assembly import WebhookOptions, collect_target_checks, make_engine, make_runners, make_service, make_store
 from chronos.cli.main import chronosctl
 from chronos.clock import SystemClock
-from chronos.engine.options import Options
-from chronos.engine.runners.functions import Functions
+from chronos.engine.options import EngineOptions
+from chronos.runners.python.function_registry import FunctionRegistry
 
 #: argon2id of "secret", with the cheapest parameters: what is tested is not the hash.
 SECRET = "$argon2id$v=19$m=8,t=1,p=1$VEw03TFcvDv2G7ugb9Eysg$aKmFDcBGinTPOjTDd2NVZp0VIldjgpZ0Ke0RQx0mTo0"
@@ -72,7 +72,7 @@ class Served:
 @contextmanager
 def serving(
     *,
-    functions: Functions | None = None,
+    functions: FunctionRegistry | None = None,
     users: Mapping[str, Mapping[str, Any]] | None = None,
     options: ApiOptions | None = None,
     works: bool = True,
@@ -89,14 +89,14 @@ def serving(
         store = make_store("sqlite://")
         await store.open()
         stack.push_async_callback(store.close)
-        known = functions or Functions()
-        runners = make_runners(known, clock=clock, http=Reach(allow_private=True))
+        known = functions or FunctionRegistry()
+        runners = make_runners(known, clock=clock, http=WebhookOptions(allow_private=True))
         for runner in runners.values():
             stack.push_async_callback(runner.close)
-        service = make_service(store, clock, checks=checks_of(runners), max_pending=max_pending)
+        service = make_service(store, clock, checks=collect_target_checks(runners), max_pending=max_pending)
         access = Access(clock)
         if users is not None:
-            access = Access(clock, users=read_users(users), tokens=TokenBook(store))
+            access = Access(clock, users=read_users(users), tokens=TokenStore(store))
         api = make_api(
             service,
             store,
@@ -108,7 +108,7 @@ def serving(
         )
         if works:
             engine = make_engine(
-                store, clock=clock, options=Options(node_name="node-a"), functions=known, runners=runners
+                store, clock=clock, options=EngineOptions(node_name="node-a"), functions=known, runners=runners
             )
             await engine.start()
             stack.push_async_callback(engine.stop, 0)

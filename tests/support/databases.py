@@ -19,7 +19,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from chronos.store.sql.postgres import PostgresStore
+from chronos.store.sql.postgres.store import PostgresStore
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns about a missing runtime directory as soon as it is imported

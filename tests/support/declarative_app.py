@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from chronos.clock import Clock
 from chronos.core.calendar import from_us
-from chronos.declarative import Event, Scheduler
+from chronos.declarative import Scheduler, SchedulerEvent
 from chronos.declarative.events import TaskEvent
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import run
@@ -27,7 +27,7 @@ class Bed:
 
     def __init__(self, url: str, clock: Clock, zone: str | None = "UTC") -> None:
         self.url, self.clock, self.zone = url, clock, zone
-        self.events: list[Event] = []
+        self.events: list[SchedulerEvent] = []
         self.calls: list[tuple[str, datetime]] = []
         self.running: list[str] = []
         self.most = 0  # callbacks at once
@@ -69,7 +69,7 @@ class Bed:
         """When a task's callback was called."""
         return [f"{at:{form}}" for called, at in self.calls if called == name]
 
-    def told(self, *kinds: type[Event], since: int = 0) -> list[str]:
+    def told(self, *kinds: type[SchedulerEvent], since: int = 0) -> list[str]:
         """The names of events, all or of some kinds."""
         return [type(event).__name__ for event in self.events[since:] if not kinds or isinstance(event, kinds)]
 

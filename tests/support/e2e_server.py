@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.server.bed import PATIENCE_S, Process
+from tests.support.server_process import PATIENCE_S, Process
 
 V1 = "/api/v1"
 ADMIN = "Basic " + base64.b64encode(b"ana:secret").decode()

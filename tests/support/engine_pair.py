@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from chronos.core.execution import Cause, Status, may_become
+from chronos.core.execution import Cause, Status, is_allowed_transition
 from chronos.errors import ChronosError
 from chronos.store.commands import Command, Saved
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
-from tests.store.answers import plain
+from tests.support.answer_normalizer import plain
 
 T0 = 1_800_000_000_000_000
 
@@ -117,5 +117,5 @@ class SideBySide(RuleBasedStateMachine):
             assert item.status is Status.QUEUED or not getattr(item, "held", False), "what is held is in somebody's way"
             before = self.statuses.get(item.id)
             if before is not None:  # one command may create an execution and replace it at once
-                assert before is item.status or may_become(before, item.status), (before, item.status)
+                assert before is item.status or is_allowed_transition(before, item.status), (before, item.status)
             self.statuses[item.id] = item.status

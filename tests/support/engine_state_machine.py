@@ -28,7 +28,7 @@ from chronos.core.job import Job, JobState
 from chronos.errors import Conflict, QueueFull
 from chronos.store.commands import Admit, Claim, Command, Recover, Release, Settle, Suspend
 from chronos.testing.loop import VirtualLoop
-from tests.engine.world import SECOND_US, NodeOfWorld, World
+from tests.support.engine_world import SECOND_US, NodeOfWorld, World
 
 T = TypeVar("T")
 NAMES = st.sampled_from(["a", "b", "c"])

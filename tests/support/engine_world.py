@@ -29,14 +29,14 @@ from chronos.core.events import Event
 from chronos.core.execution import Attempt, Execution, Span, Status
 from chronos.core.job import Job
 from chronos.engine.engine import Engine
-from chronos.engine.options import Options
-from chronos.engine.runners.contract import Runner
-from chronos.engine.runners.functions import Functions
-from chronos.engine.runners.python import PythonRunner
-from chronos.engine.runners.wait import WaitRunner
+from chronos.engine.options import EngineOptions
 from chronos.errors import StoreUnavailable
-from chronos.service.switching import StateChange
-from chronos.service.writing import SavedJob
+from chronos.runners.contract import Runner
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.runners.python.runner import PythonRunner
+from chronos.runners.wait import WaitRunner
+from chronos.service.job_state import StateChange
+from chronos.service.save_jobs import SavedJob
 from chronos.store.commands import Command
 from chronos.store.contract import ExecutionFilter, Store
 from chronos.testing.clock import START, VirtualClock
@@ -151,7 +151,7 @@ class World:
     def __init__(self, url: str = "sqlite://", *, defaults: Settings = NOTHING_SET) -> None:
         self.clock = VirtualClock()
         self.store = make_store(url)
-        self.functions = Functions()
+        self.functions = FunctionRegistry()
         self.nodes: list[NodeOfWorld] = []
         self._defaults = defaults
         self._requests = 0
@@ -285,7 +285,7 @@ class World:
         engine = Engine(
             cast(Store, link),
             clock=clock,
-            options=Options(node_name=name or f"node-{len(self.nodes)}", **options),
+            options=EngineOptions(node_name=name or f"node-{len(self.nodes)}", **options),
             runners=self._runners,
             functions=self.functions,
             defaults=self._defaults,

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from chronos.core.outcome import Failed, Outcome
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.http import HttpRunner
-from tests.engine.runners.target_calls import make_call
+from chronos.runners.contract import AttemptCall
+from chronos.runners.http.runner import HttpRunner
+from tests.support.target_calls import make_call
 
 Handler = Callable[["Seen", asyncio.StreamWriter], Awaitable[None]]
 SECRETS = {"TOKEN": "t0p/s3cr3t", "SIGNING": "whsec_" + base64.b64encode(b"k" * 24).decode(), "BAD": "a\r\nb"}
@@ -79,10 +79,10 @@ def answer(status: int = 200, body: bytes = b"", kind: str = "text/plain", **hea
 
 def run(
     handler: Handler, options: Mapping[str, Any], runner: Mapping[str, Any] | None = None, **changes: Any
-) -> tuple[Outcome, Call, list[Seen]]:
+) -> tuple[Outcome, AttemptCall, list[Seen]]:
     """One call to a server; ``URL`` in the options stands for its address."""
 
-    async def go() -> tuple[Outcome, Call, list[Seen]]:
+    async def go() -> tuple[Outcome, AttemptCall, list[Seen]]:
         async with Server(handler) as server:
             settings: dict[str, Any] = {"allow_private": True, "secrets": SECRETS.get}
             made = HttpRunner(**(settings | dict(runner or {})))

@@ -1,4 +1,4 @@
-"""One contender of a race over a store: ``python -m tests.store.racer URL SEED WHAT``; prints what it started.
+"""One contender of a race over a store: ``python -m tests.support.race_process URL SEED WHAT``; prints what it started.
 
 It waits for a line on its standard input, so that all of them begin together.
 """
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from chronos.assembly import make_store
 from chronos.core.execution import Status
 from chronos.core.ids import scheduled_execution_id
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admit, AdmitRow, Claim, RegisterNode, Settle, SettleRow
-from chronos.store.contract import Due, Store
+from chronos.store.contract import DueGate, Store
 
 T0 = 1_800_000_000_000_000
 SECOND = 1_000_000
@@ -27,7 +27,7 @@ class Racer:
     """A node that does as much as it can."""
 
     def __init__(self, store: Store, node: int, seed: int, say: Say) -> None:
-        self._store, self._node, self._say = store, node, say
+        self._store, self._node, self._send_message = store, node, say
         self._random = random.Random(seed)
 
     async def start_all(self, until_us: int) -> None:
@@ -61,13 +61,13 @@ class Racer:
             mine += [(run.id, run.job, run.token) for run in claimed]
             self._random.shuffle(mine)
             batch, mine = mine[:7], mine[7:]
-            rows = tuple(SettleRow(*run, Status.SUCCEEDED, Code.SUCCEEDED, None, T0) for run in batch)
+            rows = tuple(SettleRow(*run, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0) for run in batch)
             settled = await self._store.apply(Settle(rows=rows, node=self._node, now_us=T0, take=2, take_lanes=lanes))
             mine += [(run.id, run.job, run.token) for run in settled.taken]
             if not due and not mine and not claimed:
                 return
 
-    async def _admit(self, due: list[Due], *, claim: bool, gap_us: int) -> list[tuple[bytes, bytes, int]]:
+    async def _admit(self, due: list[DueGate], *, claim: bool, gap_us: int) -> list[tuple[bytes, bytes, int]]:
         rows = tuple(
             AdmitRow(
                 *(d.job, d.version, d.next_us, d.next_us + gap_us, scheduled_execution_id(d.job, d.next_us), d.next_us),
@@ -85,7 +85,7 @@ class Racer:
 
     def _started(self, ids: Iterable[bytes]) -> None:
         for execution in ids:
-            self._say(execution.hex())
+            self._send_message(execution.hex())
 
 
 async def race(url: str, seed: int, what: str, *, ready: Callable[[], None], say: Say) -> None:

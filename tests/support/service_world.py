@@ -11,14 +11,14 @@ from chronos.core.calendar import SECOND_US, to_us
 from chronos.core.config import NOTHING_SET, Settings
 from chronos.core.execution import Status
 from chronos.core.ids import scheduled_execution_id
-from chronos.core.inforce import instants_of
 from chronos.core.job import Job
 from chronos.core.node import Actor
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
+from chronos.core.schedule_change import resolve_instants
 from chronos.errors import Invalid
-from chronos.service.shapes import Check
-from chronos.service.switching import StateChange
-from chronos.service.writing import SavedJob
+from chronos.service.job_state import StateChange
+from chronos.service.save_jobs import SavedJob
+from chronos.service.serializers import Check
 from chronos.store.commands import SYSTEM, Admit, AdmitRow, Admitted, Claim, Claimed, RegisterNode, Settle, SettleRow
 
 START_US = to_us(datetime(2027, 1, 1, tzinfo=UTC))
@@ -115,7 +115,7 @@ class World:
 
     async def settle(self, run: Admitted | Claimed, status: Status = Status.SUCCEEDED, **options: Any) -> None:
         """An execution comes to its end."""
-        code = Code.SUCCEEDED if status is Status.SUCCEEDED else Code.TASK_FAILED
+        code = ReasonCode.SUCCEEDED if status is Status.SUCCEEDED else ReasonCode.TASK_FAILED
         row = SettleRow(run.id, run.job, run.token, status, code, None, self.clock.us, **options)
         await self.store.apply(Settle(rows=(row,), node=self.node, now_us=self.clock.us))
 
@@ -130,7 +130,7 @@ def shape(name: str = "job", **fields: Any) -> dict[str, Any]:
 
 def admit_row(job: Job) -> AdmitRow:
     """The admission of the instant at which a job stands."""
-    instants = instants_of(job.spec, job.name)
+    instants = resolve_instants(job.spec, job.name)
     assert instants is not None
     assert job.next_us is not None
     next_us = instants.next_us(job.next_us)

@@ -10,11 +10,11 @@ from chronos.core import ids
 from chronos.core.calendar import SECOND_US
 from chronos.core.config import OnFailure, Retry, Settings
 from chronos.core.execution import Status, TaskStatus
-from chronos.core.group import Group, Layout, lay_out
 from chronos.core.job import JobSpec, Target, Task
 from chronos.core.outcome import Canceled, Failed, Outcome, Succeeded
-from chronos.core.reasons import Code
-from chronos.core.settle import Step, begin, ended, tick
+from chronos.core.reasons import ReasonCode
+from chronos.core.settle import Step, apply_outcome, begin, wake_tasks
+from chronos.core.task_group import Layout, TaskGroup, build_layout
 
 T0 = 1_800_000_000_000_000
 EXECUTION = bytes(range(16))
@@ -27,7 +27,7 @@ BAD = Failed(error="boom")
 
 def job(*tasks: Task | str, **settings: Any) -> Layout:
     made = tuple(task if isinstance(task, Task) else Task(name=task, target=TARGET) for task in tasks)
-    return lay_out(JobSpec(tasks=made), Settings(retry=Retry(jitter=0.0)), Settings(**settings))
+    return build_layout(JobSpec(tasks=made), Settings(retry=Retry(jitter=0.0)), Settings(**settings))
 
 
 def task(name: str, *needs: str, **settings: Any) -> Task:
@@ -51,7 +51,7 @@ class Run:
         self.take(begin(self.layout, self.now_us))
 
     def take(self, step: Step) -> "Run":
-        assert msgspec.json.decode(msgspec.json.encode(step.group), type=Group) == step.group
+        assert msgspec.json.decode(msgspec.json.encode(step.group), type=TaskGroup) == step.group
         self.step = step
         self.started += [start.task for start in step.start]
         return self
@@ -60,12 +60,12 @@ class Run:
         self.now_us += SECOND_US
         number = self.state(name).attempts
         group = self.step.group
-        return self.take(ended(self.layout, group, name, outcome, self.now_us, attempt(name, number), **rest))
+        return self.take(apply_outcome(self.layout, group, name, outcome, self.now_us, attempt(name, number), **rest))
 
     def wake(self, signals: Mapping[str, Any] | None = None) -> "Run":
         if self.step.wake_us is not None and not signals:
             self.now_us = max(self.now_us, self.step.wake_us)
-        return self.take(tick(self.layout, self.step.group, self.now_us, signals or {}))
+        return self.take(wake_tasks(self.layout, self.step.group, self.now_us, signals or {}))
 
     def state(self, name: str) -> Any:
         return self.step.group.tasks[self.layout.place(name)]
@@ -94,6 +94,6 @@ class Run:
         return self.step.end.status
 
     @property
-    def code(self) -> Code:
+    def code(self) -> ReasonCode:
         assert self.step.end is not None
         return self.step.end.reason.code

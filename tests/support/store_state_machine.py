@@ -12,17 +12,16 @@ from hypothesis.stateful import Bundle, initialize, precondition, rule
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Execution, Span, Status
-from chronos.core.ids import asked_execution_id, key_gate_id, scheduled_execution_id, span_id
-from chronos.core.job import After, JobSpec, JobState, ScheduleSpec
+from chronos.core.ids import key_gate_id, requested_execution_id, scheduled_execution_id, span_id
+from chronos.core.job import JobSpec, JobState, ScheduleSpec, UpstreamJob
 from chronos.core.policy import GateSpec, is_held
-from chronos.core.reasons import Code, Reason
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.store.commands import (
     AckOutbox,
     Admit,
     AdmitRow,
     Advance,
     AdvanceRow,
-    AtOnce,
     Backfill,
     Beat,
     CancelExecution,
@@ -30,7 +29,7 @@ from chronos.store.commands import (
     DeleteJob,
     DeleteRow,
     EndedAttempt,
-    Follow,
+    FollowUp,
     JobRow,
     OutputRow,
     Reap,
@@ -40,6 +39,7 @@ from chronos.store.commands import (
     RegisterNode,
     Release,
     ReleaseRow,
+    RunOnSave,
     RunRow,
     Saved,
     SaveJobs,
@@ -56,9 +56,9 @@ from chronos.store.commands import (
     Wake,
     WriteOutput,
 )
-from chronos.store.contract import Due, ExecutionFilter
-from tests.store.answers import due
-from tests.store.side_by_side import T0, SideBySide
+from chronos.store.contract import DueGate, ExecutionFilter
+from tests.support.answer_normalizer import due
+from tests.support.engine_pair import T0, SideBySide
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -96,7 +96,7 @@ class StoreMachine(SideBySide):
         follows=st.sampled_from([None, None, "a", "b", "c"]),
         state=st.sampled_from([JobState.ACTIVE, JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
         was=st.sampled_from([None, None, JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
-        run=st.sampled_from([None, None, AtOnce(), *(AtOnce(key, 1) for key in KEYS)]),
+        run=st.sampled_from([None, None, RunOnSave(), *(RunOnSave(key, 1) for key in KEYS)]),
     )
     def save(
         self,
@@ -112,14 +112,14 @@ class StoreMachine(SideBySide):
         key_limit: int,
         state: JobState,
         was: JobState | None,
-        run: AtOnce | None,
+        run: RunOnSave | None,
         **gate: Any,
     ) -> None:
         spec = JobSpec(
             schedule=ScheduleSpec(text="@every 1s"),
             description=str(note),
             tags={tag: str(note)},
-            after=(After(job=follows),) if follows else (),
+            after=(UpstreamJob(job=follows),) if follows else (),
         )
         spec_gate = GateSpec(
             overlap=overlap,
@@ -138,7 +138,7 @@ class StoreMachine(SideBySide):
             next_us=self.now + SECOND,
             state=state,
             was=was,
-            run=AtOnce() if run is not None and not keyed else run,
+            run=RunOnSave() if run is not None and not keyed else run,
         )
         saved = self.apply(SaveJobs(rows=(row,), now_us=self.now))
         if saved:
@@ -148,7 +148,7 @@ class StoreMachine(SideBySide):
             if saved[0].changed:
                 self._switched(saved[0].id, state)
                 request = f"chronos:saved:{saved[0].id.hex()}:{saved[0].version}".encode()
-                self.by_hand.add(asked_execution_id(saved[0].id, Cause.MANUAL, self.now, request))
+                self.by_hand.add(requested_execution_id(saved[0].id, Cause.MANUAL, self.now, request))
 
     @rule(seconds=st.integers(0, 3))
     def pass_time(self, seconds: int) -> None:
@@ -157,7 +157,7 @@ class StoreMachine(SideBySide):
     @precondition(lambda self: self.jobs)
     @rule(target=runs, claim=st.booleans(), key=st.sampled_from([None, *KEYS]), last=st.booleans(), data=st.data())
     def admit(self, claim: bool, key: bytes | None, last: bool, data: st.DataObject) -> Any:
-        found: list[Due] = self.ask(lambda store: due(store, self.now + 2 * SECOND))
+        found: list[DueGate] = self.ask(lambda store: due(store, self.now + 2 * SECOND))
         rows = []
         for gate in found:
             if not data.draw(st.booleans()):
@@ -223,9 +223,9 @@ class StoreMachine(SideBySide):
         if not run:
             return ()
         execution, job, token = run
-        items = (Follow("hook", "done", "{}"),) if follow else ()
+        items = (FollowUp("hook", "done", "{}"),) if follow else ()
         row = SettleRow(
-            execution, job, token, status, Code.TASK_FAILED, None, self.now, None, (), items, dead_letter=dead
+            execution, job, token, status, ReasonCode.TASK_FAILED, None, self.now, None, (), items, dead_letter=dead
         )
         settled: Settled = self.apply(
             Settle(rows=(row,), node=self.nodes[-1], now_us=self.now, take=take, take_lanes=(1, 2))
@@ -277,7 +277,7 @@ class StoreMachine(SideBySide):
         """What is asked for may stand for a past instant, and then starts before what is queued already."""
         saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
         request = idempotency.encode() if idempotency else self.request()
-        execution = asked_execution_id(saved.id, cause, self.now, request)
+        execution = requested_execution_id(saved.id, cause, self.now, request)
         at_us = self.now - data.draw(st.sampled_from([0, 5])) * SECOND
         run = RunRow(execution, cause, at_us, self.now, payload, key, 1)
         answer = self.apply(Trigger(job=saved.id, run=run, now_us=self.now, idempotency=idempotency))
@@ -293,7 +293,7 @@ class StoreMachine(SideBySide):
         first = data.draw(st.integers(1, 3))
         runs = tuple(
             RunRow(
-                asked_execution_id(saved.id, Cause.BACKFILL, self.now, request, T0 - SECOND * (10 - place)),
+                requested_execution_id(saved.id, Cause.BACKFILL, self.now, request, T0 - SECOND * (10 - place)),
                 *(Cause.BACKFILL, T0 - SECOND * (10 - place), self.now + place),
             )
             for place in range(first, first + count)
@@ -323,7 +323,7 @@ class StoreMachine(SideBySide):
                     from_us=begin,
                     to_us=begin + (missed - 1) * SECOND,
                     count=missed,
-                    reason=Reason.of(Code.MISSED),
+                    reason=Reason.of(ReasonCode.MISSED),
                     recorded_us=self.now,
                 ),
             )
@@ -349,8 +349,8 @@ class StoreMachine(SideBySide):
     @rule(data=st.data())
     def skip(self, data: st.DataObject) -> None:
         saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
-        execution = asked_execution_id(saved.id, Cause.DEPENDENCY, self.now, b"skip")
-        cause, code = Cause.DEPENDENCY, Code.UPSTREAM_FAILED
+        execution = requested_execution_id(saved.id, Cause.DEPENDENCY, self.now, b"skip")
+        cause, code = Cause.DEPENDENCY, ReasonCode.UPSTREAM_FAILED
         common = {"id": execution, "job": saved.id, "scheduled_us": self.now, "now_us": self.now}
         if self.apply(RecordSkip(cause=cause, code=code, message=None, **common)):  # type: ignore[arg-type]
             self.admitted.add(execution)
@@ -423,7 +423,7 @@ class StoreMachine(SideBySide):
                 run.job,
                 run.token,
                 Status.STALE if final else Status.READY,
-                Code.WORKER_LOST,
+                ReasonCode.WORKER_LOST,
                 run.attempt + 1,
                 (EndedAttempt(run.id, "t", run.token, AttemptStatus.LOST, self.now, self.now, dead),),
             )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from chronos.engine.runners.contract import Call
+from chronos.runners.contract import AttemptCall
 
 EXECUTION = bytes.fromhex("0190f1f2aaaa8bbb8cccdddddddddddd")
 JOB = bytes.fromhex("6d1f1f386a0e5c8e9c0b0f6b6c5f2a11")
@@ -37,7 +37,7 @@ class Kept:
         return "".join(self.pieces)
 
 
-def make_call(options: Mapping[str, Any], *, sink: Kept | None = None, **changes: Any) -> Call:
+def make_call(options: Mapping[str, Any], *, sink: Kept | None = None, **changes: Any) -> AttemptCall:
     """A call of the first attempt of task ``work`` of job ``report``."""
     given: dict[str, Any] = {
         "execution": EXECUTION,
@@ -54,4 +54,4 @@ def make_call(options: Mapping[str, Any], *, sink: Kept | None = None, **changes
         "options": options,
         "sink": sink or Kept(),
     }
-    return Call(**(given | changes))
+    return AttemptCall(**(given | changes))

@@ -7,9 +7,9 @@ import pytest
 
 from chronos.errors import Invalid, StoreUnavailable
 from chronos.store.contract import JobFilter, Store
-from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing import StoreProbe
-from chronos.testing.conformance import World
+from chronos.testing.conformance import StoreFixture
 
 
 def test_rows_statements_and_steps() -> None:
@@ -18,7 +18,7 @@ def test_rows_statements_and_steps() -> None:
         await store.open()
         probe = StoreProbe(store)
         with probe.statements() as saving, probe.steps() as steps:
-            await World(store).save("job")
+            await StoreFixture(store).save("job")
         assert saving
         assert not {"begin immediate", "commit"} & {*saving}
         assert probe.execute("select name from job where namespace = ?", "default") == [("job",)]

@@ -1,17 +1,17 @@
-"""The REST API, a face on the service layer.
+"""The REST API: HTTP in front of the service layer.
 
-``table`` has every route, put together from one module a noun (``jobs``, ``executions``, …). From it follow the routing
-(``app``), the permission check (``pipeline``, ``access``), OpenAPI (``openapi``) and the page of documentation
-(``docs``). Handlers see a ``call``; what goes wrong is one table in ``problems``.
+``handlers`` has the routes, one module per noun; ``openapi`` documents them; ``auth`` decides who may call them.
+``app`` serves, ``middleware`` surrounds every request, ``request`` and ``responses`` read and write, and ``problems``
+maps every error to an HTTP problem. What an action means belongs in ``chronos.service``.
 """
 
-from chronos.api.access import Access, read_grant, read_users
 from chronos.api.app import Api, make_api
-from chronos.api.call import ABOUT
+from chronos.api.auth.passwords import hash_password
+from chronos.api.auth.permissions import Access, read_grant, read_users
+from chronos.api.auth.token_store import TokenStore, hash_token, new_token, read_tokens
+from chronos.api.handlers import routes_with
 from chronos.api.options import ApiOptions, CommandAuthor
-from chronos.api.passwords import hash_password
-from chronos.api.table import routes_with
-from chronos.api.tokenbook import TokenBook, hash_token, new_token, read_tokens
+from chronos.api.request import ABOUT
 
 __all__ = [
     "ABOUT",
@@ -19,7 +19,7 @@ __all__ = [
     "Api",
     "ApiOptions",
     "CommandAuthor",
-    "TokenBook",
+    "TokenStore",
     "hash_password",
     "hash_token",
     "make_api",

@@ -11,22 +11,21 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from chronos.api import system
-from chronos.api.access import Access, Permission
 from chronos.api.auth.client_address import Proxies
 from chronos.api.auth.denials import Denials
-from chronos.api.call import Parts
-from chronos.api.docs import STYLE, page
-from chronos.api.events import Streams
-from chronos.api.limits import Rate
-from chronos.api.openapi import openapi
+from chronos.api.auth.permissions import Access, Permission
+from chronos.api.handlers import routes_with, system
+from chronos.api.handlers.event_streams import Streams
+from chronos.api.middleware import handler_of, problem_middleware, sender
+from chronos.api.openapi.docs_page import STYLE, page
+from chronos.api.openapi.document import openapi
 from chronos.api.options import ApiOptions
-from chronos.api.pipeline import answered, handler_of, sender
-from chronos.api.routes import Route
-from chronos.api.table import routes_with
+from chronos.api.rate_limits import RateLimit
+from chronos.api.request import ApiContext
+from chronos.api.routing import Route
 from chronos.assembly import Service
 from chronos.clock import Clock
-from chronos.service.turns import Turns
+from chronos.service.cooperative import TimeSlicer
 from chronos.store.contract import Store
 
 log = logging.getLogger("chronos.http")
@@ -38,7 +37,7 @@ _CONNECTION: Mapping[str, Any] = {"auto_decompress": False, "keepalive_timeout":
 class Api:
     """The routes as an application of aiohttp."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ApiContext) -> None:
         self._parts = parts
 
     def runner(
@@ -47,7 +46,8 @@ class Api:
         """Return what lets the API listen on sites. ``middlewares`` see every request, and the answer to it."""
         options = self._parts.options
         app = web.Application(
-            middlewares=(sender(options.write_timeout_s), *middlewares, answered), client_max_size=options.request_limit
+            middlewares=(sender(options.write_timeout_s), *middlewares, problem_middleware),
+            client_max_size=options.request_limit,
         )
         for route in self._parts.routes:
             handle, path = handler_of(route, self._parts), options.base_path + route.path
@@ -85,7 +85,7 @@ def make_api(
     routes = routes_with(options.metrics_path)
     if not options.public_docs:
         routes = tuple(map(_closed, routes))
-    parts = Parts(
+    parts = ApiContext(
         service=service,
         store=store,
         clock=clock,
@@ -93,11 +93,11 @@ def make_api(
         access=access,
         status=status,
         metrics=metrics,
-        rate=Rate(options.submit_rate),
+        rate=RateLimit(options.submit_rate),
         proxies=Proxies(options.trusted_proxies),
         streams=streams,
         denials=Denials(store, clock, refused),
-        turns=Turns(),
+        turns=TimeSlicer(),
         routes=routes,
         document=msgspec.json.encode(openapi(routes, options.base_path)),
         page=page(routes, options.base_path).encode(),

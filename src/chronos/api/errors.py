@@ -1,7 +1,7 @@
 """What can be wrong with a request itself, before the service is asked: the branches that only a face on HTTP needs."""
 
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, Unavailable
-from chronos.service.shapes import InvalidJob
+from chronos.service.serializers import InvalidJob
 
 
 class Malformed(Invalid):
@@ -16,7 +16,7 @@ class WrongType(Invalid):
     """The body is of a type that is not understood here."""
 
 
-class Packed(WrongType):
+class CompressedBody(WrongType):
     """The body is compressed."""
 
 
@@ -28,7 +28,7 @@ class Forbidden(ChronosError):
     """Known, and not allowed to."""
 
 
-class Stale(Conflict):
+class StaleVersion(Conflict):
     """``If-Match`` names another version than the one there is."""
 
 
@@ -40,11 +40,11 @@ class WrongMethod(ChronosError):
     """Something answers at this path, not to this method."""
 
 
-class TooSlow(ChronosError):
+class SlowRequest(ChronosError):
     """The client did not send its request in time."""
 
 
-class TooMany(Unavailable):
+class TooManyRequests(Unavailable):
     """The client asks for more than its share; ``retry_after_s`` says when to come back."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
@@ -52,11 +52,11 @@ class TooMany(Unavailable):
         self.retry_after_s = retry_after_s
 
 
-class LockedOut(TooMany):
+class LockedOut(TooManyRequests):
     """Too many wrong passwords."""
 
 
-class TimedOut(Unavailable):
+class RequestTimedOut(Unavailable):
     """The answer took longer than a request may; whether a change was made is not known."""
 
 

@@ -19,24 +19,24 @@ from aiohttp.typedefs import Handler, Middleware
 from multidict import istr
 from structlog.contextvars import bind_contextvars
 
-from chronos.api.access import ANYBODY, NOBODY, Permission, Principal, claimed
-from chronos.api.answers import HEADERS, taken_within
-from chronos.api.call import ABOUT, REQUEST_ID, Call, Parts, refusal
+from chronos.api.auth.permissions import ANONYMOUS_ADMIN, NO_PRINCIPAL, Permission, Principal, read_claimed_name
 from chronos.api.errors import (
+    CompressedBody,
     Forbidden,
     Malformed,
     NoRoute,
-    Packed,
-    TimedOut,
+    RequestTimedOut,
+    SlowRequest,
     TooLarge,
-    TooMany,
-    TooSlow,
+    TooManyRequests,
     Unauthenticated,
     WrongMethod,
 )
-from chronos.api.executions import execution_id
+from chronos.api.handlers.executions import execution_id
 from chronos.api.problems import kind_of, problem_response
-from chronos.api.routes import Route, Scope
+from chronos.api.request import ABOUT, REQUEST_ID, ApiContext, RequestContext, refusal
+from chronos.api.responses import HEADERS, write_within
+from chronos.api.routing import Route, Scope
 from chronos.errors import NotFound
 from chronos.store.contract import ExecutionView
 
@@ -44,7 +44,7 @@ log = logging.getLogger("chronos.api")
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _UNREAD_BYTES = 64 << 10  # of a refused body: so much is still taken in, so that the connection can be kept
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_LOOKS_NOTHING_UP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
+_SCOPES_WITHOUT_LOOKUP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
 _X_REQUEST_ID, _HOST, _AUTHORIZATION = istr("X-Request-Id"), istr("Host"), istr("Authorization")
 _SITE, _ORIGIN = istr("Sec-Fetch-Site"), istr("Origin")
 _CONTENT_ENCODING = istr("Content-Encoding")
@@ -60,19 +60,19 @@ def sender(limit_s: float) -> Middleware:
     async def send(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await handler(request)
         with suppress(ConnectionError):  # the client is gone
-            await taken_within(limit_s, request, _written(response, request))
+            await write_within(limit_s, request, _write_response(response, request))
         return response
 
     return send
 
 
-async def _written(response: web.StreamResponse, request: web.Request) -> None:
+async def _write_response(response: web.StreamResponse, request: web.Request) -> None:
     await response.prepare(request)
     await response.write_eof()
 
 
 @web.middleware
-async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def problem_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Every request has an id, and every error is a problem that names it."""
     given = request.headers.get(_X_REQUEST_ID, "")
     request_id = given if given and _GIVEN_ID.fullmatch(given) else f"{getrandbits(64):016x}"  # no secret
@@ -127,43 +127,47 @@ def _has_much_unread(request: web.Request) -> bool:
 # --- one route
 
 
-def handler_of(route: Route, parts: Parts) -> Handler:
+def handler_of(route: Route, parts: ApiContext) -> Handler:
     """What is called for a route."""
     limit_s = parts.options.request_timeout_s
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        call = Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request[REQUEST_ID])
+        call = RequestContext(
+            request=request, route=route, parts=parts, principal=NO_PRINCIPAL, request_id=request[REQUEST_ID]
+        )
         try:
             async with asyncio.timeout(limit_s):
                 return await _serve(call)
         except TimeoutError:
             if call.reading:
-                raise TooSlow(f"the body did not arrive within {limit_s:g} s") from None
-            raise TimedOut(f"it took longer than {limit_s:g} s; it may have been done all the same") from None
+                raise SlowRequest(f"the body did not arrive within {limit_s:g} s") from None
+            raise RequestTimedOut(f"it took longer than {limit_s:g} s; it may have been done all the same") from None
         finally:
             request[ABOUT] = call.about
 
     async def stream(request: web.Request) -> web.StreamResponse:
-        call = Call(request=request, route=route, parts=parts, principal=NOBODY, request_id=request[REQUEST_ID])
+        call = RequestContext(
+            request=request, route=route, parts=parts, principal=NO_PRINCIPAL, request_id=request[REQUEST_ID]
+        )
         return await _serve(call)
 
     return stream if route.streams else handle
 
 
-async def _serve(call: Call) -> web.StreamResponse:
+async def _serve(call: RequestContext) -> web.StreamResponse:
     route, parts = call.route, call.parts
     access = parts.access
     try:
-        refuse_packed(call.request)
+        refuse_compressed(call.request)
         refuse_foreign(call.request, is_open=access.open, hosts=parts.options.hosts)
         if route.permission is not Permission.OPEN:
-            call.principal = ANYBODY if access.open else await _principal(call)
+            call.principal = ANONYMOUS_ADMIN if access.open else await _principal(call)
         if route.submits and parts.rate.is_limited:
-            client = call.counted_address if access.open else call.principal.name
+            client = call.address_group if access.open else call.principal.name
             parts.rate.take(client, parts.clock.now_us())
         if call.request.query_string:
             call.check_query()
-        if call.principal is not ANYBODY or route.scope not in _LOOKS_NOTHING_UP:
+        if call.principal is not ANONYMOUS_ADMIN or route.scope not in _SCOPES_WITHOUT_LOOKUP:
             await _allow(call)
         return await route.handler(call)
     except Forbidden as error:
@@ -171,21 +175,21 @@ async def _serve(call: Call) -> web.StreamResponse:
         raise
 
 
-async def _principal(call: Call) -> Principal:
-    """Who asks. Raises ``Unauthenticated``, ``LockedOut``, ``TooMany``; wrong credentials leave a trace."""
-    header, address = call.request.headers.get(_AUTHORIZATION), call.counted_address
+async def _principal(call: RequestContext) -> Principal:
+    """Who asks. Raises ``Unauthenticated``, ``LockedOut``, ``TooManyRequests``; wrong credentials leave a trace."""
+    header, address = call.request.headers.get(_AUTHORIZATION), call.address_group
     try:
         principal = await call.parts.access.principal(header, address)
-    except (Unauthenticated, TooMany) as error:
-        name, scheme = claimed(header or "")
+    except (Unauthenticated, TooManyRequests) as error:
+        name, scheme = read_claimed_name(header or "")
         call.parts.denials.failed_login(name, scheme, error, address=call.address, counts_as=address)
         raise
-    if principal is NOBODY:
+    if principal is NO_PRINCIPAL:
         raise Unauthenticated("send a name and password (Basic) or a token (Bearer)")
     return principal
 
 
-async def _allow(call: Call) -> None:
+async def _allow(call: RequestContext) -> None:
     """Raise unless the caller may do this; look up what the path names on the way."""
     principal, permission = call.principal, call.route.permission
     match call.route.scope:
@@ -195,8 +199,8 @@ async def _allow(call: Call) -> None:
             _need(principal, permission, principal.may(permission), "in all namespaces")
         case Scope.SEEN:
             _need(principal, permission, principal.may_somewhere(permission), "here")
-            if call.named_namespace is not None:
-                call.require(call.named_namespace)
+            if call.requested_namespace is not None:
+                call.require(call.requested_namespace)
         case Scope.JOB:
             call.found_job = await call.find_job(call.path("ref"))
             call.require(call.found_job.namespace)
@@ -209,7 +213,7 @@ def _need(principal: Principal, permission: Permission, is_held: bool, where: st
         raise refusal(principal, permission, where)
 
 
-async def _view(call: Call) -> ExecutionView:
+async def _view(call: RequestContext) -> ExecutionView:
     """The execution of the path, to those who see the namespace that its job is in, or was."""
     text = call.path("id")
     view = await call.parts.service.runs.get(execution_id(text))
@@ -228,11 +232,11 @@ async def _view(call: Call) -> ExecutionView:
 # --- packed bodies
 
 
-def refuse_packed(request: web.Request) -> None:
-    """Raise ``Packed`` for a compressed body: some kilobytes can be unpacked into gigabytes."""
+def refuse_compressed(request: web.Request) -> None:
+    """Raise ``CompressedBody`` for a compressed body: some kilobytes can be unpacked into gigabytes."""
     coding = request.headers.get(_CONTENT_ENCODING)
     if coding is not None and coding.strip().lower() not in ("", "identity") and request.body_exists:
-        raise Packed(f"the body is compressed (Content-Encoding: {coding[:64]}); send it as it is")
+        raise CompressedBody(f"the body is compressed (Content-Encoding: {coding[:64]}); send it as it is")
 
 
 # --- browsers

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from chronos.api.errors import TooMany
+from chronos.api.errors import TooManyRequests
 from chronos.core.calendar import SECOND_US
 
 MAX_CLIENTS = 10_000
@@ -13,7 +13,7 @@ MAX_CLIENTS = 10_000
 V = TypeVar("V")
 
 
-class Recent(Generic[V]):
+class RecentClients(Generic[V]):
     """A bounded map: when it is full, what was not touched longest goes."""
 
     def __init__(self, most: int = MAX_CLIENTS) -> None:
@@ -57,20 +57,20 @@ class _Bucket:
     filled_us: int
 
 
-class Rate:
+class RateLimit:
     """A bucket a client, which fills at ``per_s`` and holds what comes in a second (at least one). None: no limit."""
 
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
         self._most = max(1.0, per_s or 0.0)
-        self._buckets: Recent[_Bucket] = Recent()
+        self._buckets: RecentClients[_Bucket] = RecentClients()
 
     @property
     def is_limited(self) -> bool:
         return self._per_s is not None
 
     def take(self, client: str, now_us: int) -> None:
-        """Raise ``TooMany`` when the client's bucket is empty."""
+        """Raise ``TooManyRequests`` when the client's bucket is empty."""
         if self._per_s is None:
             return
         bucket = self._buckets.get(client) or _Bucket(self._most, now_us)
@@ -80,5 +80,5 @@ class Rate:
         self._buckets.put(client, bucket)
         if bucket.tokens < 1:
             wait_s = (1 - bucket.tokens) / self._per_s if self._per_s else 60.0
-            raise TooMany(f"a client may submit {self._per_s:g} times a second; try again later", wait_s)
+            raise TooManyRequests(f"a client may submit {self._per_s:g} times a second; try again later", wait_s)
         bucket.tokens -= 1

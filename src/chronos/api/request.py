@@ -8,41 +8,41 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiohttp import web
 
-from chronos.api.access import Access, Permission, Principal
-from chronos.api.auth.client_address import Proxies, counted_as
-from chronos.api.body import BYTES_PER_VALUE, read_json
+from chronos.api.auth.client_address import Proxies, to_address_group
+from chronos.api.auth.permissions import Access, Permission, Principal
 from chronos.api.errors import Forbidden, InvalidBody, Malformed, TooLarge, WrongType
-from chronos.api.limits import Rate
+from chronos.api.json_body import BYTES_PER_VALUE, read_json
 from chronos.api.options import ApiOptions
-from chronos.api.routes import JSON, Route
+from chronos.api.rate_limits import RateLimit
+from chronos.api.routing import JSON, Route
 from chronos.assembly import Service
 from chronos.clock import Clock
-from chronos.core.iso8601 import parse_instant
 from chronos.core.job import DEFAULT_NAMESPACE, Job
 from chronos.core.node import Actor
-from chronos.core.zones import get_zone
+from chronos.core.schedule.iso8601 import parse_instant
+from chronos.core.schedule.timezones import get_zone
 from chronos.errors import NotFound
-from chronos.observe.names import shown
-from chronos.service.asking import Plain
-from chronos.service.shapes import Problem, id_text, read_id
-from chronos.service.shapes.form import Form
-from chronos.service.shapes.names import fault_of_name
-from chronos.service.shapes.plain import plain
-from chronos.service.turns import Turns
+from chronos.observe.event_log import format_job_name
+from chronos.service.cooperative import TimeSlicer
+from chronos.service.run_requests import PlainPayload
+from chronos.service.serializers import Problem, id_text, read_id
+from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.json_values import plain
+from chronos.service.serializers.object_reader import ObjectReader
 from chronos.store.contract import ExecutionView, Store
 
 if TYPE_CHECKING:
     from chronos.api.auth.denials import Denials
-    from chronos.api.events import Streams
+    from chronos.api.handlers.event_streams import Streams
 
 T = TypeVar("T")
-_MUCH = 16 << 10  # bytes of a body: what is larger is read beside the event loop
+_LARGE_BODY_BYTES = 16 << 10  # bytes of a body: what is larger is read beside the event loop
 MAX_KEY = 255  # characters of an Idempotency-Key
 _YES, _NO = ("true", "1", "yes", ""), ("false", "0", "no")
-_MOST_BEHIND_A_PARAMETER = 2_048
+_MAX_PARAMETER_CHARS = 2_048
 
 
-class About(NamedTuple):
+class RequestInfo(NamedTuple):
     """The job and the execution, as far as a request has one."""
 
     job: Job | bytes | None
@@ -53,7 +53,7 @@ class About(NamedTuple):
         said: dict[str, str] = {}
         if self.job is not None:
             known = self.job
-            said["job"] = id_text(known) if isinstance(known, bytes) else shown((known.namespace, known.name))
+            said["job"] = id_text(known) if isinstance(known, bytes) else format_job_name((known.namespace, known.name))
         if self.execution is not None:
             said["execution"] = id_text(self.execution)
         return said
@@ -63,11 +63,11 @@ class About(NamedTuple):
 REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
 
 #: What a request turned out to be about, for those who tell of it.
-ABOUT: web.RequestKey[About] = web.RequestKey("about", About)
+ABOUT: web.RequestKey[RequestInfo] = web.RequestKey("about", RequestInfo)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ApiContext:
     """What every request is answered with."""
 
     service: Service
@@ -77,11 +77,11 @@ class Parts:
     access: Access
     status: Callable[[], dict[str, Any]]
     metrics: Callable[[], bytes]
-    rate: Rate
+    rate: RateLimit
     proxies: Proxies
     streams: "Streams"
     denials: "Denials"
-    turns: Turns
+    turns: TimeSlicer
     routes: tuple[Route, ...] = ()
     document: bytes = b""  # the OpenAPI document
     page: bytes = b""  # the same for people
@@ -89,12 +89,12 @@ class Parts:
 
 
 @dataclass(slots=True, kw_only=True)
-class Call:
+class RequestContext:
     """A request on its way."""
 
     request: web.Request
     route: Route
-    parts: Parts
+    parts: ApiContext
     principal: Principal
     request_id: str
     found_job: Job | None = None
@@ -116,9 +116,9 @@ class Call:
         return self.parts.proxies.client(self.request.remote or "", self.request.headers)
 
     @property
-    def counted_address(self) -> str:
+    def address_group(self) -> str:
         """What the client's address counts as where addresses are counted."""
-        return counted_as(self.address)
+        return to_address_group(self.address)
 
     @property
     def actor(self) -> Actor:
@@ -128,10 +128,10 @@ class Call:
     @property
     def namespace(self) -> str:
         """The namespace that a name belongs to."""
-        return self.named_namespace or DEFAULT_NAMESPACE
+        return self.requested_namespace or DEFAULT_NAMESPACE
 
     @property
-    def named_namespace(self) -> str | None:
+    def requested_namespace(self) -> str | None:
         """The one that was asked for, if any was."""
         name = self.text("namespace")
         if name is not None and (fault := fault_of_name(name)):
@@ -149,17 +149,17 @@ class Call:
     def tell_denied(self, error: Forbidden) -> None:
         """Leave a trace of what the caller may not do."""
         what = f"{self.request.method} {self.request.path}: {error}"
-        self.parts.denials.denied(self.principal.name, what, address=self.address, counts_as=self.counted_address)
+        self.parts.denials.denied(self.principal.name, what, address=self.address, counts_as=self.address_group)
 
     def shows(self, namespace: str | None) -> bool:
         """Whether a thing of a namespace belongs in a list; None: it is not known, its job being gone."""
         if namespace is None:
-            return self.principal.may(self.route.permission) and self.named_namespace is None
-        return self.principal.may(self.route.permission, namespace) and self.named_namespace in (None, namespace)
+            return self.principal.may(self.route.permission) and self.requested_namespace is None
+        return self.principal.may(self.route.permission, namespace) and self.requested_namespace in (None, namespace)
 
     @property
     def shows_everything(self) -> bool:
-        return self.named_namespace is None and self.principal.may(self.route.permission)
+        return self.requested_namespace is None and self.principal.may(self.route.permission)
 
     # --- what the path names
 
@@ -176,12 +176,12 @@ class Call:
         return self.found_view
 
     @property
-    def about(self) -> About:
+    def about(self) -> RequestInfo:
         """What it turned out to be about: what it asked for rather than what it named."""
         if self.found_view is None:
-            return About(self.found_job, self.asked)
+            return RequestInfo(self.found_job, self.asked)
         named = self.found_view.execution
-        return About(self.found_job or named.job, self.asked or named.id)
+        return RequestInfo(self.found_job or named.job, self.asked or named.id)
 
     async def find_job(self, ref: str) -> Job:
         """A job by id or name. One that the caller may not see is not there, and its neighbours are not hinted at."""
@@ -232,7 +232,7 @@ class Call:
         """A parameter that may stand there many times."""
         values = self.request.query.getall(name, [])
         for value in values:
-            if len(value) > _MOST_BEHIND_A_PARAMETER or "\0" in value or not _is_unicode(value):
+            if len(value) > _MAX_PARAMETER_CHARS or "\0" in value or not _is_unicode(value):
                 raise Malformed(f'the parameter "{name}" is too long, or no text')
         return values
 
@@ -310,12 +310,12 @@ class Call:
         allowed = self.route.body.types if self.route.body is not None else (JSON,)
         if self.request.content_type not in allowed:
             raise WrongType(f"the body is {self.request.content_type}; send Content-Type: {allowed[0]}")
-        self.has_much = len(raw) > _MUCH
+        self.has_much = len(raw) > _LARGE_BODY_BYTES
         return await self.work(partial(read_json, raw, limit // BYTES_PER_VALUE))
 
     async def work(self, do: Callable[[], T], *, much: bool | None = None) -> T:
         """Do something with what the body says; ``much``: it takes long, which it does for a large body."""
-        return await self.parts.turns.beside(do) if (self.has_much if much is None else much) else do()
+        return await self.parts.turns.run_in_thread(do) if (self.has_much if much is None else much) else do()
 
     async def _raw(self) -> bytes:
         content = self.request.content
@@ -326,7 +326,7 @@ class Call:
         self.reading = False
         return raw
 
-    async def form(self) -> "Given":
+    async def form(self) -> "BodyReader":
         """The body as an object of which every field has to be taken."""
         problems: list[Problem] = []
         said = await self.json()
@@ -335,10 +335,10 @@ class Call:
             data = {}
         if not isinstance(data, dict):
             raise InvalidBody(problems or [Problem("", "has to be an object")])
-        return Given(data, "", problems)
+        return BodyReader(data, "", problems)
 
 
-class Given(Form):
+class BodyReader(ObjectReader):
     """A body that is being read."""
 
     def instant_us(self, name: str, *, needed: bool = False) -> int | None:
@@ -353,10 +353,10 @@ class Given(Form):
             self.fault(name, f'is "{value}"; write an instant like 2027-01-01T09:00:00Z')
         return found
 
-    def payload(self) -> Plain | None:
+    def payload(self) -> PlainPayload | None:
         """The payload that goes with a run; None: it is not given."""
         _, value = self.take("payload")
-        return None if value is None else Plain(value)
+        return None if value is None else PlainPayload(value)
 
     def done(self) -> None:
         """Raise what is wrong with it."""

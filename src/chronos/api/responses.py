@@ -8,13 +8,13 @@ from typing import Any
 from aiohttp import web
 from multidict import istr
 
-from chronos.api.body import write_json
-from chronos.api.call import Call
-from chronos.api.errors import Malformed, Stale
-from chronos.api.routes import JSON
+from chronos.api.errors import Malformed, StaleVersion
+from chronos.api.json_body import write_json
+from chronos.api.request import RequestContext
+from chronos.api.routing import JSON
 from chronos.core.job import Job
 from chronos.errors import Conflict
-from chronos.service.shapes import write_job
+from chronos.service.serializers import write_job
 
 #: What every answer carries, unless it says something else.
 HEADERS = (
@@ -27,12 +27,12 @@ HEADERS = (
 _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e]*)"|([0-9]+(?:-[0-9]+)?)', re.ASCII)
 
 
-def answer(data: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+def json_response(data: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """Something as JSON."""
     return web.Response(status=status, body=write_json(data), content_type=JSON, headers=headers)
 
 
-async def taken_within(limit_s: float, request: web.Request, writing: Awaitable[None]) -> None:
+async def write_within(limit_s: float, request: web.Request, writing: Awaitable[None]) -> None:
     """Wait no longer than this for a client to take what is written to it; hang up on one that does not."""
     try:
         async with asyncio.timeout(limit_s):
@@ -47,42 +47,46 @@ def tag_of(job: Job) -> str:
     return f'"{job.version}"' if job.incarnation == 1 else f'"{job.version}-{job.incarnation}"'
 
 
-async def job_answer(call: Call, job: Job, *, status: int = 200, extra: dict[str, Any] | None = None) -> web.Response:
+async def job_response(
+    call: RequestContext, job: Job, *, status: int = 200, extra: dict[str, Any] | None = None
+) -> web.Response:
     """One job with its last execution."""
     last = (await call.parts.service.runs.latest([job])).get(job.id)
-    return answer(write_job(job, last_execution=last) | (extra or {}), status=status, headers={"ETag": tag_of(job)})
+    return json_response(
+        write_job(job, last_execution=last) | (extra or {}), status=status, headers={"ETag": tag_of(job)}
+    )
 
 
-async def expected(call: Call, job: Job | None) -> int | None:
+async def read_expected_version(call: RequestContext, job: Job | None) -> int | None:
     """The version that a change is made from: that of the job, when the client said which it knows, else None.
 
-    Raises ``Stale`` when the client knows another one.
+    Raises ``StaleVersion`` when the client knows another one.
     """
-    tags = matches(call)
+    tags = read_if_match(call)
     if tags is None:
         return None
     if job is None:
-        raise Stale("it does not exist any more; leave If-Match out to create it")
+        raise StaleVersion("it does not exist any more; leave If-Match out to create it")
     if "*" in tags or tag_of(job).strip('"') in tags:
         return job.version
     raise await stale(call, job, tags)
 
 
-async def stale(call: Call, job: Job, tags: list[str]) -> Stale:
+async def stale(call: RequestContext, job: Job, tags: list[str]) -> StaleVersion:
     """The sentence for somebody whose knowledge is old."""
     versions = await call.parts.store.versions(job.id, limit=1)
     author = f", by {versions[0].author}" if versions else ""
     known = ", ".join(f"v{tag}" for tag in tags)[:64] or "none"
-    return Stale(f"{job.name} changed since you read it (you have {known}, it is v{job.version}{author})")
+    return StaleVersion(f"{job.name} changed since you read it (you have {known}, it is v{job.version}{author})")
 
 
-async def raced(call: Call, known: int | None, error: Conflict) -> Conflict:
-    """What to answer to a conflict: ``Stale`` where the job has another version than the client knows."""
+async def to_stale_if_changed(call: RequestContext, known: int | None, error: Conflict) -> Conflict:
+    """What to answer to a conflict: ``StaleVersion`` where the job has another version than the client knows."""
     there = (await call.parts.store.jobs_by_id([call.job.id])).get(call.job.id)
     return error if known is None or there is None or there.version == known else await stale(call, there, [str(known)])
 
 
-def matches(call: Call) -> list[str] | None:
+def read_if_match(call: RequestContext) -> list[str] | None:
     """The tags of If-Match; None: it was not sent."""
     header = call.request.headers.get("If-Match")
     if header is None:

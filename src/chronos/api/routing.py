@@ -1,21 +1,25 @@
-"""What a route is. One table of them gives the routing, the permission check, and the documentation."""
+"""Routes, and the decorators that declare them above their handlers.
+
+The routing, the permission check and the documentation all follow from the declared routes.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, Self, TypedDict, Unpack
 
 from aiohttp import web
 
-from chronos.api.access import Permission
+from chronos.api.auth.permissions import Permission
 
 if TYPE_CHECKING:
-    from chronos.api.call import Call
+    from chronos.api.request import RequestContext
 
 V1 = "/api/v1"
 JSON = "application/json"
 
-Handler = Callable[["Call"], Awaitable[web.StreamResponse]]
+Handler = Callable[["RequestContext"], Awaitable[web.StreamResponse]]
+Decorator = Callable[[Handler], Handler]
 Schema = Mapping[str, Any]
 
 
@@ -44,24 +48,52 @@ class Param:
         return self.schema.get("type") == "array"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def ref(name: str) -> Schema:
+    """A schema of the document, by its name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
-    """What a route takes."""
+    """The body that a route takes."""
 
     schema: Schema
     example: Any
     required: bool = True
     types: tuple[str, ...] = (JSON,)
 
+    @classmethod
+    def of_fields(cls, properties: Mapping[str, Schema], *, required: tuple[str, ...] = (), example: Any) -> Self:
+        """An object with these fields and no others. The body may be left out where no field is required."""
+        needed = {"required": list(required)} if required else {}
+        schema = {"type": "object", **needed, "additionalProperties": False, "properties": properties}
+        return cls(schema, example, required=bool(required))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a route gives when all is well."""
+
+@dataclass(frozen=True, slots=True)
+class ResponseDoc:
+    """The documentation of a response that is not a refusal."""
 
     about: str
     schema: Schema | None = None
     example: Any = None
     type: str = JSON
+
+    @classmethod
+    def list_of(cls, name: str, *items: Any, about: str) -> Self:
+        """A whole list of a named schema, with example items."""
+        properties = {"items": {"type": "array", "items": ref(name)}}
+        return cls(about, {"type": "object", "required": ["items"], "properties": properties}, {"items": list(items)})
+
+    @classmethod
+    def page_of(cls, name: str, *items: Any, about: str = "a page") -> Self:
+        """A page of a list of a named schema, with example items."""
+        properties = {
+            "items": {"type": "array", "items": ref(name)},
+            "next_cursor": {"type": ["string", "null"], "description": "asks for the next page; null: there is none"},
+        }
+        schema = {"type": "object", "required": ["items", "next_cursor"], "properties": properties}
+        return cls(about, schema, {"items": list(items), "next_cursor": None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +104,10 @@ class Route:
     path: str
     handler: Handler
     permission: Permission
-    scope: Scope = Scope.ANYWHERE
+    scope: Scope
     tag: str
     summary: str
-    answers: Mapping[int, Answer]
+    returns: Mapping[int, ResponseDoc]
     query: tuple[Param, ...] = ()
     body: Body | None = None
     matches: bool = False  # If-Match is honoured
@@ -89,23 +121,6 @@ class Route:
         return self.method != "GET"
 
 
-def ref(name: str) -> Schema:
-    """A schema of the document, by its name."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def page_of(name: str) -> Schema:
-    """A page of a list."""
-    return {
-        "type": "object",
-        "required": ["items", "next_cursor"],
-        "properties": {
-            "items": {"type": "array", "items": ref(name)},
-            "next_cursor": {"type": ["string", "null"], "description": "asks for the next page; null: there is none"},
-        },
-    }
-
-
 NAMESPACE = Param(name="namespace", about='the namespace of a name; "default" without it', schema=ref("Name"))
 SPACES = Param(name="namespace", about="only of this namespace; all that you may see without it", schema=ref("Name"))
 LIMIT = Param(
@@ -115,3 +130,82 @@ LIMIT = Param(
 )
 CURSOR = Param(name="cursor", about="`next_cursor` of the page before", schema={"type": "string", "maxLength": 2048})
 DRY_RUN = Param(name="dry_run", about="check everything, change nothing", schema={"type": "boolean", "default": False})
+DRY_RUN_RESPONSE = ResponseDoc("of a dry run", ref("Anything"), {"dry_run": True})
+
+
+class RouteOptions(TypedDict, total=False):
+    """The fields of a ``Route`` that a decorator takes. ``RouteTable`` fills in what is left out."""
+
+    permission: Required[Permission]
+    summary: Required[str]
+    returns: Required[Mapping[int, ResponseDoc]]
+    scope: Scope
+    tag: str
+    query: tuple[Param, ...]
+    body: Body
+    matches: bool
+    idempotent_by_key: bool
+    conflicts: bool
+    submits: bool
+    streams: bool
+
+
+class RouteTable:
+    """The routes of a module, by handler and in the order of their declaration.
+
+    Defaults of a route:
+
+    - the tag is that of the table;
+    - the scope is that of the table, else the job of ``{ref}`` or the execution of ``{id}`` in the path;
+    - a route of a job takes the parameter ``namespace``, before its own;
+    - a route that changes something takes the parameter ``dry_run``, after its own, and documents a 200 for it.
+    """
+
+    def __init__(self, tag: str, *, base: str = V1, scope: Scope | None = None) -> None:
+        self.by_handler: dict[Handler, Route] = {}
+        self._tag, self._base, self._scope = tag, base, scope
+
+    def get(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
+        """Declare what GET does at a path."""
+        return self._declare("GET", path, options)
+
+    def post(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
+        """Declare what POST does at a path."""
+        return self._declare("POST", path, options)
+
+    def put(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
+        """Declare what PUT does at a path."""
+        return self._declare("PUT", path, options)
+
+    def patch(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
+        """Declare what PATCH does at a path."""
+        return self._declare("PATCH", path, options)
+
+    def delete(self, path: str, **options: Unpack[RouteOptions]) -> Decorator:
+        """Declare what DELETE does at a path."""
+        return self._declare("DELETE", path, options)
+
+    def _declare(self, method: str, path: str, options: RouteOptions) -> Decorator:
+        scope = options.setdefault("scope", self._scope or _find_scope(path))
+        options.setdefault("tag", self._tag)
+        query = options.get("query", ())
+        if scope is Scope.JOB:
+            query = (NAMESPACE, *query)
+        if method != "GET" and options["permission"] is not Permission.LOOK:
+            query = (*query, DRY_RUN)
+            options["returns"] = {**options["returns"], 200: options["returns"].get(200, DRY_RUN_RESPONSE)}
+        options["query"] = query
+
+        def register(handler: Handler) -> Handler:
+            if handler in self.by_handler:
+                raise ValueError(f"{handler.__name__} has a route already; give each route a handler of its own")
+            self.by_handler[handler] = Route(method=method, path=self._base + path, handler=handler, **options)
+            return handler
+
+        return register
+
+
+def _find_scope(path: str) -> Scope:
+    if "{ref}" in path:
+        return Scope.JOB
+    return Scope.EXECUTION if "{id}" in path else Scope.ANYWHERE

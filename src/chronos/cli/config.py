@@ -47,7 +47,7 @@ def show(config: Path | None, output: str) -> None:
       chronos config show --config chronos.yaml -o json
     """
     from chronos.server.config import load
-    from chronos.server.showing import rows
+    from chronos.server.config_display import rows
 
     loaded = load(config, os.environ, {})
     _warn(loaded.warnings)
@@ -70,7 +70,7 @@ def validate(config: Path | None) -> None:
       chronos config validate --config chronos.yaml
     """
     from chronos.server.config import read_config
-    from chronos.server.parts import check
+    from chronos.server.wiring import check
 
     _warn(check(read_config(config, os.environ, {})))
     emit("the configuration is right")

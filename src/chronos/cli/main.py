@@ -23,17 +23,17 @@ from typing import Any
 import click
 
 from chronos.cli.config import config
-from chronos.cli.ctl import applying, backfilling, changing, creating
-from chronos.cli.ctl.contexts import context
-from chronos.cli.ctl.deadletters import dlq
-from chronos.cli.ctl.executions import executions
-from chronos.cli.ctl.jobs import jobs
-from chronos.cli.ctl.login import login, logout
+from chronos.cli.ctl.commands import jobs_actions, jobs_apply, jobs_backfill, jobs_create
+from chronos.cli.ctl.commands.context import context
+from chronos.cli.ctl.commands.dead_letters import dlq
+from chronos.cli.ctl.commands.executions import executions
+from chronos.cli.ctl.commands.jobs import jobs
+from chronos.cli.ctl.commands.login import login, logout
+from chronos.cli.ctl.commands.schedule import schedule
+from chronos.cli.ctl.commands.system import audit, cluster, namespaces, nodes, queues, status
+from chronos.cli.ctl.commands.tokens import tokens, users
 from chronos.cli.ctl.options import where_options
-from chronos.cli.ctl.system import audit, cluster, namespaces, nodes, queues, status
-from chronos.cli.ctl.tokens import tokens, users
 from chronos.cli.output import complain, emit
-from chronos.cli.schedule import schedule
 from chronos.cli.server import backup, doctor, restore, server
 from chronos.errors import ChronosError
 
@@ -42,7 +42,7 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 #: Modules that add verbs to a noun of another module.
-VERBS = (applying, backfilling, changing, creating)
+VERBS = (jobs_apply, jobs_backfill, jobs_actions, jobs_create)
 #: The commands of ``chronosctl`` that need a server.
 NOUNS: tuple[click.Command, ...] = (
     *(jobs, executions, dlq, status, cluster, nodes, queues, namespaces, audit, tokens, users, context, login, logout),
@@ -51,7 +51,7 @@ ALIASES = {"runs": "executions"}
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class ReaderLeft(Exception):
+class BrokenOutputPipe(Exception):
     """The reader of our output closed the pipe."""
 
 
@@ -59,11 +59,11 @@ class Program(click.Group):
     """A group that ends with Chronos's messages and exit codes instead of click's."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A closed pipe is raised as ``ReaderLeft``, because click itself exits with 1 for it."""
+        """Run the command. Raises BrokenOutputPipe for a closed pipe, for which click itself exits with 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise ReaderLeft from error
+            raise BrokenOutputPipe from error
 
     def main(
         self,
@@ -113,7 +113,7 @@ def _report(error: BaseException) -> int:
         case ChronosError():
             complain(str(error))
             return EXIT_ERROR
-        case ReaderLeft() | BrokenPipeError():
+        case BrokenOutputPipe() | BrokenPipeError():
             _silence_stdout()
             return 0
         case OSError():
@@ -146,14 +146,14 @@ for command in (server, config, doctor, backup, restore):
     chronos.add_command(command)
 
 
-class Nouns(Program):
+class CommandGroups(Program):
     """A program whose commands may have a second name."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
 
 
-@click.group(cls=Nouns, name="chronosctl", context_settings=_CONTEXT)
+@click.group(cls=CommandGroups, name="chronosctl", context_settings=_CONTEXT)
 @click.version_option(package_name="chronos-scheduler", message="%(prog)s %(version)s")
 @where_options
 def chronosctl(**_: str | None) -> None:

@@ -43,9 +43,9 @@ def server(
     if no_scheduler and no_worker:
         raise click.UsageError("--no-scheduler and --no-worker together leave nothing to do.")
     from chronos.server.config import read_config
-    from chronos.server.parts import Roles
     from chronos.server.process import serve
-    from chronos.server.secrecy import keep_secrets
+    from chronos.server.process_secrets import keep_secrets
+    from chronos.server.wiring import Roles
 
     flags: dict[str, Any] = {"store": store, "server.listen": listen, "node.id": node_id}
     loaded = read_config(config, os.environ, flags)
@@ -100,7 +100,7 @@ def backup(file: Path, store: str | None, config: Path | None) -> None:
     """
     import asyncio
 
-    from chronos.server.storage import back_up
+    from chronos.server.backup import back_up
 
     asyncio.run(back_up(_store(store, config), file))
     emit(f"{file} holds the store now, {file.stat().st_size:,} bytes")

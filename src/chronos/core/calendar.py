@@ -45,7 +45,7 @@ def day_number(year: int, month: int, day: int) -> int:
     return date(year, month, day).toordinal() - EPOCH_ORDINAL
 
 
-def civil(day: int) -> tuple[int, int, int]:
+def to_year_month_day(day: int) -> tuple[int, int, int]:
     """Year, month, day of a day number."""
     d = date.fromordinal(day + EPOCH_ORDINAL)
     return d.year, d.month, d.day

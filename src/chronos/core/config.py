@@ -1,6 +1,6 @@
 """Settings and how they fall: server defaults, namespace, job, task, like CSS. A level overrides what it sets.
 
-Stored is only what a level sets (``Settings``); ``cascade`` gives what is in force (``Effective``).
+Stored is only what a level sets (``Settings``); ``resolve_settings`` gives what is in force (``EffectiveSettings``).
 """
 
 from enum import StrEnum
@@ -130,7 +130,7 @@ class Settings(Definition, frozen=True, kw_only=True):
     placement: Placement | None = None
 
 
-class Effective(Struct, frozen=True, kw_only=True):
+class EffectiveSettings(Struct, frozen=True, kw_only=True):
     """What is in force: every setting has a value."""
 
     mode: Mode
@@ -184,7 +184,7 @@ DEFAULTS = Settings(
 
 
 #: Where a nested setting's field is called otherwise in ``Effective``.
-_RENAMED = {
+_EFFECTIVE_FIELD_NAMES = {
     "retry.max_attempts": "max_attempts",
     "retry.retry_on": "retry_on",
     "recovery.strategy": "recovery",
@@ -201,19 +201,19 @@ _RENAMED = {
 def merge(upper: Settings, lower: Settings) -> Settings:
     """What two levels say together: the lower one, filled up with the upper; nested settings field by field."""
     return Settings(
-        **{name: _merged(getattr(upper, name), getattr(lower, name)) for name in Settings.__struct_fields__}
+        **{name: _merge_value(getattr(upper, name), getattr(lower, name)) for name in Settings.__struct_fields__}
     )
 
 
-def cascade(*levels: Settings) -> Effective:
+def resolve_settings(*levels: Settings) -> EffectiveSettings:
     """What is in force under server, namespace, job and task settings, given from the outermost in."""
     try:
-        return _cascaded(levels)
+        return _resolve_settings_cached(levels)
     except TypeError:  # labels cannot be hashed: such settings are rare, and worked out each time
-        return _cascade(levels)
+        return _resolve_settings_uncached(levels)
 
 
-def _cascade(levels: tuple[Settings, ...]) -> Effective:
+def _resolve_settings_uncached(levels: tuple[Settings, ...]) -> EffectiveSettings:
     merged = DEFAULTS
     for level in levels:
         merged = merge(merged, level)
@@ -224,18 +224,18 @@ def _cascade(levels: tuple[Settings, ...]) -> Effective:
             values[outer] = value
             continue
         for inner in value.__struct_fields__:
-            values[_RENAMED.get(f"{outer}.{inner}", f"{outer}_{inner}")] = getattr(value, inner)
-    return Effective(**values)
+            values[_EFFECTIVE_FIELD_NAMES.get(f"{outer}.{inner}", f"{outer}_{inner}")] = getattr(value, inner)
+    return EffectiveSettings(**values)
 
 
-_cascaded = lru_cache(maxsize=4096)(_cascade)  # few settings serve many jobs
+_resolve_settings_cached = lru_cache(maxsize=4096)(_resolve_settings_uncached)  # few settings serve many jobs
 
 
-def _merged(upper: Any, lower: Any) -> Any:
+def _merge_value(upper: Any, lower: Any) -> Any:
     if lower is None:
         return upper
     if upper is None or not isinstance(lower, Definition):
         return lower
     return type(lower)(
-        **{name: _merged(getattr(upper, name), getattr(lower, name)) for name in lower.__struct_fields__}
+        **{name: _merge_value(getattr(upper, name), getattr(lower, name)) for name in lower.__struct_fields__}
     )

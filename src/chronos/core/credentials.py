@@ -16,7 +16,7 @@ from typing import Any
 MASK = "***"  # in place of a credential, wherever it is shown; sent back, it means "unchanged"
 
 #: A name that has one of these anywhere in it, without regard to case, ``-``, ``_`` and ``.``, names a credential.
-ANYWHERE = (
+CREDENTIAL_SUBSTRINGS = (
     "accesskey",
     "apikey",
     "authentication",
@@ -32,14 +32,14 @@ ANYWHERE = (
     "token",
 )
 #: So does a name that has one of these as a word of its own: ``STRIPE_KEY``, ``X-Auth``, ``dbPass``.
-AS_A_WORD = frozenset(
+CREDENTIAL_WORDS = frozenset(
     ("auth", "bearer", "creds", "dsn", "jwt", "key", "keys", "otp", "pass", "pat", "pwd", "session", "sshpass")
 )
 #: Fields of ``auth`` that say how a credential is sent.
-AUTH_SHOWN = frozenset(("type", "in", "name"))
-SHORTEST = 8  # characters of a value that is looked for in what a target answers or prints
+UNMASKED_AUTH_FIELDS = frozenset(("type", "in", "name"))
+MIN_SECRET_CHARS = 8  # characters of a value that is looked for in what a target answers or prints
 
-_NAMED = ("headers", "env")  # options whose entries are credentials by their names
+_OPTIONS_MASKED_BY_NAME = ("headers", "env")  # options whose entries are credentials by their names
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PLACEHOLDER = re.compile(r"\s*\{\{[^{}]*\}\}\s*")
 #: From "://" to the last "@" before the path. "/" ends it, so a text is gone through once.
@@ -50,12 +50,12 @@ _PIECES = re.compile(r"[\s;,]+")
 
 
 @lru_cache(maxsize=4_096)
-def names_credential(name: str) -> bool:
+def is_credential_name(name: str) -> bool:
     """Whether the name of a header or of an environment variable looks like that of a credential."""
     letters = "".join(filter(str.isalnum, name)).lower()
-    if any(part in letters for part in ANYWHERE):
+    if any(part in letters for part in CREDENTIAL_SUBSTRINGS):
         return True
-    return any(word.lower() in AS_A_WORD for word in _WORDS.findall(name))
+    return any(word.lower() in CREDENTIAL_WORDS for word in _WORDS.findall(name))
 
 
 def hide_userinfo(text: str) -> str:
@@ -75,7 +75,7 @@ class Userinfo:
     leads_to: tuple[str, str]  # the scheme, and host and port
 
 
-def userinfos(text: str) -> Iterator[Userinfo]:
+def find_userinfos(text: str) -> Iterator[Userinfo]:
     """The user and password of each URL in a text, from its beginning to its end."""
     if "@" in text and ":" in text:
         for found in _USERINFO.finditer(text):
@@ -85,7 +85,7 @@ def userinfos(text: str) -> Iterator[Userinfo]:
             yield Userinfo(found.start(2), found.end(2), found.group(2), leads_to)
 
 
-def hide_urls(value: Any) -> Any:
+def hide_url_credentials(value: Any) -> Any:
     """The same JSON value without the user and password of any URL in it; the very same object where there is none.
 
     Nearly all values have none, and jobs are listed by the thousand: a value is copied only when something is hidden.
@@ -104,7 +104,7 @@ def hide_urls(value: Any) -> Any:
         kind = type(item)
         if kind is str and "@" not in item:
             continue
-        hidden = hide_urls(item)
+        hidden = hide_url_credentials(item)
         if hidden is not item and hidden != item:
             if shown is value:
                 shown = dict(value) if type(value) is dict else list(value)
@@ -116,28 +116,32 @@ def hide_named(value: Any) -> Any:
     """A JSON value of unknown shape, whose fields that are named like credentials are masked as well."""
     if type(value) is dict:
         return {
-            name: _hidden(item) if names_credential(name) and type(item) is not dict else hide_named(item)
+            name: _mask_value(item) if is_credential_name(name) and type(item) is not dict else hide_named(item)
             for name, item in value.items()
         }
-    return [hide_named(item) for item in value] if type(value) is list else hide_urls(value)
+    return [hide_named(item) for item in value] if type(value) is list else hide_url_credentials(value)
 
 
 def is_masked(option: str, name: str) -> bool:
     """Whether an entry of a target's ``auth``, ``headers`` or ``env`` is masked by its name; no other option's is."""
-    return name not in AUTH_SHOWN if option == "auth" else option in _NAMED and names_credential(name)
+    return (
+        name not in UNMASKED_AUTH_FIELDS
+        if option == "auth"
+        else option in _OPTIONS_MASKED_BY_NAME and is_credential_name(name)
+    )
 
 
-def shown_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+def mask_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """A target's options as anyone may see them; the very same object where nothing has to be hidden."""
     shown = options
     for option, value in options.items():
         kind = type(value)
         if option == "auth":
-            hidden = _shown_auth(value)
+            hidden = _mask_auth(value)
         elif kind is dict:
-            hidden = _shown_entries(value) if option in _NAMED else hide_urls(value)
+            hidden = _mask_entries(value) if option in _OPTIONS_MASKED_BY_NAME else hide_url_credentials(value)
         elif kind is list or (kind is str and "@" in value):
-            hidden = hide_urls(value)
+            hidden = hide_url_credentials(value)
         else:
             continue
         if hidden is not value:
@@ -147,20 +151,20 @@ def shown_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return shown
 
 
-def _shown_entries(entries: dict[str, Any]) -> dict[str, Any]:
+def _mask_entries(entries: dict[str, Any]) -> dict[str, Any]:
     """Headers or environment variables."""
-    shown: dict[str, Any] = hide_urls(entries)
+    shown: dict[str, Any] = hide_url_credentials(entries)
     for name, value in entries.items():
-        if names_credential(name):
-            shown = {**shown, name: _hidden(value)}
+        if is_credential_name(name):
+            shown = {**shown, name: _mask_value(value)}
     return shown
 
 
-def secrets_in(value: str) -> Iterator[str]:
+def list_secrets(value: str) -> Iterator[str]:
     """What must not be found in the answer or output of a target that was given a credential: it and its parts.
 
     ``Bearer abc…`` gives ``abc…`` too, a cookie each of its values, and basic authentication its password. What is
-    shorter than ``SHORTEST`` is left out: it would hide every "1" or "true" of an output.
+    shorter than ``MIN_SECRET_CHARS`` is left out: it would hide every "1" or "true" of an output.
     """
     found = {value, *_PIECES.split(value)}
     found |= {piece.partition("=")[2] for piece in found}
@@ -171,26 +175,26 @@ def secrets_in(value: str) -> Iterator[str]:
         except (NotBase64, ValueError):
             decoded = ""
         found |= {decoded, decoded.partition(":")[2]}
-    return (piece for piece in sorted(found) if len(piece) >= SHORTEST)
+    return (piece for piece in sorted(found) if len(piece) >= MIN_SECRET_CHARS)
 
 
-def secrets_in_urls(text: str) -> Iterator[str]:
+def list_url_secrets(text: str) -> Iterator[str]:
     """The same for the users and passwords of the URLs in a text."""
-    for found in userinfos(text):
+    for found in find_userinfos(text):
         for piece in (found.text, found.text.partition(":")[2]):
-            if len(piece) >= SHORTEST:
+            if len(piece) >= MIN_SECRET_CHARS:
                 yield piece
 
 
-def _shown_auth(auth: Any) -> Any:
+def _mask_auth(auth: Any) -> Any:
     """``auth`` without its credentials. A user name is shown beside a password; alone, it is the credential."""
     if type(auth) is not dict:
-        return _hidden(auth)
-    shown = AUTH_SHOWN | {"username"} if auth.get("password") else AUTH_SHOWN
-    return {name: value if name in shown else _hidden(value) for name, value in auth.items()}
+        return _mask_value(auth)
+    shown = UNMASKED_AUTH_FIELDS | {"username"} if auth.get("password") else UNMASKED_AUTH_FIELDS
+    return {name: value if name in shown else _mask_value(value) for name, value in auth.items()}
 
 
-def _hidden(value: Any) -> Any:
+def _mask_value(value: Any) -> Any:
     """``***``; but what is empty, or one placeholder and nothing else, holds no credential."""
     if value is None or value == "" or (type(value) is str and _PLACEHOLDER.fullmatch(value)):
         return value

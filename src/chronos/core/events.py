@@ -6,7 +6,7 @@ The durable log is the records themselves; an event only says that one was writt
 from msgspec import Struct
 
 from chronos.core.execution import AttemptStatus, Cause, Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class ExecutionAdmitted(Event, frozen=True, kw_only=True):
     job: bytes
     cause: Cause
     status: Status
-    code: Code | None = None
+    code: ReasonCode | None = None
 
 
 class ExecutionStarted(Event, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class ExecutionEnded(Event, frozen=True, kw_only=True):
     execution: bytes
     job: bytes
     status: Status
-    code: Code
+    code: ReasonCode
     duration_us: int
     message: str | None = None
 
@@ -75,7 +75,7 @@ class GapFound(Event, frozen=True, kw_only=True):
     left_out: int
 
 
-class JobBroken(Event, frozen=True, kw_only=True):
+class JobUnschedulable(Event, frozen=True, kw_only=True):
     """A job cannot be scheduled by this node, which goes on without it."""
 
     job: bytes
@@ -109,7 +109,7 @@ class ClockJumped(Event, frozen=True, kw_only=True):
     by_us: int
 
 
-class Trouble(Event, frozen=True, kw_only=True):
+class ProblemReported(Event, frozen=True, kw_only=True):
     """Something that a person should know: a store that cannot be reached, skew, a thread that ignores cancelling."""
 
     where: str

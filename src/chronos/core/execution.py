@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from chronos.core.reasons import Code, Reason
+from chronos.core.reasons import Reason, ReasonCode
 
 
 class Status(IntEnum):
@@ -79,7 +79,7 @@ def due_us(cause: Cause, scheduled_us: int, admitted_us: int) -> int:
     return scheduled_us if cause in (Cause.SCHEDULE, Cause.RECOVERY) else admitted_us
 
 
-class Cancel(IntEnum):
+class CancelRequest(IntEnum):
     """What has been asked of a running execution."""
 
     NO = 0
@@ -88,12 +88,16 @@ class Cancel(IntEnum):
     DELETED = 3  # with its job
 
     @property
-    def code(self) -> Code:
+    def code(self) -> ReasonCode:
         """Why an execution ends that was asked to stop in this way."""
         return _CODES[self]
 
 
-_CODES = {Cancel.ASKED: Code.CANCELED, Cancel.REPLACED: Code.REPLACED, Cancel.DELETED: Code.JOB_DELETED}
+_CODES = {
+    CancelRequest.ASKED: ReasonCode.CANCELED,
+    CancelRequest.REPLACED: ReasonCode.REPLACED,
+    CancelRequest.DELETED: ReasonCode.JOB_DELETED,
+}
 
 
 #: The one transition table. ``None`` is "not there yet".
@@ -128,7 +132,7 @@ TASK_TRANSITIONS: dict[TaskStatus | None, frozenset[TaskStatus]] = {
 }
 
 
-def may_become(old: Status | None, new: Status) -> bool:
+def is_allowed_transition(old: Status | None, new: Status) -> bool:
     """Whether an execution may go from one status to another."""
     return new in TRANSITIONS[old]
 
@@ -165,7 +169,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     attempt_us: int | None = None  # when its last attempt began
     finished_us: int | None = None
     wake_us: int | None = None
-    cancel: Cancel = Cancel.NO
+    cancel: CancelRequest = CancelRequest.NO
     held: bool = False
     worked_us: int = 0  # of earlier attempts: what counts against the execution timeout
     detail: dict[str, Any] | None = None  # payload, tasks, result, error, replay_of, span, report

@@ -8,9 +8,9 @@ from msgspec import Struct
 from chronos.core.calendar import rfc3339
 from chronos.core.config import Mode, OnFailure
 from chronos.core.execution import Status, TaskStatus
-from chronos.core.group import Group, Layout, StoppedBy, TaskState
-from chronos.core.reasons import Code, Reason
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.core.settle import End
+from chronos.core.task_group import Layout, StoppedBy, TaskGroup, TaskState
 
 
 class TaskReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,7 +31,7 @@ class TaskReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Stopped(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who stopped whom: a task that failed, or what the code says, and the tasks that ended by it."""
 
-    code: Code
+    code: ReasonCode
     by: str | None = None
     tasks: tuple[str, ...]
 
@@ -42,7 +42,7 @@ class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: Mode
     strategy: OnFailure
     status: str | None = None  # None: not over yet
-    code: Code | None = None
+    code: ReasonCode | None = None
     message: str | None = None
     began_us: int
     finished_us: int | None = None
@@ -51,9 +51,9 @@ class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stopped: tuple[Stopped, ...] = ()
 
 
-def report(layout: Layout, group: Group, end: End | None) -> Report:
+def report(layout: Layout, group: TaskGroup, end: End | None) -> Report:
     """The report of a group that has come to an end, or as it stands."""
-    stopped: dict[tuple[Code, str | None], list[str]] = {}
+    stopped: dict[tuple[ReasonCode, str | None], list[str]] = {}
     for task in group.tasks:
         by = task.stopped_by
         if by is not None and task.status in (TaskStatus.CANCELED, TaskStatus.SKIPPED):
@@ -62,7 +62,7 @@ def report(layout: Layout, group: Group, end: End | None) -> Report:
     return Report(
         mode=layout.mode,
         strategy=layout.on_failure,
-        status=None if end is None else word(end.status),
+        status=None if end is None else to_status_name(end.status),
         code=None if end is None else end.reason.code,
         message=None if end is None else end.reason.message,
         began_us=group.began_us,
@@ -71,7 +71,7 @@ def report(layout: Layout, group: Group, end: End | None) -> Report:
         tasks=tuple(
             TaskReport(
                 name=task.name,
-                status=word(task.status),
+                status=to_status_name(task.status),
                 attempts=task.attempts,
                 on_failure=plan.effective.on_failure,
                 started_us=task.started_us,
@@ -99,11 +99,11 @@ def plain_report(layout: Layout, began_us: int, finished_us: int, result: Any) -
         worked_us=took_us,
         result=result,
     )
-    end = End(status=Status.SUCCEEDED, reason=Reason.of(Code.SUCCEEDED))
-    return report(layout, Group(tasks=(task,), began_us=began_us, worked_us=took_us), end)
+    end = End(status=Status.SUCCEEDED, reason=Reason.of(ReasonCode.SUCCEEDED))
+    return report(layout, TaskGroup(tasks=(task,), began_us=began_us, worked_us=took_us), end)
 
 
-def told(report: Report) -> dict[str, Any]:
+def to_report_body(report: Report) -> dict[str, Any]:
     """The report as users and hooks get it, with its times as people read them."""
     return {
         "mode": report.mode.value,
@@ -136,6 +136,6 @@ def _instant(us: int | None) -> str | None:
     return None if us is None else rfc3339(us)
 
 
-def word(status: Status | TaskStatus) -> str:
+def to_status_name(status: Status | TaskStatus) -> str:
     """A status as users write it."""
     return status.name.lower()

@@ -13,7 +13,7 @@ execution that is claimed more than 15 times goes on in the next turn; its gate 
 
 TURN_BITS = 16
 START_BITS = 12
-_LAST = (1 << START_BITS) - 1  # start under a claim: of the hook after all attempts
+_HOOK_START = (1 << START_BITS) - 1  # start under a claim: of the hook after all attempts
 
 
 def first_token(turn: int) -> int:
@@ -21,7 +21,7 @@ def first_token(turn: int) -> int:
     return turn << TURN_BITS
 
 
-def next_claim(token: int) -> int:
+def next_claim_token(token: int) -> int:
     """The token of the next claim of an execution."""
     return (token >> START_BITS) + 1 << START_BITS
 
@@ -33,9 +33,9 @@ def turn_of(token: int) -> int:
 
 def start_token(claim: int, starts: int) -> int:
     """The token of a start under a claim, after this many. Beyond 4,094 of them tokens do not grow further."""
-    return claim + min(starts, _LAST - 1)
+    return claim + min(starts, _HOOK_START - 1)
 
 
 def hook_token(claim: int) -> int:
     """The token of a hook after the end: higher than those of all attempts, lower than those of the next turn."""
-    return claim | _LAST
+    return claim | _HOOK_START

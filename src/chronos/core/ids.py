@@ -59,7 +59,9 @@ def scheduled_execution_id(job: bytes, scheduled_us: int) -> bytes:
     return _execution_id(scheduled_us // 1000, job, scheduled_us, _SCHEDULE, b"")
 
 
-def asked_execution_id(job: bytes, cause: Cause, at_us: int, request: bytes, scheduled_us: int | None = None) -> bytes:
+def requested_execution_id(
+    job: bytes, cause: Cause, at_us: int, request: bytes, scheduled_us: int | None = None
+) -> bytes:
     """An execution somebody or something asked for at ``at_us``.
 
     ``request`` is what makes asking twice the same: the idempotency key or request id (manual, replay, backfill), the
@@ -70,8 +72,10 @@ def asked_execution_id(job: bytes, cause: Cause, at_us: int, request: bytes, sch
     if cause is Cause.DEPENDENCY:  # whichever release computes it, one end of an upstream job has one id
         return id_
     if scheduled_us is None:
-        return _ordered(id_, 1 << 10 | at_us % 1000, 11)
-    return _ordered(id_, max(0, min(scheduled_us >> _INSTANT_SHIFT, (1 << _INSTANT_BITS) - 1)), 1 + _INSTANT_BITS)
+        return _replace_order_bits(id_, 1 << 10 | at_us % 1000, 11)
+    return _replace_order_bits(
+        id_, max(0, min(scheduled_us >> _INSTANT_SHIFT, (1 << _INSTANT_BITS) - 1)), 1 + _INSTANT_BITS
+    )
 
 
 def span_id(job: bytes, from_us: int, status: int) -> bytes:
@@ -102,7 +106,7 @@ def _uuid5(namespace: bytes, name: str) -> bytes:
     return bytes(digest)
 
 
-def _ordered(execution: bytes, order: int, bits: int) -> bytes:
+def _replace_order_bits(execution: bytes, order: int, bits: int) -> bytes:
     """The id with its first free bits replaced by these."""
     rest = _FREE_BITS - bits
     free = order << rest | int.from_bytes(execution[6:]) & (1 << min(rest, _LOW_BITS)) - 1

@@ -11,13 +11,13 @@ from msgspec import field
 
 from chronos.core.calendar import from_us
 from chronos.core.config import NOTHING_SET, Definition, Settings
-from chronos.core.credentials import shown_options
-from chronos.core.parse import parse_schedule
-from chronos.core.schedule import Schedule
+from chronos.core.credentials import mask_options
+from chronos.core.schedule.parser import parse_schedule
+from chronos.core.schedule.schedule import Schedule
 from chronos.errors import Invalid
 
 DEFAULT_NAMESPACE = "default"
-_NAMELESS = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H`` of a name, no words
+_NAME_INDEPENDENT = re.compile(r"[0-9*,/ -]+|@[a-z]+|@every [0-9a-z.]+", re.ASCII)  # no ``H`` of a name, no words
 
 
 class JobState(IntEnum):
@@ -29,7 +29,7 @@ class JobState(IntEnum):
     DONE = 3  # a one-time job that fired
 
 
-class On(StrEnum):
+class UpstreamCondition(StrEnum):
     """Which outcome of an upstream job lets a follower run."""
 
     SUCCESS = "success"
@@ -54,21 +54,21 @@ class ScheduleSpec(Definition, frozen=True, kw_only=True):
 
         Thousands of jobs often say the same: what the name has nothing to do with is made and kept once.
         """
-        return _shared(self) if self.is_nameless else _parse(self, key)
+        return _shared(self) if self.is_name_independent else _parse(self, key)
 
     @property
-    def is_nameless(self) -> bool:
+    def is_name_independent(self) -> bool:
         """Whether the job's name surely has nothing to do with its instants."""
-        return not self.jitter_us and not self.exclude and _NAMELESS.fullmatch(self.text) is not None
+        return not self.jitter_us and not self.exclude and _NAME_INDEPENDENT.fullmatch(self.text) is not None
 
 
-class Outgoing(Definition, frozen=True, kw_only=True):
+class OutgoingSchedule(Definition, frozen=True, kw_only=True):
     """A schedule that was replaced and stays in force for a while: the new one follows it."""
 
     schedule: ScheduleSpec
     until_us: int  # its instants up to here count
     first_us: int | None = None  # the first instant of the new one
-    before: "Outgoing | None" = None  # itself still waited for this one when it was replaced
+    before: "OutgoingSchedule | None" = None  # itself still waited for this one when it was replaced
 
 
 class Target(Definition, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class Target(Definition, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Without credentials: a target may stand in a log line or in a traceback."""
-        return f"Target(kind={self.kind!r}, options={shown_options(self.options)!r})"
+        return f"Target(kind={self.kind!r}, options={mask_options(self.options)!r})"
 
 
 class Task(Definition, frozen=True, kw_only=True):
@@ -91,11 +91,11 @@ class Task(Definition, frozen=True, kw_only=True):
     settings: Settings = NOTHING_SET
 
 
-class After(Definition, frozen=True, kw_only=True):
+class UpstreamJob(Definition, frozen=True, kw_only=True):
     """Another job of the namespace that this one follows."""
 
     job: str
-    on: On = On.SUCCESS
+    on: UpstreamCondition = UpstreamCondition.SUCCESS
 
 
 class JobSpec(Definition, frozen=True, kw_only=True):
@@ -105,14 +105,14 @@ class JobSpec(Definition, frozen=True, kw_only=True):
     tasks: tuple[Task, ...] = ()
     settings: Settings = NOTHING_SET
     description: str = ""
-    after: tuple[After, ...] = ()
+    after: tuple[UpstreamJob, ...] = ()
     on_start: Target | None = None
     on_complete: Target | None = None
     alerts: tuple[dict[str, Any], ...] = ()
     owner: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
     payload: Any = None
-    outgoing: Outgoing | None = None  # not said by anybody: kept while an update comes into force
+    outgoing: OutgoingSchedule | None = None  # not said by anybody: kept while an update comes into force
 
 
 class Unreadable(JobSpec, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class Unreadable(JobSpec, frozen=True, kw_only=True):
     error: str
 
 
-def readable(spec: JobSpec) -> JobSpec:
+def ensure_readable(spec: JobSpec) -> JobSpec:
     """The spec itself. Raises ``Invalid`` where it stands for one that cannot be read."""
     if isinstance(spec, Unreadable):
         raise Invalid(spec.error)

@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
-from chronos.core.config import Effective
+from chronos.core.config import EffectiveSettings
 from chronos.core.job import JobSpec
 
 PYTHON = "python"  # the kind of target that needs a function
@@ -31,7 +31,7 @@ class Lane(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.queue
         return msgspec.json.encode(self).decode()
 
-    def suits_late(self, *, queues: Collection[str] | None, functions: frozenset[str]) -> bool:
+    def suits_after_fallback(self, *, queues: Collection[str] | None, functions: frozenset[str]) -> bool:
         """Whether such a worker can take it once it has waited for its ``fallback_us``, whatever the labels."""
         return self.fallback_us is not None and self.suits(queues=queues, labels=dict(self.labels), functions=functions)
 
@@ -50,7 +50,7 @@ def read_lane(text: str) -> Lane:
     return msgspec.json.decode(text, type=Lane) if text.startswith("{") else Lane(queue=text)
 
 
-def lane_of(spec: JobSpec, effective: Effective) -> Lane:
+def build_lane(spec: JobSpec, effective: EffectiveSettings) -> Lane:
     """The lane of a job: all that any of its tasks, or the hook before them, needs."""
     functions = {str(task.target.options["name"]) for task in spec.tasks if task.target.kind == PYTHON}
     if spec.on_start is not None and spec.on_start.kind == PYTHON:

@@ -30,7 +30,7 @@ class Node:
     process: Process | None = None  # None: its system does not say
 
 
-class Watch:
+class HeartbeatWatch:
     """Which nodes have been silent for the heartbeat timeout, by the beats that one observer sees.
 
     An observation is read from the store at some moment between the question and its answer::
@@ -53,9 +53,11 @@ class Watch:
         self._since: dict[int, tuple[int, float]] = {}  # node → its beat, and when that was first seen
         self._answered_s: float | None = None
         self._interrupted = False
-        self.lively: frozenset[int] = frozenset()  # nodes that were seen to beat lately, not only found in the store
+        self.beating_nodes: frozenset[int] = (
+            frozenset()
+        )  # nodes that were seen to beat lately, not only found in the store
 
-    def answered(self, at_s: float) -> None:
+    def note_store_read(self, at_s: float) -> None:
         """Say that the store has answered something."""
         if self._answered_s is not None and at_s - self._answered_s > self._patience_s:
             self._interrupted = True
@@ -63,8 +65,8 @@ class Watch:
 
     def observe(self, nodes: Sequence[Node], *, asked_s: float, answered_s: float) -> list[Node]:
         """Note the beats of all nodes that have not stopped; returns those that are silent for too long."""
-        self.answered(answered_s)
-        before, lively = self._since, self.lively
+        self.note_store_read(answered_s)
+        before, lively = self._since, self.beating_nodes
         beating = {n.number for n in nodes if n.number in before and before[n.number][0] != n.beat}
         if self._interrupted:
             before, lively, self._interrupted = {}, frozenset(), False
@@ -72,7 +74,7 @@ class Watch:
             n.number: was if (was := before.get(n.number)) is not None and was[0] == n.beat else (n.beat, answered_s)
             for n in nodes
         }
-        self.lively = frozenset(
+        self.beating_nodes = frozenset(
             number
             for number in lively | beating
             if number in self._since and answered_s - self._since[number][1] < self._late_s

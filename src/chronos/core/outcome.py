@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from chronos.core.config import Effective
+from chronos.core.config import EffectiveSettings
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import AttemptStatus
 
@@ -28,7 +28,7 @@ class Failed:
     traceback: str | None = field(default=None, compare=False)  # of a function that raised; for the log, not stored
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "error", storable(hide_userinfo(self.error)))
+        object.__setattr__(self, "error", to_storable_text(hide_userinfo(self.error)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Canceled:
 
     def __post_init__(self) -> None:
         if self.error is not None:
-            object.__setattr__(self, "error", storable(hide_userinfo(self.error)))
+            object.__setattr__(self, "error", to_storable_text(hide_userinfo(self.error)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Waits:
             raise ValueError("a wait needs a time or a signal, or it would never end")
 
 
-def storable(text: str) -> str:
+def to_storable_text(text: str) -> str:
     """Text that every store takes: NUL and lone surrogates, as file names can have them, are written as escapes."""
     return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()
 
@@ -107,7 +107,7 @@ def attempt_status(outcome: Outcome) -> AttemptStatus | None:
             assert_never(outcome)
 
 
-def worth_another_try(effective: Effective, outcome: Failed | TimedOut) -> bool:
+def is_worth_retrying(effective: EffectiveSettings, outcome: Failed | TimedOut) -> bool:
     """Whether this failure is tried again: ``retry_on`` decides by its names; where it is empty, the target does."""
     match outcome:
         case Failed():

@@ -20,17 +20,17 @@ from typing import assert_never
 
 from msgspec import Struct, structs
 
-from chronos.core.amounts import in_words
 from chronos.core.calendar import from_us as instant
-from chronos.core.config import Effective, RecoveryStrategy
+from chronos.core.config import EffectiveSettings, RecoveryStrategy
 from chronos.core.execution import Span, Status
 from chronos.core.ids import scheduled_execution_id, span_id
-from chronos.core.instants import Instants, last_us, nth_us, tail_us, tally, walk
-from chronos.core.iso8601 import Period, PeriodRule
 from chronos.core.job import JobState
-from chronos.core.once import LaterRule, OnceRule
-from chronos.core.reasons import Code, Reason
-from chronos.core.schedule import Schedule
+from chronos.core.reasons import Reason, ReasonCode
+from chronos.core.schedule.durations import format_period
+from chronos.core.schedule.iso8601 import Period, PeriodRule
+from chronos.core.schedule.occurrences import Instants, count_instants, last_us, nth_last_instant_us, nth_us, walk
+from chronos.core.schedule.once import DelayRule, OnceRule
+from chronos.core.schedule.schedule import Schedule
 
 MAX_PREVIEW = 1_000
 
@@ -48,7 +48,7 @@ class Bounds:
 BOUNDS = Bounds()
 
 
-class Covered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CoveredSpan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The missed instants that one compressed run stands for; given to its task, and stored with it."""
 
     from_us: int
@@ -64,18 +64,18 @@ class Firing(Struct, frozen=True, kw_only=True):
     scheduled_us: int
     due_us: int
     next_us: int | None  # None: the schedule ends with it
-    covers: Covered | None = None
+    covers: CoveredSpan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rest:
+class NothingDue:
     """Nothing is due. ``wake_us`` is when something will be; None: never by itself."""
 
     wake_us: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class DuePlan:
     """Instants in time or merely late, to be admitted one after the other, oldest first."""
 
     firings: tuple[Firing, ...]
@@ -93,7 +93,7 @@ class Gap:
     wake_us: int | None  # when the instant at ``next_us`` is due; not after now: plan again
 
 
-Plan = Rest | Due | Gap
+Plan = NothingDue | DuePlan | Gap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def plan(
     job: bytes,
     state: JobState,
     instants: Instants,
-    effective: Effective,
+    effective: EffectiveSettings,
     next_us: int | None,
     now_us: int,
     bounds: Bounds = BOUNDS,
@@ -127,20 +127,20 @@ def plan(
     (After a graceful update it is the last instant of the old schedule.) A clock that went back finds nothing due.
     """
     if state is not JobState.ACTIVE or next_us is None:
-        return Rest(wake_us=None)
+        return NothingDue(wake_us=None)
     due_us = instants.due_us(next_us)
     if due_us > now_us:
-        return Rest(wake_us=due_us)
+        return NothingDue(wake_us=due_us)
     if now_us - due_us > effective.recovery_after_us:
-        return _judge(job, instants, effective, next_us, now_us, bounds)
-    return late(job, instants, next_us, now_us, bounds)
+        return _plan_gap(job, instants, effective, next_us, now_us, bounds)
+    return plan_late(job, instants, next_us, now_us, bounds)
 
 
-def late(job: bytes, instants: Instants, next_us: int, now_us: int, bounds: Bounds = BOUNDS) -> Due:
+def plan_late(job: bytes, instants: Instants, next_us: int, now_us: int, bounds: Bounds = BOUNDS) -> DuePlan:
     """The instants from the cursor, which is due, to now: none of them was missed."""
     end_us = _last_passed_us(instants, next_us, now_us, bounds.runs)
     firings = _firings(job, instants, next_us, end_us, bounds.runs)
-    return Due(firings=firings, wake_us=_due_us(instants, firings[-1].next_us))
+    return DuePlan(firings=firings, wake_us=_due_us(instants, firings[-1].next_us))
 
 
 def firing(job: bytes, instants: Instants, scheduled_us: int) -> Firing:
@@ -153,7 +153,7 @@ def firing(job: bytes, instants: Instants, scheduled_us: int) -> Firing:
     )
 
 
-def activation(schedule: Schedule, now_us: int, *, done_us: int | None = None, late_us: int = 0) -> Activation:
+def activate_schedule(schedule: Schedule, now_us: int, *, done_us: int | None = None, late_us: int = 0) -> Activation:
     """The first cursor of a schedule that is saved or enabled: after now, and after ``done_us``, the latest on record.
 
     A missing start becomes now. Where occurrences are counted (``R5/PT6H``) the start is the first of them and due at
@@ -162,7 +162,7 @@ def activation(schedule: Schedule, now_us: int, *, done_us: int | None = None, l
     anchored = schedule.anchor(now_us)
     after_us = now_us
     match anchored.rule:
-        case OnceRule() | LaterRule():
+        case OnceRule() | DelayRule():
             after_us = now_us - 1 - late_us
         case PeriodRule(count=count) if count is not None and anchored is not schedule:
             after_us = now_us - 1
@@ -171,24 +171,26 @@ def activation(schedule: Schedule, now_us: int, *, done_us: int | None = None, l
     return Activation(schedule=anchored, next_us=anchored.next_us(after_us))
 
 
-def resume(*, job: bytes, instants: Instants, next_us: int | None, now_us: int, bounds: Bounds = BOUNDS) -> Resumption:
+def resume_job(
+    *, job: bytes, instants: Instants, next_us: int | None, now_us: int, bounds: Bounds = BOUNDS
+) -> Resumption:
     """What a job that was paused left out until now, as one skipped span, and the first cursor after now.
 
     All of it is one change of the job, so where only a walk can count and it grows long, the span says "at least".
     """
     if next_us is None or next_us > now_us:
         return Resumption(spans=(), next_us=next_us)
-    span = left_out(job, instants, next_us, now_us, Code.PAUSED, bounds)
+    span = to_skipped_span(job, instants, next_us, now_us, ReasonCode.PAUSED, bounds)
     return Resumption(spans=(span,), next_us=instants.next_us(span.to_us))
 
 
-def left_out(
-    job: bytes, instants: Instants | None, next_us: int, now_us: int, code: Code, bounds: Bounds = BOUNDS
+def to_skipped_span(
+    job: bytes, instants: Instants | None, next_us: int, now_us: int, code: ReasonCode, bounds: Bounds = BOUNDS
 ) -> Span:
     """The instants from a cursor that has come until now, as one skipped span. None: only the first is known."""
     count, end_us, exact = 1, next_us, False
     if instants is not None:
-        found = tally(instants, next_us, now_us, bounds.steps)
+        found = count_instants(instants, next_us, now_us, bounds.steps)
         count, exact = found.count, found.exact
         end_us = found.last_us if exact else last_us(instants, next_us, now_us)
     sentence = Reason.of(code).message.removesuffix(".")
@@ -198,7 +200,7 @@ def left_out(
 
 def preview(schedule: Schedule, now_us: int, count: int) -> tuple[int, ...]:
     """The next instants, as if the schedule came into force now; at most ``MAX_PREVIEW``."""
-    begun = activation(schedule, now_us)
+    begun = activate_schedule(schedule, now_us)
     found: list[int] = []
     at_us = begun.next_us
     while at_us is not None and len(found) < min(count, MAX_PREVIEW):
@@ -210,24 +212,26 @@ def preview(schedule: Schedule, now_us: int, count: int) -> tuple[int, ...]:
 # --- missed instants -----------------------------------------------------------------------------------------------
 
 
-def _judge(job: bytes, instants: Instants, effective: Effective, first_us: int, now_us: int, bounds: Bounds) -> Gap:
+def _plan_gap(
+    job: bytes, instants: Instants, effective: EffectiveSettings, first_us: int, now_us: int, bounds: Bounds
+) -> Gap:
     """A gap whose oldest instant, ``first_us``, is too old to be merely late."""
     end_us = _last_passed_us(instants, first_us, now_us, bounds.steps)
-    from_us = _runs_from_us(instants, effective, first_us, end_us, now_us, bounds)
+    from_us = _first_run_us(instants, effective, first_us, end_us, now_us, bounds)
     compressed = effective.recovery is RecoveryStrategy.COMPRESSED
     spans: tuple[Span, ...] = ()
-    covers: Covered | None = Covered(from_us=first_us, to_us=end_us, count=1) if compressed else None
+    covers: CoveredSpan | None = CoveredSpan(from_us=first_us, to_us=end_us, count=1) if compressed else None
     cursor_us: int | None = first_us
     if from_us != first_us:
         left_us = end_us if from_us is None else last_us(instants, first_us, from_us - 1)
-        found = tally(instants, first_us, left_us, bounds.steps)
+        found = count_instants(instants, first_us, left_us, bounds.steps)
         in_portions = (found.last_us - first_us) * bounds.portions >= left_us - first_us
         if not found.exact and in_portions and not compressed:
             left_us, from_us, found = found.last_us, None, replace(found, exact=True)
         reason = _why_missed(effective, end_us, None if found.exact else found.count)
         spans = (_span(job, Status.MISSED, first_us, left_us, found.count, reason, now_us),)
         if compressed:
-            covers = Covered(from_us=first_us, to_us=end_us, count=found.count + 1, exact=found.exact)
+            covers = CoveredSpan(from_us=first_us, to_us=end_us, count=found.count + 1, exact=found.exact)
         cursor_us = instants.next_us(left_us)
     firings: tuple[Firing, ...] = ()
     if from_us is not None:
@@ -244,8 +248,8 @@ def _judge(job: bytes, instants: Instants, effective: Effective, first_us: int, 
     )
 
 
-def _runs_from_us(
-    instants: Instants, effective: Effective, first_us: int, end_us: int, now_us: int, bounds: Bounds
+def _first_run_us(
+    instants: Instants, effective: EffectiveSettings, first_us: int, end_us: int, now_us: int, bounds: Bounds
 ) -> int | None:
     """From which instant of a gap on the strategy runs; what lies before is not run. None: nothing is."""
     match effective.recovery:
@@ -262,7 +266,7 @@ def _runs_from_us(
 
 
 def _bounded_from_us(
-    instants: Instants, effective: Effective, first_us: int, end_us: int, now_us: int, bounds: Bounds
+    instants: Instants, effective: EffectiveSettings, first_us: int, end_us: int, now_us: int, bounds: Bounds
 ) -> int | None:
     """The first of the last ``max_count`` instants, as far as they are not older than ``max_age``."""
     most = effective.recovery_max_count
@@ -270,9 +274,9 @@ def _bounded_from_us(
     begin_us = first_us if first_us >= oldest_us else instants.next_us(max(first_us, oldest_us - 1))
     if most <= 0 or begin_us is None or begin_us > end_us:
         return None
-    found = tally(instants, begin_us, end_us, bounds.steps)
+    found = count_instants(instants, begin_us, end_us, bounds.steps)
     if not found.exact:
-        return tail_us(instants, begin_us, end_us, min(most, bounds.searched, bounds.steps))
+        return nth_last_instant_us(instants, begin_us, end_us, min(most, bounds.searched, bounds.steps))
     return begin_us if found.count <= most else nth_us(instants, begin_us, found.count - most, end_us)
 
 
@@ -319,20 +323,20 @@ def _span(job: bytes, status: Status, from_us: int, to_us: int, count: int, reas
     )
 
 
-def _why_missed(effective: Effective, end_us: int, at_least: int | None) -> Reason:
+def _why_missed(effective: EffectiveSettings, end_us: int, at_least: int | None) -> Reason:
     """The sentence that a person reads when asking why instants did not run."""
     nobody = "No node ran it in time" if at_least is None else f"No node ran these, at least {at_least}, in time"
     match effective.recovery:
         case RecoveryStrategy.COMPRESSED:
             stands = f"{instant(end_us):%Y-%m-%dT%H:%M:%SZ}"
-            return Reason.of(Code.MISSED, f"{nobody}; one run, of {stands}, stands for all that were missed.")
+            return Reason.of(ReasonCode.MISSED, f"{nobody}; one run, of {stands}, stands for all that were missed.")
         case RecoveryStrategy.LAST:
             does = "runs only the last instant that was missed"
         case RecoveryStrategy.BOUNDED:
-            age = in_words(Period(us=effective.recovery_max_age_us))
+            age = format_period(Period(us=effective.recovery_max_age_us))
             does = f"runs at most {effective.recovery_max_count} missed instants, none older than {age}"
         case RecoveryStrategy.SKIP | RecoveryStrategy.ALL:
             does = "does not run what was missed"
         case _:
             assert_never(effective.recovery)
-    return Reason.of(Code.OUTSIDE_RECOVERY, f"{nobody}, and the job's recovery {does}.")
+    return Reason.of(ReasonCode.OUTSIDE_RECOVERY, f"{nobody}, and the job's recovery {does}.")

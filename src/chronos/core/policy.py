@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
 
-from chronos.core.config import UNLIMITED, Effective, Overlap
+from chronos.core.concurrency_key import key_limit
+from chronos.core.config import UNLIMITED, EffectiveSettings, Overlap
 from chronos.core.execution import Cause
-from chronos.core.keys import key_limit
 
 PRIORITY_STEP_US = 60_000_000  # each step of priority is worth a minute of waiting, so that nothing starves
 
 
-class Admission(IntEnum):
+class AdmissionVerdict(IntEnum):
     """What becomes of an instant or a request under its gate."""
 
     RUN = 1
@@ -47,7 +47,7 @@ def admit(
     asked: bool,
     key_full: bool = False,
     held: bool = False,
-) -> Admission:
+) -> AdmissionVerdict:
     """Run, queue, skip or refuse. ``active`` counts ready, running and waiting executions of the gate.
 
     One that waits for its key is as good as a running one to those that come after it. What replaces another always
@@ -55,15 +55,15 @@ def admit(
     """
     fits = limit == UNLIMITED or active < limit
     if fits and not key_full and not held:
-        return Admission.RUN
+        return AdmissionVerdict.RUN
     if overlap is Overlap.SKIP and not asked and (queued or not fits):
-        return Admission.SKIP_OVERLAP
+        return AdmissionVerdict.SKIP_OVERLAP
     room = queued < queue_max
     if held:
         room = limit == UNLIMITED or active + queued < limit + queue_max
     if room or (overlap is Overlap.REPLACE and not queued):
-        return Admission.QUEUE
-    return Admission.REFUSE if asked else Admission.SKIP_FULL
+        return AdmissionVerdict.QUEUE
+    return AdmissionVerdict.REFUSE if asked else AdmissionVerdict.SKIP_FULL
 
 
 def is_held(cause: Cause, *, before: bool) -> bool:
@@ -77,7 +77,7 @@ def is_held(cause: Cause, *, before: bool) -> bool:
     return before or cause not in (Cause.REPLAY, Cause.BACKFILL)
 
 
-def gate_spec(effective: Effective, lane: str) -> GateSpec:
+def gate_spec(effective: EffectiveSettings, lane: str) -> GateSpec:
     """The gate of a job under its effective settings. With a key, the limit is that of each key's gate."""
     limit = effective.limit if effective.key is None else UNLIMITED
     return GateSpec(
@@ -99,7 +99,7 @@ def rank(ready_us: int, priority: int) -> int:
     return ready_us - priority * PRIORITY_STEP_US
 
 
-def retry_delay_us(effective: Effective, attempt: int, attempt_id: bytes) -> int:
+def retry_delay_us(effective: EffectiveSettings, attempt: int, attempt_id: bytes) -> int:
     """How long to wait after failed try number ``attempt``; the jitter is hashed from the attempt's id."""
     exponent = min(attempt - 1, 64)
     delay = min(effective.retry_initial_us * effective.retry_multiplier**exponent, float(effective.retry_max_us))
@@ -107,6 +107,6 @@ def retry_delay_us(effective: Effective, attempt: int, attempt_id: bytes) -> int
     return int(delay * (1 + effective.retry_jitter * unit))
 
 
-def may_try_again(effective: Effective, attempt: int) -> bool:
+def has_attempts_left(effective: EffectiveSettings, attempt: int) -> bool:
     """Whether there is a try after number ``attempt``."""
     return effective.max_attempts == UNLIMITED or attempt < effective.max_attempts

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Code(StrEnum):
+class ReasonCode(StrEnum):
     """Stable: users and dashboards match on it."""
 
     SUCCEEDED = "succeeded"
@@ -26,22 +26,22 @@ class Code(StrEnum):
 
 
 _SENTENCES = {
-    Code.SUCCEEDED: "Every task succeeded.",
-    Code.TASK_FAILED: "A task failed for good.",
-    Code.SOME_TASKS_FAILED: "Some tasks failed, and the job tolerates that.",
-    Code.EXECUTION_TIMEOUT: "It worked longer than its execution timeout allows.",
-    Code.OVERLAP: "An earlier execution of the job was still under way.",
-    Code.QUEUE_FULL: "Too many executions of the job were waiting already.",
-    Code.PAUSED: "The job was paused.",
-    Code.DISABLED: "The job was disabled.",
-    Code.MISSED: "No node was alive to run it in time.",
-    Code.OUTSIDE_RECOVERY: "It was missed, and the job's recovery does not run instants like it.",
-    Code.UPSTREAM_FAILED: "A job it follows did not succeed.",
-    Code.CANCELED: "Somebody canceled it.",
-    Code.REPLACED: "A newer execution of the job took its place.",
-    Code.JOB_DELETED: "Its job was deleted.",
-    Code.WORKER_LOST: "The node that ran it died, and it may not be tried again.",
-    Code.NOT_SETTLED: "It passed its execution timeout and nothing was heard of its end.",
+    ReasonCode.SUCCEEDED: "Every task succeeded.",
+    ReasonCode.TASK_FAILED: "A task failed for good.",
+    ReasonCode.SOME_TASKS_FAILED: "Some tasks failed, and the job tolerates that.",
+    ReasonCode.EXECUTION_TIMEOUT: "It worked longer than its execution timeout allows.",
+    ReasonCode.OVERLAP: "An earlier execution of the job was still under way.",
+    ReasonCode.QUEUE_FULL: "Too many executions of the job were waiting already.",
+    ReasonCode.PAUSED: "The job was paused.",
+    ReasonCode.DISABLED: "The job was disabled.",
+    ReasonCode.MISSED: "No node was alive to run it in time.",
+    ReasonCode.OUTSIDE_RECOVERY: "It was missed, and the job's recovery does not run instants like it.",
+    ReasonCode.UPSTREAM_FAILED: "A job it follows did not succeed.",
+    ReasonCode.CANCELED: "Somebody canceled it.",
+    ReasonCode.REPLACED: "A newer execution of the job took its place.",
+    ReasonCode.JOB_DELETED: "Its job was deleted.",
+    ReasonCode.WORKER_LOST: "The node that ran it died, and it may not be tried again.",
+    ReasonCode.NOT_SETTLED: "It passed its execution timeout and nothing was heard of its end.",
 }
 
 
@@ -49,9 +49,9 @@ _SENTENCES = {
 class Reason:
     """A code and its sentence; the sentence may say more than the usual one."""
 
-    code: Code
+    code: ReasonCode
     message: str
 
     @classmethod
-    def of(cls, code: Code, message: str | None = None) -> "Reason":
+    def of(cls, code: ReasonCode, message: str | None = None) -> "Reason":
         return cls(code, message or _SENTENCES.get(code) or f"{code.value}: a newer release knows what this means.")

@@ -15,9 +15,10 @@ from itertools import islice
 from typing import assert_never
 
 from chronos.core.config import UpdatePolicy
-from chronos.core.instants import Instants, last_us, walk
-from chronos.core.planner import activation
-from chronos.core.schedule import Schedule
+from chronos.core.job import JobSpec, OutgoingSchedule, ensure_readable
+from chronos.core.planner import activate_schedule
+from chronos.core.schedule.occurrences import Instants, last_us, walk
+from chronos.core.schedule.schedule import Schedule
 
 MAX_LISTED = 100
 MAX_COMPARED = 10_000  # instants of both schedules together
@@ -25,7 +26,7 @@ MAX_WINDOW_COUNT = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ComingRuns:
     """The first of some instants, and how many there are."""
 
     first_us: tuple[int, ...] = ()
@@ -33,12 +34,12 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diff:
+class ScheduleDiff:
     """How the runs of a window change. ``until_us`` is how far they were compared, when that grew long."""
 
-    added: Listed
-    cancelled: Listed
-    kept: Listed
+    added: ComingRuns
+    cancelled: ComingRuns
+    kept: ComingRuns
     until_us: int
     whole: bool  # False: the window goes on after ``until_us``
 
@@ -102,20 +103,20 @@ def diff(
     *,
     listed: int = MAX_LISTED,
     compared: int = MAX_COMPARED,
-) -> Diff:
+) -> ScheduleDiff:
     """The instants t with after < t <= until that only the new schedule has, only the old one, and both."""
     found: dict[str, list[int]] = {"added": [], "cancelled": [], "kept": []}
     counts = dict.fromkeys(found, 0)
     reached_us, whole = until_us, True
-    for seen, (at_us, what) in enumerate(_merged(old, new, after_us, until_us)):
+    for seen, (at_us, what) in enumerate(_merge_instants(old, new, after_us, until_us)):
         if seen == compared:
             reached_us, whole = at_us - 1, False
             break
         counts[what] += 1
         if counts[what] <= listed:
             found[what].append(at_us)
-    made = {what: Listed(first_us=tuple(found[what]), count=counts[what]) for what in found}
-    return Diff(until_us=reached_us, whole=whole, **made)
+    made = {what: ComingRuns(first_us=tuple(found[what]), count=counts[what]) for what in found}
+    return ScheduleDiff(until_us=reached_us, whole=whole, **made)
 
 
 def takeover(
@@ -139,12 +140,12 @@ def takeover(
     if old is not None and next_us is not None:
         until_us = _until_us(policy, old, next_us, now_us, count, duration_us)
     if old is None or next_us is None or until_us is None:
-        return _fresh(new, now_us, done_us)
+        return _activate_new(new, now_us, done_us)
     if next_us > until_us:  # the window holds none of its instants
-        begun, cursor_us = _fresh(new, until_us, done_us), None
+        begun, cursor_us = _activate_new(new, until_us, done_us), None
     else:
         last_old_us = last_us(old, next_us, until_us)
-        begun = _fresh(new, until_us, last_old_us if done_us is None else max(last_old_us, done_us))
+        begun = _activate_new(new, until_us, last_old_us if done_us is None else max(last_old_us, done_us))
         cursor_us = next_us
     handover = Handover(old=old, new=begun.schedule, until_us=until_us, first_us=begun.next_us)
     return Takeover(
@@ -152,11 +153,11 @@ def takeover(
         next_us=begun.next_us if cursor_us is None else cursor_us,
         until_us=until_us,
         instants=handover,
-        needs_old=cursor_us is not None and not _told_by_cursor(handover, cursor_us),
+        needs_old=cursor_us is not None and not _is_known_from_cursor(handover, cursor_us),
     )
 
 
-def _told_by_cursor(handover: Handover, cursor_us: int) -> bool:
+def _is_known_from_cursor(handover: Handover, cursor_us: int) -> bool:
     """Whether the cursor is the old schedule's last instant, and the new one follows it as if it were its own."""
     left_us = handover.old.next_us(cursor_us)
     following_us = None if handover.new is None else handover.new.next_us(cursor_us)
@@ -191,17 +192,19 @@ def _counted_us(old: Instants, next_us: int, count: int, now_us: int) -> int:
     return reached_us
 
 
-def _fresh(new: Schedule | None, at_us: int, done_us: int | None) -> Takeover:
+def _activate_new(new: Schedule | None, at_us: int, done_us: int | None) -> Takeover:
     """A schedule that counts from ``at_us``, with nothing before it."""
     if new is None:
         return Takeover(schedule=None, next_us=None, until_us=None, instants=None, needs_old=False)
-    begun = activation(new, at_us, done_us=done_us)
+    begun = activate_schedule(new, at_us, done_us=done_us)
     return Takeover(
         schedule=begun.schedule, next_us=begun.next_us, until_us=None, instants=begun.schedule, needs_old=False
     )
 
 
-def _merged(old: Instants | None, new: Instants | None, after_us: int, until_us: int) -> Iterator[tuple[int, str]]:
+def _merge_instants(
+    old: Instants | None, new: Instants | None, after_us: int, until_us: int
+) -> Iterator[tuple[int, str]]:
     """The instants of both in order, each with what becomes of it."""
     a = None if old is None else old.next_us(after_us)
     b = None if new is None else new.next_us(after_us)
@@ -214,3 +217,28 @@ def _merged(old: Instants | None, new: Instants | None, after_us: int, until_us:
             a = old.next_us(at_us)
         if new is not None and b == at_us:
             b = new.next_us(at_us)
+
+
+def resolve_instants(spec: JobSpec, name: str) -> Instants | None:
+    """What a planner follows for a job of this name; None: nothing by itself. Raises ``Invalid``."""
+    ensure_readable(spec)
+    schedule = None if spec.schedule is None else spec.schedule.parse(name)
+    return schedule if spec.outgoing is None else _build_handover(spec.outgoing, schedule, name)
+
+
+def drop_passed_schedules(outgoing: OutgoingSchedule | None, next_us: int | None) -> OutgoingSchedule | None:
+    """What is left of replaced schedules for a job whose cursor is ``next_us``."""
+    if outgoing is None or next_us is None or next_us > outgoing.until_us:
+        return None
+    return OutgoingSchedule(
+        schedule=outgoing.schedule,
+        until_us=outgoing.until_us,
+        first_us=outgoing.first_us,
+        before=drop_passed_schedules(outgoing.before, next_us),
+    )
+
+
+def _build_handover(outgoing: OutgoingSchedule, new: Schedule | None, name: str) -> Handover:
+    schedule = outgoing.schedule.parse(name)
+    old = schedule if outgoing.before is None else _build_handover(outgoing.before, schedule, name)
+    return Handover(old=old, new=new, until_us=outgoing.until_us, first_us=outgoing.first_us)

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from chronos.core.config import Delivery, Mode, OnFailure
 from chronos.core.execution import TASK_TRANSITIONS, Status, TaskStatus
-from chronos.core.group import STOPS, Group, Layout, StoppedBy, TaskState
 from chronos.core.outcome import (
     Canceled,
     Failed,
@@ -31,10 +30,11 @@ from chronos.core.outcome import (
     Succeeded,
     TimedOut,
     Waits,
-    worth_another_try,
+    is_worth_retrying,
 )
-from chronos.core.policy import may_try_again, retry_delay_us
-from chronos.core.reasons import Code, Reason
+from chronos.core.policy import has_attempts_left, retry_delay_us
+from chronos.core.reasons import Reason, ReasonCode
+from chronos.core.task_group import STOP_CODES, Layout, StoppedBy, TaskGroup, TaskState
 
 MAX_ERROR = 4_000
 _NOTHING: Mapping[str, Any] = {}
@@ -66,7 +66,7 @@ class End:
 class Step:
     """What follows from what happened."""
 
-    group: Group
+    group: TaskGroup
     start: tuple[Start, ...] = ()
     cancel: tuple[str, ...] = ()  # running tasks to stop; their outcomes are awaited
     wake_us: int | None = None  # when to ``tick``: a retry or a wait comes up
@@ -84,12 +84,12 @@ def begin(layout: Layout, now_us: int, *, done: Mapping[str, Any] = _NOTHING) ->
         else TaskState(name=plan.name)
         for plan in layout.tasks
     )
-    return _Settling(layout, Group(tasks=tasks, began_us=now_us), now_us).step()
+    return _StepBuilder(layout, TaskGroup(tasks=tasks, began_us=now_us), now_us).step()
 
 
-def ended(
+def apply_outcome(
     layout: Layout,
-    group: Group,
+    group: TaskGroup,
     task: str,
     outcome: Outcome,
     now_us: int,
@@ -101,45 +101,45 @@ def ended(
 
     ``closing``: the node shuts down, so nothing is started here; a step that sleeps may then have to wake at once.
     """
-    settling = _Settling(layout, group, now_us)
+    settling = _StepBuilder(layout, group, now_us)
     settling.ended(layout.place(task), outcome, attempt_id)
     return settling.step(start=not closing)
 
 
-def tick(layout: Layout, group: Group, now_us: int, signals: Mapping[str, Any] = _NOTHING) -> Step:
+def wake_tasks(layout: Layout, group: TaskGroup, now_us: int, signals: Mapping[str, Any] = _NOTHING) -> Step:
     """Time passed, or signals came (name and payload): what waits for them goes on. Harmless when nothing does."""
-    settling = _Settling(layout, group, now_us)
+    settling = _StepBuilder(layout, group, now_us)
     settling.wake(signals)
     return settling.step()
 
 
-def put_down(
-    layout: Layout, group: Group, outcome: Lost | Released, now_us: int, *, alive_us: int | None = None
+def end_running_tasks(
+    layout: Layout, group: TaskGroup, outcome: Lost | Released, now_us: int, *, alive_us: int | None = None
 ) -> Step:
     """All that ran was put down with its worker, last seen at ``alive_us``: it died (``Lost``) or shut down.
 
     Nothing is started, as it is another claim that goes on: the step sleeps with a ``wake_us`` that has come, or ends.
     """
-    settling = _Settling(layout, group, now_us, worked_until_us=alive_us)
+    settling = _StepBuilder(layout, group, now_us, worked_until_us=alive_us)
     for place, task in enumerate(group.tasks):
         if task.status is TaskStatus.RUNNING:
             settling.ended(place, outcome, b"")
     return settling.step(start=False)
 
 
-def stop(layout: Layout, group: Group, code: Code, now_us: int, message: str | None = None) -> Step:
+def stop(layout: Layout, group: TaskGroup, code: ReasonCode, now_us: int, message: str | None = None) -> Step:
     """All of it is to stop: CANCELED, REPLACED, JOB_DELETED or EXECUTION_TIMEOUT. The first such word counts."""
-    if code not in STOPS:
+    if code not in STOP_CODES:
         raise ValueError(f"{code} is no reason to stop an execution")
-    settling = _Settling(layout, group, now_us)
+    settling = _StepBuilder(layout, group, now_us)
     settling.stop(code, message)
     return settling.step()
 
 
-class _Settling:
+class _StepBuilder:
     """One event being dealt with: the group thawed, changed task by task, and frozen again."""
 
-    def __init__(self, layout: Layout, group: Group, now_us: int, *, worked_until_us: int | None = None) -> None:
+    def __init__(self, layout: Layout, group: TaskGroup, now_us: int, *, worked_until_us: int | None = None) -> None:
         if [task.name for task in group.tasks] != [plan.name for plan in layout.tasks]:
             raise ValueError("the group has other tasks than the version of the job it is said to run under")
         self._layout = layout
@@ -166,8 +166,8 @@ class _Settling:
             case Succeeded():
                 self._finish(place, TaskStatus.SUCCEEDED, None, outcome.result)
             case Failed() | TimedOut():
-                again = may_repeat and may_try_again(plan.effective, task.attempts)
-                if again and worth_another_try(plan.effective, outcome):
+                again = may_repeat and has_attempts_left(plan.effective, task.attempts)
+                if again and is_worth_retrying(plan.effective, outcome):
                     said_us = outcome.again_in_us if isinstance(outcome, Failed) else None
                     backoff_us = retry_delay_us(plan.effective, task.attempts, attempt_id)
                     self._retry(place, backoff_us if said_us is None else said_us, outcome.error)
@@ -177,7 +177,7 @@ class _Settling:
             case Canceled():
                 self._fail(place, TaskStatus.CANCELED, outcome.error)
             case Lost():
-                if may_repeat and may_try_again(plan.effective, task.attempts):
+                if may_repeat and has_attempts_left(plan.effective, task.attempts):
                     self._retry(place, 0, outcome.error)
                 else:
                     self._fail(place, TaskStatus.FAILED, outcome.error)
@@ -202,7 +202,7 @@ class _Settling:
             if task.status is not TaskStatus.WAITING:
                 continue
             signalled = task.signal is not None and task.signal in signals
-            if not signalled and not _come(task.wake_us, self._now_us):
+            if not signalled and not _is_wake_due(task.wake_us, self._now_us):
                 continue
             if task.resumes:
                 self._run(place, task.attempts)
@@ -211,22 +211,22 @@ class _Settling:
             else:
                 self._fail(place, TaskStatus.TIMED_OUT, f'the signal "{task.signal}" did not come in time')
 
-    def stop(self, code: Code, message: str | None) -> None:
+    def stop(self, code: ReasonCode, message: str | None) -> None:
         if self._group.stop is not None:
             return
         self._group = replace(self._group, stop=code, stop_message=message)
         for place in range(len(self._tasks)):
-            self._end_early(place, StoppedBy(code=code))
+            self._stop_task(place, StoppedBy(code=code))
 
     # --- what follows
 
     def step(self, *, start: bool = True) -> Step:
-        self._skip_needless()
+        self._skip_unreachable_tasks()
         if start:
             self._start_ready()
         group = self._frozen()
         if all(task.status.final for task in group.tasks):
-            return Step(group=group, end=_end(self._layout, group))
+            return Step(group=group, end=_decide_end(self._layout, group))
         running = group.busy_us is not None
         waking = [task.wake_us for task in group.tasks if task.wake_us is not None]
         if self._free():  # not started here: for whoever goes on
@@ -246,7 +246,7 @@ class _Settling:
 
     def _start_ready(self) -> None:
         for place, task in enumerate(self._tasks):
-            if task.status is TaskStatus.RETRYING and _come(task.wake_us, self._now_us):
+            if task.status is TaskStatus.RETRYING and _is_wake_due(task.wake_us, self._now_us):
                 self._run(place, task.attempts + 1)
         for place in self._free():
             self._run(place, 1)
@@ -271,7 +271,7 @@ class _Settling:
             and all(self._tasks[need].status.final for need in self._layout.tasks[place].waits_for)
         ]
 
-    def _skip_needless(self) -> None:
+    def _skip_unreachable_tasks(self) -> None:
         """In a graph, what needs something that did not succeed cannot run; and what needs that, neither."""
         if self._layout.mode is not Mode.GRAPH:
             return
@@ -285,11 +285,11 @@ class _Settling:
                 needs = [self._tasks[need] for need in plan.waits_for]
                 without = [need for need in needs if need.status.final and need.status is not TaskStatus.SUCCEEDED]
                 if without:
-                    by = StoppedBy(code=Code.UPSTREAM_FAILED, task=without[0].name)
+                    by = StoppedBy(code=ReasonCode.UPSTREAM_FAILED, task=without[0].name)
                     self._change(place, TaskStatus.SKIPPED, stopped_by=by)
                     skipped = True
 
-    def _frozen(self) -> Group:
+    def _frozen(self) -> TaskGroup:
         group = self._group
         busy = any(task.status is TaskStatus.RUNNING for task in self._tasks)
         return replace(
@@ -324,9 +324,9 @@ class _Settling:
         self._group = replace(self._group, aborted_by=name)
         for other, plan in enumerate(self._layout.tasks):
             if not plan.cleanup:
-                self._end_early(other, StoppedBy(code=Code.TASK_FAILED, task=name))
+                self._stop_task(other, StoppedBy(code=ReasonCode.TASK_FAILED, task=name))
 
-    def _end_early(self, place: int, by: StoppedBy) -> None:
+    def _stop_task(self, place: int, by: StoppedBy) -> None:
         task = self._tasks[place]
         if task.status.final or task.stopped_by is not None:
             return
@@ -352,7 +352,7 @@ class _Settling:
         self._tasks[place] = replace(task, **{"status": status, **asleep, **fields})
 
 
-def _come(wake_us: int | None, now_us: int) -> bool:
+def _is_wake_due(wake_us: int | None, now_us: int) -> bool:
     return wake_us is not None and wake_us <= now_us
 
 
@@ -360,13 +360,13 @@ def _cut(error: str | None) -> str | None:
     return error if error is None else error[:MAX_ERROR]
 
 
-def _end(layout: Layout, group: Group) -> End:
+def _decide_end(layout: Layout, group: TaskGroup) -> End:
     """The status of a group all of whose tasks have ended."""
     statuses = [task.status for task in group.tasks]
     if all(status is TaskStatus.SUCCEEDED for status in statuses):
-        return End(status=Status.SUCCEEDED, reason=Reason.of(Code.SUCCEEDED))
+        return End(status=Status.SUCCEEDED, reason=Reason.of(ReasonCode.SUCCEEDED))
     if group.stop is not None:
-        status = Status.FAILED if group.stop is Code.EXECUTION_TIMEOUT else Status.CANCELED
+        status = Status.FAILED if group.stop is ReasonCode.EXECUTION_TIMEOUT else Status.CANCELED
         return End(status=status, reason=Reason.of(group.stop, group.stop_message))
     if group.aborted_by is not None:
         culprit = group.tasks[layout.place(group.aborted_by)]
@@ -377,11 +377,11 @@ def _end(layout: Layout, group: Group) -> End:
         return _failure(first, "Every task failed" if len(statuses) > 1 else f'The task "{first.name}" failed for good')
     names = ", ".join(f'"{task.name}"' for task in failed[:5]) + (", …" if len(failed) > 5 else "")
     message = f"{len(failed)} of {len(statuses)} tasks failed, and the job tolerates that: {names}."
-    return End(status=Status.COMPLETED_WITH_ERRORS, reason=Reason.of(Code.SOME_TASKS_FAILED, message))
+    return End(status=Status.COMPLETED_WITH_ERRORS, reason=Reason.of(ReasonCode.SOME_TASKS_FAILED, message))
 
 
 def _failure(task: TaskState, what: str) -> End:
     if task.lost:
-        return End(status=Status.STALE, reason=Reason.of(Code.WORKER_LOST))
+        return End(status=Status.STALE, reason=Reason.of(ReasonCode.WORKER_LOST))
     said = f": {task.error[:200]}" if task.error else "."
-    return End(status=Status.FAILED, reason=Reason.of(Code.TASK_FAILED, what + said))
+    return End(status=Status.FAILED, reason=Reason.of(ReasonCode.TASK_FAILED, what + said))

@@ -12,7 +12,7 @@ from msgspec import Struct
 from chronos.core.lane import Lane
 from chronos.core.node import Node
 
-_NAMED = 5  # live nodes that a sentence lists
+_MAX_NAMED_NODES = 5  # live nodes that a sentence lists
 
 
 class Offer(Struct, frozen=True, kw_only=True):
@@ -27,21 +27,21 @@ class Offer(Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
 
-def offer_of(queues: Iterable[str] | None, functions: Iterable[str]) -> Offer:
+def build_offer(queues: Iterable[str] | None, functions: Iterable[str]) -> Offer:
     """The offer of a node, in a fixed order."""
     return Offer(queues=None if queues is None else tuple(sorted(queues)), functions=tuple(sorted(functions)))
 
 
-def shortage(lane: Lane, nodes: Sequence[Node]) -> str | None:
+def explain_shortage(lane: Lane, nodes: Sequence[Node]) -> str | None:
     """Say why no live node can take work of a lane. None: one of them can, or an older release does not say."""
     live = [node for node in nodes if node.stopped_us is None]
     workers = [node for node in live if node.slots > 0]
-    if any(_suits(lane, node) for node in workers):
+    if any(_is_suitable_node(lane, node) for node in workers):
         return None
     if not live:
         return "no node is alive"
     if not workers:
-        return f"no live node runs work{_listed(live)}"
+        return f"no live node runs work{_format_live_nodes(live)}"
     missing = [
         *(f'has the function "{name}"' for name in lane.functions if not any(_has(node, name) for node in workers)),
         *([] if any(_serves(node, lane.queue) for node in workers) else [f'serves the queue "{lane.queue}"']),
@@ -52,16 +52,16 @@ def shortage(lane: Lane, nodes: Sequence[Node]) -> str | None:
         ),
     ]
     if missing:
-        return f"no live node {' or '.join(missing)}{_listed(live)}"
+        return f"no live node {' or '.join(missing)}{_format_live_nodes(live)}"
     wanted = [
         f'the queue "{lane.queue}"',
         *(f'the function "{name}"' for name in lane.functions),
         *(f"the label {key}={value}" for key, value in lane.labels if lane.fallback_us is None),
     ]
-    return f"no live node has all of {', '.join(wanted)}{_listed(live)}"
+    return f"no live node has all of {', '.join(wanted)}{_format_live_nodes(live)}"
 
 
-def _suits(lane: Lane, node: Node) -> bool:
+def _is_suitable_node(lane: Lane, node: Node) -> bool:
     offer = _offer(node)
     if offer is None:
         return True
@@ -83,6 +83,6 @@ def _offer(node: Node) -> Offer | None:
     return None if node.offer is None else msgspec.json.decode(node.offer, type=Offer)
 
 
-def _listed(nodes: Sequence[Node]) -> str:
-    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
-    return f"; live nodes: {', '.join(node.name for node in nodes[:_NAMED])}{more}"
+def _format_live_nodes(nodes: Sequence[Node]) -> str:
+    more = f" and {len(nodes) - _MAX_NAMED_NODES} more" if len(nodes) > _MAX_NAMED_NODES else ""
+    return f"; live nodes: {', '.join(node.name for node in nodes[:_MAX_NAMED_NODES])}{more}"

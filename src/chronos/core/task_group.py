@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from chronos.core.config import Effective, Mode, OnFailure, Settings, cascade
+from chronos.core.config import EffectiveSettings, Mode, OnFailure, Settings, resolve_settings
 from chronos.core.execution import TaskStatus
-from chronos.core.job import JobSpec, readable
-from chronos.core.reasons import Code
+from chronos.core.job import JobSpec, ensure_readable
+from chronos.core.reasons import ReasonCode
 from chronos.errors import Invalid
 
 
@@ -20,7 +20,7 @@ class TaskPlan:
 
     name: str
     waits_for: tuple[int, ...]  # the places of the tasks that must have ended before it starts
-    effective: Effective
+    effective: EffectiveSettings
     cleanup: bool  # its own setting is ``continue``: others' failures neither stop it nor leave it unstarted
 
 
@@ -41,14 +41,14 @@ class Layout:
         raise Invalid(f'there is no task "{task}" in this version of the job')
 
 
-def lay_out(spec: JobSpec, *upper: Settings) -> Layout:
+def build_layout(spec: JobSpec, *upper: Settings) -> Layout:
     """The tasks of a job under server and namespace settings, given from the outermost in.
 
     Raises ``Invalid`` when names repeat, a task needs one that is not there, or needs go round in a circle; or when it
     is not known what the job says.
     """
-    readable(spec)
-    whole = cascade(*upper, spec.settings)
+    ensure_readable(spec)
+    whole = resolve_settings(*upper, spec.settings)
     places = {task.name: place for place, task in enumerate(spec.tasks)}
     if len(places) < len(spec.tasks):
         raise Invalid("two tasks of the job have the same name")
@@ -64,7 +64,7 @@ def lay_out(spec: JobSpec, *upper: Settings) -> Layout:
                 if unknown:
                     raise Invalid(f'the task "{task.name}" needs "{unknown[0]}", which the job does not have')
                 waits_for = tuple(places[need] for need in task.needs)
-        effective = cascade(*upper, spec.settings, task.settings)
+        effective = resolve_settings(*upper, spec.settings, task.settings)
         cleanup = task.settings.on_failure is OnFailure.CONTINUE
         plans.append(TaskPlan(name=task.name, waits_for=waits_for, effective=effective, cleanup=cleanup))
     if whole.mode is Mode.GRAPH:
@@ -86,13 +86,13 @@ def _refuse_circles(plans: list[TaskPlan]) -> None:
 
 
 #: Why all of an execution may be told to stop.
-STOPS = (Code.CANCELED, Code.REPLACED, Code.JOB_DELETED, Code.EXECUTION_TIMEOUT)
+STOP_CODES = (ReasonCode.CANCELED, ReasonCode.REPLACED, ReasonCode.JOB_DELETED, ReasonCode.EXECUTION_TIMEOUT)
 
 
 class StoppedBy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who ended a task before its time: another task, or what the code says."""
 
-    code: Code
+    code: ReasonCode
     task: str | None = None
 
 
@@ -114,10 +114,10 @@ class TaskState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: bool = False  # its last attempt ended with its worker
     stopped_by: StoppedBy | None = None  # set while it still runs: it has been asked to stop
 
-    def closed(self, code: Code, now_us: int) -> "TaskState":
+    def closed(self, code: ReasonCode, now_us: int) -> "TaskState":
         """The task where its execution ends around it: canceled or skipped by a stop, else failed if it had begun."""
         begun = self.status in (TaskStatus.RUNNING, TaskStatus.RETRYING)
-        status = TaskStatus.FAILED if begun and code not in STOPS else TaskStatus.CANCELED
+        status = TaskStatus.FAILED if begun and code not in STOP_CODES else TaskStatus.CANCELED
         if self.status is TaskStatus.PENDING:
             status = TaskStatus.SKIPPED
         by = self.stopped_by or StoppedBy(code=code)
@@ -125,7 +125,7 @@ class TaskState(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, **ends, attempt_us=None, wake_us=None, signal=None, resumes=False)
 
 
-class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TaskGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where an execution stands: stored in its detail, so that any node can go on with it."""
 
     tasks: tuple[TaskState, ...]
@@ -133,17 +133,17 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     worked_us: int = 0  # while at least one task ran; what the execution timeout counts
     busy_us: int | None = None  # since when at least one task runs, while one does
     aborted_by: str | None = None  # the task whose failure ends the group
-    stop: Code | None = None  # why all of it was told to stop: canceled, replaced, its job deleted, too long
+    stop: ReasonCode | None = None  # why all of it was told to stop: canceled, replaced, its job deleted, too long
     stop_message: str | None = None
 
-    def closed(self, code: Code, now_us: int, message: str | None = None) -> "Group":
+    def closed(self, code: ReasonCode, now_us: int, message: str | None = None) -> "TaskGroup":
         """All of it ends now, for this reason, without the node that would settle it: no task is left open."""
-        stopped = code in STOPS
+        stopped = code in STOP_CODES
         tasks = tuple(task if task.status.final else task.closed(code, now_us) for task in self.tasks)
         said = {"stop": code, "stop_message": message} if stopped and self.stop is None else {}
         return replace(self, tasks=tasks, busy_us=None, **said)
 
-    def later(self, by_us: int) -> "Group":
+    def later(self, by_us: int) -> "TaskGroup":
         """As if what runs had begun so much later: the clock was set forward, and that was no work."""
         tasks = tuple(
             task if task.attempt_us is None else replace(task, attempt_us=task.attempt_us + by_us)

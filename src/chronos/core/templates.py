@@ -30,24 +30,26 @@ def parts(template: str) -> tuple[Part, ...]:
     return found
 
 
-def names(template: str) -> Iterator[Name]:
+def list_template_names(template: str) -> Iterator[Name]:
     """The names of a template; ``Invalid`` as for ``parts``."""
     return (part for part in parts(template) if not isinstance(part, str))
 
 
 def render(template: str, scope: Mapping[str, Any]) -> str:
     """The text with every name replaced; a name that is not there becomes nothing."""
-    return "".join(part if isinstance(part, str) else _or_nothing(look_up(part, scope)) for part in parts(template))
+    return "".join(
+        part if isinstance(part, str) else _or_nothing(resolve_name(part, scope)) for part in parts(template)
+    )
 
 
-def look_up(name: Name, value: Any) -> Any:
+def resolve_name(name: Name, value: Any) -> Any:
     """What stands under the name; ``ABSENT`` when nothing does."""
     for key in name:
-        value = step(key, value)
+        value = resolve_key(key, value)
     return value
 
 
-def step(key: str, value: Any) -> Any:
+def resolve_key(key: str, value: Any) -> Any:
     """One key of a mapping or one place of a list; ``ABSENT`` when it is not there."""
     if isinstance(value, Mapping) and key in value:
         return value[key]
@@ -56,13 +58,13 @@ def step(key: str, value: Any) -> Any:
     return ABSENT
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value within a text: what is no text is written as JSON."""
     return value if isinstance(value, str) else _ENCODER.encode(value).decode()
 
 
 def _or_nothing(value: Any) -> str:
-    return "" if value is ABSENT else shown(value)
+    return "" if value is ABSENT else format_value(value)
 
 
 @lru_cache(maxsize=4096)

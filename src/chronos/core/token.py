@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class ApiToken:
     """A name, what it may do and where, and the hash by which it is known when it comes."""
 
     name: str

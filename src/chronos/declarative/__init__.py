@@ -1,7 +1,8 @@
-"""The declarative scheduler: a list of tasks in, and they run; ``initialize`` and ``stop`` are all there is.
+"""The declarative scheduler: a list of tasks, and two methods, ``initialize`` and ``stop``.
 
-``registration`` says what may be registered, ``tasks`` how it is stored as jobs of the engine, ``overrides`` how it is
-brought together with what is stored, ``callbacks`` how it is run, ``scheduler`` puts these together.
+``registration`` checks the list, ``task_jobs`` stores tasks as jobs of the engine, ``reconcile`` compares them with
+what is stored, ``callback_runner`` runs them, ``scheduler`` composes these. Other ways to use Chronos from Python
+belong in ``chronos.sdk``.
 """
 
 from chronos.declarative.errors import (
@@ -24,10 +25,10 @@ from chronos.declarative.errors import (
     TaskTryDeserializeError,
 )
 from chronos.declarative.events import (
-    Event,
     PollingStarted,
     PollingStopped,
     PollingStopRequested,
+    SchedulerEvent,
     SchedulerInitializationCompleted,
     SchedulerInitializationFailed,
     SchedulerInitializationStarted,
@@ -39,15 +40,15 @@ from chronos.declarative.events import (
     TaskRunFailed,
     TaskRunStarted,
 )
-from chronos.declarative.records import read_states
 from chronos.declarative.scheduler import Scheduler
-from chronos.declarative.tasks import TaskState
+from chronos.declarative.task_jobs import DeclaredTaskState
+from chronos.declarative.task_state import read_states
 
 __all__ = [
     "CronCalculationError",
     "CronExpressionInvalidError",
     "DeclarativeError",
-    "Event",
+    "DeclaredTaskState",
     "FieldParseError",
     "InvalidCronExpressionError",
     "InvalidRegistrationError",
@@ -60,6 +61,7 @@ __all__ = [
     "ScheduleDuplicateTaskError",
     "Scheduler",
     "SchedulerAlreadyActiveError",
+    "SchedulerEvent",
     "SchedulerInitializationCompleted",
     "SchedulerInitializationError",
     "SchedulerInitializationFailed",
@@ -75,7 +77,6 @@ __all__ = [
     "TaskRunCompleted",
     "TaskRunFailed",
     "TaskRunStarted",
-    "TaskState",
     "TaskTryDeserializeError",
     "read_states",
 ]

@@ -19,28 +19,28 @@ from typing import Any, NamedTuple
 
 from chronos.clock import Clock
 from chronos.core.calendar import from_us
-from chronos.core.instants import last_us
 from chronos.core.outcome import Failed, Outcome, Succeeded, Waits
+from chronos.core.schedule.occurrences import last_us
 from chronos.declarative.events import (
+    EventEmitter,
     TaskRetryPreempted,
     TaskRetryStarted,
     TaskRunCompleted,
     TaskRunFailed,
     TaskRunStarted,
-    Teller,
     in_words,
 )
-from chronos.declarative.overrides import Wanted
+from chronos.declarative.reconcile import DesiredTask
 from chronos.declarative.registration import Callback
-from chronos.declarative.tasks import NAMESPACE
-from chronos.engine.runners.contract import Call
+from chronos.declarative.task_jobs import NAMESPACE
+from chronos.runners.contract import AttemptCall
 
 LAST_SUCCESS = "last_success_us"  # in the record of a try that failed
 COVERED = "covered_by_us"  # in the result of an occurrence that needed no call
 REGISTERED = "registered"  # the signal that a run waits for whose task this process does not have
 
 
-class Pending(NamedTuple):
+class PendingCallback(NamedTuple):
     """A retry that waits, from before."""
 
     until_us: int
@@ -67,7 +67,7 @@ class _Task:
         "under_way",
     )
 
-    def __init__(self, want: Wanted, pending: Pending | None) -> None:
+    def __init__(self, want: DesiredTask, pending: PendingCallback | None) -> None:
         self.callback: Callback = want.registration.callback
         self.delay_us = want.registration.retry_delay_us
         self.schedule = want.schedule
@@ -86,11 +86,16 @@ class _Task:
         return None if first_us is None or first_us > now_us else last_us(self.schedule, first_us, now_us)
 
 
-class Callbacks:
+class CallbackRunner:
     """See the module. ``pending`` says which tasks await a retry from before."""
 
     def __init__(
-        self, wants: Iterable[Wanted], pending: Mapping[str, Pending], recall: Recall, clock: Clock, teller: Teller
+        self,
+        wants: Iterable[DesiredTask],
+        pending: Mapping[str, PendingCallback],
+        recall: Recall,
+        clock: Clock,
+        teller: EventEmitter,
     ) -> None:
         names = ((want, want.registration.name) for want in wants)
         self._tasks = {name: _Task(want, pending.get(name)) for want, name in names}
@@ -105,7 +110,7 @@ class Callbacks:
         """Whether this is asked by a callback itself."""
         return asyncio.current_task() in self._running
 
-    async def run(self, call: Call) -> Outcome:
+    async def run(self, call: AttemptCall) -> Outcome:
         """Call the callback of a task, and say what came of it."""
         task = self._tasks.get(call.job_name) if call.namespace == NAMESPACE else None
         if task is None:
@@ -126,7 +131,7 @@ class Callbacks:
     async def close(self) -> None:
         """Nothing is kept between calls."""
 
-    def _tell_start(self, task: _Task, call: Call) -> None:
+    def _tell_start(self, task: _Task, call: AttemptCall) -> None:
         """An occurrence that is due goes before a retry, also where the store was quicker to wake the retry."""
         at, name, occurrence_us = from_us(call.started_us), call.job_name, call.scheduled_us
         if task.pending_us is not None:
@@ -141,7 +146,7 @@ class Callbacks:
         occurrence = from_us(occurrence_us)
         self._teller.tell(TaskRunStarted(at=at, task=name, occurrence=occurrence, late=at - min(occurrence, at)))
 
-    async def _make(self, task: _Task, call: Call) -> Outcome:
+    async def _make(self, task: _Task, call: AttemptCall) -> Outcome:
         """One call, from its first event to its last, in a task that nobody here cancels."""
         current = asyncio.current_task()
         self._tell_start(task, call)
@@ -159,13 +164,13 @@ class Callbacks:
                 self._running.discard(current)
         return outcome
 
-    def _succeeded(self, task: _Task, call: Call) -> Outcome:
+    def _succeeded(self, task: _Task, call: AttemptCall) -> Outcome:
         task.last_success_us = now_us = self._clock.now_us()
         duration = timedelta(microseconds=max(0, now_us - call.started_us))
         self._teller.tell(TaskRunCompleted(at=from_us(now_us), task=call.job_name, duration=duration))
         return Succeeded()
 
-    async def _failed(self, task: _Task, call: Call, error: BaseException) -> Outcome:
+    async def _failed(self, task: _Task, call: AttemptCall, error: BaseException) -> Outcome:
         now_us = self._clock.now_us()
         task.pending_us = now_us + task.delay_us
         task.error = in_words(error)

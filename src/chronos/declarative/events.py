@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
-from chronos.core.outcome import storable
+from chronos.core.outcome import to_storable_text
 
 LOGGER = logging.getLogger("chronos.declarative")
 MAX_WORDS = 4_000  # characters of an error's own
@@ -20,7 +20,7 @@ LATE = timedelta(minutes=1)  # what a start may take after its minute; more is t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class SchedulerEvent:
     """Something that happened; ``at`` is in UTC."""
 
     at: datetime
@@ -30,12 +30,12 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerInitializationStarted(Event):
+class SchedulerInitializationStarted(SchedulerEvent):
     """``initialize`` was called and begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerInitializationCompleted(Event):
+class SchedulerInitializationCompleted(SchedulerEvent):
     """The scheduler runs. Each task is in one of the four classes; ``unregistered`` ones are kept and not run."""
 
     new: tuple[str, ...] = ()
@@ -46,19 +46,19 @@ class SchedulerInitializationCompleted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerInitializationFailed(Event):
+class SchedulerInitializationFailed(SchedulerEvent):
     """``initialize`` failed; the scheduler is as if it had not been called."""
 
     error: BaseException
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerStopRequested(Event):
+class SchedulerStopRequested(SchedulerEvent):
     """``stop`` was called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerStopped(Event):
+class SchedulerStopped(SchedulerEvent):
     """Nothing of the scheduler runs any more."""
 
 
@@ -66,7 +66,7 @@ class SchedulerStopped(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEvent(Event):
+class TaskEvent(SchedulerEvent):
     """Something about one task."""
 
     task: str
@@ -113,31 +113,31 @@ class TaskRetryPreempted(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PollingStarted(Event):
+class PollingStarted(SchedulerEvent):
     """Schedules are being watched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PollingStopRequested(Event):
+class PollingStopRequested(SchedulerEvent):
     """Nothing new is started from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PollingStopped(Event):
+class PollingStopped(SchedulerEvent):
     """Nothing runs, nothing is watched."""
 
 
-OnEvent = Callable[[Event], None]
+OnEvent = Callable[[SchedulerEvent], None]
 
 
-class Teller:
+class EventEmitter:
     """Tells one watcher and the logger."""
 
     def __init__(self, on_event: OnEvent | None) -> None:
         self._on_event = on_event
         self._traced: dict[str, datetime] = {}  # the last traceback of each task
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: SchedulerEvent) -> None:
         """Tell an event."""
         level = _level(event)
         if LOGGER.isEnabledFor(level):
@@ -152,7 +152,7 @@ class Teller:
             except (Exception, asyncio.CancelledError):
                 LOGGER.exception("on_event raised for %s", type(event).__name__)
 
-    def _traceback(self, event: Event) -> BaseException | None:
+    def _traceback(self, event: SchedulerEvent) -> BaseException | None:
         """The error of a run that failed, whose traceback is logged; at most one per task and minute.
 
         None for one that holds lone surrogates, which no handler could write.
@@ -170,7 +170,7 @@ class Teller:
         return event.error
 
 
-def _level(event: Event) -> int:
+def _level(event: SchedulerEvent) -> int:
     match event:
         case SchedulerInitializationFailed():
             return logging.ERROR
@@ -204,4 +204,4 @@ def in_words(error: BaseException) -> str:
         text = type(error).__name__
     if len(text) > MAX_WORDS:
         text = text[: MAX_WORDS - 1] + "…"
-    return storable(text)
+    return to_storable_text(text)

@@ -5,27 +5,27 @@ from dataclasses import replace
 
 from chronos.assembly import make_engine
 from chronos.clock import Clock
-from chronos.core.events import ClockJumped, JobBroken, NodeLost, Trouble
+from chronos.core.events import ClockJumped, JobUnschedulable, NodeLost, ProblemReported
 from chronos.core.lane import PYTHON
 from chronos.declarative import orphans
-from chronos.declarative.callbacks import Callbacks
+from chronos.declarative.callback_runner import CallbackRunner
 from chronos.declarative.events import LOGGER
-from chronos.declarative.tasks import FUNCTION
+from chronos.declarative.task_jobs import FUNCTION
 from chronos.engine.engine import Engine
-from chronos.engine.options import Options
-from chronos.engine.runners.functions import Functions
+from chronos.engine.options import EngineOptions
+from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.store.contract import Store
 
 #: Callbacks are waited for without limit, which is some thirty years here.
-OPTIONS = Options(slots=100, grace_s=1e9, timeout_grace_s=1e9)
+OPTIONS = EngineOptions(slots=100, grace_s=1e9, timeout_grace_s=1e9)
 
 #: What the engine logs: what may make runs late. The runs themselves are told by the scheduler's own events.
-_LOGGED = (Trouble, ClockJumped, JobBroken, NodeLost)
+_LOGGED = (ProblemReported, ClockJumped, JobUnschedulable, NodeLost)
 
 
-async def start_engine(store: Store, clock: Clock, callbacks: Callbacks, identifier: str, tasks: int) -> Engine:
+async def start_engine(store: Store, clock: Clock, callbacks: CallbackRunner, identifier: str, tasks: int) -> Engine:
     """A running engine with a slot for every task, so that none waits for another."""
-    functions = Functions()
+    functions = FunctionRegistry()
     functions.register(FUNCTION, _stands_in)
     engine = make_engine(
         store,

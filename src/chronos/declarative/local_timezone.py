@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from chronos.core.zones import get_zone
+from chronos.core.schedule.timezones import get_zone
 from chronos.errors import Invalid
 
 _ETC = Path("/etc")

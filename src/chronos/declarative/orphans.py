@@ -10,10 +10,10 @@ import asyncio
 from chronos.clock import Clock
 from chronos.core.config import NOTHING_SET
 from chronos.core.node import Node
-from chronos.engine.bus import Bus
-from chronos.engine.catalog import Catalog
-from chronos.engine.lost import judge
-from chronos.process import has_ended, this_process
+from chronos.engine.event_bus import EventBus
+from chronos.engine.job_catalog import JobCatalog
+from chronos.engine.maintenance.takeover import decide_takeover
+from chronos.process_identity import has_ended, identify_this_process
 from chronos.store.commands import Reap
 from chronos.store.contract import Store
 
@@ -35,7 +35,7 @@ def leave(identifier: str) -> None:
 
 async def take_over(store: Store, clock: Clock) -> set[bytes]:
     """Make ready what instances that are gone have left running; answers the jobs."""
-    catalog = Catalog(store, NOTHING_SET, Bus())
+    catalog = JobCatalog(store, NOTHING_SET, EventBus())
     jobs: set[bytes] = set()
     for node in await store.nodes():
         if node.stopped_us is None and _gone(node):
@@ -47,20 +47,20 @@ def _gone(node: Node) -> bool:
     identifier = node.labels.get(_SCHEDULER)
     if identifier is None or node.process is None:
         return False
-    if node.process != this_process():
+    if node.process != identify_this_process():
         return has_ended(node.process)
     loop = _living.get(identifier)
     return loop is None or loop.is_closed()
 
 
-async def _reap(store: Store, catalog: Catalog, node: Node, clock: Clock) -> set[bytes]:
+async def _reap(store: Store, catalog: JobCatalog, node: Node, clock: Clock) -> set[bytes]:
     held = await store.held_by(node.number)
     reaped: set[bytes] = set()
     for batch in [held[i : i + _BATCH] for i in range(0, len(held), _BATCH)] or [[]]:
         now_us = clock.now_us()
         entries = await catalog.fetch((execution.job, execution.job_version) for execution in batch)
         rows = tuple(
-            judge(entries[of], execution, now_us).row(execution)
+            decide_takeover(entries[of], execution, now_us).row(execution)
             for execution in batch
             if (of := (execution.job, execution.job_version)) in entries
         )

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from chronos.core.job import Job
-from chronos.declarative.overrides import Resolution, undo_changes, undo_save
+from chronos.declarative.reconcile import Resolution, undo_changes, undo_save
 from chronos.errors import ChronosError
 from chronos.store.commands import Command, Saved, SetJobState
 from chronos.store.contract import Store
@@ -22,7 +22,7 @@ _AT_ONCE = 500  # small commands that are sent together, and share transactions
 T = TypeVar("T")
 
 
-class Writing:
+class TaskWriter:
     """One resolution on its way into a store."""
 
     def __init__(self, store: Store, resolution: Resolution, jobs: Mapping[str, Job], now_us: int) -> None:

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 from chronos.core.calendar import from_us
 from chronos.core.config import MINUTE_US
-from chronos.core.cron import Cron
-from chronos.core.cron_text import parse_cron
 from chronos.core.job import ScheduleSpec
-from chronos.core.parse import MAX_LENGTH
-from chronos.core.schedule import Schedule
+from chronos.core.schedule.cron import Cron
+from chronos.core.schedule.cron_parser import parse_cron
+from chronos.core.schedule.parser import MAX_LENGTH
+from chronos.core.schedule.schedule import Schedule
 from chronos.declarative.errors import CronCalculationError, FieldParseError, InvalidCronExpressionError
 from chronos.errors import InvalidSchedule
 

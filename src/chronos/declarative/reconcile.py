@@ -14,14 +14,14 @@ from msgspec.structs import replace as changed
 from chronos.core.config import MINUTE_US
 from chronos.core.execution import Span, Status
 from chronos.core.ids import span_id
-from chronos.core.instants import tally
 from chronos.core.job import Job, JobSpec, JobState
 from chronos.core.node import Actor
-from chronos.core.reasons import Code, Reason
-from chronos.core.schedule import Schedule
-from chronos.declarative.expression import first_occurrence_us, schedule_of
+from chronos.core.reasons import Reason, ReasonCode
+from chronos.core.schedule.occurrences import count_instants
+from chronos.core.schedule.schedule import Schedule
+from chronos.declarative.posix_cron import first_occurrence_us, schedule_of
 from chronos.declarative.registration import Registration
-from chronos.declarative.tasks import NAMESPACE, gate_of, is_task, job_spec, persisted
+from chronos.declarative.task_jobs import NAMESPACE, gate_of, is_task, job_spec, persisted
 from chronos.store.commands import NEW, DeleteRow, JobRow, Saved, SaveJobs, SetJobState
 
 ACTOR = Actor(name=NAMESPACE)
@@ -30,7 +30,7 @@ _STEPS = 20_000
 _NEVER_RAN = "The task had never run before, so what it missed is not made up for."
 
 
-class Kind(Enum):
+class ResolutionKind(Enum):
     """What a registered task is to the stored state."""
 
     NEW = "new"
@@ -40,7 +40,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DesiredTask:
     """A registration made ready to be stored."""
 
     registration: Registration
@@ -53,19 +53,19 @@ class Wanted:
 class Resolution:
     """What is to be written, and what each task is."""
 
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, ResolutionKind]
     unregistered: tuple[str, ...]
     save: SaveJobs | None
     changes: tuple[SetJobState, ...]
 
 
-def wanted(registrations: Iterable[Registration], zone: str, now_us: int) -> list[Wanted]:
+def wanted(registrations: Iterable[Registration], zone: str, now_us: int) -> list[DesiredTask]:
     """What registrations ask for. Raises ``CronCalculationError``.
 
     A job does not say its name itself, so tasks of one expression and one delay have the same, worked out once.
     """
     known: dict[tuple[str, int], tuple[JobSpec, Schedule, int]] = {}
-    wants: list[Wanted] = []
+    wants: list[DesiredTask] = []
     for registration in registrations:
         key = (registration.expression, registration.retry_delay_us)
         if key not in known:
@@ -74,11 +74,11 @@ def wanted(registrations: Iterable[Registration], zone: str, now_us: int) -> lis
             schedule = schedule_of(spec.schedule)
             known[key] = spec, schedule, first_occurrence_us(schedule, now_us, registration.expression)
         spec, schedule, first_us = known[key]
-        wants.append(Wanted(registration=registration, spec=spec, schedule=schedule, first_us=first_us))
+        wants.append(DesiredTask(registration=registration, spec=spec, schedule=schedule, first_us=first_us))
     return wants
 
 
-def in_question(want: Wanted, job: Job, now_us: int) -> bool:
+def in_question(want: DesiredTask, job: Job, now_us: int) -> bool:
     """Whether it depends on the task's records where it stands: its schedule changes, or it may never have run.
 
     A cursor moves when an occurrence is admitted, so one behind the first after the last change has been.
@@ -92,7 +92,7 @@ def in_question(want: Wanted, job: Job, now_us: int) -> bool:
 
 
 def resolve(
-    wants: Collection[Wanted],
+    wants: Collection[DesiredTask],
     jobs: Mapping[str, Job],
     orphans: Collection[bytes],
     attempts: Mapping[str, int | None],
@@ -102,14 +102,14 @@ def resolve(
 
     ``attempts`` says of those whose records were in question when they were last called; None: never.
     """
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, ResolutionKind] = {}
     rows: list[JobRow] = []
     changes: list[SetJobState] = []
     for want in wants:
         name = want.registration.name
         job = jobs.get(name)
         same = job is not None and job.spec == want.spec
-        kinds[name] = Kind.NEW if job is None else _kind(want, job, orphans, same=same)
+        kinds[name] = ResolutionKind.NEW if job is None else _kind(want, job, orphans, same=same)
         if job is None or not same:
             rows.append(_row(want, job, attempts, now_us))
         elif change := _change(want, job, attempts, now_us):
@@ -158,17 +158,17 @@ def undo_save(save: SaveJobs, jobs: Mapping[str, Job], saved: Iterable[Saved], n
     return SaveJobs(rows=rows, now_us=now_us, actor=ACTOR, delete=new)
 
 
-def _kind(want: Wanted, job: Job, orphans: Collection[bytes], *, same: bool) -> Kind:
+def _kind(want: DesiredTask, job: Job, orphans: Collection[bytes], *, same: bool) -> ResolutionKind:
     """``same``: what is stored says the same to the letter, so there is no need to read it."""
     if not same:
         old, new = persisted(job), want.registration
         same = (old.cron_expression, old.retry_delay_us) == (new.expression, new.retry_delay_us)
     if job.id in orphans:
-        return Kind.ORPHANED
-    return Kind.PRESERVED if same else Kind.OVERRIDDEN
+        return ResolutionKind.ORPHANED
+    return ResolutionKind.PRESERVED if same else ResolutionKind.OVERRIDDEN
 
 
-def _row(want: Wanted, job: Job | None, attempts: Mapping[str, int | None], now_us: int) -> JobRow:
+def _row(want: DesiredTask, job: Job | None, attempts: Mapping[str, int | None], now_us: int) -> JobRow:
     return JobRow(
         namespace=NAMESPACE,
         name=want.registration.name,
@@ -180,7 +180,7 @@ def _row(want: Wanted, job: Job | None, attempts: Mapping[str, int | None], now_
     )
 
 
-def _cursor_us(want: Wanted, job: Job, attempts: Mapping[str, int | None], now_us: int) -> int | None:
+def _cursor_us(want: DesiredTask, job: Job, attempts: Mapping[str, int | None], now_us: int) -> int | None:
     """Where a task goes on whose definition changes."""
     if _never_ran(job, attempts, now_us):
         return want.first_us
@@ -190,7 +190,7 @@ def _cursor_us(want: Wanted, job: Job, attempts: Mapping[str, int | None], now_u
     return want.first_us if last_us is None else want.schedule.next_us(last_us)
 
 
-def _change(want: Wanted, job: Job, attempts: Mapping[str, int | None], now_us: int) -> SetJobState | None:
+def _change(want: DesiredTask, job: Job, attempts: Mapping[str, int | None], now_us: int) -> SetJobState | None:
     """What a task needs whose definition is as it was: nothing, or to let go of what it missed before its first run.
 
     What somebody paused or disabled by hand stays so.
@@ -213,8 +213,8 @@ def _never_ran(job: Job, attempts: Mapping[str, int | None], now_us: int) -> boo
     return passed and job.name in attempts and attempts[job.name] is None
 
 
-def _not_made_up(want: Wanted, job: Job, from_us: int, now_us: int) -> Span:
-    found = tally(want.schedule, from_us, want.first_us - 1, _STEPS)
+def _not_made_up(want: DesiredTask, job: Job, from_us: int, now_us: int) -> Span:
+    found = count_instants(want.schedule, from_us, want.first_us - 1, _STEPS)
     return Span(
         id=span_id(job.id, from_us, int(Status.MISSED)),
         job=job.id,
@@ -222,7 +222,7 @@ def _not_made_up(want: Wanted, job: Job, from_us: int, now_us: int) -> Span:
         from_us=from_us,
         to_us=found.last_us,
         count=found.count,
-        reason=Reason.of(Code.OUTSIDE_RECOVERY, _NEVER_RAN),
+        reason=Reason.of(ReasonCode.OUTSIDE_RECOVERY, _NEVER_RAN),
         recorded_us=now_us,
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from types import FunctionType
 
-from chronos.core.cron import Cron
+from chronos.core.schedule.cron import Cron
 from chronos.declarative.errors import (
     CronExpressionInvalidError,
     InvalidCronExpressionError,
@@ -20,7 +20,7 @@ from chronos.declarative.errors import (
     RegistrationsNotArrayError,
     ScheduleDuplicateTaskError,
 )
-from chronos.declarative.expression import parse_cron_expression
+from chronos.declarative.posix_cron import parse_cron_expression
 
 Callback = Callable[[], Awaitable[object]]  # what it gives is ignored
 Given = tuple[str, str, Callback, timedelta]  # as a program writes it

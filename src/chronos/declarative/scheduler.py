@@ -18,16 +18,17 @@ from enum import Enum
 from functools import partial
 from uuid import uuid4
 
-from chronos.assembly import make_clock, make_store
+from chronos.assembly import make_node_clock, make_store
 from chronos.clock import Clock, SystemClock
 from chronos.core.calendar import from_us
 from chronos.core.execution import Status
 from chronos.core.job import Job
-from chronos.core.zones import get_zone
+from chronos.core.schedule.timezones import get_zone
 from chronos.declarative import orphans
-from chronos.declarative.callbacks import Callbacks
+from chronos.declarative.callback_runner import CallbackRunner
 from chronos.declarative.errors import DeclarativeError, SchedulerAlreadyActiveError, SchedulerInitializationError
 from chronos.declarative.events import (
+    EventEmitter,
     OnEvent,
     PollingStarted,
     PollingStopped,
@@ -37,12 +38,14 @@ from chronos.declarative.events import (
     SchedulerInitializationStarted,
     SchedulerStopped,
     SchedulerStopRequested,
-    Teller,
 )
-from chronos.declarative.localzone import local_zone
-from chronos.declarative.node import mind, start_engine
-from chronos.declarative.overrides import Kind, Resolution, Wanted, in_question, resolve, wanted
-from chronos.declarative.records import (
+from chronos.declarative.instance import mind, start_engine
+from chronos.declarative.local_timezone import local_zone
+from chronos.declarative.persistence import TaskWriter
+from chronos.declarative.reconcile import DesiredTask, Resolution, ResolutionKind, in_question, resolve, wanted
+from chronos.declarative.registration import Given, read_registrations
+from chronos.declarative.task_jobs import is_task
+from chronos.declarative.task_state import (
     awaiting_retry,
     last_attempts,
     last_success_us,
@@ -50,9 +53,6 @@ from chronos.declarative.records import (
     read_jobs,
     wake_registered,
 )
-from chronos.declarative.registration import Given, read_registrations
-from chronos.declarative.tasks import is_task
-from chronos.declarative.writing import Writing
 from chronos.engine.engine import Engine
 from chronos.errors import Invalid
 from chronos.store.contract import Store
@@ -75,7 +75,7 @@ class _Running:
     store: Store
     engine: Engine | None  # none: there is not a single task
     minder: asyncio.Task[None] | None
-    callbacks: Callbacks
+    callbacks: CallbackRunner
     resolution: Resolution
 
 
@@ -105,7 +105,7 @@ class Scheduler:
             raise Invalid(f"on_event is {on_event!r}; give a function that takes an event, or leave it out")
         if inspect.iscoroutinefunction(on_event):
             raise Invalid("on_event is called and not awaited; give a plain function, which may start a task")
-        self._teller = Teller(on_event)
+        self._teller = EventEmitter(on_event)
         self._state = State.UNINITIALIZED
         self._changed: asyncio.Future[None] | None = None  # while initializing or stopping: the end of it
         self._running: _Running | None = None
@@ -186,7 +186,7 @@ class Scheduler:
         store = make_store(self._url)
         await store.open()
         try:
-            clock = self._corrected = make_clock(self._clock)
+            clock = self._corrected = make_node_clock(self._clock)
             await clock.measure(store)
             now_us = clock.now_us()
             return await self._start_on(store, wanted(registrations, zone, now_us), now_us)
@@ -194,14 +194,14 @@ class Scheduler:
             await store.close()
             raise
 
-    async def _start_on(self, store: Store, wants: list[Wanted], now_us: int) -> _Running:
+    async def _start_on(self, store: Store, wants: list[DesiredTask], now_us: int) -> _Running:
         jobs = await read_jobs(store)
         resolution = await self._resolve(store, wants, jobs, now_us)
         tasks = {name: jobs[name] for name in resolution.kinds if name in jobs}
         waiting = await open_of(store, tasks.values(), Status.WAITING)
         pending, recall = awaiting_retry(waiting, now_us), partial(last_success_us, store)
-        callbacks = Callbacks(wants, pending, recall, self._corrected, self._teller)
-        writing = Writing(store, resolution, jobs, now_us)
+        callbacks = CallbackRunner(wants, pending, recall, self._corrected, self._teller)
+        writing = TaskWriter(store, resolution, jobs, now_us)
         await writing.apply()
         engine: Engine | None = None
         minder: asyncio.Task[None] | None = None
@@ -216,7 +216,7 @@ class Scheduler:
             self._teller.tell(PollingStarted(at=self._now()))
         return _Running(store=store, engine=engine, minder=minder, callbacks=callbacks, resolution=resolution)
 
-    async def _resolve(self, store: Store, wants: list[Wanted], jobs: dict[str, Job], now_us: int) -> Resolution:
+    async def _resolve(self, store: Store, wants: list[DesiredTask], jobs: dict[str, Job], now_us: int) -> Resolution:
         orphaned = await orphans.take_over(store, self._corrected)
         asked = [
             job
@@ -261,14 +261,14 @@ def _known_zone(name: str) -> str:
 
 
 def _completed(resolution: Resolution, at: datetime) -> SchedulerInitializationCompleted:
-    def of(kind: Kind) -> tuple[str, ...]:
+    def of(kind: ResolutionKind) -> tuple[str, ...]:
         return tuple(name for name, is_kind in resolution.kinds.items() if is_kind is kind)
 
     return SchedulerInitializationCompleted(
         at=at,
-        new=of(Kind.NEW),
-        preserved=of(Kind.PRESERVED),
-        overridden=of(Kind.OVERRIDDEN),
-        orphaned=of(Kind.ORPHANED),
+        new=of(ResolutionKind.NEW),
+        preserved=of(ResolutionKind.PRESERVED),
+        overridden=of(ResolutionKind.OVERRIDDEN),
+        orphaned=of(ResolutionKind.ORPHANED),
         unregistered=resolution.unregistered,
     )

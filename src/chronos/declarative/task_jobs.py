@@ -35,7 +35,7 @@ from chronos.core.config import (
     Retention,
     Retry,
     Settings,
-    cascade,
+    resolve_settings,
 )
 from chronos.core.job import Job, JobSpec, Target, Task
 from chronos.core.lane import PYTHON, Lane
@@ -47,7 +47,7 @@ from chronos.declarative.errors import (
     TaskInvalidValueError,
     TaskMissingFieldError,
 )
-from chronos.declarative.expression import parse_cron_expression, rare, schedule_spec
+from chronos.declarative.posix_cron import parse_cron_expression, rare, schedule_spec
 from chronos.declarative.registration import Registration
 
 NAMESPACE = "declarative"
@@ -59,7 +59,7 @@ _US = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskState:
+class DeclaredTaskState:
     """One task as it is persisted. Times are in UTC."""
 
     name: str
@@ -97,7 +97,7 @@ def gate_of(spec: JobSpec) -> GateSpec:
 @lru_cache
 def _gate(kept_us: int | None) -> GateSpec:
     """The same for all tasks, but for how long their history is kept."""
-    effective = cascade(_settings(0, _KEPT_US if kept_us is None else kept_us))
+    effective = resolve_settings(_settings(0, _KEPT_US if kept_us is None else kept_us))
     return gate_spec(effective, Lane(queue=NAMESPACE, functions=(FUNCTION,)).text)
 
 
@@ -107,7 +107,7 @@ def is_task(job: Job) -> bool:
     return len(tasks) == 1 and tasks[0].target.kind == PYTHON and tasks[0].target.options.get("name") == FUNCTION
 
 
-def persisted(job: Job, record: Mapping[str, Any] | None = None) -> TaskState:
+def persisted(job: Job, record: Mapping[str, Any] | None = None) -> DeclaredTaskState:
     """The task that a job is, with what its records say. Raises ``TaskTryDeserializeError``."""
     if not is_task(job):
         raise TaskInvalidStructureError(
@@ -118,12 +118,12 @@ def persisted(job: Job, record: Mapping[str, Any] | None = None) -> TaskState:
     return deserialize({"name": job.name, **options, **(record or {})})
 
 
-def deserialize(value: object) -> TaskState:
+def deserialize(value: object) -> DeclaredTaskState:
     """The state of a task from plain values, times in microseconds. Raises ``TaskTryDeserializeError``."""
     if not isinstance(value, Mapping):
         raise TaskInvalidStructureError("The persisted state of a task is no object", value)
     expression = _expression(_text(value, "cron_expression"))
-    return TaskState(
+    return DeclaredTaskState(
         name=_text(value, "name"),
         cron_expression=expression,
         retry_delay=_number(value, "retry_delay_us") * _US,

@@ -10,11 +10,11 @@ from typing import Any
 from chronos.assembly import make_store
 from chronos.core.calendar import to_us
 from chronos.core.execution import Attempt, Execution, Status
-from chronos.core.job import Job, readable
-from chronos.declarative.callbacks import COVERED, LAST_SUCCESS, REGISTERED, Pending
+from chronos.core.job import Job, ensure_readable
+from chronos.declarative.callback_runner import COVERED, LAST_SUCCESS, REGISTERED, PendingCallback
 from chronos.declarative.errors import TaskInvalidStructureError
-from chronos.declarative.tasks import NAMESPACE, TaskState, is_task, persisted
-from chronos.declarative.writing import send_all
+from chronos.declarative.persistence import send_all
+from chronos.declarative.task_jobs import NAMESPACE, DeclaredTaskState, is_task, persisted
 from chronos.errors import Invalid
 from chronos.store.commands import Signal
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
@@ -24,7 +24,7 @@ _FEW = 20
 _SEARCHED = 1_000  # executions looked at for a last success, which no try has carried on
 
 
-async def read_states(store: str) -> dict[str, TaskState]:
+async def read_states(store: str) -> dict[str, DeclaredTaskState]:
     """The persisted state of every task in a store, registered or not, by name."""
     opened = make_store(store)
     await opened.open()
@@ -43,7 +43,7 @@ async def read_jobs(store: Store) -> dict[str, Job]:
         page = await store.list_jobs(JobFilter(namespace=NAMESPACE), limit=_PAGE, cursor=cursor)
         for job in page.items:
             try:
-                readable(job.spec)
+                ensure_readable(job.spec)
             except Invalid as error:
                 told = f'The persisted state of the task "{job.name}" is no definition of a job: {error}'
                 raise TaskInvalidStructureError(told, None).caused_by(error) from error
@@ -53,7 +53,7 @@ async def read_jobs(store: Store) -> dict[str, Job]:
             return jobs
 
 
-async def read_state(store: Store, job: Job) -> TaskState:
+async def read_state(store: Store, job: Job) -> DeclaredTaskState:
     """One task. Raises ``TaskTryDeserializeError``."""
     record: dict[str, Any] = {}
     async for execution, attempts in _started(store, job):
@@ -98,10 +98,10 @@ async def open_of(store: Store, jobs: Iterable[Job], status: Status) -> dict[str
             return found
 
 
-def awaiting_retry(waiting: Mapping[str, Execution], now_us: int) -> dict[str, Pending]:
+def awaiting_retry(waiting: Mapping[str, Execution], now_us: int) -> dict[str, PendingCallback]:
     """Which of the tasks with a waiting run await a retry. (A first try that waits to be registered does not.)"""
     return {
-        name: Pending(now_us if run.wake_us is None else run.wake_us, called_us)
+        name: PendingCallback(now_us if run.wake_us is None else run.wake_us, called_us)
         for name, run in waiting.items()
         if (called_us := run.attempt_us) is not None and (run.wake_us is not None or run.attempt > 1)
     }

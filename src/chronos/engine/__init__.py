@@ -1,1 +1,5 @@
-"""The engine: small loops over the core's decisions that make jobs run. See ``engine.py`` for how they fit together."""
+"""One node: the loops that make jobs run. ``engine.Engine`` builds them and starts them.
+
+``scheduling`` leads from the clock to an admitted execution, ``execution`` from a claim to a settled one, and
+``maintenance`` repairs and tidies. Decisions belong in ``chronos.core``, targets in ``chronos.runners``.
+"""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from chronos.errors import ChronosError
 
-SAME_FAILURES = 3  # in a row, before a duty counts as failing
+MIN_FAILURES_IN_A_ROW = 3  # in a row, before a duty counts as failing
 
 
 @dataclass(slots=True)
-class Failure:
+class DutyFailure:
     """The failures of one duty in a row, all of the same kind."""
 
     error: str  # the newest
@@ -29,11 +29,11 @@ class Duties:
 
     def __init__(self, now_s: Callable[[], float], after_s: float, tell: Callable[[str, ChronosError], None]) -> None:
         self._now_s, self._after_s, self._tell = now_s, after_s, tell
-        self._failures: dict[str, Failure] = {}
+        self._failures: dict[str, DutyFailure] = {}
 
-    def doing(self, duty: str) -> "Doing":
+    def count_failures(self, duty: str) -> "DutyRun":
         """Do a duty in this block. A Chronos error is told and counted, ends the block, and goes no further."""
-        return Doing(self, duty)
+        return DutyRun(self, duty)
 
     def failed(self, duty: str, error: ChronosError) -> None:
         """Tell and count one failure. Another kind of failure starts the count again."""
@@ -44,7 +44,7 @@ class Duties:
             before.error, before.latest_s = text, now_s
             before.times += 1
         else:
-            self._failures[duty] = Failure(text, kind, now_s, now_s)
+            self._failures[duty] = DutyFailure(text, kind, now_s, now_s)
         self._tell(duty, error)
 
     def done(self, duty: str) -> None:
@@ -53,16 +53,16 @@ class Duties:
             self._failures.pop(duty, None)
 
     @property
-    def failing(self) -> dict[str, Failure]:
+    def failing(self) -> dict[str, DutyFailure]:
         """The duties that have failed the same way several times in a row, over some time, by name."""
         return {
             duty: failure
             for duty, failure in self._failures.items()
-            if failure.times >= SAME_FAILURES and failure.latest_s - failure.first_s >= self._after_s
+            if failure.times >= MIN_FAILURES_IN_A_ROW and failure.latest_s - failure.first_s >= self._after_s
         }
 
 
-class Doing:
+class DutyRun:
     """A block in which a duty is done."""
 
     __slots__ = ("_duties", "_duty")

@@ -16,42 +16,42 @@ from collections.abc import Callable, Mapping
 from os import urandom
 
 from chronos.clock import Clock
-from chronos.core.config import NOTHING_SET, Settings, cascade
+from chronos.core.config import NOTHING_SET, Settings, resolve_settings
 from chronos.core.events import Event
-from chronos.core.shortage import offer_of
-from chronos.engine.admission import Admission
-from chronos.engine.bus import Bus, HearsRoutine, Watcher
-from chronos.engine.catalog import CAPACITY, Catalog
-from chronos.engine.crew import Crew
-from chronos.engine.dispatcher import Dispatcher
-from chronos.engine.executor import Executor
-from chronos.engine.janitor import Janitor
-from chronos.engine.node import NodeClock, NodeLife
-from chronos.engine.options import Options
-from chronos.engine.outbox import Outbox
-from chronos.engine.output import OutputBook
-from chronos.engine.reaper import Reaper
-from chronos.engine.runners.contract import Runner
-from chronos.engine.runners.functions import Functions
-from chronos.engine.runners.printing import listening
-from chronos.engine.settler import Settler, Takes
-from chronos.engine.slots import Slots
+from chronos.core.shortage import build_offer
+from chronos.engine.event_bus import EventBus, HearsRoutine, Watcher
+from chronos.engine.execution.dispatcher import Dispatcher
+from chronos.engine.execution.executor import Executor
+from chronos.engine.execution.output_buffer import OutputBuffers
+from chronos.engine.execution.settler import Settler, SuccessorSlots
+from chronos.engine.execution.slots import Slots
+from chronos.engine.heartbeat import Heartbeat, NodeClock
+from chronos.engine.job_catalog import CATALOG_CAPACITY, JobCatalog
+from chronos.engine.maintenance.janitor import Janitor
+from chronos.engine.maintenance.outbox import Outbox
+from chronos.engine.maintenance.reaper import Reaper
+from chronos.engine.node_context import NodeContext
+from chronos.engine.options import EngineOptions
+from chronos.engine.scheduling.admission import AdmissionLoop
 from chronos.errors import ChronosError
+from chronos.runners.contract import Runner
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.runners.python.stdout_capture import capture_prints
 from chronos.store.commands import Release, ReleaseRow, Settled, SettleRow
 from chronos.store.contract import Hint, Store
 
-_REQUEST_BYTES = 16
-_LAST_CLAIM_S = 5.0  # how long stopping waits for what the store was asked
-_LAST_HOOKS_S = 5.0  # and, within the grace period, for what follows the last outcomes
-_GOODBYE_S = 5.0  # and for what it is told last
+_REQUEST_ID_BYTES = 16
+_LAST_CLAIM_TIMEOUT_S = 5.0  # how long stopping waits for what the store was asked
+_OUTBOX_FINISH_TIMEOUT_S = 5.0  # and, within the grace period, for what follows the last outcomes
+_RELEASE_TIMEOUT_S = 5.0  # and for what it is told last
 
 
-def random_request() -> bytes:
+def random_request_id() -> bytes:
     """An id for a request that may have to be sent again."""
-    return urandom(_REQUEST_BYTES)
+    return urandom(_REQUEST_ID_BYTES)
 
 
-class _Links:
+class _ListenerRelay:
     """The listener of the settler and of the executor: it passes their calls on to dispatcher, executor and janitor.
 
     The parts need each other, so the engine sets these three once it has made all of them.
@@ -61,10 +61,10 @@ class _Links:
     executor: Executor
     janitor: Janitor
 
-    def reserve(self, most: int) -> Takes:
+    def reserve(self, most: int) -> SuccessorSlots:
         return self.dispatcher.reserve_successors(most)
 
-    def settled(self, takes: Takes, answer: Settled) -> None:
+    def settled(self, takes: SuccessorSlots, answer: Settled) -> None:
         self.dispatcher.take_successors(takes, answer)
 
     def refused(self, row: SettleRow) -> None:
@@ -88,27 +88,27 @@ class Engine:
         store: Store,
         *,
         clock: Clock,
-        options: Options,
+        options: EngineOptions,
         runners: Mapping[str, Runner],
-        functions: Functions,
+        functions: FunctionRegistry,
         defaults: Settings = NOTHING_SET,
-        new_request: Callable[[], bytes] = random_request,
+        new_request: Callable[[], bytes] = random_request_id,
     ) -> None:
         self.options = options
         self._store = store
-        self._bus = Bus()
+        self._bus = EventBus()
         self._node_clock = clock if isinstance(clock, NodeClock) else NodeClock(clock)  # else others share it
-        self.node = NodeLife(
+        self.node = Heartbeat(
             store,
             self._node_clock,
             options,
             self._bus,
             new_incarnation=new_request,
-            offer=lambda: offer_of(options.queues, functions.names).text,
+            offer=lambda: build_offer(options.queues, functions.names).text,
         )
-        self._book = OutputBook(store)
-        links = _Links()
-        self._crew = Crew(
+        self._book = OutputBuffers(store)
+        links = _ListenerRelay()
+        self._crew = NodeContext(
             store=store,
             clock=self._node_clock,
             node=self.node,
@@ -121,17 +121,17 @@ class Engine:
             wakes_at=links.wakes_at,
         )
         self._slots = Slots(options.slots, options.queue_slots)
-        self._catalog = catalog = Catalog(store, defaults, self._bus, capacity=max(CAPACITY, options.slots))
+        self._catalog = catalog = JobCatalog(store, defaults, self._bus, capacity=max(CATALOG_CAPACITY, options.slots))
         self._executor = Executor(self._crew, self._slots, links)
         self._dispatcher = Dispatcher(self._crew, catalog, self._slots, self._executor, new_request=new_request)
-        self._admission = Admission(self._crew, catalog, self._dispatcher, new_request=new_request)
-        keep_deleted_us = cascade(defaults).keep_age_us
+        self._admission = AdmissionLoop(self._crew, catalog, self._dispatcher, new_request=new_request)
+        keep_deleted_us = resolve_settings(defaults).keep_age_us
         self._janitor = Janitor(self._crew, ready=self._dispatcher.ready, keep_deleted_us=keep_deleted_us)
-        self._reaper = Reaper(self._crew, catalog, ready=self._dispatcher.ready, peers=self._meet)
+        self._reaper = Reaper(self._crew, catalog, ready=self._dispatcher.ready, peers=self._set_peers)
         self._outbox = Outbox(self._crew, catalog)
         links.dispatcher, links.executor, links.janitor = self._dispatcher, self._executor, self._janitor
         self._loops: asyncio.Task[None] | None = None
-        self._starting: list[asyncio.Task[None]] = []
+        self._claim_and_admission_tasks: list[asyncio.Task[None]] = []
 
     # --- life
 
@@ -139,7 +139,7 @@ class Engine:
         """Register with the store and begin. Raises what the store says when it cannot be reached at all."""
         await self._node_clock.measure(self._store)
         await self.node.register()
-        self._store.on_hint(self._hinted)
+        self._store.on_hint(self._wake_by_hint)
         self._loops = asyncio.create_task(self._run(), name="chronos-engine")
 
     async def stop(self, grace_s: float | None = None) -> None:
@@ -148,32 +148,32 @@ class Engine:
         Asked again meanwhile, the grace period is over.
         """
         if self._crew.closing:
-            self._executor.hurry()
-            self._outbox.hurry()
+            self._executor.end_grace_period()
+            self._outbox.end_grace_period()
         if self._loops is None or self._crew.closing:
             return
         grace_s = self.options.grace_s if grace_s is None else grace_s
         self._crew.closing = True
-        await self._end_starting()
+        await self._finish_claims_and_admissions()
         ends_s = asyncio.get_running_loop().time() + grace_s
         await self._executor.shut_down(grace_s)
-        await self._outbox.finish(min(ends_s - asyncio.get_running_loop().time(), _LAST_HOOKS_S))
+        await self._outbox.finish(min(ends_s - asyncio.get_running_loop().time(), _OUTBOX_FINISH_TIMEOUT_S))
         await self.crash()
         try:
-            async with asyncio.timeout(_GOODBYE_S):
+            async with asyncio.timeout(_RELEASE_TIMEOUT_S):
                 await self._give_back()
                 await self._book.flush()
                 await self.node.stop()
         except TimeoutError:  # a store that cannot be reached: others will find out by themselves
             return
 
-    async def _end_starting(self) -> None:
+    async def _finish_claims_and_admissions(self) -> None:
         """Let a claim or an admission that is under way come to its end, so that what it brought is known here."""
         self._dispatcher.ready()
         self._admission.look_soon()
-        self._admission.catching_up.close()
-        if self._starting:
-            await asyncio.wait(self._starting, timeout=_LAST_CLAIM_S)
+        self._admission.recovery_loop.close()
+        if self._claim_and_admission_tasks:
+            await asyncio.wait(self._claim_and_admission_tasks, timeout=_LAST_CLAIM_TIMEOUT_S)
 
     async def _give_back(self) -> None:
         """What the store says is still this node's was never begun: others may have it at once."""
@@ -223,7 +223,7 @@ class Engine:
     # --- loops
 
     async def _run(self) -> None:
-        with listening():
+        with capture_prints():
             await self._run_loops()
 
     async def _run_loops(self) -> None:
@@ -234,16 +234,20 @@ class Engine:
             loops.create_task(self._outbox.run(), name="chronos-outbox")
             loops.create_task(self._book.run(), name="chronos-output")
             if self.options.works:
-                self._starting.append(loops.create_task(self._dispatcher.run(), name="chronos-dispatcher"))
+                self._claim_and_admission_tasks.append(
+                    loops.create_task(self._dispatcher.run(), name="chronos-dispatcher")
+                )
             if self.options.schedules:
-                self._starting.append(loops.create_task(self._admission.run(), name="chronos-admission"))
-                behind = self._admission.catching_up.run()
-                self._starting.append(loops.create_task(behind, name="chronos-catching-up"))
+                self._claim_and_admission_tasks.append(
+                    loops.create_task(self._admission.run(), name="chronos-admission")
+                )
+                behind = self._admission.recovery_loop.run()
+                self._claim_and_admission_tasks.append(loops.create_task(behind, name="chronos-catching-up"))
 
-    def _meet(self, peers: tuple[int, ...]) -> None:
+    def _set_peers(self, peers: tuple[int, ...]) -> None:
         self._admission.peers = peers
 
-    def _hinted(self, hint: Hint) -> None:
+    def _wake_by_hint(self, hint: Hint) -> None:
         """Wake whoever has something to look for."""
         if self._crew.closing:
             return
@@ -255,4 +259,4 @@ class Engine:
         if hint & Hint.CANCEL:
             self.node.beat_soon()
         if hint & Hint.OUTBOX:
-            self._outbox.soon()
+            self._outbox.take_soon()

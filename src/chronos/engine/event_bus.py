@@ -10,20 +10,20 @@ HearsRoutine = Callable[[], bool]
 log = logging.getLogger("chronos.engine")
 
 
-def _always() -> bool:
+def _hears_all_routine() -> bool:
     return True
 
 
-class Bus:
+class EventBus:
     """Calls each watcher with each event of its kinds. ``wants`` lets the hot path make none that nobody asked for."""
 
     def __init__(self) -> None:
         self._watchers: list[tuple[Watcher, tuple[type[Event], ...], HearsRoutine]] = []
-        self._of_kind: dict[type[Event], tuple[tuple[Watcher, HearsRoutine], ...]] = {}
+        self._watchers_by_kind: dict[type[Event], tuple[tuple[Watcher, HearsRoutine], ...]] = {}
 
     def wants(self, kind: type[Event], *, routine: bool = False) -> bool:
         """Whether a watcher asks for events of a kind. ``routine``: for one that tells of what went well."""
-        watching = self._watching(kind)
+        watching = self._find_watchers(kind)
         if not routine:
             return bool(watching)
         for _, hears_routine in watching:  # noqa: SIM110 - a generator would cost more than the answer
@@ -31,7 +31,9 @@ class Bus:
                 return True
         return False
 
-    def watch(self, watcher: Watcher, *kinds: type[Event], hears_routine: HearsRoutine = _always) -> Callable[[], None]:
+    def watch(
+        self, watcher: Watcher, *kinds: type[Event], hears_routine: HearsRoutine = _hears_all_routine
+    ) -> Callable[[], None]:
         """Call back with every event from now on, or with those of some kinds; what is given back ends it.
 
         ``hears_routine`` says whether the watcher has any use for events of what went well. It may be given some that
@@ -39,25 +41,25 @@ class Bus:
         """
         watches = (watcher, kinds or (Event,), hears_routine)
         self._watchers.append(watches)
-        self._of_kind.clear()
+        self._watchers_by_kind.clear()
 
         def end() -> None:
             self._watchers.remove(watches)
-            self._of_kind.clear()
+            self._watchers_by_kind.clear()
 
         return end
 
     def emit(self, event: Event) -> None:
         """Tell all who watch; one that fails is told of in the log, and takes nothing with it."""
-        for watcher, _ in self._watching(type(event)):
+        for watcher, _ in self._find_watchers(type(event)):
             try:
                 watcher(event)
             except Exception:
                 log.exception("whoever watches for %s failed", type(event).__name__)
 
-    def _watching(self, kind: type[Event]) -> tuple[tuple[Watcher, HearsRoutine], ...]:
-        found = self._of_kind.get(kind)
+    def _find_watchers(self, kind: type[Event]) -> tuple[tuple[Watcher, HearsRoutine], ...]:
+        found = self._watchers_by_kind.get(kind)
         if found is None:
             found = tuple((watcher, hears) for watcher, kinds, hears in self._watchers if issubclass(kind, kinds))
-            self._of_kind[kind] = found
+            self._watchers_by_kind[kind] = found
         return found

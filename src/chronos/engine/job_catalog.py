@@ -7,18 +7,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from chronos.core.config import NOTHING_SET, UNLIMITED, Effective, Overlap, Settings, cascade
-from chronos.core.events import JobBroken
-from chronos.core.group import Layout, lay_out
-from chronos.core.inforce import instants_of
-from chronos.core.instants import Instants
+from chronos.core.config import NOTHING_SET, UNLIMITED, EffectiveSettings, Overlap, Settings, resolve_settings
+from chronos.core.events import JobUnschedulable
 from chronos.core.job import Job, JobSpec, Target
-from chronos.core.lane import Lane, lane_of
-from chronos.engine.bus import Bus
+from chronos.core.lane import Lane, build_lane
+from chronos.core.schedule.occurrences import Instants
+from chronos.core.schedule_change import resolve_instants
+from chronos.core.task_group import Layout, build_layout
+from chronos.engine.event_bus import EventBus
 from chronos.errors import ChronosError
 from chronos.store.contract import Store
 
-CAPACITY = 20_000
+CATALOG_CAPACITY = 20_000
 T = TypeVar("T")
 
 
@@ -34,7 +34,7 @@ class _lazy(Generic[T]):  # noqa: N801 - a decorator
         return value
 
 
-class Entry:
+class CatalogEntry:
     """One version of one job."""
 
     def __init__(self, job: bytes, version: int, namespace: str, name: str, spec: JobSpec, defaults: Settings) -> None:
@@ -42,21 +42,21 @@ class Entry:
         self.namespace, self.name = namespace, name
         self.spec = spec
         self._defaults = defaults
-        self.effective: Effective = cascade(defaults, spec.settings)
+        self.effective: EffectiveSettings = resolve_settings(defaults, spec.settings)
         self._timeout_said: dict[str, bool] = {}
 
     @_lazy
     def instants(self) -> Instants | None:
         """When it is due; None: only when it is asked for. Raises ``Invalid``."""
-        return instants_of(self.spec, self.name)
+        return resolve_instants(self.spec, self.name)
 
     @_lazy
     def layout(self) -> Layout:
         """Its tasks. Raises ``Invalid``."""
-        return lay_out(self.spec, self._defaults)
+        return build_layout(self.spec, self._defaults)
 
     @property
-    def can_be_laid_out(self) -> bool:
+    def has_valid_layout(self) -> bool:
         """Whether anybody can tell what its tasks are."""
         try:
             return bool(self.layout)
@@ -65,9 +65,9 @@ class Entry:
 
     @_lazy
     def lane(self) -> Lane:
-        return lane_of(self.spec, self.effective)
+        return build_lane(self.spec, self.effective)
 
-    def warm_up(self) -> None:
+    def precompute(self) -> None:
         """Work out now what its start will need. Raises ``Invalid``."""
         _ = self.lane, self.may_queue, self.plain and self.timeout_us
 
@@ -80,7 +80,7 @@ class Entry:
         return effective.overlap is not Overlap.SKIP and effective.overlap is not Overlap.ALLOW
 
     @_lazy
-    def only(self) -> Target | None:
+    def only_target(self) -> Target | None:
         """Its one task's target, where there is nothing else to an execution: no other task, no hook."""
         if len(self.spec.tasks) != 1 or self.spec.on_start is not None or self.spec.on_complete is not None:
             return None
@@ -96,7 +96,7 @@ class Entry:
     def plain(self) -> bool:
         """Whether a first attempt may take the fast path; the full one tells what cannot even be laid out."""
         try:
-            return self.only is not None and self.short
+            return self.only_target is not None and self.short
         except ChronosError:
             return False
 
@@ -109,10 +109,10 @@ class Entry:
         """Whether any level sets a timeout for a task."""
         said = self._timeout_said.get(task)
         if said is None:
-            said = self._timeout_said[task] = self._says_timeout(task)
+            said = self._timeout_said[task] = self._has_timeout_setting(task)
         return said
 
-    def _says_timeout(self, task: str) -> bool:
+    def _has_timeout_setting(self, task: str) -> bool:
         own = next((each.settings for each in self.spec.tasks if each.name == task), NOTHING_SET)
         return any(level.task_timeout_us is not None for level in (own, self.spec.settings, self._defaults))
 
@@ -120,27 +120,27 @@ class Entry:
         return self.spec.tasks[self.layout.place(task)].target
 
 
-class Catalog:
+class JobCatalog:
     """Entries by job and version, the least recently used forgotten first."""
 
-    def __init__(self, store: Store, defaults: Settings, bus: Bus, *, capacity: int = CAPACITY) -> None:
+    def __init__(self, store: Store, defaults: Settings, bus: EventBus, *, capacity: int = CATALOG_CAPACITY) -> None:
         self._store, self._defaults, self._bus = store, defaults, bus
         self._capacity = capacity
-        self._entries: OrderedDict[tuple[bytes, int], Entry] = OrderedDict()
-        self._newest: dict[bytes, Entry] = {}
+        self._entries: OrderedDict[tuple[bytes, int], CatalogEntry] = OrderedDict()
+        self._newest: dict[bytes, CatalogEntry] = {}
 
-    def get(self, job: bytes, version: int) -> Entry | None:
+    def get(self, job: bytes, version: int) -> CatalogEntry | None:
         """An entry that is at hand."""
         entry = self._entries.get((job, version))
         if entry is not None:
             self._entries.move_to_end((job, version))
         return entry
 
-    def newest(self, job: bytes) -> Entry | None:
+    def newest(self, job: bytes) -> CatalogEntry | None:
         """The entry of a job that was made ready last, if it is still at hand."""
         return self._newest.get(job)
 
-    async def fetch(self, pairs: Iterable[tuple[bytes, int]]) -> dict[tuple[bytes, int], Entry]:
+    async def fetch(self, pairs: Iterable[tuple[bytes, int]]) -> dict[tuple[bytes, int], CatalogEntry]:
         """Entries of these jobs and versions, read together where they are not at hand.
 
         A job that is gone is among them under no name, if its version is still known; what is unknown is left out.
@@ -159,21 +159,21 @@ class Catalog:
                     found[pair] = self._add(pair, job, spec)
         return found
 
-    async def current(self, jobs: Sequence[bytes]) -> dict[bytes, Entry]:
+    async def current(self, jobs: Sequence[bytes]) -> dict[bytes, CatalogEntry]:
         """The versions in force, whatever is at hand."""
         found = await self._store.jobs_by_id(jobs)
         return {id_: self._add((id_, job.version), job, job.spec) for id_, job in found.items()}
 
-    def broken(self, entry: Entry, error: ChronosError, now_us: int) -> None:
+    def broken(self, entry: CatalogEntry, error: ChronosError, now_us: int) -> None:
         """Tell that a job cannot be scheduled or run here."""
-        self._bus.emit(JobBroken(at_us=now_us, job=entry.job, error=f"{entry.name}: {error}"))
+        self._bus.emit(JobUnschedulable(at_us=now_us, job=entry.job, error=f"{entry.name}: {error}"))
 
-    def _add(self, pair: tuple[bytes, int], job: Job | None, spec: JobSpec) -> Entry:
+    def _add(self, pair: tuple[bytes, int], job: Job | None, spec: JobSpec) -> CatalogEntry:
         known = self._entries.get(pair)
         if known is not None:
             return known
         namespace, name = (job.namespace, job.name) if job is not None else ("", "")
-        entry = self._entries[pair] = Entry(pair[0], pair[1], namespace, name, spec, self._defaults)
+        entry = self._entries[pair] = CatalogEntry(pair[0], pair[1], namespace, name, spec, self._defaults)
         self._newest[pair[0]] = entry
         if len(self._entries) > self._capacity:
             _, oldest = self._entries.popitem(last=False)

@@ -3,30 +3,30 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from chronos.engine.bus import Bus
-from chronos.engine.deadlines import Deadlines
-from chronos.engine.node import NodeClock, NodeLife
-from chronos.engine.options import Options
-from chronos.engine.output import OutputBook
-from chronos.engine.runners.contract import Runner
-from chronos.engine.runners.functions import Functions
-from chronos.engine.settler import Settler
+from chronos.engine.event_bus import EventBus
+from chronos.engine.execution.output_buffer import OutputBuffers
+from chronos.engine.execution.settler import Settler
+from chronos.engine.heartbeat import Heartbeat, NodeClock
+from chronos.engine.options import EngineOptions
+from chronos.runners.contract import Runner
+from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.store.contract import Store
+from chronos.timers import Timers
 
 
 @dataclass(slots=True, kw_only=True)
-class Crew:
+class NodeContext:
     """Shared by all works of one node."""
 
     store: Store
     clock: NodeClock
-    node: NodeLife
-    options: Options
+    node: Heartbeat
+    options: EngineOptions
     runners: Mapping[str, Runner]
-    functions: Functions
-    bus: Bus
+    functions: FunctionRegistry
+    bus: EventBus
     settler: Settler
-    book: OutputBook
+    book: OutputBuffers
     wakes_at: Callable[[int], None]  # hears when something sleeps until then
-    deadlines: Deadlines = field(default_factory=Deadlines)
+    deadlines: Timers = field(default_factory=Timers)
     closing: bool = False  # the node shuts down: nothing new is started

@@ -7,7 +7,7 @@ from chronos.errors import Invalid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class EngineOptions:
     """One node: its name, its slots, which work it takes, and how often it looks after what."""
 
     node_name: str = "node"

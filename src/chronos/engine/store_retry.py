@@ -16,17 +16,17 @@ FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 
 
-async def insist(store: Store, command: Command[R], on_trouble: Callable[[StoreUnavailable], None]) -> R:
+async def apply_with_retry(store: Store, command: Command[R], on_trouble: Callable[[StoreUnavailable], None]) -> R:
     """Apply a command, sending it again after each time the store could not be reached."""
     try:
         return await store.apply(command)  # which is how it goes: the rest is for when it does not
     except StoreUnavailable as error:
         on_trouble(error)
     await asyncio.sleep(FIRST_PAUSE_S)
-    return await until_answered(lambda: store.apply(command), on_trouble)
+    return await ask_with_retry(lambda: store.apply(command), on_trouble)
 
 
-async def until_answered(ask: Callable[[], Awaitable[R]], on_trouble: Callable[[StoreUnavailable], None]) -> R:
+async def ask_with_retry(ask: Callable[[], Awaitable[R]], on_trouble: Callable[[StoreUnavailable], None]) -> R:
     """The same for whatever is asked of a store."""
     pause_s = FIRST_PAUSE_S
     while True:

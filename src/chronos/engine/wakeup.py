@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Bell:
+class Wakeup:
     """For one who waits. Rung while nobody does, the next wait is over at once."""
 
     __slots__ = ("_rung", "_waiter")
@@ -12,7 +12,7 @@ class Bell:
         self._rung = False
         self._waiter: asyncio.Future[None] | None = None
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         self._rung = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -22,7 +22,7 @@ class Bell:
         if not self._rung:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
-            timer = loop.call_later(timeout_s, self.ring)
+            timer = loop.call_later(timeout_s, self.wake)
             try:
                 await self._waiter
             finally:

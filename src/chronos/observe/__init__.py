@@ -1,1 +1,4 @@
-"""What can be watched from outside: metrics and log lines, made of the engine's events and of cheap reads."""
+"""Consumers of the engine's events: metrics and log lines.
+
+Nothing here changes what the engine does. Events themselves belong in ``core.events``.
+"""

@@ -26,23 +26,33 @@ from chronos.core.events import (
     ExecutionStarted,
     ExecutionWaits,
     GapFound,
-    JobBroken,
     JobChanged,
+    JobUnschedulable,
     NodeLost,
-    Trouble,
+    ProblemReported,
     WorkUnclaimable,
 )
 from chronos.core.execution import AttemptStatus, Status
+from chronos.core.job import DEFAULT_NAMESPACE
 from chronos.observe.log_line import line_logger
 from chronos.observe.log_quota import MINUTE_US, LogQuota
-from chronos.observe.names import NameOf, shown
 
-ENGINE = "chronos.engine"
-_REPEAT_US = 10_000_000  # how long the same trouble is not told again
+#: Namespace and name of a job, where this process knows them.
+JobNameLookup = Callable[[bytes], tuple[str, str] | None]
+
+
+def format_job_name(named: tuple[str, str]) -> str:
+    """One text: the name, after its namespace where that is not the usual one."""
+    namespace, name = named
+    return name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
+
+
+ENGINE_LOGGER_NAME = "chronos.engine"
+_REPEAT_INTERVAL_US = 10_000_000  # how long the same trouble is not told again
 _MAX_TROUBLES = 1_000
 _DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
-_ENDS = {
+_LEVEL_BY_STATUS = {
     Status.SUCCEEDED: _DEBUG,
     Status.SKIPPED: _INFO,
     Status.CANCELED: _INFO,
@@ -51,7 +61,7 @@ _ENDS = {
     Status.STALE: _ERROR,
     Status.MISSED: _WARNING,
 }
-_TRIES = {
+_LEVEL_BY_ATTEMPT_STATUS = {
     AttemptStatus.RUNNING: _DEBUG,
     AttemptStatus.SUCCEEDED: _DEBUG,
     AttemptStatus.CANCELED: _INFO,
@@ -59,13 +69,13 @@ _TRIES = {
     AttemptStatus.TIMED_OUT: _WARNING,
     AttemptStatus.LOST: _WARNING,
 }
-Line = tuple[int, str, dict[str, Any]]
+LineParts = tuple[int, str, dict[str, Any]]
 
 
-class EventLines:
+class EventLog:
     """Hears the engine and logs."""
 
-    def __init__(self, name_of: NameOf, logger: str = ENGINE, quota: LogQuota | None = None) -> None:
+    def __init__(self, name_of: JobNameLookup, logger: str = ENGINE_LOGGER_NAME, quota: LogQuota | None = None) -> None:
         self._name_of = name_of
         self._log = line_logger(logger)
         #: Whether events of what went well become lines, too. It is asked for every execution, so it is a direct call.
@@ -76,13 +86,13 @@ class EventLines:
 
     def watch(self, event: Event) -> None:
         """Log what happened, if anybody reads at that level."""
-        found = _WRITERS.get(type(event))
+        found = _FORMATTERS.get(type(event))
         if found is None:
             return
         level, text, fields = found(event)
         if not self._log.is_enabled_for(level):
             return
-        if isinstance(event, Trouble) and not self._is_new(event, fields):
+        if isinstance(event, ProblemReported) and not self._is_new(event, fields):
             return
         about = getattr(event, "job", None) or getattr(event, "where", None)
         if level > _DEBUG and about is not None:
@@ -126,13 +136,13 @@ class EventLines:
 
     def _shown(self, job: bytes) -> str:
         named = self._name_of(job)
-        return str(UUID(bytes=job)) if named is None else shown(named)
+        return str(UUID(bytes=job)) if named is None else format_job_name(named)
 
-    def _is_new(self, event: Trouble, fields: dict[str, Any]) -> bool:
+    def _is_new(self, event: ProblemReported, fields: dict[str, Any]) -> bool:
         """The same trouble is told once in a while, with how often it was not."""
         key = event.where, event.error
         told_us, left_out = self._troubles.get(key, (0, 0))
-        if told_us and 0 <= event.at_us - told_us < _REPEAT_US:
+        if told_us and 0 <= event.at_us - told_us < _REPEAT_INTERVAL_US:
             self._troubles[key] = told_us, left_out + 1
             return False
         if len(self._troubles) >= _MAX_TROUBLES:
@@ -143,7 +153,7 @@ class EventLines:
         return True
 
 
-def _admitted(event: ExecutionAdmitted) -> Line:
+def _format_admitted(event: ExecutionAdmitted) -> LineParts:
     skipped = event.status is Status.SKIPPED
     fields = {"cause": event.cause.name.lower(), "status": event.status.name.lower()}
     if event.code is not None:
@@ -151,42 +161,42 @@ def _admitted(event: ExecutionAdmitted) -> Line:
     return (_INFO, "execution skipped", fields) if skipped else (_DEBUG, "execution admitted", fields)
 
 
-def _started(event: ExecutionStarted) -> Line:
+def _format_started(event: ExecutionStarted) -> LineParts:
     return _DEBUG, "execution started", {"attempt": event.attempt, "late_s": event.late_us / 1e6}
 
 
-def _tried(event: AttemptEnded) -> Line:
+def _format_attempt_ended(event: AttemptEnded) -> LineParts:
     word = event.status.name.lower()
     fields = {"task": event.task, "attempt": event.number, "status": word, "duration_s": event.duration_us / 1e6}
     if event.error is not None:
         fields["error"] = event.error
-    return _TRIES[event.status], f"attempt {word.replace('_', ' ')}", fields
+    return _LEVEL_BY_ATTEMPT_STATUS[event.status], f"attempt {word.replace('_', ' ')}", fields
 
 
-def _waits(event: ExecutionWaits) -> Line:
+def _format_waits(event: ExecutionWaits) -> LineParts:
     return _DEBUG, "execution waits", {"until": None if event.wake_us is None else rfc3339(event.wake_us)}
 
 
-def _ended(event: ExecutionEnded) -> Line:
+def _format_ended(event: ExecutionEnded) -> LineParts:
     word = event.status.name.lower()
     fields = {"status": word, "reason": event.code.value, "duration_s": event.duration_us / 1e6}
     if event.message is not None and event.status is not Status.SUCCEEDED:
         fields["message"] = event.message
-    return _ENDS.get(event.status, _INFO), f"execution {word.replace('_', ' ')}", fields
+    return _LEVEL_BY_STATUS.get(event.status, _INFO), f"execution {word.replace('_', ' ')}", fields
 
 
-def _gap(event: GapFound) -> Line:
+def _format_gap(event: GapFound) -> LineParts:
     return _WARNING, "missed instants", {"strategy": event.strategy, "run": event.runs, "left_out": event.left_out}
 
 
-_WRITERS: dict[type[Event], Callable[[Any], Line]] = {
-    ExecutionAdmitted: _admitted,
-    ExecutionStarted: _started,
-    AttemptEnded: _tried,
-    ExecutionWaits: _waits,
-    ExecutionEnded: _ended,
-    GapFound: _gap,
-    JobBroken: lambda event: (_ERROR, "job broken", {"error": event.error}),
+_FORMATTERS: dict[type[Event], Callable[[Any], LineParts]] = {
+    ExecutionAdmitted: _format_admitted,
+    ExecutionStarted: _format_started,
+    AttemptEnded: _format_attempt_ended,
+    ExecutionWaits: _format_waits,
+    ExecutionEnded: _format_ended,
+    GapFound: _format_gap,
+    JobUnschedulable: lambda event: (_ERROR, "job broken", {"error": event.error}),
     WorkUnclaimable: lambda event: (
         _WARNING,
         "work that no node can take",
@@ -195,5 +205,5 @@ _WRITERS: dict[type[Event], Callable[[Any], Line]] = {
     JobChanged: lambda event: (_INFO, f"job {event.action}", {}),
     NodeLost: lambda event: (_WARNING, "node lost", {"lost_node": event.node, "taken_over": event.reaped}),
     ClockJumped: lambda event: (_WARNING, "the clock was set", {"by_s": event.by_us / 1e6}),
-    Trouble: lambda event: (_WARNING, "trouble", {"where": event.where, "error": event.error}),
+    ProblemReported: lambda event: (_WARNING, "trouble", {"where": event.where, "error": event.error}),
 }

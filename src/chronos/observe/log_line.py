@@ -9,8 +9,8 @@ import logging
 import traceback
 from typing import Any
 
-_STACK = 3  # so that a record names the line that logged, and not this module
-_PLAIN = frozenset("-_.:/+@,;…")
+_STACK_LEVEL = 3  # so that a record names the line that logged, and not this module
+_UNQUOTED_CHARS = frozenset("-_.:/+@,;…")
 
 
 class LogLine(dict[str, Any]):
@@ -19,7 +19,9 @@ class LogLine(dict[str, Any]):
     __slots__ = ()
 
     def __str__(self) -> str:
-        said = " ".join(f"{name}={_shown(value)}" for name, value in self.items() if name not in ("event", "exception"))
+        said = " ".join(
+            f"{name}={_format_value(value)}" for name, value in self.items() if name not in ("event", "exception")
+        )
         text = f"{self.get('event', '')} {said}".rstrip()
         trace = self.get("exception")
         return text if trace is None else f"{text}\n{trace.rstrip()}"
@@ -59,12 +61,12 @@ class LineLogger:
     def _write(self, level: int, event: str, fields: dict[str, Any]) -> None:
         if not self._logger.isEnabledFor(level):
             return
-        trace = _traceback(fields.pop("exc_info", None))
+        trace = _format_traceback(fields.pop("exc_info", None))
         line = LogLine(event=event, **fields)
         if trace is not None:
             line["exception"] = trace
         extra = {"_logger": self._logger, "_name": logging.getLevelName(level).lower()}  # by which ``Logs`` knows it
-        self._logger.log(level, line, extra=extra, stacklevel=_STACK)
+        self._logger.log(level, line, extra=extra, stacklevel=_STACK_LEVEL)
 
 
 def line_logger(name: str) -> LineLogger:
@@ -72,15 +74,15 @@ def line_logger(name: str) -> LineLogger:
     return LineLogger(name)
 
 
-def _traceback(error: object) -> str | None:
+def _format_traceback(error: object) -> str | None:
     if isinstance(error, BaseException):
         return "".join(traceback.format_exception(error)).rstrip()
     return traceback.format_exc().rstrip() if error else None
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """A value as it stands in a sentence: in quotes where it would not be one word."""
     text = str(value)
-    if text and all(char.isalnum() or char in _PLAIN for char in text):
+    if text and all(char.isalnum() or char in _UNQUOTED_CHARS for char in text):
         return text
     return json.dumps(text, ensure_ascii=False)

@@ -7,14 +7,14 @@ them together have a bound too. Lines beyond these are counted, and the counts a
 from dataclasses import dataclass
 
 MINUTE_US = 60_000_000
-LINES_EACH = 20
-LINES = 3_000  # of all together, which also bounds how much is remembered
+LINES_PER_SUBJECT = 20
+LINES_PER_MINUTE = 3_000  # of all together, which also bounds how much is remembered
 
-About = bytes | str  # a job's id, or the name of a part
+LogSubject = bytes | str  # a job's id, or the name of a part
 
 
 @dataclass(slots=True)
-class _Share:
+class _SubjectUsage:
     """What has been used of a minute."""
 
     lines: int = 0
@@ -25,18 +25,18 @@ class _Share:
 class LogQuota:
     """The lines of one minute. A minute begins with the first line that is asked for."""
 
-    def __init__(self, *, lines_each: int = LINES_EACH, lines: int = LINES) -> None:
+    def __init__(self, *, lines_each: int = LINES_PER_SUBJECT, lines: int = LINES_PER_MINUTE) -> None:
         self._each, self._most = lines_each, lines
         self._since_us: int | None = None
         self._lines = 0
         self._left_out = 0  # of those that had no line at all
-        self._shares: dict[About, _Share] = {}
+        self._shares: dict[LogSubject, _SubjectUsage] = {}
 
     def is_over(self, at_us: int) -> bool:
         """Whether the minute has passed, or the clock was set back behind it."""
         return self._since_us is not None and not 0 <= at_us - self._since_us < MINUTE_US
 
-    def take_line(self, about: About, at_us: int) -> bool:
+    def take_line(self, about: LogSubject, at_us: int) -> bool:
         """Whether there is a line left; if not, it is counted."""
         if self._since_us is None:
             self._since_us = at_us
@@ -48,20 +48,20 @@ class LogQuota:
                 share.left_out += 1
             return False
         if share is None:
-            share = self._shares[about] = _Share()
+            share = self._shares[about] = _SubjectUsage()
         share.lines += 1
         self._lines += 1
         return True
 
-    def take_traceback(self, about: About) -> bool:
+    def take_traceback(self, about: LogSubject) -> bool:
         """Whether this is the first traceback in this minute."""
         share = self._shares[about]
         share.tracebacks += 1
         return share.tracebacks == 1
 
-    def end(self) -> list[tuple[About | None, int]]:
+    def end(self) -> list[tuple[LogSubject | None, int]]:
         """End the minute: gives how many lines were left out of what; None stands for all that had no line."""
-        counts: list[tuple[About | None, int]] = [
+        counts: list[tuple[LogSubject | None, int]] = [
             (about, share.left_out) for about, share in self._shares.items() if share.left_out
         ]
         if self._left_out:

@@ -22,10 +22,10 @@ from chronos.observe.log_line import line_logger
 __all__ = ["Logs", "line_logger"]
 
 MAX_WAITING = 10_000
-_NUMBERS = {"stdout": 1, "stderr": 2}
-LAST_S = 2.0  # how long the last lines may take to be written
+_FILE_DESCRIPTORS = {"stdout": 1, "stderr": 2}
+LAST_LINES_TIMEOUT_S = 2.0  # how long the last lines may take to be written
 #: Loggers that say too much of what is of no use here.
-_QUIET = {"aiohttp.access": logging.WARNING, "asyncio": logging.WARNING}
+_QUIET_LOGGER_LEVELS = {"aiohttp.access": logging.WARNING, "asyncio": logging.WARNING}
 
 
 class Logs:
@@ -42,15 +42,21 @@ class Logs:
     ) -> None:
         """``output`` is ``stderr`` or ``stdout``; ``stream`` takes the lines in its place."""
         waiting: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
-        self._handler = _Dropping(waiting)
-        self._handler.setFormatter(_formatter(form, bound, colors=_has_colors(output, stream)))
-        self._writer = _Writer(waiting, _Raw(_NUMBERS[output]) if stream is None else stream)
+        self._handler = _DroppingHandler(waiting)
+        self._handler.setFormatter(_new_formatter(form, bound, colors=_has_colors(output, stream)))
+        self._writer = _LineWriterThread(
+            waiting, _UnbufferedStream(_FILE_DESCRIPTORS[output]) if stream is None else stream
+        )
         self._writer.start()
         root = logging.getLogger()
-        self._before = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in _QUIET}
+        self._before = (
+            root.level,
+            list(root.handlers),
+            {name: logging.getLogger(name).level for name in _QUIET_LOGGER_LEVELS},
+        )
         root.handlers = [self._handler]
         root.setLevel(level.upper())
-        for name, least in _QUIET.items():
+        for name, least in _QUIET_LOGGER_LEVELS.items():
             logging.getLogger(name).setLevel(max(least, root.level))
         logging.captureWarnings(True)
 
@@ -76,7 +82,7 @@ class _Stream(Protocol):
     def flush(self) -> None: ...
 
 
-class _Raw:
+class _UnbufferedStream:
     """A standard stream without Python's buffers, whose locks would keep a stuck process from ending."""
 
     def __init__(self, number: int) -> None:
@@ -92,7 +98,7 @@ class _Raw:
         """Nothing is held back."""
 
 
-class _Writer(threading.Thread):
+class _LineWriterThread(threading.Thread):
     """Writes what is in the queue. Not a handler of ``logging``, which waits for its handlers when a process ends."""
 
     def __init__(self, waiting: "queue.Queue[str | None]", stream: _Stream) -> None:
@@ -108,11 +114,11 @@ class _Writer(threading.Thread):
     def stop(self) -> None:
         """Write the last lines; a reader who stalls is not waited for."""
         with suppress(queue.Full):
-            self._waiting.put(None, timeout=LAST_S)
-            self.join(LAST_S)
+            self._waiting.put(None, timeout=LAST_LINES_TIMEOUT_S)
+            self.join(LAST_LINES_TIMEOUT_S)
 
 
-class _Dropping(logging.Handler):
+class _DroppingHandler(logging.Handler):
     """Formats, and puts the line in the queue if it fits."""
 
     def __init__(self, waiting: "queue.Queue[str | None]") -> None:
@@ -140,7 +146,7 @@ def _has_colors(output: str, stream: IO[str] | None) -> bool:
     return watched and not os.environ.get("NO_COLOR")
 
 
-def _formatter(form: str, bound: dict[str, str], *, colors: bool) -> ProcessorFormatter:
+def _new_formatter(form: str, bound: dict[str, str], *, colors: bool) -> ProcessorFormatter:
     def bind(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
         for name, value in bound.items():
             line.setdefault(name, value)
@@ -156,22 +162,22 @@ def _formatter(form: str, bound: dict[str, str], *, colors: bool) -> ProcessorFo
     last: list[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
         if form == "json"
-        else [_console(colors)]
+        else [_new_console_renderer(colors)]
     )
     return ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *steps],
-        processors=[_ours(steps), ProcessorFormatter.remove_processors_meta, *last],
+        processors=[_new_own_line_processor(steps), ProcessorFormatter.remove_processors_meta, *last],
     )
 
 
-def _console(colors: bool) -> Processor:
+def _new_console_renderer(colors: bool) -> Processor:
     """For people. Tracebacks without the values of variables, among which are other people's secrets."""
     return structlog.dev.ConsoleRenderer(
         colors=colors, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback
     )
 
 
-def _ours(steps: list[Processor]) -> Processor:
+def _new_own_line_processor(steps: list[Processor]) -> Processor:
     """Lines of our own come without the steps that foreign lines have behind them."""
 
     def through(logger: WrappedLogger, method: str, line: EventDict) -> EventDict:

@@ -26,24 +26,24 @@ from chronos.core.events import (
     ExecutionEnded,
     ExecutionStarted,
     GapFound,
-    JobBroken,
-    Trouble,
+    JobUnschedulable,
+    ProblemReported,
 )
 from chronos.core.execution import AttemptStatus, Status
 from chronos.core.job import JobState
 from chronos.core.lane import read_lane
 from chronos.core.node import Node
-from chronos.core.reasons import Code
-from chronos.core.shortage import shortage
+from chronos.core.reasons import ReasonCode
+from chronos.core.shortage import explain_shortage
 from chronos.errors import ChronosError
-from chronos.observe.meters import UNKNOWN, Labels, Meters
-from chronos.observe.names import NameOf
+from chronos.observe.event_log import JobNameLookup
+from chronos.observe.metric_definitions import UNKNOWN_JOB_LABEL, JobLabels, MetricDefinitions
 from chronos.store.contract import Store
 
-_PATIENCE_S = 2.0  # how long a scrape waits for the store
+_STORE_READ_TIMEOUT_S = 2.0  # how long a scrape waits for the store
 _PAUSE_FOR_COST, _LONGEST_PAUSE_S = 4, 0.5  # between two looks at it, by what the last one took: many may ask
-_MAX_BROKEN = 10_000
-_MAX_KEPT = 20_000
+_MAX_BROKEN_JOBS = 10_000
+_MAX_CACHED_SERIES = 20_000
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -52,15 +52,15 @@ class Metrics:
     """The metrics of one node. ``watch`` hears the engine's events, ``committed`` the store's transactions."""
 
     def __init__(
-        self, store: Store, clock: Clock, *, name_of: NameOf, per_job: bool = True, silence_s: float = 30.0
+        self, store: Store, clock: Clock, *, name_of: JobNameLookup, per_job: bool = True, silence_s: float = 30.0
     ) -> None:
         self._store, self._clock = store, clock
         self._silence_us = round(silence_s * 1e6)
         self._registry = CollectorRegistry()
-        self._meters = Meters(self._registry)
-        self._labels = Labels(name_of, per_job=per_job)
+        self._meters = MetricDefinitions(self._registry)
+        self._labels = JobLabels(name_of, per_job=per_job)
         self._tries: dict[tuple[bytes, str, AttemptStatus], tuple[Counter, Histogram]] = {}
-        self._ends: dict[tuple[bytes, Status, Code], tuple[Counter, Histogram]] = {}
+        self._ends: dict[tuple[bytes, Status, ReasonCode], tuple[Counter, Histogram]] = {}
         self._broken: set[bytes] = set()
         self._begun = 0  # looks at the store
         self._next_s = 0.0  # when the next may begin
@@ -80,29 +80,29 @@ class Metrics:
                 if event.attempt == 1:
                     meters.lateness_s.observe(event.late_us / 1e6)
             case AttemptEnded():
-                tries, task_s = self._of_attempt(event)
+                tries, task_s = self._find_attempt_series(event)
                 tries.inc()
                 task_s.observe(event.duration_us / 1e6)
             case ExecutionEnded():
-                ends, execution_s = self._of_end(event)
+                ends, execution_s = self._find_end_series(event)
                 ends.inc()
                 if event.status is not Status.SKIPPED:
                     execution_s.observe(event.duration_us / 1e6)
             case ExecutionAdmitted(status=Status.SKIPPED):
-                reason = (event.code or Code.OVERLAP).value
+                reason = (event.code or ReasonCode.OVERLAP).value
                 meters.occurrences.labels(labels.job(event.job), "skipped", reason).inc()
             case GapFound():
                 self._count_gap(event)
-            case JobBroken():
-                if event.job not in self._broken and len(self._broken) < _MAX_BROKEN:
+            case JobUnschedulable():
+                if event.job not in self._broken and len(self._broken) < _MAX_BROKEN_JOBS:
                     self._broken.add(event.job)
                     meters.recovery_failed.inc()
-            case Trouble(duty=duty) if duty:
+            case ProblemReported(duty=duty) if duty:
                 meters.failures.labels(duty).inc()
             case _:
                 pass
 
-    def committed(self, rows: int, took_s: float) -> None:
+    def observe_commit(self, rows: int, took_s: float) -> None:
         """The store has committed a transaction."""
         self._meters.batch_rows.observe(rows)
         self._meters.commit_s.observe(took_s)
@@ -124,32 +124,32 @@ class Metrics:
         """How many jobs this node cannot schedule."""
         return len(self._broken)
 
-    def admits(self, does: bool) -> None:
+    def set_leader(self, does: bool) -> None:
         """Whether this node admits what is due."""
         self._meters.leader.set(does)
 
     # Finding a series by its labels costs more than counting, so those in use are kept at hand.
 
-    def _of_attempt(self, event: AttemptEnded) -> tuple[Counter, Histogram]:
+    def _find_attempt_series(self, event: AttemptEnded) -> tuple[Counter, Histogram]:
         key = event.job, event.task, event.status
         found = self._tries.get(key)
         if found is None:
             job, task = self._labels.task(event.job, event.task)
-            tries = self._meters.attempts.labels(job, task, attempt_word(event.status))
+            tries = self._meters.attempts.labels(job, task, to_attempt_label(event.status))
             found = tries, self._meters.task_s.labels(job, task)
-            if job != UNKNOWN:
-                _keep(self._tries, key, found)
+            if job != UNKNOWN_JOB_LABEL:
+                _cache_series(self._tries, key, found)
         return found
 
-    def _of_end(self, event: ExecutionEnded) -> tuple[Counter, Histogram]:
+    def _find_end_series(self, event: ExecutionEnded) -> tuple[Counter, Histogram]:
         key = event.job, event.status, event.code
         found = self._ends.get(key)
         if found is None:
             job = self._labels.job(event.job)
-            ends = self._meters.occurrences.labels(job, occurrence_word(event.status), event.code.value)
+            ends = self._meters.occurrences.labels(job, to_occurrence_label(event.status), event.code.value)
             found = ends, self._meters.execution_s.labels(job)
-            if job != UNKNOWN:
-                _keep(self._ends, key, found)
+            if job != UNKNOWN_JOB_LABEL:
+                _cache_series(self._ends, key, found)
         return found
 
     def _count_gap(self, gap: GapFound) -> None:
@@ -157,7 +157,7 @@ class Metrics:
         if gap.runs:
             self._meters.recovery_runs.labels(job, gap.strategy).inc(gap.runs)
         if gap.left_out:
-            self._meters.occurrences.labels(job, "missed", Code.OUTSIDE_RECOVERY.value).inc(gap.left_out)
+            self._meters.occurrences.labels(job, "missed", ReasonCode.OUTSIDE_RECOVERY.value).inc(gap.left_out)
 
     # --- answering
 
@@ -184,7 +184,7 @@ class Metrics:
     async def _read(self) -> None:
         meters = self._meters
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_STORE_READ_TIMEOUT_S):
                 counts = await self._store.counts()
                 nodes = await self._store.nodes()
                 unclaimable = await self._unclaimable(nodes) if counts.open.get(Status.READY) else 0
@@ -204,13 +204,15 @@ class Metrics:
         """How many executions are ready in lanes that no live node suits."""
         lanes = await self._store.lanes()
         ready = await self._store.ready_lanes()
-        without = {lane for lane in ready if lane in lanes and shortage(read_lane(lanes[lane]), nodes) is not None}
+        without = {
+            lane for lane in ready if lane in lanes and explain_shortage(read_lane(lanes[lane]), nodes) is not None
+        }
         return sum(depth.ready for depth in await self._store.depths() if depth.lane in without) if without else 0
 
 
-def _keep(kept: dict[K, V], key: K, value: V) -> None:
+def _cache_series(kept: dict[K, V], key: K, value: V) -> None:
     """Keep it at hand; all are found anew when there are too many."""
-    if len(kept) >= _MAX_KEPT:
+    if len(kept) >= _MAX_CACHED_SERIES:
         kept.clear()
     kept[key] = value
 
@@ -227,7 +229,7 @@ class _WithoutCreated(Collector):
             yield family
 
 
-def attempt_word(status: AttemptStatus) -> str:
+def to_attempt_label(status: AttemptStatus) -> str:
     """How an attempt ended, in the metrics' own words."""
     match status:
         case AttemptStatus.SUCCEEDED:
@@ -246,7 +248,7 @@ def attempt_word(status: AttemptStatus) -> str:
             assert_never(status)
 
 
-def occurrence_word(status: Status) -> str:
+def to_occurrence_label(status: Status) -> str:
     """How an execution ended, in the metrics' own words."""
     if status in (Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS):
         return "completed"

@@ -12,19 +12,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-NAME = "chronos"
-MAX_WAITING = 10_000
-LAST_S = 2.0  # how long the last lines may take to be written
+LOGGER_NAME = "chronos"
+MAX_QUEUED_LINES = 10_000
+LAST_LINES_TIMEOUT_S = 2.0  # how long the last lines may take to be written
 
 
 @contextmanager
-def shown_on_stderr() -> Iterator[bool]:
+def log_to_stderr() -> Iterator[bool]:
     """Show what ``chronos`` logs, from ``INFO`` up, until the block ends; not where the program configured handlers."""
-    logger = logging.getLogger(NAME)
+    logger = logging.getLogger(LOGGER_NAME)
     if logger.handlers or logging.getLogger().handlers or logger.disabled:
         yield False
         return
-    handler, level = _Console(), logger.level
+    handler, level = _StderrHandler(), logger.level
     logger.addHandler(handler)
     if level == logging.NOTSET:
         logger.setLevel(logging.INFO)
@@ -36,7 +36,7 @@ def shown_on_stderr() -> Iterator[bool]:
         handler.close()
 
 
-class _Console(logging.Handler):
+class _StderrHandler(logging.Handler):
     """Formats a line and leaves it to the thread that writes."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class _Console(logging.Handler):
         form = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
         form.converter = time.gmtime
         self.setFormatter(form)
-        self._waiting: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
+        self._waiting: queue.Queue[str | None] = queue.Queue(MAX_QUEUED_LINES)
         self._thread = threading.Thread(target=self._write, name="chronos-log", daemon=True)
         self._thread.start()
 
@@ -61,8 +61,8 @@ class _Console(logging.Handler):
     def close(self) -> None:
         """Write the last lines; a reader that stalls is not waited for."""
         with suppress(queue.Full):
-            self._waiting.put(None, timeout=LAST_S)
-            self._thread.join(LAST_S)
+            self._waiting.put(None, timeout=LAST_LINES_TIMEOUT_S)
+            self._thread.join(LAST_LINES_TIMEOUT_S)
         super().close()
 
     def _write(self) -> None:

@@ -1,6 +1,6 @@
 """What a runner promises: to make one attempt of one task, and to stop when it is told.
 
-A runner knows nothing of retries, timeouts or the store. It is given a ``Call`` and gives an ``Outcome``::
+A runner knows nothing of retries, timeouts or the store. It is given a ``AttemptCall`` and gives an ``Outcome``::
 
     call ──► run ──► Succeeded | Failed | Waits
               ▲
@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from chronos.core.detail import Remembered
+from chronos.core.execution_detail import RecordedTask
 from chronos.core.outcome import Outcome
-from chronos.core.planner import Covered
+from chronos.core.planner import CoveredSpan
 
 
 class StopReason(Enum):
@@ -88,7 +88,7 @@ class Sink(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Call:
+class AttemptCall:
     """One attempt of one task: all that a runner may know."""
 
     execution: bytes
@@ -105,14 +105,14 @@ class Call:
     last_run_us: int | None
     options: Mapping[str, Any] = field(repr=False)  # of the target; they hold credentials
     payload: Any = field(default=None, repr=False)  # as triggered, or the job's own
-    span: Covered | None = None
+    span: CoveredSpan | None = None
     stop: Stop = field(default_factory=Stop)
     stopping: Stop = field(default_factory=Stop)  # the node shuts down: finish soon, nothing is forced yet
     sink: Sink
     grace_s: float = 30.0  # from asking to forcing; a runner that kills may use it to tell its children
     timeout_grace_s: float = 2.0  # the same after a timeout, its own or that of the execution
     signals: Mapping[str, Any] = field(default_factory=dict)  # that came for this execution
-    memory: list[Remembered] = field(default_factory=list)  # durable steps; what the runner leaves here is stored
+    memory: list[RecordedTask] = field(default_factory=list)  # durable steps; what the runner leaves here is stored
     detail: dict[str, Any] = field(default_factory=dict)  # for the attempt's record: exit_code, response …
     statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # SQL to commit with its completion
     on_leave: Callable[[], None] | None = None  # set by a runner that can leave work to itself which does not end
@@ -126,7 +126,7 @@ class Runner(Protocol):
         naming all that are wrong. Called when it is saved.
         """
 
-    async def run(self, call: Call) -> Outcome:
+    async def run(self, call: AttemptCall) -> Outcome:
         """Make the attempt. Errors of the work are outcomes (``Failed``), never exceptions."""
 
     async def close(self) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from chronos.core.outcome import Failed, Outcome
-from chronos.engine.runners.contract import Call
 from chronos.errors import Invalid
+from chronos.runners.contract import AttemptCall
 
 
 class ForbiddenRunner:
@@ -20,7 +20,7 @@ class ForbiddenRunner:
     def check(self, options: Mapping[str, Any]) -> None:
         raise Invalid(self._reason)
 
-    async def run(self, call: Call) -> Outcome:
+    async def run(self, call: AttemptCall) -> Outcome:
         return Failed(error=self._reason, kinds=("target",), worth_retrying=False)
 
     async def close(self) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from chronos.clock import Clock
 from chronos.core.outcome import Outcome
-from chronos.engine.runners.contract import Call, Runner
+from chronos.runners.contract import AttemptCall, Runner
 
 
-class LaterRunner:
+class LazyRunner:
     """Stands for another runner."""
 
     def __init__(self, make: Callable[[], Runner], clock: Clock) -> None:
@@ -22,7 +22,7 @@ class LaterRunner:
     def check(self, options: Mapping[str, Any]) -> None:
         self._made().check(options)
 
-    async def run(self, call: Call) -> Outcome:
+    async def run(self, call: AttemptCall) -> Outcome:
         runner = self._runner
         if runner is None:
             with self._clock.outside():  # an import: the loop goes on meanwhile

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from chronos.core.every import parse_go_duration
+from chronos.core.schedule.interval import parse_go_duration
 from chronos.errors import Invalid, InvalidSchedule
 
 MAX_TEXT = 1 << 20  # of one option: a body, a script
@@ -12,7 +12,7 @@ MAX_TEXT = 1 << 20  # of one option: a body, a script
 def text(where: str, value: object, *, limit: int = MAX_TEXT) -> str:
     """A text that a program or a peer can be given: bounded, without NUL."""
     if not isinstance(value, str):
-        raise Invalid(f"{where} must be text, got {kind_of(value)}")
+        raise Invalid(f"{where} must be text, got {describe_type(value)}")
     if len(value) > limit:
         raise Invalid(f"{where} has {len(value)} characters, allowed {limit}")
     if "\0" in value:
@@ -20,7 +20,7 @@ def text(where: str, value: object, *, limit: int = MAX_TEXT) -> str:
     return value
 
 
-def plain(where: str, value: object) -> str:
+def text_or_number(where: str, value: object) -> str:
     """A text, or a number written as one."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
@@ -30,14 +30,14 @@ def plain(where: str, value: object) -> str:
 def flag(where: str, value: object) -> bool:
     """True or false, and nothing that merely looks like it."""
     if not isinstance(value, bool):
-        raise Invalid(f"{where} must be true or false, got {kind_of(value)}")
+        raise Invalid(f"{where} must be true or false, got {describe_type(value)}")
     return value
 
 
-def whole(where: str, value: object, low: int, high: int) -> int:
+def whole_number(where: str, value: object, low: int, high: int) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Invalid(f"{where} must be a whole number, got {kind_of(value)}")
+        raise Invalid(f"{where} must be a whole number, got {describe_type(value)}")
     if not low <= value <= high:
         raise Invalid(f"{where} is {value}, allowed {low} to {high}")
     return value
@@ -55,7 +55,7 @@ def duration_us(where: str, value: object) -> int:
 
 def size_bytes(where: str, value: object) -> int:
     """A number of bytes, or one with a unit: ``512KiB``, ``256MiB``, ``2GB``."""
-    match = _SIZE.fullmatch(plain(where, value))
+    match = _SIZE.fullmatch(text_or_number(where, value))
     if match is None:
         raise Invalid(f'{where} is "{str(value)[:40]}", expected bytes or a size such as 256MiB')
     number, unit = match.groups()
@@ -70,7 +70,7 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
 _SIZE = re.compile(r"([0-9]{1,15}) ?([kmgt]i?b?|b?)", re.ASCII | re.IGNORECASE)
 
 
-def kind_of(value: object) -> str:
+def describe_type(value: object) -> str:
     """What a value is, for a message."""
     match value:
         case None:

@@ -10,14 +10,14 @@ from base64 import b64encode
 from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
-from chronos.core.credentials import MASK, hide_userinfo, secrets_in, secrets_in_urls
+from chronos.core.credentials import MASK, hide_userinfo, list_secrets, list_url_secrets
 
-_LONGEST_PAIR = 512  # characters of a user and password that a stream waits for
+_MAX_USERINFO_CHARS = 512  # characters of a user and password that a stream waits for
 #: The end of a text that may go on as a URL with a user and password: at least its "://" or a beginning of that.
-_BEGUN_URL = re.compile(rf""":\Z|:/\Z|://[^\s/?#"'<>@]{{0,{_LONGEST_PAIR}}}\Z""")
+_UNFINISHED_URL = re.compile(rf""":\Z|:/\Z|://[^\s/?#"'<>@]{{0,{_MAX_USERINFO_CHARS}}}\Z""")
 
 
-class Mask:
+class SecretMask:
     """The secrets that one attempt was given."""
 
     __slots__ = ("_pattern", "_shown")
@@ -27,31 +27,31 @@ class Mask:
         self._pattern: re.Pattern[str] | None = None  # of what is shown; None: not made yet, or nothing to look for
 
     @property
-    def longest(self) -> int:
+    def longest_secret_chars(self) -> int:
         """Characters of the longest text that is looked for."""
         return max(map(len, self._shown)) if self._shown else 0
 
     def add(self, secret: str) -> None:
         """Never show this one."""
         if secret:
-            self._shown |= _clothes(secret)
+            self._shown |= _list_encoded_forms(secret)
             self._pattern = None
 
     def add_credential(self, value: str) -> None:
         """Never show the value of a header or variable that is named like a credential, nor the parts of it."""
-        for secret in secrets_in(value):
+        for secret in list_secrets(value):
             self.add(secret)
 
     def add_urls(self, text: str) -> None:
         """Never show the users and passwords of the URLs in a text that the target is given."""
-        for secret in secrets_in_urls(text):
+        for secret in list_url_secrets(text):
             self.add(secret)
 
     def __call__(self, text: str) -> str:
         """The text without them."""
         return hide_userinfo(self._made().sub(MASK, text) if self._shown else text)
 
-    def is_in(self, text: str) -> bool:
+    def has_secret_in(self, text: str) -> bool:
         """Whether the text gives one away."""
         return bool(self._shown) and self._made().search(text) is not None
 
@@ -60,9 +60,9 @@ class Mask:
             self._pattern = _pattern(frozenset(self._shown))
         return self._pattern
 
-    def held_back(self, text: str) -> int:
+    def count_held_back_chars(self, text: str) -> int:
         """How many characters at the end of the text may be the beginning of one."""
-        begun = _BEGUN_URL.search(text, max(0, len(text) - _LONGEST_PAIR - 3))
+        begun = _UNFINISHED_URL.search(text, max(0, len(text) - _MAX_USERINFO_CHARS - 3))
         of_url = 0 if begun is None else len(text) - begun.start()
         return max([of_url, *(_overlap(text, shown) for shown in self._shown)])
 
@@ -72,14 +72,14 @@ class MaskedStream:
 
     __slots__ = ("_held", "_mask")
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: SecretMask) -> None:
         self._mask = mask
         self._held = ""
 
     def feed(self, text: str) -> str:
         """The next piece without them."""
         text = self._mask(self._held + text)
-        shown = len(text) - self._mask.held_back(text)
+        shown = len(text) - self._mask.count_held_back_chars(text)
         self._held = text[shown:]
         return text[:shown]
 
@@ -90,7 +90,7 @@ class MaskedStream:
 
 
 @lru_cache(maxsize=1_024)
-def _clothes(secret: str) -> frozenset[str]:
+def _list_encoded_forms(secret: str) -> frozenset[str]:
     """A secret as it may be found in a text."""
     escaped = json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
     quoted = quote(secret, safe=""), quote(secret), quote_plus(secret)

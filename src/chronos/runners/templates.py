@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from typing import Any
 
 from chronos.core.calendar import rfc3339
-from chronos.core.planner import Covered
-from chronos.core.templates import ABSENT, Name, Part, parts, shown, step
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.masking import Mask
+from chronos.core.planner import CoveredSpan
+from chronos.core.templates import ABSENT, Name, Part, format_value, parts, resolve_key
 from chronos.errors import Invalid, NotFound
+from chronos.runners.contract import AttemptCall
+from chronos.runners.secret_mask import SecretMask
 
-Secrets = Callable[[str], str | None]  # from a name to its value, None when there is no such secret
+SecretLookup = Callable[[str], str | None]  # from a name to its value, None when there is no such secret
 
 SECRET = "secret"  # the first key of a name that stands for one
 _MAX_DEPTH = 64
@@ -26,7 +26,7 @@ def no_secrets(name: str) -> str | None:
     return None
 
 
-def without_secrets(where: str, name: Name) -> Invalid:
+def secrets_unsupported_error(where: str, name: Name) -> Invalid:
     """What is wrong with a placeholder that names a secret where there are none."""
     return Invalid(
         f'{where}: "{".".join(name)}" can never be filled in: Chronos keeps no secrets yet; write the value itself'
@@ -42,9 +42,9 @@ def check_template(where: str, value: Any, *, secrets: bool = True, has_secrets:
         raise Invalid(f"{where} is nested more than {_MAX_DEPTH} deep")
     match value:
         case str():
-            for name in _names(where, value):
+            for name in _placeholder_names(where, value):
                 if name[0] == SECRET and not has_secrets:
-                    raise without_secrets(where, name)
+                    raise secrets_unsupported_error(where, name)
                 _check_name(where, name, secrets)
         case Mapping():
             for key, item in value.items():
@@ -61,9 +61,9 @@ def is_template(text: str) -> bool:
     return "{{" in text
 
 
-def names_secret(text: str) -> bool:
+def has_secret_placeholder(text: str) -> bool:
     """Whether a template asks for a secret."""
-    return is_template(text) and any(name[0] == "secret" for name in _names("", text))
+    return is_template(text) and any(name[0] == "secret" for name in _placeholder_names("", text))
 
 
 class Renderer:
@@ -71,7 +71,7 @@ class Renderer:
 
     __slots__ = ("_call", "_mask", "_secrets")
 
-    def __init__(self, call: Call, secrets: Secrets, mask: Mask) -> None:
+    def __init__(self, call: AttemptCall, secrets: SecretLookup, mask: SecretMask) -> None:
         self._call = call
         self._secrets = secrets
         self._mask = mask
@@ -85,7 +85,7 @@ class Renderer:
             if isinstance(part, str):
                 found.append(part)
                 continue
-            written = shown(self._lookup(where, part))
+            written = format_value(self._lookup(where, part))
             found.append(written if encode is None else encode(written, part[0] == "secret"))
         return "".join(found)
 
@@ -114,13 +114,13 @@ class Renderer:
         _check_name(where, name, True)
         if name[0] == "secret":
             if self._secrets is no_secrets:
-                raise without_secrets(where, name)
+                raise secrets_unsupported_error(where, name)
             return self._secret(where, name[1])
         value = self._call.payload
         for key in name[1:]:
-            found = step(key, value)
+            found = resolve_key(key, value)
             if found is ABSENT:
-                raise Invalid(f'{where}: "{".".join(name)}" is not there: {_nearest(key, value)}')
+                raise Invalid(f'{where}: "{".".join(name)}" is not there: {_suggest_key(key, value)}')
             value = found
         return value
 
@@ -138,34 +138,34 @@ def uuid_text(raw: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _at(us: int | None) -> str | None:
+def _format_optional_instant(us: int | None) -> str | None:
     return None if us is None else rfc3339(us)
 
 
-def _span(key: Callable[[Covered], Any]) -> Callable[[Call], Any]:
+def _span_field_reader(key: Callable[[CoveredSpan], Any]) -> Callable[[AttemptCall], Any]:
     return lambda call: ABSENT if call.span is None else key(call.span)
 
 
-_FIELDS: dict[Name, Callable[[Call], Any]] = {
+_FIELDS: dict[Name, Callable[[AttemptCall], Any]] = {
     ("execution", "id"): lambda call: uuid_text(call.execution),
     ("execution", "task"): lambda call: call.task,
     ("execution", "attempt"): lambda call: call.number,
     ("execution", "token"): lambda call: call.token,
     ("execution", "scheduled_at"): lambda call: rfc3339(call.scheduled_us),
     ("execution", "started_at"): lambda call: rfc3339(call.started_us),
-    ("execution", "deadline"): lambda call: _at(call.deadline_us),
-    ("execution", "last_run_at"): lambda call: _at(call.last_run_us),
+    ("execution", "deadline"): lambda call: _format_optional_instant(call.deadline_us),
+    ("execution", "last_run_at"): lambda call: _format_optional_instant(call.last_run_us),
     ("job", "id"): lambda call: uuid_text(call.job),
     ("job", "name"): lambda call: call.job_name,
     ("job", "namespace"): lambda call: call.namespace,
-    ("span", "from"): _span(lambda span: rfc3339(span.from_us)),
-    ("span", "to"): _span(lambda span: rfc3339(span.to_us)),
-    ("span", "count"): _span(lambda span: span.count),
+    ("span", "from"): _span_field_reader(lambda span: rfc3339(span.from_us)),
+    ("span", "to"): _span_field_reader(lambda span: rfc3339(span.to_us)),
+    ("span", "count"): _span_field_reader(lambda span: span.count),
 }
 _ROOTS = ("execution", "job", "span", "payload", "secret")
 
 
-def _names(where: str, template: str) -> Iterator[Name]:
+def _placeholder_names(where: str, template: str) -> Iterator[Name]:
     return (part for part in _parts(where, template) if not isinstance(part, str)) if "{{" in template else iter(())
 
 
@@ -179,7 +179,7 @@ def _parts(where: str, template: str) -> tuple[Part, ...]:
 def _check_name(where: str, name: Name, secrets: bool) -> None:
     root, written = name[0], ".".join(name)
     if root not in _ROOTS:
-        raise Invalid(f'{where}: "{written}" is unknown: {_nearest(root, dict.fromkeys(_ROOTS))}')
+        raise Invalid(f'{where}: "{written}" is unknown: {_suggest_key(root, dict.fromkeys(_ROOTS))}')
     if root == "secret":
         if not secrets:
             raise Invalid(f'{where}: "{written}" would be seen by everybody there; use env or stdin')
@@ -187,10 +187,10 @@ def _check_name(where: str, name: Name, secrets: bool) -> None:
             raise Invalid(f'{where}: "{written}" is no secret: write secret.NAME')
     elif root != "payload" and name not in _FIELDS:
         known = {field[1]: None for field in _FIELDS if field[0] == root}
-        raise Invalid(f'{where}: "{written}" is unknown: {_nearest(".".join(name[1:]), known)}')
+        raise Invalid(f'{where}: "{written}" is unknown: {_suggest_key(".".join(name[1:]), known)}')
 
 
-def _nearest(key: str, value: Any) -> str:
+def _suggest_key(key: str, value: Any) -> str:
     if not isinstance(value, Mapping) or not value:
         return f'nothing is under "{key}"'
     near = get_close_matches(key, [str(name) for name in value], n=1, cutoff=0.5)

@@ -4,30 +4,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from chronos.core.calendar import LAST_US
-from chronos.core.iso8601 import parse_instant
 from chronos.core.outcome import Failed, Outcome, Waits
-from chronos.core.parse import parse_schedule
-from chronos.core.schedule import Schedule
-from chronos.core.zones import Zone, get_zone
-from chronos.engine.runners import options as read
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.faults import Faults
+from chronos.core.schedule.iso8601 import parse_instant
+from chronos.core.schedule.parser import parse_schedule
+from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule.timezones import Zone, get_zone
 from chronos.errors import Invalid, InvalidSchedule
+from chronos.runners import options as read
+from chronos.runners.contract import AttemptCall
+from chronos.runners.option_faults import OptionFaults
 
 _KNOWN = ("until", "for", "schedule", "timezone", "signal", "timeout")
-_ENDS = ("until", "for", "schedule", "signal")
-_WHILES = ("for", "timeout")
+_WAIT_CONDITIONS = ("until", "for", "schedule", "signal")
+_DURATION_OPTIONS = ("for", "timeout")
 
 
 class WaitRunner:
     """Waits until the earliest of what is given: an instant, a while, a schedule's next instant, a signal."""
 
     def check(self, options: Mapping[str, Any]) -> None:
-        faults = Faults("wait")
-        if not faults.unknown((), options, _KNOWN):
+        faults = OptionFaults("wait")
+        if not faults.note_unknown_options((), options, _KNOWN):
             faults.close()
-        if not any(name in options for name in _ENDS):
-            faults.note((), f"wait needs what to wait for: one of {', '.join(_ENDS)}")
+        if not any(name in options for name in _WAIT_CONDITIONS):
+            faults.note((), f"wait needs what to wait for: one of {', '.join(_WAIT_CONDITIONS)}")
         if "timeout" in options and "signal" not in options:
             faults.note(("timeout",), 'wait.timeout is how long to wait for a signal; without "signal" write "for"')
         if "timezone" in options and not ("schedule" in options or "until" in options):
@@ -39,12 +39,12 @@ class WaitRunner:
             faults.of(("until",), _until_us, options, zone)
         if "schedule" in options:
             faults.of(("schedule",), _check_schedule, options, zone)
-        for name in _WHILES:
+        for name in _DURATION_OPTIONS:
             if name in options:
                 faults.of((name,), read.duration_us, f"wait.{name}", options[name])
         faults.close()
 
-    async def run(self, call: Call) -> Outcome:
+    async def run(self, call: AttemptCall) -> Outcome:
         try:
             self.check(call.options)
             times_us = _times_us(call.options, call.started_us)
@@ -68,7 +68,7 @@ class WaitRunner:
 def _times_us(options: Mapping[str, Any], started_us: int) -> list[int]:
     """When the wait ends, by each of its times."""
     found = [_until_us(options, _zone(options))] if "until" in options else []
-    whiles_us = [read.duration_us(f"wait.{name}", options[name]) for name in _WHILES if name in options]
+    whiles_us = [read.duration_us(f"wait.{name}", options[name]) for name in _DURATION_OPTIONS if name in options]
     return found + [min(started_us + while_us, LAST_US) for while_us in whiles_us]
 
 

@@ -1,5 +1,6 @@
-"""Chronos for Python programs: functions become jobs, and jobs are triggered, awaited and looked at.
+"""Chronos for Python programs: functions become jobs, and programs trigger and await their runs.
 
-``app`` is what users hold; ``declared`` what a program says about its jobs, before anything runs; ``runtime`` the store
-and the engine behind it; ``home`` how calls from any thread or loop get there.
+``app`` is the object that users hold; ``declarations`` has the jobs that a program declares; ``runtime`` the store and
+the engine behind an app; ``home_loop`` leads calls from any thread or loop to them. What every interface shares belongs
+in ``chronos.service``.
 """

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from chronos.assembly import Reach, without_password
+from chronos.assembly import WebhookOptions, hide_url_password
 from chronos.clock import SystemClock
-from chronos.core.zones import get_zone
-from chronos.engine.options import Options
+from chronos.core.schedule.timezones import get_zone
+from chronos.engine.options import EngineOptions
 from chronos.errors import ChronosError, Invalid
-from chronos.sdk.declared import Call, call_of, calling, described, follows, function_name, hooks, naming
+from chronos.sdk.declarations import FunctionRef, call_of, calling, described, follows, function_name, hooks, naming
 from chronos.sdk.group import Group
-from chronos.sdk.home import Housed, at_home, blocking
+from chronos.sdk.home_loop import OnHomeLoop, at_home, blocking
+from chronos.sdk.info import JobInfo, job_info
 from chronos.sdk.job import Job, JobHandle
-from chronos.sdk.options import (
+from chronos.sdk.job_options import (
     CommandJobOptions,
     Duration,
     FunctionJobOptions,
@@ -31,17 +32,16 @@ from chronos.sdk.options import (
     refuse_unknown,
     seconds,
 )
-from chronos.sdk.program import serve
 from chronos.sdk.run import Run, execution_bytes
+from chronos.sdk.run_forever import serve
 from chronos.sdk.runtime import Runtime
-from chronos.sdk.values import JobInfo, job_info
 from chronos.store.contract import JobFilter
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Chronos(Housed):
+class Chronos(OnHomeLoop):
     """A program's jobs, and the store they live in.
 
     ``url``: ``sqlite:///app.db``, ``sqlite://`` (in memory), ``postgresql://…``, or ``http://…``, which makes the
@@ -86,7 +86,7 @@ class Chronos(Housed):
         allow_hosts: Sequence[str] = (),
     ) -> None:
         check_program(namespace=namespace, owner=owner, timezone=timezone, node_name=node_name)
-        options = Options(
+        options = EngineOptions(
             node_name=node_name or f"{socket.gethostname()}-{os.getpid()}",
             slots=_whole(slots, "slots"),
             queues=None if queues is None else frozenset(_texts(queues, "queues")),
@@ -101,7 +101,7 @@ class Chronos(Housed):
             namespace=namespace,
             owner=owner,
             defaults={} if defaults is None else defaults,
-            http=Reach(allow_private=allow_private, allow_hosts=_texts(allow_hosts, "allow_hosts")),
+            http=WebhookOptions(allow_private=allow_private, allow_hosts=_texts(allow_hosts, "allow_hosts")),
         )
         self._home = self._runtime.home
         self._timezone = timezone
@@ -245,12 +245,12 @@ class Chronos(Housed):
             self._declare(name, does(), options, {})
         return self._hand_out(self._handle_kind(self._runtime, name))
 
-    def _declare(self, name: str, does: Shape, options: Mapping[str, Any], calls: Mapping[str, Call]) -> None:
+    def _declare(self, name: str, does: Shape, options: Mapping[str, Any], calls: Mapping[str, FunctionRef]) -> None:
         self._runtime.declared.refuse_second(name)
         shape, hooked = self._shape(name, does, options)
         self._runtime.declared.put(name, shape, {**calls, **hooked})
 
-    def _shape(self, name: str, does: Shape, options: Mapping[str, Any]) -> tuple[Shape, dict[str, Call]]:
+    def _shape(self, name: str, does: Shape, options: Mapping[str, Any]) -> tuple[Shape, dict[str, FunctionRef]]:
         hooked, calls = hooks(name, options)
         return {**job_shape(options, timezone=self._timezone), **does, **follows(options.get("after")), **hooked}, calls
 
@@ -262,7 +262,7 @@ class Chronos(Housed):
         return f"app.{method}(…)"
 
     def __repr__(self) -> str:
-        return f"<Chronos {without_password(self._runtime.url)}>"
+        return f"<Chronos {hide_url_password(self._runtime.url)}>"
 
 
 Handle = TypeVar("Handle", bound=JobHandle)

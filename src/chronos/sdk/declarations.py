@@ -4,19 +4,45 @@ A mistake is raised where it was written, by a message that begins with the func
 three in the morning.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from chronos.engine.runners.functions import Functions, Isolation, look_at
 from chronos.errors import Conflict, Invalid, InvalidSchedule
-from chronos.sdk.decorated import bare
-from chronos.sdk.options import Shape
-from chronos.service.shapes import Check, Draft, InvalidJob, Problem, read_job
+from chronos.runners.python.function_registry import FunctionRegistry, Isolation, inspect_function
+from chronos.sdk.job_options import Shape
+from chronos.service.serializers import Check, Draft, InvalidJob, Problem, read_job
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class Call(NamedTuple):
+class DecoratedFunction(Generic[P, R_co]):
+    """Called, it is the function."""
+
+    __name__: str
+    __wrapped__: Callable[P, R_co]
+
+    def __init__(self, function: Callable[P, R_co]) -> None:
+        functools.update_wrapper(self, bare(function))
+
+    @property
+    def function(self) -> Callable[P, R_co]:
+        """The function itself."""
+        return self.__wrapped__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        return self.__wrapped__(*args, **kwargs)
+
+
+def bare(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, of one that may be a job or task already. What other decorators made of it is kept."""
+    return function.function if isinstance(function, DecoratedFunction) else function
+
+
+class FunctionRef(NamedTuple):
     """A function to be known by a name."""
 
     function: Callable[..., Any]
@@ -24,12 +50,12 @@ class Call(NamedTuple):
 
 
 @dataclass(slots=True)
-class Declared:
+class DeclaredJobs:
     """The jobs of one program, by name, and the functions that they run."""
 
     namespace: str
     owner: str | None
-    functions: Functions
+    functions: FunctionRegistry
     checks: Mapping[str, Check]
     jobs: dict[str, Draft] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set)
@@ -41,11 +67,11 @@ class Declared:
         if name in self.jobs or name in self.promised:
             raise Conflict(f'there is a job "{name}" already; give this one another with name=…')
 
-    def put(self, name: str, shape: Shape, calls: Mapping[str, Call]) -> None:
+    def put(self, name: str, shape: Shape, calls: Mapping[str, FunctionRef]) -> None:
         """A job, new or with more to it than before. Nothing has changed when this raises."""
         draft = self.read(name, shape)
         for called, call in calls.items():
-            look_at(called, call.function, call.isolation)
+            inspect_function(called, call.function, call.isolation)
         for called, call in calls.items():
             self.functions.register(called, call.function, call.isolation)
         self.jobs[name] = draft
@@ -67,20 +93,20 @@ def calling(name: str, options: Mapping[str, Any], payload: Any = None) -> Shape
     return {"python": {key: value for key, value in said.items() if value is not None}}
 
 
-def call_of(function: Callable[..., Any], options: Mapping[str, Any]) -> Call:
+def call_of(function: Callable[..., Any], options: Mapping[str, Any]) -> FunctionRef:
     """A function with how it is to be run."""
     if options.get("limits") and options.get("isolation") != Isolation.PROCESS.value:
         raise Invalid('limits hold for a process; add isolation="process"')
     isolation = options.get("isolation", Isolation.THREAD.value)
     if not isinstance(isolation, str):
         raise Invalid(f"isolation is {isolation!r}; give one of {', '.join(each.value for each in Isolation)}")
-    return Call(bare(function), isolation)
+    return FunctionRef(bare(function), isolation)
 
 
-def hooks(job: str, options: Mapping[str, Any]) -> tuple[Shape, dict[str, Call]]:
+def hooks(job: str, options: Mapping[str, Any]) -> tuple[Shape, dict[str, FunctionRef]]:
     """What runs before the first task and after the last, and the functions that this needs."""
     shape: Shape = {}
-    calls: dict[str, Call] = {}
+    calls: dict[str, FunctionRef] = {}
     for key in ("on_start", "on_complete"):
         hook = options.get(key)
         if hook is None:
@@ -90,7 +116,7 @@ def hooks(job: str, options: Mapping[str, Any]) -> tuple[Shape, dict[str, Call]]
         elif callable(hook):
             name = f"{job}.{key}"
             shape[key] = calling(name, {})
-            calls[name] = Call(bare(hook))
+            calls[name] = FunctionRef(bare(hook))
         else:
             raise Invalid(f"{key} is {hook!r}; give a function or a target like {{'http': {{'url': …}}}}")
     return shape, calls

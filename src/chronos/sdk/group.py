@@ -4,10 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from chronos.errors import Conflict
-from chronos.sdk.declared import Call, call_of, calling, described, function_name, named, naming, several
-from chronos.sdk.decorated import Decorated
+from chronos.sdk.declarations import (
+    DecoratedFunction,
+    FunctionRef,
+    call_of,
+    calling,
+    described,
+    function_name,
+    named,
+    naming,
+    several,
+)
 from chronos.sdk.job import JobHandle
-from chronos.sdk.options import (
+from chronos.sdk.job_options import (
     CommandTaskOptions,
     Duration,
     FunctionTaskOptions,
@@ -45,18 +54,18 @@ class Task:
         return f"<{type(self).__name__} {self.group}.{self.name}>"
 
 
-class FunctionTask(Decorated[P, R_co], Task):
+class FunctionTask(DecoratedFunction[P, R_co], Task):
     """A function that is a task. Called, it is the function it was."""
 
     def __init__(self, group: str, name: str, function: Callable[P, R_co]) -> None:
-        Decorated.__init__(self, function)
+        DecoratedFunction.__init__(self, function)
         Task.__init__(self, group, name)
 
 
 class Group(JobHandle):
     """A job of several tasks. Tasks run in the order in which they are declared, or as ``mode`` and ``needs`` say."""
 
-    def __init__(self, runtime: "Runtime", name: str, shape: Shape, calls: Mapping[str, Call]) -> None:
+    def __init__(self, runtime: "Runtime", name: str, shape: Shape, calls: Mapping[str, FunctionRef]) -> None:
         super().__init__(runtime, name)
         self._shape = shape
         self._calls = dict(calls)
@@ -135,7 +144,7 @@ class Group(JobHandle):
             self._add(name, does(), options, {})
         return Task(self.name, name)
 
-    def _add(self, name: str, does: Shape, options: Mapping[str, Any], calls: Mapping[str, Call]) -> None:
+    def _add(self, name: str, does: Shape, options: Mapping[str, Any], calls: Mapping[str, FunctionRef]) -> None:
         if name in self._tasks:
             raise Conflict(f'the group "{self.name}" has a task "{name}" already; give this one another with name=…')
         needs = [named(need) for need in several(options.get("needs", ()))]

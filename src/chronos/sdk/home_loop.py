@@ -31,7 +31,7 @@ class WrongLoop(ChronosError, RuntimeError):
 Make = Callable[[], Coroutine[Any, Any, R]]
 
 
-class Home:
+class HomeLoop:
     """Where one app lives. ``leaving`` runs on a loop before it is left: it lets go of all that belongs to the loop."""
 
     def __init__(self, leaving: Make[None]) -> None:
@@ -112,17 +112,17 @@ class Home:
             return loop
 
 
-class Housed:
+class OnHomeLoop:
     """Something of an app: its coroutines run at the app's home."""
 
-    _home: Home
+    _home: HomeLoop
 
     def _called(self, method: str) -> str:
         """How a user would write a call of this method, for messages."""
         return f"{method}(…)"
 
 
-H = TypeVar("H", bound=Housed)
+H = TypeVar("H", bound=OnHomeLoop)
 Method = Callable[Concatenate[H, P], Coroutine[Any, Any, R]]
 
 
@@ -150,7 +150,7 @@ def blocking(method: Method[H, P, R]) -> Callable[Concatenate[H, P], R]:
     return call
 
 
-class Answer(Generic[R]):
+class LoopResult(Generic[R]):
     """A property whose value is what a coroutine without arguments gives."""
 
     def __init__(self, method: Callable[[Any], Coroutine[Any, Any, R]]) -> None:
@@ -158,12 +158,12 @@ class Answer(Generic[R]):
         self.__doc__ = method.__doc__
 
     @overload
-    def __get__(self, housed: None, owner: type[Housed]) -> Self: ...
+    def __get__(self, housed: None, owner: type[OnHomeLoop]) -> Self: ...
 
     @overload
-    def __get__(self, housed: Housed, owner: type[Housed]) -> R: ...
+    def __get__(self, housed: OnHomeLoop, owner: type[OnHomeLoop]) -> R: ...
 
-    def __get__(self, housed: Housed | None, owner: type[Housed]) -> Self | R:
+    def __get__(self, housed: OnHomeLoop | None, owner: type[OnHomeLoop]) -> Self | R:
         return self if housed is None else self._ask(housed)
 
 
@@ -199,11 +199,11 @@ def _refuse_to_block(loop: asyncio.AbstractEventLoop, twin: str) -> None:
         raise WrongLoop(f"this would wait for the loop that it blocks; inside a coroutine write: await {twin}")
 
 
-_open_homes: set[Home] = set()
+_open_homes: set[HomeLoop] = set()
 _registered: list[bool] = []
 
 
-def _close_at_exit(home: Home) -> None:
+def _close_at_exit(home: HomeLoop) -> None:
     """``concurrent.futures`` ends its threads before functions of ``atexit`` run, and the last writes need them.
 
     So this uses the hook that ``concurrent.futures`` uses itself: what was registered later is called earlier.

@@ -6,15 +6,15 @@ from datetime import datetime
 from typing import Any
 
 from chronos.core.calendar import from_us
-from chronos.core.detail import Detail
 from chronos.core.execution import Execution, Span, Status
-from chronos.core.group import TaskState
+from chronos.core.execution_detail import Detail
+from chronos.core.execution_report import Report, TaskReport, to_status_name
 from chronos.core.job import Job, JobState, Unreadable
-from chronos.core.report import Report, TaskReport, word
-from chronos.engine.runners.context import MissedSpan, missed_span
+from chronos.core.task_group import TaskState
 from chronos.errors import ChronosError
-from chronos.service.shapes import id_text
-from chronos.service.shapes.executions import attempts_made, detail_of
+from chronos.runners.python.context import MissedSpan, missed_span
+from chronos.service.serializers import id_text
+from chronos.service.serializers.execution import count_attempts, detail_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class RunInfo:
 
     @property
     def succeeded(self) -> bool:
-        return self.status == word(Status.SUCCEEDED)
+        return self.status == to_status_name(Status.SUCCEEDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class RunFailed(ChronosError):
         return RunFailed, (self.job, self.run)
 
 
-_FINAL = frozenset(word(status) for status in Status if status.final)
+_FINAL = frozenset(to_status_name(status) for status in Status if status.final)
 
 
 def job_info(job: Job) -> JobInfo:
@@ -134,12 +134,12 @@ def run_fields(execution: Execution, report: Report | None = None) -> dict[str, 
     reason = execution.reason
     return {
         "id": id_text(execution.id),
-        "status": word(execution.status),
+        "status": to_status_name(execution.status),
         "trigger": execution.cause.name.lower(),
         "scheduled_at": from_us(execution.scheduled_us),
         "started_at": _instant(execution.started_us),
         "finished_at": _instant(execution.finished_us),
-        "attempts": attempts_made(execution, detail),
+        "attempts": count_attempts(execution, detail),
         "reason": None if reason is None else reason.code.value,
         "message": None if reason is None else reason.message,
         "result": detail.result,
@@ -155,7 +155,7 @@ def run_fields(execution: Execution, report: Report | None = None) -> dict[str, 
 def span_info(span: Span) -> SpanInfo:
     """A stored span as users see it."""
     return SpanInfo(
-        status=word(span.status),
+        status=to_status_name(span.status),
         first=from_us(span.from_us),
         last=from_us(span.to_us),
         count=span.count,
@@ -175,7 +175,7 @@ def _tasks(detail: Detail, report: Report | None) -> tuple[TaskInfo, ...]:
     return tuple(
         TaskInfo(
             name=task.name,
-            status=task.status if isinstance(task, TaskReport) else word(task.status),
+            status=task.status if isinstance(task, TaskReport) else to_status_name(task.status),
             attempts=task.attempts,
             error=task.error,
             result=task.result,

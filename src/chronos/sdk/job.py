@@ -9,14 +9,14 @@ from chronos.core.execution import Span, Status
 from chronos.core.job import Job as StoredJob
 from chronos.core.job import JobState
 from chronos.errors import Invalid
-from chronos.sdk.decorated import Decorated
-from chronos.sdk.filling import fill
-from chronos.sdk.home import Answer, Housed, at_home, blocking
-from chronos.sdk.options import Instant, instant_us
+from chronos.sdk.backfill import fill
+from chronos.sdk.declarations import DecoratedFunction
+from chronos.sdk.home_loop import LoopResult, OnHomeLoop, at_home, blocking
+from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, job_info, run_info, span_info
+from chronos.sdk.job_options import Instant, instant_us
 from chronos.sdk.run import Run
-from chronos.sdk.values import JobInfo, RunInfo, SpanInfo, job_info, run_info, span_info
-from chronos.service.jobs import Jobs
-from chronos.service.switching import StateChange
+from chronos.service.job_state import StateChange
+from chronos.service.jobs import JobService
 from chronos.store.contract import ExecutionFilter
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ R_co = TypeVar("R_co", covariant=True)
 _RECENT = 20
 
 
-class JobHandle(Housed):
+class JobHandle(OnHomeLoop):
     """A job by its name. Everything about it is asked of the store, never of memory."""
 
     def __init__(self, runtime: "Runtime", name: str) -> None:
@@ -163,17 +163,17 @@ class JobHandle(Housed):
     stop = blocking(astop)
     delete = blocking(adelete)
     info = blocking(ainfo)
-    next_run = Answer(anext_run)
-    is_running = Answer(ais_running)
-    is_paused = Answer(ais_paused)
-    is_enabled = Answer(ais_enabled)
-    is_active = Answer(ais_active)
+    next_run = LoopResult(anext_run)
+    is_running = LoopResult(ais_running)
+    is_paused = LoopResult(ais_paused)
+    is_enabled = LoopResult(ais_enabled)
+    is_active = LoopResult(ais_active)
 
     @at_home
     async def _stored(self) -> StoredJob:
         return await (await self._jobs()).get(self.name, self._runtime.namespace)
 
-    async def _jobs(self) -> Jobs:
+    async def _jobs(self) -> JobService:
         return (await self._runtime.session()).service.jobs
 
     async def _change(self, change: StateChange, reason: str = "") -> None:
@@ -190,11 +190,11 @@ class JobHandle(Housed):
         return f"<{type(self).__name__} {self.name}>"
 
 
-class Job(Decorated[P, R_co], JobHandle):
+class Job(DecoratedFunction[P, R_co], JobHandle):
     """A function that is a job. Called, it is the function it was; the rest is about the job."""
 
     def __init__(self, runtime: "Runtime", name: str, function: Callable[P, R_co]) -> None:
-        Decorated.__init__(self, function)
+        DecoratedFunction.__init__(self, function)
         JobHandle.__init__(self, runtime, name)
 
 

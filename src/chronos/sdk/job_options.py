@@ -11,12 +11,12 @@ from datetime import date, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict, get_type_hints
 
-from chronos.core.amounts import go_duration
 from chronos.core.calendar import SECOND_US
-from chronos.core.iso8601 import parse_instant
-from chronos.core.zones import get_zone
+from chronos.core.schedule.durations import go_duration
+from chronos.core.schedule.iso8601 import parse_instant
+from chronos.core.schedule.timezones import get_zone
 from chronos.errors import Invalid, InvalidSchedule
-from chronos.service.shapes.form import read_duration_us
+from chronos.service.serializers.object_reader import read_duration_us
 
 Duration = str | timedelta | int | float  # a number counts seconds
 Instant = str | datetime

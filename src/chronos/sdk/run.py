@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from chronos.errors import Invalid, NotFound
-from chronos.sdk.home import Answer, Housed, at_home, blocking
-from chronos.sdk.options import Duration, seconds
-from chronos.sdk.values import RunFailed, RunInfo, run_info
-from chronos.service.shapes import id_text, read_id
+from chronos.sdk.home_loop import LoopResult, OnHomeLoop, at_home, blocking
+from chronos.sdk.info import RunFailed, RunInfo, run_info
+from chronos.sdk.job_options import Duration, seconds
+from chronos.service.serializers import id_text, read_id
 from chronos.store.commands import PROGRESS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _SOONEST_S = 0.005  # how often the store is asked for an execution that another
 _RAREST_S = 0.5
 
 
-class Run(Housed):
+class Run(OnHomeLoop):
     """An execution. Everything about it is asked of the store, so it may run in any process, or be long over."""
 
     def __init__(self, runtime: "Runtime", execution: bytes, job: str) -> None:
@@ -94,13 +94,13 @@ class Run(Housed):
         return "".join(row.text for row in rows if row.part != PROGRESS)
 
     info = blocking(ainfo)
-    status = Answer(astatus)
+    status = LoopResult(astatus)
     wait = blocking(await_)
     result = blocking(aresult)
     cancel = blocking(acancel)
     signal = blocking(asignal)
     replay = blocking(areplay)
-    log = Answer(alog)
+    log = LoopResult(alog)
 
     def _called(self, method: str) -> str:
         return f"run.{method}(…)"

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chronos.assembly import is_in_memory, without_password
+from chronos.assembly import hide_url_password, is_in_memory
 from chronos.core.calendar import rfc3339
 from chronos.core.job import JobState
-from chronos.interpreter import first_signal, is_on_loop, settle_memory, share_quickly
-from chronos.observe.console import shown_on_stderr
-from chronos.sdk.home import WrongLoop
+from chronos.observe.stderr_log import log_to_stderr
+from chronos.sdk.home_loop import WrongLoop
 from chronos.sdk.runtime import Runtime
+from chronos.tuning import is_on_loop, shorten_switch_interval, tune_garbage_collector, wait_for_task_or_signal
 
 log = logging.getLogger("chronos.sdk")
 
@@ -25,8 +25,8 @@ def serve(runtime: Runtime) -> int:
     """Run until a signal comes or the app is stopped; gives the status to exit with."""
     if is_on_loop():
         raise WrongLoop("app.run() makes an event loop, and one runs here already; write: async with app")
-    share_quickly()
-    with shown_on_stderr():
+    shorten_switch_interval()
+    with log_to_stderr():
         return asyncio.run(_serve(runtime))
 
 
@@ -39,15 +39,15 @@ async def _serve(runtime: Runtime) -> int:
         except BaseException:
             await runtime.home.leave()
             raise
-        settle_memory()
+        tune_garbage_collector()
         log.info("%s", greeting(runtime))
         over = asyncio.create_task(runtime.over())
-        if (number := await first_signal(over, told)) is not None:
+        if (number := await wait_for_task_or_signal(over, told)) is not None:
             log.info("%s: stopping; %s", number.name, parting(await runtime.busy(), runtime.options.grace_s))
         leaving = asyncio.create_task(runtime.home.leave())
-        await first_signal(leaving, told)
+        await wait_for_task_or_signal(leaving, told)
         if not leaving.done():
-            await runtime.hurry()
+            await runtime.end_grace_period()
         await leaving
     over.cancel()
     [error] = await asyncio.gather(over, return_exceptions=True)
@@ -63,7 +63,7 @@ def greeting(runtime: Runtime) -> str:
     jobs = sorted(runtime.saved, key=lambda job: job.name)
     names = ", ".join(job.name for job in jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} more" if jobs[_NAMED:] else "")
     what = f"{len(jobs)} job{'' if len(jobs) == 1 else 's'} ({names})" if jobs else "no jobs of its own"
-    where = "in memory" if is_in_memory(runtime.url) else f"on {without_password(runtime.url)}"
+    where = "in memory" if is_in_memory(runtime.url) else f"on {hide_url_password(runtime.url)}"
     coming = [(job.next_us, job.name) for job in jobs if job.state is JobState.ACTIVE and job.next_us is not None]
     if coming:
         next_us, name = min(coming)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chronos.assembly import (
-    Reach,
     Service,
-    checks_of,
+    WebhookOptions,
+    collect_target_checks,
     is_in_memory,
-    make_clock,
     make_engine,
+    make_node_clock,
     make_runners,
     make_service,
     make_store,
@@ -28,17 +28,17 @@ from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
 from chronos.core.job import Job
 from chronos.engine.engine import Engine
-from chronos.engine.node import NodeClock
-from chronos.engine.options import Options
-from chronos.engine.runners.contract import Runner
-from chronos.engine.runners.functions import Functions
+from chronos.engine.heartbeat import NodeClock
+from chronos.engine.options import EngineOptions
 from chronos.errors import ChronosError, Invalid, NotFound
-from chronos.sdk.declared import Declared, naming
-from chronos.sdk.home import Home
-from chronos.sdk.options import default_shape
-from chronos.service.shapes import Check, read_job
-from chronos.service.shapes.names import fault_of_name
-from chronos.service.writing import SavedJob
+from chronos.runners.contract import Runner
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.sdk.declarations import DeclaredJobs, naming
+from chronos.sdk.home_loop import HomeLoop
+from chronos.sdk.job_options import default_shape
+from chronos.service.save_jobs import SavedJob
+from chronos.service.serializers import Check, read_job
+from chronos.service.serializers.identifiers import fault_of_name
 from chronos.store.contract import JobFilter, Store
 
 log = logging.getLogger("chronos.sdk")
@@ -47,7 +47,7 @@ _PAGE = 500
 
 
 @dataclass(slots=True)
-class Session:
+class RuntimeSession:
     """An open store on one loop, and the engine on it while the app runs."""
 
     loop: asyncio.AbstractEventLoop
@@ -106,12 +106,12 @@ class Runtime:
         self,
         url: str,
         *,
-        options: Options,
+        options: EngineOptions,
         clock: Clock,
         namespace: str,
         owner: str | None,
         defaults: Mapping[str, Any],
-        http: Reach,
+        http: WebhookOptions,
     ) -> None:
         if url.startswith(("http://", "https://")):
             raise Invalid(f"{url} is the address of a server; here a store is needed")
@@ -120,22 +120,22 @@ class Runtime:
         self.url = url
         self.clock = clock
         self.namespace = namespace
-        self.functions = Functions()
+        self.functions = FunctionRegistry()
         self._options = options
         self._http = http
-        checks = checks_of(make_runners(self.functions, clock=clock, http=http))
+        checks = collect_target_checks(make_runners(self.functions, clock=clock, http=http))
         self._defaults = _settings(defaults, checks)
-        self.declared = Declared(
+        self.declared = DeclaredJobs(
             namespace=namespace, owner=owner, functions=self.functions, checks=checks, on_change=self._changed
         )
-        self.home = Home(self.stop)
+        self.home = HomeLoop(self.stop)
         self.saved: Sequence[SavedJob] = ()  # what the program declared, as it was when the app started
-        self._opening: asyncio.Task[Session] | None = None
+        self._opening: asyncio.Task[RuntimeSession] | None = None
         self._memory: Store | None = None  # has to outlive the loops that it is used on
-        self._errands: set[asyncio.Task[None]] = set()
+        self._background_tasks: set[asyncio.Task[None]] = set()
         make_store(url)  # an error in the url is told at once
 
-    async def session(self) -> Session:
+    async def session(self) -> RuntimeSession:
         """The open store, with all on it that the program has declared."""
         session = await self._opened()
         if session.clock.skewed and session.engine is None:  # else the engine compares it
@@ -153,7 +153,7 @@ class Runtime:
             if session.engine is None:
                 await self._start(session)
 
-    async def _start(self, session: Session) -> None:
+    async def _start(self, session: RuntimeSession) -> None:
         self.declared.unsaved.update(self.declared.jobs)
         self.saved = await self._save(session)
         await self._prune(session)
@@ -193,7 +193,7 @@ class Runtime:
         return 0 if engine is None else engine.busy
 
     @property
-    def options(self) -> Options:
+    def options(self) -> EngineOptions:
         """What the node is told."""
         return self._options
 
@@ -202,12 +202,12 @@ class Runtime:
         if self._opening is not None and (engine := (await self._opening).engine) is not None:
             await engine.failed()
 
-    async def hurry(self) -> None:
+    async def end_grace_period(self) -> None:
         """While it stops: wait no longer for what still runs."""
         if self._opening is not None and (engine := (await self._opening).engine) is not None:
             await engine.stop(0)
 
-    async def _let_go(self, session: Session, grace_s: float | None) -> None:
+    async def _let_go(self, session: RuntimeSession, grace_s: float | None) -> None:
         try:
             if session.engine is not None:
                 await session.engine.stop(grace_s)
@@ -217,7 +217,7 @@ class Runtime:
             if session.store is not self._memory:
                 await session.store.close()
 
-    async def _opened(self) -> Session:
+    async def _opened(self) -> RuntimeSession:
         """The store on this loop; whoever comes first opens it."""
         loop, opening = asyncio.get_running_loop(), self._opening
         failed = opening is not None and opening.done() and (opening.cancelled() or opening.exception() is not None)
@@ -225,7 +225,7 @@ class Runtime:
             opening = self._opening = loop.create_task(self._open(loop))
         return await asyncio.shield(opening)
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> Session:
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> RuntimeSession:
         if self._memory is not None:
             store = self._memory
         else:
@@ -233,7 +233,7 @@ class Runtime:
             await store.open()
             if is_in_memory(self.url):
                 self._memory = store
-        clock = make_clock(self.clock)
+        clock = make_node_clock(self.clock)
         try:
             await clock.measure(store)
         except BaseException:
@@ -241,9 +241,9 @@ class Runtime:
                 await store.close()
             raise
         service = make_service(store, clock, checks=self.declared.checks, defaults=self._defaults)
-        return Session(loop=loop, store=store, clock=clock, service=service)
+        return RuntimeSession(loop=loop, store=store, clock=clock, service=service)
 
-    async def _save(self, session: Session) -> Sequence[SavedJob]:
+    async def _save(self, session: RuntimeSession) -> Sequence[SavedJob]:
         async with session.saving:
             drafts = [self.declared.jobs[name] for name in sorted(self.declared.unsaved)]
             saved = await session.service.job_saver.save(drafts) if drafts else ()
@@ -252,7 +252,7 @@ class Runtime:
                     self.declared.unsaved.discard(draft.name)
             return saved
 
-    async def _prune(self, session: Session) -> None:
+    async def _prune(self, session: RuntimeSession) -> None:
         """Delete what this owner declared once and no longer does."""
         if self.declared.owner is None:
             return
@@ -270,12 +270,12 @@ class Runtime:
         if not opening.cancelled() and opening.exception() is None and (session := opening.result()).engine is not None:
             session.loop.call_soon_threadsafe(self._save_soon, session)
 
-    def _save_soon(self, session: Session) -> None:
+    def _save_soon(self, session: RuntimeSession) -> None:
         task = session.loop.create_task(self._save_beside(session))
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
 
-    async def _save_beside(self, session: Session) -> None:
+    async def _save_beside(self, session: RuntimeSession) -> None:
         try:
             await self._save(session)
         except ChronosError:  # the next call tries again, and raises it

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chronos.assembly import is_in_memory, make_store, sqlite_file
+from chronos.assembly import is_in_memory, make_store, parse_sqlite_file
 from chronos.errors import Invalid, NotFound
 
 
@@ -21,7 +21,7 @@ def _look(url: str, target: Path) -> None:
     """Refuse what cannot be copied, before a store is made only to be copied."""
     if is_in_memory(url):
         raise Invalid("a store in memory belongs to the process that uses it; there is nothing to copy")
-    source = sqlite_file(url)
+    source = parse_sqlite_file(url)
     if source is not None and not source.exists():
         raise NotFound(f"{source} does not exist; name the store with --store sqlite:///path/to/file.db")
     if not target.parent.is_dir():

@@ -10,9 +10,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from chronos.assembly import sqlite_file
-from chronos.engine.runners.command_options import find_user
+from chronos.assembly import parse_sqlite_file
 from chronos.errors import Invalid
+from chronos.runners.command.options import find_user
 from chronos.server.config import Config
 
 SETTING = "dispatcher.command.user"
@@ -23,7 +23,7 @@ _READ, _WRITE, _ENTER = 4, 2, 1
 
 def check_user(config: Config, name: str) -> None:
     """Raise ``Invalid`` unless commands can run as this user, and it has no way to the store's files."""
-    user = _Person.of(find_user(SETTING, name))
+    user = _SystemUser.of(find_user(SETTING, name))
     if user.uid == 0:
         raise Invalid(f'{SETTING} is "{name}", which is root and so may do everything; name a user without privileges')
     for path in _store_files(config):
@@ -39,7 +39,7 @@ def command_warnings(config: Config) -> tuple[str, ...]:
     if name is None:
         return ()
     try:
-        user = _Person.of(pwd.getpwnam(name))
+        user = _SystemUser.of(pwd.getpwnam(name))
     except KeyError:
         raise Invalid(f'{SETTING} is "{name}", and there is no such user on this machine') from None
     found: list[str] = []
@@ -52,7 +52,7 @@ def command_warnings(config: Config) -> tuple[str, ...]:
 
 
 def _store_files(config: Config) -> list[Path]:
-    data = sqlite_file(config["store"])
+    data = parse_sqlite_file(config["store"])
     if data is None:
         return []
     files = [data.with_name(data.name + ending).absolute() for ending in _SQLITE_FILES]
@@ -60,14 +60,14 @@ def _store_files(config: Config) -> list[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Person:
+class _SystemUser:
     """A user and its groups, as the permissions of files see them."""
 
     uid: int
     groups: frozenset[int]
 
     @classmethod
-    def of(cls, entry: pwd.struct_passwd) -> "_Person":
+    def of(cls, entry: pwd.struct_passwd) -> "_SystemUser":
         return cls(entry.pw_uid, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)))
 
     def can_read(self, path: Path) -> bool:

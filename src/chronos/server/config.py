@@ -9,7 +9,7 @@ from typing import Any
 from chronos.core.config import Concurrency, Overlap, Recovery, RecoveryStrategy, Retry, Settings
 from chronos.errors import Invalid
 from chronos.server.settings import ALIASES, BY_NAME, LEFT_ASIDE, PEERS, SETTINGS
-from chronos.server.yaml import read_yaml
+from chronos.server.strict_yaml import read_yaml
 
 DEFAULT_FILE = Path("chronos.yaml")
 PREFIX = "CHRONOS_"

@@ -2,16 +2,16 @@
 
 from typing import Any, NamedTuple
 
-from chronos.assembly import without_password
+from chronos.assembly import hide_url_password
 from chronos.server.config import Config
-from chronos.server.listening import show
 from chronos.server.settings import SETTINGS, Setting, address, duration, size
+from chronos.server.sockets import show
 
 HIDDEN = "…"
 _UNITS = ((3600, "h"), (60, "m"), (1, "s"))
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting: its value for programs and for people."""
 
     name: str
@@ -21,13 +21,13 @@ class Row(NamedTuple):
     about: str
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[SettingRow]:
     """All of them, in the order of the documentation."""
     found = []
     for setting in SETTINGS:
         value = _shown(setting, config[setting.name])
         origin = config.origins[setting.name]
-        found.append(Row(setting.name, value, _text(value), origin, setting.about))
+        found.append(SettingRow(setting.name, value, _text(value), origin, setting.about))
     return found
 
 
@@ -35,7 +35,7 @@ def _shown(setting: Setting, value: Any) -> Any:
     if setting.secret:
         return dict.fromkeys(sorted(value), HIDDEN)
     if setting.name == "store":
-        return without_password(value)
+        return hide_url_password(value)
     if setting.read is address:
         return show(*value)
     if setting.read is duration:

@@ -10,15 +10,15 @@ from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 
-from chronos.assembly import make_store, sqlite_file
+from chronos.assembly import make_store, parse_sqlite_file
 from chronos.clock import Clock, nearest_offset_us
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.errors import ChronosError
 from chronos.server.config import Config, read_config
-from chronos.server.listening import bind, close, show
-from chronos.server.parts import check
 from chronos.server.process import data_place
-from chronos.server.stored_jobs import Asking, stored_with
+from chronos.server.sockets import bind, close, show
+from chronos.server.unsupported_jobs import UnsupportedField, stored_with
+from chronos.server.wiring import check
 from chronos.store.contract import Store
 
 MAX_SKEW_S = 1.0  # beyond which a node neither admits nor claims
@@ -48,7 +48,7 @@ async def examine(
         return [Finding(what="configuration", well=False, text=str(error))]
     said = f"right, {len(warnings)} warnings: see chronos config validate" if warnings else "right"
     findings = [Finding(what="configuration", well=True, text=said)]
-    path = sqlite_file(config["store"])
+    path = parse_sqlite_file(config["store"])
     if path is not None:
         findings += _folder(path)
     if path is not None and not path.exists():
@@ -124,7 +124,7 @@ async def _jobs(store: Store) -> list[Finding]:
     ]
 
 
-def _named(asking: Asking) -> str:
+def _named(asking: UnsupportedField) -> str:
     more = asking.total - len(asking.names)
     names = ", ".join(asking.names) + (f" and {more:,} more" if more else "")
     return f"{asking.total:,} stored {'job' if asking.total == 1 else 'jobs'} ({names})"

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 
-from chronos.assembly import is_in_memory, sqlite_file, without_password
+from chronos.assembly import hide_url_password, is_in_memory, parse_sqlite_file
 from chronos.clock import Clock, SystemClock
-from chronos.interpreter import first_signal, settle_memory, share_quickly
-from chronos.observe.logs import Logs, is_terminal, line_logger
+from chronos.observe.log_setup import Logs, is_terminal, line_logger
 from chronos.server.config import Config
-from chronos.server.node import Server
-from chronos.server.parts import BOTH, Roles, check, engine_options
+from chronos.server.server import Server
+from chronos.server.wiring import BOTH, Roles, check, engine_options
+from chronos.tuning import shorten_switch_interval, tune_garbage_collector, wait_for_task_or_signal
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 try:  # where there is one for this platform: requests take less of its time than of asyncio's own
@@ -35,7 +35,7 @@ def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOT
     output = config["logging.output"]
     form = config["logging.format"] or ("console" if is_terminal(output) else "json")
     logs = Logs(level=config["logging.level"], form=form, output=output, node=options.node_name)
-    share_quickly()
+    shorten_switch_interval()
     try:
         for warning in warnings:
             log.warning(warning)
@@ -51,20 +51,20 @@ async def _live(server: Server, announce: Callable[[str], None]) -> int:
     for number in _SIGNALS:
         loop.add_signal_handler(number, told.put_nowait, number)
     starting = asyncio.create_task(server.start())
-    if await first_signal(starting, told):
+    if await wait_for_task_or_signal(starting, told):
         starting.cancel()
         with suppress(asyncio.CancelledError):
             await starting
         await server.stop()  # in case it had just been done
         return 0
     await starting
-    settle_memory()
+    tune_garbage_collector()
     announce(greeting(server.config, server.url, is_new=not await server.has_jobs()))
     over = asyncio.create_task(server.failed())
-    if number_ := await first_signal(over, told):
+    if number_ := await wait_for_task_or_signal(over, told):
         log.info("shutting down", signal=number_.name, grace_s=server.config["scheduler.grace_period"])
     stopping = asyncio.create_task(server.stop())
-    if await first_signal(stopping, told):
+    if await wait_for_task_or_signal(stopping, told):
         log.info("not waiting any longer")
         await server.stop()
     await stopping
@@ -104,5 +104,5 @@ def data_place(url: str) -> str:
     """Where a store is, in words."""
     if is_in_memory(url):
         return "in memory: everything is gone when the server stops"
-    path = sqlite_file(url)
-    return without_password(url) if path is None else str(path)
+    path = parse_sqlite_file(url)
+    return hide_url_password(url) if path is None else str(path)

@@ -17,16 +17,16 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from chronos.api import ABOUT, Api, make_api
-from chronos.assembly import checks_of, make_clock, make_engine, make_runners, make_service, make_store
+from chronos.assembly import collect_target_checks, make_engine, make_node_clock, make_runners, make_service, make_store
 from chronos.clock import Clock
 from chronos.core.job import JobState
 from chronos.engine.engine import Engine
-from chronos.engine.runners.functions import Functions
-from chronos.observe.logs import line_logger
+from chronos.observe.log_setup import line_logger
 from chronos.observe.metrics import Metrics
+from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
-from chronos.server.listening import bind, close, url
-from chronos.server.parts import (
+from chronos.server.sockets import bind, close, url
+from chronos.server.wiring import (
     BOTH,
     Roles,
     allowed_targets,
@@ -45,7 +45,7 @@ log = line_logger("chronos.server")
 _http = logging.getLogger("chronos.http")
 
 
-class _Faults(logging.Filter):
+class _StartFaults(logging.Filter):
     """What a client sent, or did not send to the end, is no fault of ours: it is told, and the log need not be."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -53,7 +53,7 @@ class _Faults(logging.Filter):
         return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
 
 
-_http.addFilter(_Faults())
+_http.addFilter(_StartFaults())
 
 
 class Server:
@@ -61,7 +61,7 @@ class Server:
 
     def __init__(self, config: Config, clock: Clock, roles: Roles = BOTH) -> None:
         self.config = config
-        self._clock, self._roles = make_clock(clock), roles
+        self._clock, self._roles = make_node_clock(clock), roles
         self._options = engine_options(config, roles)
         self._stack = AsyncExitStack()
         self._store: Store | None = None
@@ -89,7 +89,7 @@ class Server:
         self._stack.callback(close, sockets)
         self.port = sockets[0].getsockname()[1]
         store = await self._open_store()
-        functions = Functions()
+        functions = FunctionRegistry()
         runners = make_runners(
             functions,
             clock=self._clock,
@@ -103,7 +103,7 @@ class Server:
         service = make_service(
             store,
             self._clock,
-            checks=checks_of(runners),
+            checks=collect_target_checks(runners),
             defaults=config.defaults(),
             max_pending=config["queue.max_pending"],
         )
@@ -134,7 +134,7 @@ class Server:
         metrics.failing_from(lambda: len(engine.node.duties.failing))
         self._stack.push_async_callback(engine.crash)  # drops whatever a stop has not ended
         await self._serve(api, metrics, sockets)
-        metrics.admits(self._roles.schedules)
+        metrics.set_leader(self._roles.schedules)
 
     async def stop(self) -> None:
         """Stop admitting and claiming, let the work finish within the grace period, then end. Again: wait no longer."""
@@ -152,7 +152,7 @@ class Server:
     async def _stop(self) -> None:
         self._draining = True
         if self._metrics is not None:
-            self._metrics.admits(False)
+            self._metrics.set_leader(False)
         try:
             if self._engine is not None:
                 await self._engine.stop()
@@ -179,7 +179,7 @@ class Server:
             silence_s=self._options.heartbeat_timeout_s,
         )
         engine.on_event(metrics.watch)
-        store.on_commit(metrics.committed)
+        store.on_commit(metrics.observe_commit)
         self._metrics = metrics
         return metrics
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.config import Overlap, RecoveryStrategy
-from chronos.engine.runners.command_options import read_limits
 from chronos.errors import Invalid
-from chronos.service.shapes.form import read_duration_us
+from chronos.runners.command.options import read_limits
+from chronos.service.serializers.object_reader import read_duration_us
 
 Reader = Callable[[Any], Any]
 _SIZES = {"B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}

@@ -4,22 +4,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from chronos.core.job import Job, JobSpec, Target, Unreadable
-from chronos.engine.runners.templates import names_secret
 from chronos.errors import Invalid
+from chronos.runners.templates import has_secret_placeholder
 from chronos.store.contract import JobFilter, Store
 
 _PAGE = 1_000
 _TEMPLATES = ("argv", "env", "stdin")  # of a command; an ``http`` target has them everywhere
 
 
-class Asking(NamedTuple):
+class UnsupportedField(NamedTuple):
     """The jobs that ask for one thing: how many, and the first names."""
 
     total: int
     names: tuple[str, ...]
 
 
-async def stored_with(store: Store, *, shown: int) -> tuple[Asking, Asking]:
+async def stored_with(store: Store, *, shown: int) -> tuple[UnsupportedField, UnsupportedField]:
     """The jobs with alerts, and those with a template that names a secret; the first ``shown`` names of each."""
     with_alerts: list[str] = []
     with_secrets: list[str] = []
@@ -38,7 +38,7 @@ async def stored_with(store: Store, *, shown: int) -> tuple[Asking, Asking]:
                 with_secrets += [_shown(job)] if len(with_secrets) < shown else []
         cursor = page.cursor
         if cursor is None:
-            return Asking(alerts, tuple(with_alerts)), Asking(secrets, tuple(with_secrets))
+            return UnsupportedField(alerts, tuple(with_alerts)), UnsupportedField(secrets, tuple(with_secrets))
 
 
 def _shown(job: Job) -> str:
@@ -62,7 +62,7 @@ def _names_a_secret(target: Target) -> bool:
 
 def _is_secret(text: str) -> bool:
     try:
-        return names_secret(text)
+        return has_secret_placeholder(text)
     except Invalid:  # not a template
         return False
 

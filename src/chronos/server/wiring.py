@@ -6,22 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from chronos.api import (
-    Access,
-    ApiOptions,
-    CommandAuthor,
-    TokenBook,
-    read_grant,
-    read_tokens,
-    read_users,
-    routes_with,
-)
-from chronos.assembly import Reach, is_shared, make_store, sqlite_file, target_kinds
+from chronos.api import Access, ApiOptions, CommandAuthor, TokenStore, read_grant, read_tokens, read_users, routes_with
+from chronos.assembly import WebhookOptions, is_shared, list_target_kinds, make_store, parse_sqlite_file
 from chronos.clock import Clock
-from chronos.core.token import Token
-from chronos.engine.options import Options
-from chronos.engine.runners.command_options import CommandRules
+from chronos.core.token import ApiToken
+from chronos.engine.options import EngineOptions
 from chronos.errors import Invalid
+from chronos.runners.command.options import CommandRules
 from chronos.server.command_user import check_user, command_warnings
 from chronos.server.config import DEFAULT, Config, not_right
 from chronos.store.contract import Store
@@ -87,9 +78,9 @@ def _refuse_peers(config: Config) -> None:
         )
 
 
-def engine_options(config: Config, roles: Roles) -> Options:
+def engine_options(config: Config, roles: Roles) -> EngineOptions:
     """What the node is told."""
-    return Options(
+    return EngineOptions(
         node_name=config["node.id"] or socket.gethostname(),
         slots=config["dispatcher.max_concurrent"],
         queue_slots=config["dispatcher.queue_slots"],
@@ -107,9 +98,9 @@ def engine_options(config: Config, roles: Roles) -> Options:
     )
 
 
-def reach(config: Config) -> Reach:
+def reach(config: Config) -> WebhookOptions:
     """Where webhooks may go."""
-    return Reach(
+    return WebhookOptions(
         allow_private=config["dispatcher.http.allow_private"],
         allow_hosts=config["dispatcher.http.allow_hosts"],
         timeout_s=config["dispatcher.http.timeout"],
@@ -121,7 +112,7 @@ def reach(config: Config) -> Reach:
 def allowed_targets(config: Config) -> tuple[str, ...] | None:
     """The kinds of targets that jobs may have here; None: all."""
     allowed: tuple[str, ...] | None = config["dispatcher.targets"]
-    known = target_kinds()
+    known = list_target_kinds()
     for kind in allowed or ():
         if kind not in known:
             told = f'dispatcher.targets names "{kind}", which nothing here can run'
@@ -160,7 +151,7 @@ def make_access(config: Config, clock: Clock, store: Store) -> Access:
     if config["auth.type"] == "none":
         return Access(clock)
     users, _ = users_of(config)
-    return Access(clock, users=read_users(users), tokens=TokenBook(store, tokens_of(config)))
+    return Access(clock, users=read_users(users), tokens=TokenStore(store, tokens_of(config)))
 
 
 def users_of(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
@@ -183,7 +174,7 @@ def users_of(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, .
     return users, tuple(left_out)
 
 
-def tokens_of(config: Config) -> list[Token]:
+def tokens_of(config: Config) -> list[ApiToken]:
     """The tokens of the configuration."""
     tokens = read_tokens(config["auth.tokens"])
     for token in tokens:
@@ -193,7 +184,7 @@ def tokens_of(config: Config) -> list[Token]:
 
 def make_room(config: Config) -> None:
     """Create the folder that the store's file goes into, for its owner alone."""
-    data = sqlite_file(config["store"])
+    data = parse_sqlite_file(config["store"])
     if data is None or data.parent.exists():
         return
     try:

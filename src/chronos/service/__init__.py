@@ -1,5 +1,5 @@
-"""What the faces share: job shapes and their aliases, create, update and apply, trigger, why, preview.
+"""The use cases that every interface shares: save, apply, pause, trigger, backfill, explain, preview.
 
-``shapes`` turns JSON into definitions and records into JSON; ``jobs`` keeps definitions; ``runs`` asks for executions
-and looks at them; ``why`` explains. Nothing here runs a loop or speaks HTTP.
+``serializers`` turns JSON into definitions and records into JSON. Nothing here runs a loop or speaks HTTP: that belongs
+in ``chronos.engine`` and ``chronos.api``.
 """

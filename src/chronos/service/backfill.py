@@ -6,36 +6,38 @@ from itertools import islice
 
 from chronos.clock import Clock
 from chronos.core.calendar import rfc3339
-from chronos.core.detail import Detail
 from chronos.core.execution import Cause
-from chronos.core.ids import asked_execution_id
-from chronos.core.inforce import instants_of
-from chronos.core.instants import walk
+from chronos.core.execution_detail import Detail
+from chronos.core.ids import requested_execution_id
 from chronos.core.job import DEFAULT_NAMESPACE, Job
 from chronos.core.node import Actor
+from chronos.core.schedule.occurrences import walk
+from chronos.core.schedule_change import resolve_instants
 from chronos.errors import Invalid, QueueFull
-from chronos.service.asking import asked_run, checked_reason, tell_admitted
-from chronos.service.jobs import Jobs
-from chronos.service.room import Room
+from chronos.service.backpressure import Backpressure
+from chronos.service.jobs import JobService
+from chronos.service.run_requests import log_admitted, to_run_row, to_stored_reason
 from chronos.store.commands import SYSTEM, Backfill, RunRow
 from chronos.store.contract import Store
 
 MAX_BACKFILL = 10_000  # instants of one request
-_AT_ONCE = 500  # of one command
+_INSTANTS_PER_COMMAND = 500  # of one command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class BackfillResult:
     """What a backfill has asked for. ``next_us`` is where to go on: not all of it had room, or time, in one request."""
 
     ids: tuple[bytes, ...]
     next_us: int | None
 
 
-class Backfills:
+class BackfillService:
     """Backfills of a store. ``new_request`` gives ids that were never given before."""
 
-    def __init__(self, store: Store, clock: Clock, jobs: Jobs, room: Room, *, new_request: Callable[[], bytes]) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, jobs: JobService, room: Backpressure, *, new_request: Callable[[], bytes]
+    ) -> None:
         self._store, self._clock, self._jobs, self._room = store, clock, jobs, room
         self._new_request = new_request
 
@@ -50,7 +52,7 @@ class Backfills:
         namespace: str = DEFAULT_NAMESPACE,
         actor: Actor = SYSTEM,
         within_us: int | None = None,
-    ) -> Filled:
+    ) -> BackfillResult:
         """Run the instants of a past range, both ends included, oldest first; as many as there is room and time for.
 
         The same ``idempotency`` key answers the same executions. Raises ``NotFound``, ``Invalid``, and ``QueueFull``
@@ -60,7 +62,7 @@ class Backfills:
         coming = self._instants(job, from_us, to_us)
         request = idempotency.encode() if idempotency is not None else self._new_request()
         begun_us = self._clock.now_us()
-        alike = asked_run(
+        alike = to_run_row(
             job=job.id,
             namespace=job.namespace,
             name=job.name,
@@ -69,16 +71,16 @@ class Backfills:
             cause=Cause.BACKFILL,
             request=request,
             now_us=begun_us,
-            detail=Detail(reason=checked_reason(reason)),
+            detail=Detail(reason=to_stored_reason(reason)),
         )
         ids: list[bytes] = []
-        while chunk_us := list(islice(coming, min(_AT_ONCE, MAX_BACKFILL))):
+        while chunk_us := list(islice(coming, min(_INSTANTS_PER_COMMAND, MAX_BACKFILL))):
             is_over = within_us is not None and self._clock.now_us() - begun_us >= within_us
             if ids and (is_over or len(ids) >= MAX_BACKFILL):
-                return Filled(ids=tuple(ids), next_us=chunk_us[0])
+                return BackfillResult(ids=tuple(ids), next_us=chunk_us[0])
             runs = [
                 alike._replace(
-                    id=asked_execution_id(job.id, Cause.BACKFILL, begun_us, request, scheduled_us),
+                    id=requested_execution_id(job.id, Cause.BACKFILL, begun_us, request, scheduled_us),
                     scheduled_us=scheduled_us,
                 )
                 for scheduled_us in chunk_us
@@ -91,8 +93,8 @@ class Backfills:
                 taken = []
             ids += taken
             if len(taken) < len(runs):
-                return Filled(ids=tuple(ids), next_us=chunk_us[len(taken)])
-        return Filled(ids=tuple(ids), next_us=None)
+                return BackfillResult(ids=tuple(ids), next_us=chunk_us[len(taken)])
+        return BackfillResult(ids=tuple(ids), next_us=None)
 
     def would_run(self, job: Job, from_us: int, to_us: int) -> tuple[int, int | None]:
         """How many instants one request would ask for, and where to go on. Raises ``Invalid``."""
@@ -100,7 +102,7 @@ class Backfills:
         return min(len(found), MAX_BACKFILL), found[MAX_BACKFILL] if len(found) > MAX_BACKFILL else None
 
     def _instants(self, job: Job, from_us: int, to_us: int) -> Iterator[int]:
-        instants = instants_of(job.spec, job.name)
+        instants = resolve_instants(job.spec, job.name)
         if instants is None:
             raise Invalid(f'"{job.name}" has no schedule, so that no instants of it lie in a range; trigger it instead')
         if from_us > to_us or to_us > self._clock.now_us():
@@ -135,7 +137,7 @@ class Backfills:
             self._room.settle(fits, created)
         new = {run.id for run in runs}
         for id_, status in zip((one for one in answer.ids if one in new), answer.statuses, strict=False):
-            tell_admitted(job, id_, Cause.BACKFILL, status)
+            log_admitted(job, id_, Cause.BACKFILL, status)
         if not answer.ids:
             raise full or QueueFull(
                 f'as many executions of "{job.name}" are queued as may be; try again when some have run'

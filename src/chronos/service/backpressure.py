@@ -9,12 +9,12 @@ from chronos.errors import QueueFull
 from chronos.store.contract import Store
 
 MAX_PENDING = 100_000
-_COUNTED_FOR_US = SECOND_US  # how long a count of what is pending is believed where it leaves room
+_COUNT_VALID_US = SECOND_US  # how long a count of what is pending is believed where it leaves room
 _PAUSE_S, _LONGEST_PAUSE_S = 0.025, 1.0  # between two counts that are made before anything is refused
 _PAUSE_FOR_COST = 10  # times what the last count took: counting is a tenth of what is done, and not more
 
 
-class Room:
+class Backpressure:
     """What is ready or queued; ``most`` of them may be.
 
     Where there is room, a count is believed for a second, and what was asked for since is added to it. Nothing is
@@ -48,7 +48,7 @@ class Room:
         """
         await self.count()
         if self._pending + wanted > self._most:
-            await self._count_anew()
+            await self._recount()
         fits = min(wanted, self._most - self._pending)
         if fits <= 0:
             raise QueueFull(f"{self._pending} executions wait already, allowed {self._most}; try again later")
@@ -63,9 +63,9 @@ class Room:
         self._pending -= taken - created
 
     def _is_known(self) -> bool:
-        return self._counted_us is not None and 0 <= self._clock.now_us() - self._counted_us < _COUNTED_FOR_US
+        return self._counted_us is not None and 0 <= self._clock.now_us() - self._counted_us < _COUNT_VALID_US
 
-    async def _count_anew(self) -> None:
+    async def _recount(self) -> None:
         """A count that began after this was called, by whomever; counts keep their distance."""
         before = self._begun
         async with self._counting:

@@ -14,15 +14,15 @@ from chronos.clock import Clock
 from chronos.core.job import Job
 from chronos.core.node import Actor
 from chronos.errors import ChronosError, Conflict, NotFound
-from chronos.service.asking import Plain, checked_payload
-from chronos.service.runs import Runs
-from chronos.service.switching import JobStates, StateChange
+from chronos.service.executions import ExecutionService
+from chronos.service.job_state import JobStates, StateChange
+from chronos.service.run_requests import PlainPayload, to_stored_payload
 from chronos.store.commands import DeleteRow, SaveJobs
 from chronos.store.contract import Store
 
 MAX_ACTED = 5_000  # jobs of one request
-_AT_ONCE = 500
-_IN_ONE = 20  # jobs that one command deletes: each still has a line of its own in the audit log
+_JOBS_PER_BATCH = 500
+_DELETES_PER_COMMAND = 20  # jobs that one command deletes: each still has a line of its own in the audit log
 
 
 class Action(StrEnum):
@@ -37,7 +37,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acted:
+class ActionResult:
     """What became of it, for one job."""
 
     job: Job
@@ -49,7 +49,7 @@ class Acted:
 class BulkActions:
     """Does one thing to many jobs."""
 
-    def __init__(self, store: Store, clock: Clock, runs: Runs, states: JobStates) -> None:
+    def __init__(self, store: Store, clock: Clock, runs: ExecutionService, states: JobStates) -> None:
         self._store, self._clock, self._runs, self._states = store, clock, runs, states
 
     async def act(
@@ -62,43 +62,45 @@ class BulkActions:
         payload: Any = None,
         key: Callable[[Job], str | None] = lambda _: None,
         dry_run: bool = False,
-    ) -> list[Acted]:
+    ) -> list[ActionResult]:
         """What became of each, in order; of a dry run, what would. Raises ``Invalid`` for a payload that is invalid."""
-        payload = Plain(checked_payload(payload))
+        payload = PlainPayload(to_stored_payload(payload))
 
-        async def one(job: Job) -> Acted:
+        async def one(job: Job) -> ActionResult:
             try:
                 if action is not Action.TRIGGER:
                     change = StateChange(action.value)
                     now = await self._states.change(job, change, reason=reason or "", actor=actor, dry_run=dry_run)
-                    return Acted(job=job, changed=now is not job)
+                    return ActionResult(job=job, changed=now is not job)
                 if dry_run:
-                    return Acted(job=job)
+                    return ActionResult(job=job)
                 asked = await self._runs.trigger(job, payload, reason=reason, idempotency=key(job), actor=actor)
-                return Acted(job=job, changed=asked.created, execution=asked.id)
+                return ActionResult(job=job, changed=asked.created, execution=asked.id)
             except ChronosError as error:
-                return Acted(job=job, error=error)
+                return ActionResult(job=job, error=error)
 
-        acted: list[Acted] = []
-        for begin in range(0, len(jobs), _AT_ONCE):
-            some = jobs[begin : begin + _AT_ONCE]
+        acted: list[ActionResult] = []
+        for begin in range(0, len(jobs), _JOBS_PER_BATCH):
+            some = jobs[begin : begin + _JOBS_PER_BATCH]
             if action is Action.DELETE:
-                groups = [some[first : first + _IN_ONE] for first in range(0, len(some), _IN_ONE)]
-                acted += await self._delete(groups, actor) if not dry_run else [Acted(job=job) for job in some]
+                groups = [
+                    some[first : first + _DELETES_PER_COMMAND] for first in range(0, len(some), _DELETES_PER_COMMAND)
+                ]
+                acted += await self._delete(groups, actor) if not dry_run else [ActionResult(job=job) for job in some]
                 continue
             if action is Action.TRIGGER and not dry_run:
                 await self._runs.room.count()
             acted += await asyncio.gather(*map(one, some))
         return acted
 
-    async def _delete(self, groups: Sequence[Sequence[Job]], actor: Actor) -> list[Acted]:
+    async def _delete(self, groups: Sequence[Sequence[Job]], actor: Actor) -> list[ActionResult]:
         return [
             acted
             for group in await asyncio.gather(*(self._delete_group(one, actor) for one in groups))
             for acted in group
         ]
 
-    async def _delete_group(self, jobs: Sequence[Job], actor: Actor) -> list[Acted]:
+    async def _delete_group(self, jobs: Sequence[Job], actor: Actor) -> list[ActionResult]:
         """In one command; should one of them not be as it was any more, each in its own."""
         delete = tuple(DeleteRow(job.id, job.version) for job in jobs)
         try:
@@ -106,5 +108,5 @@ class BulkActions:
         except ChronosError as error:
             if len(jobs) > 1 and isinstance(error, Conflict | NotFound):
                 return await self._delete([[job] for job in jobs], actor)
-            return [Acted(job=job, error=error) for job in jobs]
-        return [Acted(job=job) for job in jobs]
+            return [ActionResult(job=job, error=error) for job in jobs]
+        return [ActionResult(job=job) for job in jobs]

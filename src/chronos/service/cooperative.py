@@ -14,7 +14,7 @@ R = TypeVar("R")
 _TURN_S = 0.005
 
 
-class Turns:
+class TimeSlicer:
     """One request works at a time, for some milliseconds; then the others, and everything else, have theirs."""
 
     def __init__(self, now_s: Callable[[], float] = time.perf_counter) -> None:
@@ -22,7 +22,7 @@ class Turns:
         self._mine = asyncio.Lock()
         self._beside = asyncio.Lock()
 
-    async def beside(self, do: Callable[[], T]) -> T:
+    async def run_in_thread(self, do: Callable[[], T]) -> T:
         """Do something large beside the event loop."""
         async with self._beside:
             return await asyncio.to_thread(do)

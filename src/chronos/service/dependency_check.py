@@ -2,25 +2,25 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from chronos.core.job import After
-from chronos.service.shapes import Draft, InvalidJob, Problem
+from chronos.core.job import UpstreamJob
+from chronos.service.serializers import Draft, InvalidJob, Problem
 from chronos.store.contract import Store
 
-_Upstream = Callable[[str, str], Awaitable[tuple[After, ...] | None]]
+_Upstream = Callable[[str, str], Awaitable[tuple[UpstreamJob, ...] | None]]
 
 MAX_WALKED = 10_000  # jobs upstream of one change
 
 
-async def check_follows(store: Store, drafts: Sequence[Draft]) -> None:
+async def check_dependencies(store: Store, drafts: Sequence[Draft]) -> None:
     """Raise ``InvalidJob`` for a job that follows one which is not there, or follows itself through others."""
     following = [draft for draft in drafts if draft.spec.after]
     if not following:
         return
-    known: dict[tuple[str, str], tuple[After, ...] | None] = {
+    known: dict[tuple[str, str], tuple[UpstreamJob, ...] | None] = {
         (draft.namespace, draft.name): draft.spec.after for draft in drafts
     }
 
-    async def upstream(namespace: str, name: str) -> tuple[After, ...] | None:
+    async def upstream(namespace: str, name: str) -> tuple[UpstreamJob, ...] | None:
         if (namespace, name) not in known:
             job = await store.job_named(namespace, name) if len(known) < len(drafts) + MAX_WALKED else None
             known[namespace, name] = None if job is None else job.spec.after
@@ -31,13 +31,13 @@ async def check_follows(store: Store, drafts: Sequence[Draft]) -> None:
             if await upstream(draft.namespace, one.job) is None:
                 reason = f'there is no job "{one.job}" in the namespace "{draft.namespace}"'
                 raise InvalidJob([Problem(f"/after/{place}/job", reason)], name=draft.name)
-        circle = await _circle(draft, upstream)
+        circle = await _find_cycle(draft, upstream)
         if circle:
             reason = f"goes round in a circle: {' → '.join(circle)}"
             raise InvalidJob([Problem("/after", reason)], name=draft.name)
 
 
-async def _circle(draft: Draft, upstream: _Upstream) -> list[str]:
+async def _find_cycle(draft: Draft, upstream: _Upstream) -> list[str]:
     """The way from a job back to itself, against the arrows; empty when there is none."""
     came_from: dict[str, str] = {}
     front = [draft.name]

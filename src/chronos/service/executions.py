@@ -8,40 +8,32 @@ import msgspec
 
 from chronos.clock import Clock
 from chronos.core.calendar import rfc3339
-from chronos.core.detail import Detail
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
-from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, Unreadable, readable
+from chronos.core.execution_detail import Detail
+from chronos.core.execution_report import Report, plain_report
+from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, Unreadable, ensure_readable
 from chronos.core.node import Actor
-from chronos.core.report import Report, plain_report
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull
-from chronos.service.asking import asked_run, checked_payload, checked_reason, tell_admitted
-from chronos.service.jobs import Jobs
-from chronos.service.room import Room
-from chronos.service.shapes import id_text, read_id, write_execution
-from chronos.service.shapes.executions import detail_of
-from chronos.store.commands import (
-    SYSTEM,
-    CancelExecution,
-    DropDeadLetters,
-    OutputRow,
-    Signal,
-    Trigger,
-    Triggered,
-)
+from chronos.service.backpressure import Backpressure
+from chronos.service.jobs import JobService
+from chronos.service.run_requests import log_admitted, to_run_row, to_stored_payload, to_stored_reason
+from chronos.service.serializers import id_text, read_id, write_execution
+from chronos.service.serializers.execution import detail_of
+from chronos.store.commands import SYSTEM, CancelExecution, DropDeadLetters, OutputRow, Signal, Trigger, Triggered
 from chronos.store.contract import ExecutionFilter, ExecutionView, JobName, Page, Store
 
 EVERYTHING = ExecutionFilter()
 
 
-class Runs:
+class ExecutionService:
     """The executions of a store. ``new_request`` gives ids that were never given before."""
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
-        jobs: Jobs,
-        room: Room,
+        jobs: JobService,
+        room: Backpressure,
         *,
         new_request: Callable[[], bytes],
     ) -> None:
@@ -76,7 +68,7 @@ class Runs:
                 f"{rfc3339(at_us)} is still to come, and a trigger runs now; "
                 f'save a job with the schedule "{rfc3339(at_us)}" instead'
             )
-        detail = Detail(payload=checked_payload(payload), reason=checked_reason(reason))
+        detail = Detail(payload=to_stored_payload(payload), reason=to_stored_reason(reason))
         return await self._ask(job, Cause.MANUAL, detail, idempotency, at_us, actor)
 
     async def replay(
@@ -99,12 +91,12 @@ class Runs:
         before = detail_of(first)
         job = await self._job_of(first)
         detail = Detail(
-            payload=before.payload if payload is None else checked_payload(payload),
+            payload=before.payload if payload is None else to_stored_payload(payload),
             span=before.span,
             replay_of=first.id.hex(),
-            reason=checked_reason(reason),
+            reason=to_stored_reason(reason),
             upstream=before.upstream,
-            carried=_succeeded(first, before) if from_failed else None,
+            carried=_collect_succeeded_results(first, before) if from_failed else None,
         )
         return await self._ask(job, Cause.REPLAY, detail, idempotency, first.scheduled_us, actor, replay_of=first.id)
 
@@ -118,7 +110,7 @@ class Runs:
 
     async def signal(self, execution: str | bytes, name: str, payload: Any = None, *, actor: Actor = SYSTEM) -> bool:
         """End its wait for a signal; False: it does not wait for this one. Raises ``NotFound`` when it is not open."""
-        text = msgspec.json.encode(checked_payload(payload)).decode()
+        text = msgspec.json.encode(to_stored_payload(payload)).decode()
         now_us = self._clock.now_us()
         return await self._store.apply(
             Signal(execution=_id(execution), name=name, payload=text, now_us=now_us, actor=actor)
@@ -137,7 +129,7 @@ class Runs:
         """One execution as it is answered: tasks, attempts, report."""
         view = await self.get(execution)
         one = view.execution
-        job, spec = await self._ran(one)
+        job, spec = await self._load_job_and_spec(one)
         shown = write_execution(
             view,
             job_name=await self._name_of(one.job) if job is None else job.name,
@@ -157,10 +149,10 @@ class Runs:
         told = detail_of(one).report
         if told is not None or one.status is not Status.SUCCEEDED:
             return told
-        _, spec = await self._ran(one)
+        _, spec = await self._load_job_and_spec(one)
         return None if spec is None else self._plain_report(one, spec)
 
-    async def _ran(self, one: Execution) -> tuple[Job | None, JobSpec | None]:
+    async def _load_job_and_spec(self, one: Execution) -> tuple[Job | None, JobSpec | None]:
         """The job of an execution, and what it said when this one ran; None: it is gone."""
         job = (await self._store.jobs_by_id([one.job])).get(one.job)
         if job is not None and job.version == one.job_version:
@@ -266,11 +258,11 @@ class Runs:
         replay_of: bytes | None = None,
     ) -> Triggered:
         now_us = self._clock.now_us()
-        run = asked_run(
+        run = to_run_row(
             job=job.id,
             namespace=job.namespace,
             name=job.name,
-            spec=readable(job.spec),
+            spec=ensure_readable(job.spec),
             effective=self._jobs.effective(job.spec),
             cause=cause,
             request=idempotency.encode() if idempotency is not None else self._new_request(),
@@ -282,7 +274,7 @@ class Runs:
         try:
             await self.room.take()
         except QueueFull as full:
-            return await self._asked_before(command, full)
+            return await self._find_earlier_request(command, full)
         created = False
         try:
             asked = await self._store.apply(command)
@@ -290,10 +282,10 @@ class Runs:
         finally:
             self.room.settle(1, created)
         if created:
-            tell_admitted(job, asked.id, cause, asked.status)
+            log_admitted(job, asked.id, cause, asked.status)
         return asked
 
-    async def _asked_before(self, command: Trigger, full: QueueFull) -> Triggered:
+    async def _find_earlier_request(self, command: Trigger, full: QueueFull) -> Triggered:
         """What a key has created already takes no room."""
         if command.idempotency is None:
             raise full
@@ -332,7 +324,7 @@ def _unknown(execution: str | bytes) -> NotFound:
     return NotFound(f'there is no execution "{shown}"')
 
 
-def _succeeded(execution: Execution, detail: Detail) -> dict[str, Any]:
+def _collect_succeeded_results(execution: Execution, detail: Detail) -> dict[str, Any]:
     """The results of the tasks that need not run again."""
     if execution.status is Status.SUCCEEDED:
         raise Invalid("none of its tasks failed; replay all of it")

@@ -8,13 +8,13 @@ from functools import partial
 from typing import assert_never
 
 from chronos.clock import Clock
-from chronos.core.inforce import instants_of
 from chronos.core.job import Job, JobState
 from chronos.core.node import Actor
-from chronos.core.planner import resume
+from chronos.core.planner import resume_job
+from chronos.core.schedule_change import resolve_instants
 from chronos.errors import Conflict, Invalid, NotFound
-from chronos.service.saving import restart_us
-from chronos.service.shapes import has_run_at_once
+from chronos.service.save_plan import restart_us
+from chronos.service.serializers import has_run_at_once
 from chronos.store.commands import SYSTEM, SetJobState
 from chronos.store.contract import Store
 
@@ -70,10 +70,10 @@ def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: in
             if job.state is JobState.ACTIVE:
                 return None
             _refuse(job, "resume")
-            instants = instants_of(job.spec, job.name)
+            instants = resolve_instants(job.spec, job.name)
             if instants is None:
                 return command(state=JobState.ACTIVE)
-            went_on = resume(job=job.id, instants=instants, next_us=job.next_us, now_us=now_us)
+            went_on = resume_job(job=job.id, instants=instants, next_us=job.next_us, now_us=now_us)
             state = JobState.DONE if went_on.next_us is None else JobState.ACTIVE
             return command(state=state, next_us=went_on.next_us, spans=went_on.spans)
         case StateChange.DISABLE:  # no instants at all, until it is enabled; a job that ran once stays done

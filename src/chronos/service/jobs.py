@@ -7,19 +7,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from chronos.clock import Clock
-from chronos.core.config import Effective, Settings, cascade
-from chronos.core.group import Layout, lay_out
-from chronos.core.inforce import instants_of
-from chronos.core.instants import walk
-from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersion, readable
+from chronos.core.config import EffectiveSettings, Settings, resolve_settings
+from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, JobVersion, ensure_readable
 from chronos.core.node import Actor
 from chronos.core.planner import MAX_PREVIEW
+from chronos.core.schedule.occurrences import walk
+from chronos.core.schedule_change import resolve_instants
+from chronos.core.task_group import Layout, build_layout
 from chronos.errors import NotFound
-from chronos.service.comparing import VersionDiff, compare
-from chronos.service.previewing import Preview, preview_of
-from chronos.service.shapes import Check, Draft, JobReader, check_targets, read_id
-from chronos.service.shapes.form import nearest
-from chronos.service.writing import JobSaver, SavedJob, stale
+from chronos.service.save_jobs import JobSaver, SavedJob, version_conflict
+from chronos.service.schedule_preview import Preview, preview_of
+from chronos.service.serializers import Check, Draft, JobReader, check_targets, read_id
+from chronos.service.serializers.object_reader import nearest
+from chronos.service.version_diff import VersionDiff, compare
 from chronos.store.commands import SYSTEM, DeleteJob
 from chronos.store.contract import JobFilter, Page, Store
 
@@ -27,7 +27,7 @@ EVERYTHING = JobFilter()
 _FOREVER_US = 1 << 62
 
 
-class Jobs:
+class JobService:
     """The jobs of a store. ``defaults`` is what the server sets, ``checks`` the runners' own by kind of target."""
 
     def __init__(
@@ -43,13 +43,13 @@ class Jobs:
         """The job that somebody wrote. Raises ``InvalidJob``."""
         return self._reader.read(data, namespace=namespace)
 
-    def effective(self, spec: JobSpec) -> Effective:
+    def effective(self, spec: JobSpec) -> EffectiveSettings:
         """What is in force for a job."""
-        return cascade(self._defaults, spec.settings)
+        return resolve_settings(self._defaults, spec.settings)
 
     def layout(self, spec: JobSpec) -> Layout:
         """The tasks of a job as its executions see them."""
-        return lay_out(spec, self._defaults)
+        return build_layout(spec, self._defaults)
 
     async def delete(
         self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM
@@ -80,7 +80,7 @@ class Jobs:
     async def next_runs(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[int, ...]:
         """The next instants of a job, at most ``MAX_PREVIEW``; none while it is not active."""
         job = await self.get(ref, namespace)
-        instants = instants_of(job.spec, job.name)
+        instants = resolve_instants(job.spec, job.name)
         if instants is None or job.state is not JobState.ACTIVE:
             return ()
         return tuple(islice(walk(instants, job.next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
@@ -123,9 +123,9 @@ class Jobs:
         """
         job = await self.get(ref, namespace)
         if expect is not None and job.version != expect:
-            raise stale(job.name, job.version, expect)
+            raise version_conflict(job.name, job.version, expect)
         old = await self._version(job, version)
-        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(readable(old.spec), outgoing=None))
+        draft = Draft(namespace=job.namespace, name=job.name, spec=replace(ensure_readable(old.spec), outgoing=None))
         check_targets(job.name, draft.spec, self._checks)
         [saved] = await self._saver.save([draft], actor=actor, expect=job.version, dry_run=dry_run, back_to=old.version)
         return saved

@@ -16,11 +16,11 @@ from typing import Any
 from msgspec.structs import replace
 from yarl import URL
 
-from chronos.core.credentials import MASK, hide_named, hide_urls, is_masked, shown_options, userinfos
+from chronos.core.credentials import MASK, find_userinfos, hide_named, hide_url_credentials, is_masked, mask_options
 from chronos.core.job import Job, JobSpec, Target, Unreadable
 from chronos.core.lane import PYTHON
-from chronos.service.shapes import Draft, InvalidJob, Problem
-from chronos.service.shapes.plain import step
+from chronos.service.serializers import Draft, InvalidJob, Problem
+from chronos.service.serializers.json_values import extend_pointer
 
 _HOOKS = ("on_start", "on_complete")
 _NOTHING = JobSpec()
@@ -32,7 +32,7 @@ _MOVED = {
 }
 
 
-def restored(draft: Draft, existing: Job | None) -> Draft:
+def restore_masked(draft: Draft, existing: Job | None) -> Draft:
     """The draft with stored values in place of masked ones. Raises ``InvalidJob`` for each that cannot be kept."""
     stored = _NOTHING if existing is None or isinstance(existing.spec, Unreadable) else existing.spec
     spec, pointers = draft.spec, draft.targets_at or {}
@@ -88,10 +88,10 @@ class _Restorer:
 
     def text(self, sent: str, stored: Any, pointer: str, moved: str | None = None) -> str:
         """A text in which the user and password of a URL may be masked. A stored pair is kept for the same host."""
-        masked = [found for found in userinfos(sent) if found.text == MASK]
+        masked = [found for found in find_userinfos(sent) if found.text == MASK]
         if not masked:
             return sent
-        known = list(userinfos(stored)) if isinstance(stored, str) else []
+        known = list(find_userinfos(stored)) if isinstance(stored, str) else []
         pieces, at = [], 0
         for found in masked:
             same = next((one for one in known if one.leads_to == found.leads_to), None)
@@ -108,11 +108,11 @@ class _Restorer:
     ) -> dict[str, Any]:
         options: dict[str, Any] = {}
         for option, value in sent.items():
-            at, before = step(pointer, option), stored.get(option)
+            at, before = extend_pointer(pointer, option), stored.get(option)
             if option in ("auth", "headers", "env") and isinstance(value, dict):
-                find = _found(before, any_case=option == "headers")
+                find = _make_stored_lookup(before, any_case=option == "headers")
                 options[option] = {
-                    name: self._entry(option, name, item, find(name), step(at, name), moved)
+                    name: self._entry(option, name, item, find(name), extend_pointer(at, name), moved)
                     for name, item in value.items()
                 }
             else:
@@ -130,8 +130,10 @@ class _Restorer:
         if isinstance(sent, str):
             return self.text(sent, stored, pointer, moved)
         if isinstance(sent, dict):
-            find = _found(stored)
-            return {name: self._value(one, find(name), step(pointer, name), moved) for name, one in sent.items()}
+            find = _make_stored_lookup(stored)
+            return {
+                name: self._value(one, find(name), extend_pointer(pointer, name), moved) for name, one in sent.items()
+            }
         if isinstance(sent, list):
             known = stored if isinstance(stored, list) else []
             padded = [*known, *[None] * len(sent)]
@@ -142,7 +144,7 @@ class _Restorer:
         self.problems.append(Problem(pointer, f'is masked ("{MASK}"), and {reason}; send the value itself'))
 
 
-def masked_in(payload: Any) -> list[Problem]:
+def find_masked_urls(payload: Any) -> list[Problem]:
     """Each URL of a payload whose user and password are masked: where nothing is stored, nothing can be kept."""
     restorer = _Restorer(_NOTHING, JobSpec(payload=payload))
     restorer.payload()
@@ -162,12 +164,12 @@ def _destination(target: Target, payload: Any) -> tuple[Any, ...]:
         case "http":
             return (target.kind, *_origin(str(target.options.get("url", "")), payload))
         case "command":
-            shown = shown_options(target.options)
+            shown = mask_options(target.options)
             return target.kind, {name: value for name, value in shown.items() if name not in _HARMLESS}
         case kind if kind == PYTHON:
             return kind, target.options.get("name")
         case kind:
-            return kind, shown_options(target.options)
+            return kind, mask_options(target.options)
 
 
 def _origin(url: str, payload: Any) -> tuple[Any, ...]:
@@ -175,15 +177,15 @@ def _origin(url: str, payload: Any) -> tuple[Any, ...]:
     _, _, rest = url.partition("://")
     authority = rest.partition("/")[0]
     if not url.startswith(("http://", "https://")) or "{{" in authority or "\\" in url:
-        return hide_urls(url), hide_urls(payload)
+        return hide_url_credentials(url), hide_url_credentials(payload)
     try:
         read = URL(url)
         return read.scheme, (read.raw_host or "").lower(), read.port
     except ValueError:
-        return (hide_urls(url),)
+        return (hide_url_credentials(url),)
 
 
-def _found(stored: Any, *, any_case: bool = False) -> Callable[[str], Any]:
+def _make_stored_lookup(stored: Any, *, any_case: bool = False) -> Callable[[str], Any]:
     """From a name to what is stored under it; None: nothing is."""
     if not isinstance(stored, dict):
         return lambda name: None
@@ -195,6 +197,6 @@ def _found(stored: Any, *, any_case: bool = False) -> Callable[[str], Any]:
 
 def _any_masked(value: Any) -> bool:
     if isinstance(value, str):
-        return value == MASK or any(found.text == MASK for found in userinfos(value))
+        return value == MASK or any(found.text == MASK for found in find_userinfos(value))
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return any(map(_any_masked, items))

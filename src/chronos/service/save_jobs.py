@@ -1,4 +1,4 @@
-"""Writing jobs: create, replace, apply. ``saving`` decides what to write, and decides again after a lost race."""
+"""Writing jobs: create, replace, apply. ``save_plan`` decides what to write, and decides again after a lost race."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,25 +11,25 @@ from msgspec.structs import replace as with_fields
 
 from chronos.clock import Clock
 from chronos.core.config import Settings
-from chronos.core.diff import MAX_COMPARED, Diff
 from chronos.core.ids import job_id, job_ids
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobState
 from chronos.core.node import Actor
+from chronos.core.schedule_change import MAX_COMPARED, ScheduleDiff
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound, QueueFull
-from chronos.service.following import check_follows
-from chronos.service.saving import Prepared, Shared, prepare, prepare_new
-from chronos.service.shapes import Draft, InvalidJob
-from chronos.service.turns import Turns
+from chronos.service.cooperative import TimeSlicer
+from chronos.service.dependency_check import check_dependencies
+from chronos.service.save_plan import BatchPlanner, SavePlan, plan_new_job, plan_save
+from chronos.service.serializers import Draft, InvalidJob
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs
 from chronos.store.contract import JobFilter, Store
 
 CHUNK = 2_500  # jobs of one command, where they need not be one change; the more, the less each costs
 MAX_APPLIED = 10_000  # jobs of one atomic change
-_FEW = 10  # jobs that are read by their names
-_AT_ONCE = 4  # portions under way: while some are written, in one transaction, the next are made ready
+_MAX_JOBS_READ_BY_NAME = 10  # jobs that are read by their names
+_PORTIONS_IN_FLIGHT = 4  # portions under way: while some are written, in one transaction, the next are made ready
 _COMPARED_IN_BULK = 100  # coming runs that the difference of each of many jobs looks at
 _PAGE = 1_000
-_RACES = 10  # times that somebody else may be faster
+_MAX_RACES = 10  # times that somebody else may be faster
 
 
 class SavedJob(Struct, frozen=True, kw_only=True, gc=False):
@@ -43,12 +43,12 @@ class SavedJob(Struct, frozen=True, kw_only=True, gc=False):
     changed: bool  # also by being switched on or off, which is no new version
     state: JobState
     next_us: int | None
-    diff: Diff | None = None  # how the coming runs change, when the schedule does
+    diff: ScheduleDiff | None = None  # how the coming runs change, when the schedule does
     job: Job | None = None  # what is there now, of a job that was created alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SavePreview:
     """What applying a set of jobs changes."""
 
     created: list[SavedJob]
@@ -57,7 +57,7 @@ class Plan:
     pruned: list[Job]
 
 
-class _Change(Struct, frozen=True, kw_only=True):
+class _JobChange(Struct, frozen=True, kw_only=True):
     """How drafts are to be saved."""
 
     actor: Actor
@@ -75,8 +75,8 @@ class JobSaver:
 
     def __init__(self, store: Store, clock: Clock, *, defaults: Settings) -> None:
         self._store, self._clock, self._defaults = store, clock, defaults
-        self._shared = Shared(defaults)
-        self._turns = Turns()
+        self._shared = BatchPlanner(defaults)
+        self._turns = TimeSlicer()
 
     async def save(
         self,
@@ -96,8 +96,8 @@ class JobSaver:
         it is another. ``back_to``: the old version that the (one) draft says again, for the audit log. Raises
         ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
         """
-        await check_follows(self._store, drafts)
-        change = _Change(
+        await check_dependencies(self._store, drafts)
+        change = _JobChange(
             actor=actor,
             create_only=create_only,
             expect=expect,
@@ -119,7 +119,7 @@ class JobSaver:
         save = partial(self._save_portion, actor=actor, dry_run=dry_run)
         results: list[SavedJob | ChronosError] = []
         waiting: deque[asyncio.Task[list[SavedJob | ChronosError]]] = deque()
-        at_once = _AT_ONCE if await self._are_independent(drafts) else 1
+        at_once = _PORTIONS_IN_FLIGHT if await self._are_independent(drafts) else 1
         try:
             for begin in range(0, len(drafts), CHUNK):
                 if len(waiting) == at_once:
@@ -167,7 +167,7 @@ class JobSaver:
         namespace: str = DEFAULT_NAMESPACE,
         dry_run: bool = False,
         actor: Actor = SYSTEM,
-    ) -> Plan:
+    ) -> SavePreview:
         """Make these the jobs of ``owner``, in one change; ``prune`` deletes what it had and does not name any more.
 
         Pruned are only namespaces that the drafts name; ``namespace``, when there are none. Raises ``Conflict`` when a
@@ -181,19 +181,19 @@ class JobSaver:
         owned = await self._turns.map(
             drafts, lambda draft: with_fields(draft, spec=with_fields(draft.spec, owner=owner))
         )
-        await check_follows(self._store, owned)
+        await check_dependencies(self._store, owned)
         pruned_in = ({draft.namespace for draft in owned} or {namespace}) if prune else set()
         saved, pruned = await self._save(
-            owned, _Change(actor=actor, dry_run=dry_run, owner=owner, pruned_in=frozenset(pruned_in))
+            owned, _JobChange(actor=actor, dry_run=dry_run, owner=owner, pruned_in=frozenset(pruned_in))
         )
-        return Plan(
+        return SavePreview(
             created=[one for one in saved if one.created],
             changed=[one for one in saved if one.changed and not one.created],
             unchanged=[one for one in saved if not one.changed],
             pruned=pruned,
         )
 
-    async def _left_over(self, drafts: Sequence[Draft], change: _Change) -> list[Job]:
+    async def _list_jobs_to_prune(self, drafts: Sequence[Draft], change: _JobChange) -> list[Job]:
         """What the owner has in the namespaces to prune and does not name."""
         if not change.pruned_in:
             return []
@@ -210,10 +210,10 @@ class JobSaver:
                     break
         return found
 
-    async def _save(self, drafts: Sequence[Draft], change: _Change) -> tuple[list[SavedJob], list[Job]]:
+    async def _save(self, drafts: Sequence[Draft], change: _JobChange) -> tuple[list[SavedJob], list[Job]]:
         """One portion, and what was pruned; made again from what is there then, when somebody else was faster."""
         existing = await self._find(drafts, change)
-        for race in range(_RACES):
+        for race in range(_MAX_RACES):
             now_us = self._clock.now_us()
             try:
                 prepared = await self._prepared(drafts, existing, change, now_us)
@@ -223,13 +223,13 @@ class JobSaver:
                     for draft in drafts:
                         _check_expected(draft.name, taken.get((draft.namespace, draft.name)), change)
                 raise
-            pruned = await self._left_over(drafts, change)
+            pruned = await self._list_jobs_to_prune(drafts, change)
             if change.dry_run:
                 return await self._turns.map(prepared, _as_planned), pruned
             try:
                 saved = await self._write(prepared, pruned, now_us, change)
             except (Conflict, NotFound):
-                if change.create_only or race == _RACES - 1:
+                if change.create_only or race == _MAX_RACES - 1:
                     raise
                 existing = await self._read(drafts)
                 continue
@@ -237,14 +237,14 @@ class JobSaver:
         raise AssertionError("the last race is won or raised")
 
     async def _prepared(
-        self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _Change, now_us: int
-    ) -> list[Prepared]:
+        self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _JobChange, now_us: int
+    ) -> list[SavePlan]:
         if not existing and change.expect is None:
-            return await self._turns.map(drafts, partial(prepare_new, now_us=now_us, shared=self._shared))
-        compared = MAX_COMPARED if len(drafts) <= _FEW else _COMPARED_IN_BULK
-        ready = partial(prepare, defaults=self._defaults, now_us=now_us, compared=compared, shared=self._shared)
+            return await self._turns.map(drafts, partial(plan_new_job, now_us=now_us, shared=self._shared))
+        compared = MAX_COMPARED if len(drafts) <= _MAX_JOBS_READ_BY_NAME else _COMPARED_IN_BULK
+        ready = partial(plan_save, defaults=self._defaults, now_us=now_us, compared=compared, shared=self._shared)
 
-        def prepare_one(draft: Draft) -> Prepared:
+        def prepare_one(draft: Draft) -> SavePlan:
             there = existing.get((draft.namespace, draft.name))
             _check_expected(draft.name, there, change)
             return ready(draft, there)
@@ -252,7 +252,7 @@ class JobSaver:
         return await self._turns.map(drafts, prepare_one)
 
     async def _write(
-        self, prepared: Sequence[Prepared], pruned: Sequence[Job], now_us: int, change: _Change
+        self, prepared: Sequence[SavePlan], pruned: Sequence[Job], now_us: int, change: _JobChange
     ) -> list[SavedJob]:
         rows = tuple(one.row for one in prepared if one.row is not None)
         delete = tuple(DeleteRow(job.id, job.version) for job in pruned)
@@ -267,12 +267,12 @@ class JobSaver:
         answered = await self._store.apply(command) if rows or delete else []
         answers, alone = iter(answered), len(prepared) == 1
 
-        def saved(one: Prepared) -> SavedJob:
+        def saved(one: SavePlan) -> SavedJob:
             return _as_planned(one) if one.row is None else _as_saved(one, next(answers), now_us, alone=alone)
 
         return await self._turns.map(prepared, saved)
 
-    async def _find(self, drafts: Sequence[Draft], change: _Change) -> dict[tuple[str, str], Job]:
+    async def _find(self, drafts: Sequence[Draft], change: _JobChange) -> dict[tuple[str, str], Job]:
         """The jobs that are there already, as far as that has to be known before the store says so.
 
         Many are found in one read, by the ids of names that were never deleted. A draft with masked values is looked
@@ -281,7 +281,7 @@ class JobSaver:
         """
         if change.create_only and not change.dry_run:
             return {}
-        if len(drafts) <= _FEW:
+        if len(drafts) <= _MAX_JOBS_READ_BY_NAME:
             return await self._read(drafts)
         jobs = await self._store.jobs_by_id(job_ids((draft.namespace, draft.name, 1) for draft in drafts))
         found = {(job.namespace, job.name): job for job in jobs.values()}
@@ -293,14 +293,14 @@ class JobSaver:
         return {(job.namespace, job.name): job for job in found if job is not None}
 
 
-def _check_expected(name: str, existing: Job | None, change: _Change) -> None:
+def _check_expected(name: str, existing: Job | None, change: _JobChange) -> None:
     expect = change.expect
     if change.create_only and existing is not None:
         raise Conflict(f'a job named "{name}" exists already')
     if expect is not None and existing is None:
         raise Conflict(f'"{name}" does not exist any more: you have version {expect}')
     if expect is not None and existing is not None and existing.version != expect:
-        raise stale(name, existing.version, expect)
+        raise version_conflict(name, existing.version, expect)
     if change.owner is not None and existing is not None and existing.spec.owner not in (None, change.owner):
         raise Conflict(
             f'"{name}" belongs to "{existing.spec.owner}": "{change.owner}" cannot take it over; '
@@ -308,7 +308,7 @@ def _check_expected(name: str, existing: Job | None, change: _Change) -> None:
         )
 
 
-def stale(name: str, version: int, expect: int) -> Conflict:
+def version_conflict(name: str, version: int, expect: int) -> Conflict:
     """Somebody else has changed a job."""
     return Conflict(f'"{name}" changed since you read it: you have version {expect}, it is version {version}')
 
@@ -332,7 +332,7 @@ def _upstream_first(drafts: Sequence[Draft], results: Sequence[SavedJob | Chrono
     return order
 
 
-def _as_saved(one: Prepared, answer: Saved, now_us: int, *, alone: bool) -> SavedJob:
+def _as_saved(one: SavePlan, answer: Saved, now_us: int, *, alone: bool) -> SavedJob:
     return SavedJob(
         job_id=answer.id,
         namespace=one.draft.namespace,
@@ -347,7 +347,7 @@ def _as_saved(one: Prepared, answer: Saved, now_us: int, *, alone: bool) -> Save
     )
 
 
-def _as_created(one: Prepared, answer: Saved, now_us: int) -> Job | None:
+def _as_created(one: SavePlan, answer: Saved, now_us: int) -> Job | None:
     """A job that has just been created."""
     if one.row is None or one.state is JobState.PAUSED:
         return None
@@ -365,7 +365,7 @@ def _as_created(one: Prepared, answer: Saved, now_us: int) -> Job | None:
     )
 
 
-def _as_planned(one: Prepared) -> SavedJob:
+def _as_planned(one: SavePlan) -> SavedJob:
     existing, changed = one.existing, one.row is not None
     # Only the store knows whether a new job's name was used before: its id here is that of a name which was not.
     return SavedJob(

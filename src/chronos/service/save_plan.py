@@ -13,30 +13,36 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
-from chronos.core.amounts import in_words
 from chronos.core.calendar import DAY_S, SECOND_US, rfc3339
-from chronos.core.config import Effective, Settings, cascade
-from chronos.core.cron import CronRule
-from chronos.core.diff import MAX_COMPARED, Diff, diff, takeover
-from chronos.core.inforce import instants_of, still_needed
-from chronos.core.iso8601 import Period
-from chronos.core.job import Job, JobSpec, JobState, Outgoing, ScheduleSpec, Unreadable
-from chronos.core.keys import key_limit, key_of
-from chronos.core.lane import lane_of
-from chronos.core.once import LaterRule, OnceRule
-from chronos.core.planner import Activation, activation
+from chronos.core.concurrency_key import find_key_gate, key_limit
+from chronos.core.config import EffectiveSettings, Settings, resolve_settings
+from chronos.core.job import Job, JobSpec, JobState, OutgoingSchedule, ScheduleSpec, Unreadable
+from chronos.core.lane import build_lane
+from chronos.core.planner import Activation, activate_schedule
 from chronos.core.policy import GateSpec, gate_spec
-from chronos.core.schedule import Schedule
-from chronos.service.credentials import restored
-from chronos.service.shapes import Draft, InvalidJob, Problem, has_run_at_once, runs_once
-from chronos.store.commands import NEW, AtOnce, JobRow
+from chronos.core.schedule.cron import CronRule
+from chronos.core.schedule.durations import format_period
+from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.once import DelayRule, OnceRule
+from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule_change import (
+    MAX_COMPARED,
+    ScheduleDiff,
+    diff,
+    drop_passed_schedules,
+    resolve_instants,
+    takeover,
+)
+from chronos.service.masked_credentials import restore_masked
+from chronos.service.serializers import Draft, InvalidJob, Problem, has_run_at_once, runs_once
+from chronos.store.commands import NEW, JobRow, RunOnSave
 
-COMPARED_US = 30 * DAY_S * SECOND_US  # the window of a diff of coming runs
+DIFF_WINDOW_US = 30 * DAY_S * SECOND_US  # the window of a diff of coming runs
 _MOST_SHARED = 4_096  # of each kind of thing that is kept for the next job
 _MAX_OUTGOING = 8  # replaced schedules that wait for each other
 
 
-class Prepared(Struct, frozen=True, kw_only=True, gc=False):
+class SavePlan(Struct, frozen=True, kw_only=True, gc=False):
     """A draft with what follows from it. ``row`` is None where there is nothing to write."""
 
     draft: Draft
@@ -44,20 +50,20 @@ class Prepared(Struct, frozen=True, kw_only=True, gc=False):
     row: JobRow | None
     state: JobState
     next_us: int | None
-    diff: Diff | None = None
+    diff: ScheduleDiff | None = None
     turned: bool = False  # says the same, and yet is to be switched on or off
 
 
-class _Coming(Struct, frozen=True, kw_only=True):
+class _ComingRuns(Struct, frozen=True, kw_only=True):
     """The spec to store, and where its schedule stands."""
 
     spec: JobSpec
     next_us: int | None
-    diff: Diff | None = None
+    diff: ScheduleDiff | None = None
 
 
 @dataclass(slots=True)
-class _Begun:
+class _ScheduleStart:
     """Where a schedule begins, and for whom that was asked."""
 
     schedule: Schedule
@@ -66,7 +72,7 @@ class _Begun:
     answer: Activation
 
 
-class Shared:
+class BatchPlanner:
     """What jobs that are saved by the same defaults need not work out each: many say the same.
 
     It goes by identity, so it keeps what it has seen, up to a bound.
@@ -74,23 +80,23 @@ class Shared:
 
     def __init__(self, defaults: Settings) -> None:
         self._defaults = defaults
-        self._effective: dict[int, tuple[Settings, Effective]] = {}
+        self._effective: dict[int, tuple[Settings, EffectiveSettings]] = {}
         self._gates: dict[tuple[int, str], GateSpec] = {}
-        self._begun: dict[int, _Begun] = {}
+        self._begun: dict[int, _ScheduleStart] = {}
 
-    def effective(self, settings: Settings) -> Effective:
+    def effective(self, settings: Settings) -> EffectiveSettings:
         """What is in force under a job's settings."""
         found = self._effective.get(id(settings))
         if found is None:
             if len(self._effective) >= _MOST_SHARED:
                 self._effective.clear()
                 self._gates.clear()
-            found = self._effective[id(settings)] = settings, cascade(self._defaults, settings)
+            found = self._effective[id(settings)] = settings, resolve_settings(self._defaults, settings)
         return found[1]
 
-    def gate(self, spec: JobSpec, effective: Effective) -> GateSpec:
+    def gate(self, spec: JobSpec, effective: EffectiveSettings) -> GateSpec:
         """The gate of a job; ``effective`` was given by this object just before."""
-        lane = lane_of(spec, effective).text
+        lane = build_lane(spec, effective).text
         found = self._gates.get((id(effective), lane))
         if found is None:
             if len(self._gates) >= _MOST_SHARED:
@@ -107,71 +113,80 @@ class Shared:
                 next_us is not None and now_us < next_us and isinstance(schedule.rule, CronRule)
             ):
                 return found.answer
-        answer = activation(schedule, now_us, late_us=late_us)
+        answer = activate_schedule(schedule, now_us, late_us=late_us)
         if len(self._begun) >= _MOST_SHARED:
             self._begun.clear()
-        self._begun[id(schedule)] = _Begun(schedule, late_us, now_us, answer)
+        self._begun[id(schedule)] = _ScheduleStart(schedule, late_us, now_us, answer)
         return answer
 
 
-def prepare(
+def plan_save(
     draft: Draft,
     existing: Job | None,
     *,
     defaults: Settings,
     now_us: int,
     compared: int = MAX_COMPARED,
-    shared: Shared | None = None,
-) -> Prepared:
+    shared: BatchPlanner | None = None,
+) -> SavePlan:
     """What to write so that the draft is what there is. Raises ``InvalidJob``.
 
     ``compared``: how many coming runs are looked at to tell the difference that a new schedule makes. ``shared`` is of
     the same defaults.
     """
-    shared = Shared(defaults) if shared is None else shared
+    shared = BatchPlanner(defaults) if shared is None else shared
     if existing is None:
-        return prepare_new(draft, shared=shared, now_us=now_us)
+        return plan_new_job(draft, shared=shared, now_us=now_us)
     if draft.targets_at is not None:
-        draft = restored(draft, existing)
+        draft = restore_masked(draft, existing)
     effective = shared.effective(draft.spec.settings)
     same = not isinstance(existing.spec, Unreadable) and _same_schedule(draft, existing, now_us)
-    coming = _kept(draft, existing, now_us) if same else _taken_over(draft, existing, effective, now_us, compared)
+    coming = (
+        _keep_schedule(draft, existing, now_us)
+        if same
+        else _take_over_schedule(draft, existing, effective, now_us, compared)
+    )
     if coming.spec == existing.spec or (
         same and replace(coming.spec, outgoing=existing.spec.outgoing) == existing.spec
     ):
-        wanted = JobState.ACTIVE if _is_back(draft, existing) else _turn(draft.state, existing.state)
+        wanted = JobState.ACTIVE if _is_back(draft, existing) else _to_requested_state(draft.state, existing.state)
         if has_run_at_once(existing) and not draft.manual:
             wanted = None  # it has nothing to switch off, and switched on again it would stay for ever
         if wanted is not None:
-            return _turned(draft, existing, wanted, shared.gate(existing.spec, effective), now_us, compared)
-        return Prepared(draft=draft, existing=existing, row=None, state=existing.state, next_us=existing.next_us)
+            return _plan_state_switch(draft, existing, wanted, shared.gate(existing.spec, effective), now_us, compared)
+        return SavePlan(draft=draft, existing=existing, row=None, state=existing.state, next_us=existing.next_us)
     state = _next_state(draft, existing, coming, same=same)
-    return _prepared(draft, existing, coming, state, shared.gate(coming.spec, effective), effective)
+    return _to_save_plan(draft, existing, coming, state, shared.gate(coming.spec, effective), effective)
 
 
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
     """The first instant of a job that is switched on; its anchor, and what an update left in force, are kept."""
     if spec.schedule is not None and (spec.outgoing is None or spec.outgoing.until_us <= now_us):
-        return activation(spec.schedule.parse(name), now_us).next_us
-    instants = instants_of(spec, name)
+        return activate_schedule(spec.schedule.parse(name), now_us).next_us
+    instants = resolve_instants(spec, name)
     return None if instants is None else instants.next_us(now_us)
 
 
-def prepare_new(draft: Draft, *, shared: Shared, now_us: int) -> Prepared:
-    """What to write for a draft that is not there: what ``prepare`` says of it. Raises ``InvalidJob``."""
+def plan_new_job(draft: Draft, *, shared: BatchPlanner, now_us: int) -> SavePlan:
+    """What to write for a draft that is not there: what ``plan_save`` says of it. Raises ``InvalidJob``."""
     if draft.targets_at is not None:
-        draft = restored(draft, None)
+        draft = restore_masked(draft, None)
     effective = shared.effective(draft.spec.settings)
-    coming = _created(draft, effective, shared, now_us)
+    coming = _start_schedule(draft, effective, shared, now_us)
     state = _state(draft.state or JobState.ACTIVE, coming)
-    return _prepared(draft, None, coming, state, shared.gate(coming.spec, effective), effective)
+    return _to_save_plan(draft, None, coming, state, shared.gate(coming.spec, effective), effective)
 
 
-def _prepared(
-    draft: Draft, existing: Job | None, coming: _Coming, state: JobState, gate: GateSpec, effective: Effective
-) -> Prepared:
+def _to_save_plan(
+    draft: Draft,
+    existing: Job | None,
+    coming: _ComingRuns,
+    state: JobState,
+    gate: GateSpec,
+    effective: EffectiveSettings,
+) -> SavePlan:
     next_us = None if state is JobState.DISABLED else coming.next_us
-    run = _at_once(draft, existing, state, effective)
+    run = _to_run_on_save(draft, existing, state, effective)
     if run is not None and state is JobState.ACTIVE and runs_once(coming.spec):
         state = JobState.DONE  # as a one-time job is when its instant is admitted
     row = JobRow(
@@ -185,14 +200,16 @@ def _prepared(
         was=None if existing is None else existing.state,
         run=run,
     )
-    return Prepared(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=coming.diff)
+    return SavePlan(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=coming.diff)
 
 
-def _turned(draft: Draft, existing: Job, wanted: JobState, gate: GateSpec, now_us: int, compared: int) -> Prepared:
+def _plan_state_switch(
+    draft: Draft, existing: Job, wanted: JobState, gate: GateSpec, now_us: int, compared: int
+) -> SavePlan:
     """A job that is there as the draft says it, to be switched on, from now, or off."""
     on = wanted is JobState.ACTIVE
     next_us = restart_us(existing.spec, existing.name, now_us) if on else None
-    state = _state(wanted, _Coming(spec=existing.spec, next_us=next_us))
+    state = _state(wanted, _ComingRuns(spec=existing.spec, next_us=next_us))
     row = JobRow(
         namespace=existing.namespace,
         name=existing.name,
@@ -203,13 +220,15 @@ def _turned(draft: Draft, existing: Job, wanted: JobState, gate: GateSpec, now_u
         expect=existing.version,
         was=existing.state,
     )
-    instants = instants_of(existing.spec, existing.name)
+    instants = resolve_instants(existing.spec, existing.name)
     old, new = (instants if one is JobState.ACTIVE else None for one in (existing.state, state))
-    changes = None if instants is None else diff(old, new, now_us, now_us + COMPARED_US, compared=compared)
-    return Prepared(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=changes, turned=True)
+    changes = None if instants is None else diff(old, new, now_us, now_us + DIFF_WINDOW_US, compared=compared)
+    return SavePlan(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=changes, turned=True)
 
 
-def _at_once(draft: Draft, existing: Job | None, state: JobState, effective: Effective) -> AtOnce | None:
+def _to_run_on_save(
+    draft: Draft, existing: Job | None, state: JobState, effective: EffectiveSettings
+) -> RunOnSave | None:
     """Immediate jobs run once when they are created; those that say "now", as often as they are changed.
 
     Either way the job is done then: it has no further instant.
@@ -217,36 +236,38 @@ def _at_once(draft: Draft, existing: Job | None, state: JobState, effective: Eff
     wanted = draft.now or (draft.immediate and existing is None)
     if not wanted or state is JobState.DISABLED:
         return None
-    key = key_of(effective, namespace=draft.namespace, name=draft.name, payload=draft.spec.payload)
-    return AtOnce(key, 0 if key is None else key_limit(effective))
+    key = find_key_gate(effective, namespace=draft.namespace, name=draft.name, payload=draft.spec.payload)
+    return RunOnSave(key, 0 if key is None else key_limit(effective))
 
 
 # --- where the schedule stands
 
 
-def _created(draft: Draft, effective: Effective, shared: Shared, now_us: int) -> _Coming:
+def _start_schedule(draft: Draft, effective: EffectiveSettings, shared: BatchPlanner, now_us: int) -> _ComingRuns:
     schedule = draft.schedule
     if schedule is None:
-        return _Coming(spec=draft.spec, next_us=None)
+        return _ComingRuns(spec=draft.spec, next_us=None)
     begun = shared.begun(schedule, effective.recovery_after_us, now_us)
     _refuse_past(draft, schedule, begun.next_us, effective, now_us)
     spec = draft.spec if begun.schedule is schedule else _anchored(draft.spec, schedule, begun.schedule)
-    return _Coming(spec=spec, next_us=begun.next_us)
+    return _ComingRuns(spec=spec, next_us=begun.next_us)
 
 
-def _kept(draft: Draft, existing: Job, now_us: int) -> _Coming:
+def _keep_schedule(draft: Draft, existing: Job, now_us: int) -> _ComingRuns:
     """Another version with the schedule it has: its anchor, its cursor, and what is still in force before it."""
     next_us = existing.next_us
-    if _turn(draft.state, existing.state) is JobState.ACTIVE:
+    if _to_requested_state(draft.state, existing.state) is JobState.ACTIVE:
         next_us = restart_us(existing.spec, existing.name, now_us)
-    outgoing = still_needed(existing.spec.outgoing, next_us)
-    return _Coming(spec=replace(draft.spec, schedule=existing.spec.schedule, outgoing=outgoing), next_us=next_us)
+    outgoing = drop_passed_schedules(existing.spec.outgoing, next_us)
+    return _ComingRuns(spec=replace(draft.spec, schedule=existing.spec.schedule, outgoing=outgoing), next_us=next_us)
 
 
-def _taken_over(draft: Draft, existing: Job, effective: Effective, now_us: int, compared: int) -> _Coming:
+def _take_over_schedule(
+    draft: Draft, existing: Job, effective: EffectiveSettings, now_us: int, compared: int
+) -> _ComingRuns:
     known = not isinstance(existing.spec, Unreadable)
     live = known and existing.state in (JobState.ACTIVE, JobState.PAUSED)
-    old = instants_of(existing.spec, existing.name) if live else None
+    old = resolve_instants(existing.spec, existing.name) if live else None
     new = draft.schedule
     taken = takeover(
         effective.update,
@@ -259,27 +280,27 @@ def _taken_over(draft: Draft, existing: Job, effective: Effective, now_us: int, 
     )
     next_us = taken.next_us
     if new is not None and next_us is None:  # an instant that has only just passed still runs
-        next_us = activation(new, now_us, late_us=effective.recovery_after_us).next_us
+        next_us = activate_schedule(new, now_us, late_us=effective.recovery_after_us).next_us
         _refuse_past(draft, new, next_us, effective, now_us)
     spec = draft.spec if taken.schedule is None or new is None else _anchored(draft.spec, new, taken.schedule)
     if taken.needs_old and existing.spec.schedule is not None and taken.until_us is not None:
         first_us = None if taken.instants is None else taken.instants.next_us(taken.until_us)
         spec = replace(spec, outgoing=_outgoing(existing, existing.spec.schedule, taken.until_us, first_us))
     before = old if existing.state is JobState.ACTIVE else None
-    changes = diff(before, taken.instants, now_us, now_us + COMPARED_US, compared=compared)
-    return _Coming(spec=spec, next_us=next_us, diff=changes)
+    changes = diff(before, taken.instants, now_us, now_us + DIFF_WINDOW_US, compared=compared)
+    return _ComingRuns(spec=spec, next_us=next_us, diff=changes)
 
 
-def _outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: int | None) -> Outgoing:
+def _outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: int | None) -> OutgoingSchedule:
     """The schedule that is replaced, behind those that it still waits for itself."""
-    before = still_needed(existing.spec.outgoing, existing.next_us)
+    before = drop_passed_schedules(existing.spec.outgoing, existing.next_us)
     depth, one = 0, before
     while one is not None:
         depth, one = depth + 1, one.before
     if depth >= _MAX_OUTGOING:
         reason = f"was changed {depth} times while older schedules were still to run; wait, or update it immediately"
         raise InvalidJob([Problem("/update", reason)], name=existing.name)
-    return Outgoing(schedule=schedule, until_us=until_us, first_us=first_us, before=before)
+    return OutgoingSchedule(schedule=schedule, until_us=until_us, first_us=first_us, before=before)
 
 
 def _anchored(spec: JobSpec, read: Schedule, schedule: Schedule) -> JobSpec:
@@ -301,12 +322,14 @@ def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
     return made_here and draft.schedule is not None and not draft.schedule.anchored
 
 
-def _refuse_past(draft: Draft, schedule: Schedule, next_us: int | None, effective: Effective, now_us: int) -> None:
+def _refuse_past(
+    draft: Draft, schedule: Schedule, next_us: int | None, effective: EffectiveSettings, now_us: int
+) -> None:
     """A one-time job that would never run is a mistake."""
-    if next_us is not None or not isinstance(schedule.rule, OnceRule | LaterRule):
+    if next_us is not None or not isinstance(schedule.rule, OnceRule | DelayRule):
         return
     at = f"{rfc3339(schedule.rule.at_us)} " if isinstance(schedule.rule, OnceRule) else ""
-    limit = in_words(Period(us=effective.recovery_after_us))
+    limit = format_period(Period(us=effective.recovery_after_us))
     reason = f"{at}has passed, by more than the {limit} that a run may be late (it is {rfc3339(now_us)})"
     raise InvalidJob([Problem(draft.schedule_at, reason)], name=draft.name)
 
@@ -314,14 +337,14 @@ def _refuse_past(draft: Draft, schedule: Schedule, next_us: int | None, effectiv
 # --- states
 
 
-def _state(wanted: JobState, coming: _Coming) -> JobState:
+def _state(wanted: JobState, coming: _ComingRuns) -> JobState:
     ended = coming.spec.schedule is not None and coming.next_us is None
     return JobState.DONE if ended and wanted is JobState.ACTIVE else wanted
 
 
-def _next_state(draft: Draft, existing: Job, coming: _Coming, *, same: bool) -> JobState:
+def _next_state(draft: Draft, existing: Job, coming: _ComingRuns, *, same: bool) -> JobState:
     """Switching a job on does not resume it; a new schedule brings one back that was done."""
-    wanted = _turn(draft.state, existing.state)
+    wanted = _to_requested_state(draft.state, existing.state)
     turned = existing.state if wanted is None else wanted
     if turned is JobState.DONE and (not same or _is_back(draft, existing)):
         return _state(JobState.ACTIVE, coming)
@@ -333,7 +356,7 @@ def _is_back(draft: Draft, existing: Job) -> bool:
     return draft.manual and has_run_at_once(existing) and draft.state is not JobState.DISABLED
 
 
-def _turn(wanted: JobState | None, is_now: JobState) -> JobState | None:
+def _to_requested_state(wanted: JobState | None, is_now: JobState) -> JobState | None:
     """The state to go to because the draft says so; None: stay."""
     if wanted is JobState.DISABLED and is_now is not JobState.DISABLED:
         return JobState.DISABLED

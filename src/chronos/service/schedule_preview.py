@@ -5,10 +5,10 @@ from typing import Any
 
 from chronos.core.calendar import DAY_S, SECOND_US
 from chronos.core.job import ScheduleSpec
-from chronos.core.oddities import Oddity, oddities
-from chronos.core.planner import activation, preview
-from chronos.core.understood import understood_as
-from chronos.service.shapes import read_schedule_only
+from chronos.core.planner import activate_schedule, preview
+from chronos.core.schedule.canonical import understood_as
+from chronos.core.schedule.dst import Oddity, oddities
+from chronos.service.serializers import read_schedule_only
 
 AHEAD_US = 366 * DAY_S * SECOND_US  # how far changes of the clocks are looked at
 
@@ -33,7 +33,7 @@ def preview_of(data: Any, *, now_us: int, count: int = 10, key: str = "") -> Pre
 def preview_of_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str = "") -> Preview:
     """The preview of a schedule that was read already."""
     schedule = spec.parse(key)
-    begun = activation(schedule, now_us)
+    begun = activate_schedule(schedule, now_us)
     return Preview(
         spec=spec,
         words=schedule.describe(),

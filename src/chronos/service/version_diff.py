@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from chronos.core.diff import Diff, diff
-from chronos.core.job import JobVersion, readable
-from chronos.service.saving import COMPARED_US
-from chronos.service.shapes import write_spec
-from chronos.service.shapes.plain import step
+from chronos.core.job import JobVersion, ensure_readable
+from chronos.core.schedule_change import ScheduleDiff, diff
+from chronos.service.save_plan import DIFF_WINDOW_US
+from chronos.service.serializers import write_spec
+from chronos.service.serializers.json_values import extend_pointer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +27,19 @@ class VersionDiff:
     old: int
     new: int
     fields: tuple[FieldChange, ...]
-    runs: Diff  # from now on, as if each had been in force alone
+    runs: ScheduleDiff  # from now on, as if each had been in force alone
 
 
 def compare(name: str, old: JobVersion, new: JobVersion, now_us: int) -> VersionDiff:
     """What differs between two versions of the job of this name. Raises ``Invalid`` where one cannot be read."""
-    left, right = readable(old.spec).schedule, readable(new.spec).schedule
+    left, right = ensure_readable(old.spec).schedule, ensure_readable(new.spec).schedule
     before = None if left is None else left.parse(name).anchor(now_us)
     after = None if right is None else right.parse(name).anchor(now_us)
     return VersionDiff(
         old=old.version,
         new=new.version,
         fields=tuple(_changes("", _Side.of(old), _Side.of(new))),
-        runs=diff(before, after, now_us, now_us + COMPARED_US),
+        runs=diff(before, after, now_us, now_us + DIFF_WINDOW_US),
     )
 
 
@@ -64,7 +64,7 @@ class _Side:
 def _changes(pointer: str, old: _Side, new: _Side) -> Iterator[FieldChange]:
     if isinstance(old.stored, dict) and isinstance(new.stored, dict):
         for key in dict.fromkeys((*old.stored, *new.stored)):
-            yield from _changes(step(pointer, key), old.field(key), new.field(key))
+            yield from _changes(extend_pointer(pointer, key), old.field(key), new.field(key))
     elif isinstance(old.stored, list) and isinstance(new.stored, list) and len(old.stored) == len(new.stored):
         for place in range(len(old.stored)):
             yield from _changes(f"{pointer}/{place}", old.item(place), new.item(place))

@@ -9,52 +9,61 @@ from dataclasses import replace
 
 from chronos.clock import Clock
 from chronos.core.calendar import rfc3339
-from chronos.core.exclude import NOTHING
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.ids import id_floor, scheduled_execution_id
-from chronos.core.inforce import instants_of
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, Unreadable
-from chronos.core.lane import lane_of
+from chronos.core.lane import build_lane
 from chronos.core.node import AuditEntry
-from chronos.core.reasons import Code
-from chronos.core.shortage import shortage
-from chronos.service.absence import absence
-from chronos.service.explaining import Step, Verdict, asked_step, duration, ordered, span_step, steps_of, summary
-from chronos.service.jobs import Jobs
-from chronos.service.runs import Runs
-from chronos.service.shapes import id_text
+from chronos.core.reasons import ReasonCode
+from chronos.core.schedule.exclusions import NO_EXCLUSIONS
+from chronos.core.schedule_change import resolve_instants
+from chronos.core.shortage import explain_shortage
+from chronos.service.executions import ExecutionService
+from chronos.service.jobs import JobService
+from chronos.service.serializers import id_text
+from chronos.service.why_steps import (
+    WhyStep,
+    WhyVerdict,
+    duration,
+    explain_execution,
+    explain_requested_run,
+    find_absence,
+    sort_steps,
+    span_step,
+    summary,
+)
 from chronos.store.contract import ExecutionFilter, Store
 
-__all__ = ["Step", "Verdict", "Why"]
+__all__ = ["WhyService", "WhyStep", "WhyVerdict"]
 
 _PAGE = 200
 _ASKED_FOR = ("trigger", "replay")  # whose lines of the audit log begin with the execution's id
 _PAGES = 10  # of history or of the audit log that one question may read
-_ASKED = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL)
-_SWITCHED = ("pause", "resume", "disable", "enable")
+_REQUESTED_CAUSES = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL)
+_STATE_CHANGE_ACTIONS = ("pause", "resume", "disable", "enable")
 
 
-class Why:
+class WhyService:
     """Explains. Reads only."""
 
-    def __init__(self, store: Store, clock: Clock, jobs: Jobs, runs: Runs) -> None:
+    def __init__(self, store: Store, clock: Clock, jobs: JobService, runs: ExecutionService) -> None:
         self._store, self._clock, self._jobs, self._runs = store, clock, jobs, runs
 
-    async def why_execution(self, execution: str | bytes) -> list[Step]:
+    async def why_execution(self, execution: str | bytes) -> list[WhyStep]:
         """What happened to an execution, in order. Raises ``NotFound``."""
         view = await self._runs.get(execution)
         one = view.execution
         nodes = {node.number: node.name for node in await self._store.nodes()}
-        steps = steps_of(view, nodes, await self._asked_by(one), await self._shortage(one))
+        steps = explain_execution(view, nodes, await self._find_requester(one), await self._shortage(one))
         if one.cause is Cause.RECOVERY:
-            steps += await self._absent(one.scheduled_us)
-        if one.status is Status.SKIPPED and one.reason is not None and one.reason.code is Code.OVERLAP:
-            steps += await self._in_the_way(one.job, one.scheduled_us)
-        return ordered(steps)
+            steps += await self._explain_node_absence(one.scheduled_us)
+        if one.status is Status.SKIPPED and one.reason is not None and one.reason.code is ReasonCode.OVERLAP:
+            steps += await self._explain_overlap(one.job, one.scheduled_us)
+        return sort_steps(steps)
 
     async def why(
         self, ref: str, at_us: int | None = None, *, namespace: str = DEFAULT_NAMESPACE, last: int = 10
-    ) -> list[Step]:
+    ) -> list[WhyStep]:
         """Why a job ran or did not run at an instant; without one, its last instants and the next."""
         job = await self._jobs.get(ref, namespace)
         if at_us is not None:
@@ -62,7 +71,7 @@ class Why:
         page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=last)
         waits = next((item for item in page.items if isinstance(item, Execution) and item.status is Status.READY), None)
         short = None if waits is None else await self._shortage(waits)
-        steps = ordered([summary(item, short) for item in page.items])
+        steps = sort_steps([summary(item, short) for item in page.items])
         switched = await self._switched(job, self._clock.now_us())
         if switched is not None and job.state in (JobState.PAUSED, JobState.DISABLED):
             steps.append(switched)
@@ -75,53 +84,55 @@ class Why:
         job = (await self._store.jobs_by_id([one.job])).get(one.job)
         if job is None or isinstance(job.spec, Unreadable):
             return None
-        return shortage(lane_of(job.spec, self._jobs.effective(job.spec)), await self._store.nodes())
+        return explain_shortage(build_lane(job.spec, self._jobs.effective(job.spec)), await self._store.nodes())
 
     # --- one instant
 
-    async def _at(self, job: Job, at_us: int) -> list[Step]:
+    async def _at(self, job: Job, at_us: int) -> list[WhyStep]:
         view = await self._store.execution(scheduled_execution_id(job.id, at_us))
         if view is not None:
             return await self.why_execution(view.execution.id)
         span = await self._span(job, at_us)
         if span is not None:
-            absent = await self._absent(at_us) if span.status is Status.MISSED else []
-            steps = [*absent, span_step(span), *await self._recovered(job, span)]
-            switched = await self._switched(job, span.from_us) if span.reason.code is Code.PAUSED else None
+            absent = await self._explain_node_absence(at_us) if span.status is Status.MISSED else []
+            steps = [*absent, span_step(span), *await self._explain_recovery(job, span)]
+            switched = await self._switched(job, span.from_us) if span.reason.code is ReasonCode.PAUSED else None
             return steps if switched is None else [switched, *steps]
         if at_us < job.created_us:
             sentence = f"The job did not exist then: it was created at {rfc3339(job.created_us)}."
-            return [Step(at_us=job.created_us, verdict=Verdict.OFF, sentence=sentence)]
+            return [WhyStep(at_us=job.created_us, verdict=WhyVerdict.OFF, sentence=sentence)]
         spec, version = await self._in_force(job, at_us)
         other = _no_instant(spec, job.name, version, at_us)
         if other is not None:
             return [other]
         now_us = self._clock.now_us()
         if at_us > now_us:
-            return await self._not_yet(job, at_us)
+            return await self._explain_future_instant(job, at_us)
         return [await self._no_record(job, at_us, now_us)]
 
-    async def _not_yet(self, job: Job, at_us: int) -> list[Step]:
+    async def _explain_future_instant(self, job: Job, at_us: int) -> list[WhyStep]:
         switched = await self._switched(job, self._clock.now_us())
         if job.state is JobState.ACTIVE or switched is None:
-            return [Step(at_us=at_us, verdict=Verdict.COMING, sentence="The instant is still to come, and will run.")]
+            return [
+                WhyStep(at_us=at_us, verdict=WhyVerdict.COMING, sentence="The instant is still to come, and will run.")
+            ]
         sentence = "The instant is still to come, and will not run as things are."
-        return [switched, Step(at_us=at_us, verdict=switched.verdict, sentence=sentence)]
+        return [switched, WhyStep(at_us=at_us, verdict=switched.verdict, sentence=sentence)]
 
-    async def _no_record(self, job: Job, at_us: int, now_us: int) -> Step:
+    async def _no_record(self, job: Job, at_us: int, now_us: int) -> WhyStep:
         """An instant of the schedule that passed, and of which nothing is on record."""
         switched = await self._switched(job, at_us)
-        if switched is not None and switched.verdict is not Verdict.COMING:
+        if switched is not None and switched.verdict is not WhyVerdict.COMING:
             return switched
         if job.state is JobState.ACTIVE and job.next_us is not None and job.next_us <= at_us:
             sentence = f"It is due since {duration(now_us - at_us)}, and no node has dealt with it yet."
-            return Step(at_us=at_us, verdict=Verdict.WAITS, sentence=sentence)
+            return WhyStep(at_us=at_us, verdict=WhyVerdict.WAITS, sentence=sentence)
         kept = self._jobs.effective(job.spec)
         sentence = (
             f"Nothing is on record. Of this job {kept.keep_count} executions are kept, for {duration(kept.keep_age_us)}"
             " at most: the record may be gone, or the instant belonged to a schedule that was replaced."
         )
-        return Step(at_us=at_us, verdict=Verdict.UNKNOWN, sentence=sentence)
+        return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
 
     async def _span(self, job: Job, at_us: int) -> Span | None:
         """The span that an instant lies in: its id begins with its own first instant, so it is looked for backwards."""
@@ -130,7 +141,7 @@ class Why:
                 return item
         return None
 
-    async def _recovered(self, job: Job, span: Span) -> list[Step]:
+    async def _explain_recovery(self, job: Job, span: Span) -> list[WhyStep]:
         """The runs that the same decision admitted."""
         where = ExecutionFilter(job=job.id)
         page = await self._store.list_executions(where, limit=_PAGE)
@@ -140,43 +151,43 @@ class Why:
             if isinstance(item, Execution) and item.cause is Cause.RECOVERY and item.admitted_us == span.recorded_us
         ]
         return [
-            Step(
+            WhyStep(
                 at_us=item.admitted_us,
-                verdict=Verdict.RECOVERED,
+                verdict=WhyVerdict.RECOVERED,
                 sentence=f"The instant {rfc3339(item.scheduled_us)} was recovered as {id_text(item.id)}.",
             )
             for item in reversed(found[:5])
         ]
 
-    async def _absent(self, at_us: int) -> list[Step]:
+    async def _explain_node_absence(self, at_us: int) -> list[WhyStep]:
         """That no node was there to run an instant, where that is known."""
-        found = absence(await self._store.nodes(), at_us, self._clock.now_us())
+        found = find_absence(await self._store.nodes(), at_us, self._clock.now_us())
         if found is None:
             return []
         sentence = f"No node was alive from {rfc3339(found[0])} to {rfc3339(found[1])}."
-        return [Step(at_us=found[0], verdict=Verdict.MISSED, sentence=sentence)]
+        return [WhyStep(at_us=found[0], verdict=WhyVerdict.MISSED, sentence=sentence)]
 
-    async def _asked_for(self, job: Job, at_us: int) -> list[Step]:
+    async def _asked_for(self, job: Job, at_us: int) -> list[WhyStep]:
         """The runs of an instant that somebody asked for later: backfills, triggers, replays."""
-        found: list[Step] = []
+        found: list[WhyStep] = []
         cursor: bytes | None = None
         for _ in range(_PAGES):
             page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=_PAGE, cursor=cursor)
             asked = (item for item in page.items if isinstance(item, Execution) and item.scheduled_us == at_us)
-            found += [asked_step(item) for item in asked if item.cause in _ASKED]
+            found += [explain_requested_run(item) for item in asked if item.cause in _REQUESTED_CAUSES]
             cursor = page.cursor
             if cursor is None or cursor < id_floor(at_us):  # none was asked for before it came
                 break
-        return ordered(found)
+        return sort_steps(found)
 
-    async def _in_the_way(self, job: bytes, at_us: int) -> list[Step]:
+    async def _explain_overlap(self, job: bytes, at_us: int) -> list[WhyStep]:
         """What was under way when an instant was skipped."""
         async for item in self._before(job, at_us):
             if not isinstance(item, Execution) or item.scheduled_us >= at_us or item.status is Status.SKIPPED:
                 continue
             if item.finished_us is None or item.finished_us >= at_us:
                 sentence = f"{id_text(item.id)}, of {rfc3339(item.scheduled_us)}, was under way."
-                return [Step(at_us=at_us, verdict=Verdict.SKIPPED, sentence=sentence)]
+                return [WhyStep(at_us=at_us, verdict=WhyVerdict.SKIPPED, sentence=sentence)]
         return []
 
     # --- records
@@ -201,7 +212,7 @@ class Why:
                 return version.spec, version.version
         return job.spec, job.version
 
-    async def _switched(self, job: Job, at_us: int) -> Step | None:
+    async def _switched(self, job: Job, at_us: int) -> WhyStep | None:
         """Who had switched the job off or on last, at a time."""
         entry = await self._audited(job, at_us)
         if entry is None:
@@ -210,28 +221,28 @@ class Why:
         when = rfc3339(entry.at_us)
         match entry.action:
             case "pause":
-                sentence, verdict = f"The job was paused by {entry.actor} at {when}{reason}", Verdict.PAUSED
+                sentence, verdict = f"The job was paused by {entry.actor} at {when}{reason}", WhyVerdict.PAUSED
             case "disable":
-                sentence, verdict = f"The job was disabled by {entry.actor} at {when}{reason}", Verdict.OFF
+                sentence, verdict = f"The job was disabled by {entry.actor} at {when}{reason}", WhyVerdict.OFF
             case _:
-                sentence, verdict = f"The job was switched on by {entry.actor} at {when}.", Verdict.COMING
-        return Step(at_us=entry.at_us, verdict=verdict, sentence=sentence)
+                sentence, verdict = f"The job was switched on by {entry.actor} at {when}.", WhyVerdict.COMING
+        return WhyStep(at_us=entry.at_us, verdict=verdict, sentence=sentence)
 
     async def _audited(self, job: Job, at_us: int) -> AuditEntry | None:
         cursor: bytes | None = id_floor(at_us + 1_000)
         for _ in range(_PAGES):
             page = await self._store.audit(namespace=job.namespace, limit=_PAGE, cursor=cursor)
             for entry in page.items:
-                if entry.subject == job.name and entry.action in _SWITCHED and entry.at_us <= at_us:
+                if entry.subject == job.name and entry.action in _STATE_CHANGE_ACTIONS and entry.at_us <= at_us:
                     return entry
             cursor = page.cursor
             if cursor is None:
                 break
         return None
 
-    async def _asked_by(self, one: Execution) -> str | None:
+    async def _find_requester(self, one: Execution) -> str | None:
         """Who asked for an execution: the audit log has its id; of a backfill when, and of which job."""
-        if one.cause not in _ASKED:
+        if one.cause not in _REQUESTED_CAUSES:
             return None
         named = (await self._store.names_of([one.job])).get(one.job)
         page = await self._store.audit(namespace=None, limit=_PAGE, cursor=id_floor(one.admitted_us + 1_000))
@@ -243,15 +254,15 @@ class Why:
                 return entry.actor
         return None
 
-    def _coming(self, job: Job) -> Step:
+    def _coming(self, job: Job) -> WhyStep:
         now_us = self._clock.now_us()
         if isinstance(job.spec, Unreadable):
-            return Step(at_us=now_us, verdict=Verdict.OFF, sentence=f"It cannot run: {job.spec.error}.")
+            return WhyStep(at_us=now_us, verdict=WhyVerdict.OFF, sentence=f"It cannot run: {job.spec.error}.")
         match job.state:
             case JobState.ACTIVE if job.next_us is not None:
-                return Step(
+                return WhyStep(
                     at_us=job.next_us,
-                    verdict=Verdict.COMING,
+                    verdict=WhyVerdict.COMING,
                     sentence=f"It will next run at {rfc3339(job.next_us)}.",
                 )
             case JobState.ACTIVE:
@@ -265,25 +276,25 @@ class Why:
                 sentence = "It was to run once, and runs again only when it is triggered."
             case JobState.DONE:
                 sentence = "It has no instants to come."
-        return Step(at_us=now_us, verdict=Verdict.COMING, sentence=sentence)
+        return WhyStep(at_us=now_us, verdict=WhyVerdict.COMING, sentence=sentence)
 
 
-def _no_instant(spec: JobSpec, name: str, version: int, at_us: int) -> Step | None:
+def _no_instant(spec: JobSpec, name: str, version: int, at_us: int) -> WhyStep | None:
     """Why the schedule does not name an instant; None: it does."""
     if isinstance(spec, Unreadable):
         sentence = f"What version {version} of the job, in force then, says is not known: {spec.error}."
-        return Step(at_us=at_us, verdict=Verdict.UNKNOWN, sentence=sentence)
-    instants = instants_of(spec, name)
+        return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
+    instants = resolve_instants(spec, name)
     if instants is None or spec.schedule is None:
         sentence = f"Version {version} of the job, in force then, has no schedule."
-        return Step(at_us=at_us, verdict=Verdict.NO_INSTANT, sentence=sentence)
+        return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)
     following_us = instants.next_us(at_us - 1)
     if following_us == at_us:
         return None
     schedule = spec.schedule.parse(name)
-    if replace(schedule, exclude=NOTHING).next_us(at_us - 1) == at_us:
+    if replace(schedule, exclude=NO_EXCLUSIONS).next_us(at_us - 1) == at_us:
         sentence = "The schedule leaves it out: " + ", ".join(spec.schedule.exclude) + " are excluded."
     else:
         after = "none follows it" if following_us is None else f"the next after it is {rfc3339(following_us)}"
         sentence = f"It is no instant of the schedule ({schedule.describe()}); {after}."
-    return Step(at_us=at_us, verdict=Verdict.NO_INSTANT, sentence=sentence)
+    return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)

@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chronos.core.amounts import in_words
 from chronos.core.calendar import SECOND_US, rfc3339
-from chronos.core.execution import Attempt, AttemptStatus, Cancel, Cause, Execution, Span, Status
-from chronos.core.iso8601 import Period
-from chronos.service.shapes import id_text
-from chronos.service.shapes.executions import detail_of, lateness_us
+from chronos.core.execution import Attempt, AttemptStatus, CancelRequest, Cause, Execution, Span, Status
+from chronos.core.node import Node
+from chronos.core.schedule.durations import format_period
+from chronos.core.schedule.iso8601 import Period
+from chronos.service.serializers import id_text
+from chronos.service.serializers.execution import detail_of, lateness_us
 from chronos.store.contract import ExecutionView
 
 
-class Verdict(StrEnum):
+class WhyVerdict(StrEnum):
     """What a step says, for programs and for colours."""
 
     DUE = "due"
@@ -35,22 +36,22 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class WhyStep:
     """One decision, and when it was made."""
 
     at_us: int
-    verdict: Verdict
+    verdict: WhyVerdict
     sentence: str
 
 
 _ENDS = {
-    Status.SUCCEEDED: Verdict.ENDED,
-    Status.COMPLETED_WITH_ERRORS: Verdict.FAILED,
-    Status.FAILED: Verdict.FAILED,
-    Status.STALE: Verdict.FAILED,
-    Status.CANCELED: Verdict.CANCELED,
-    Status.SKIPPED: Verdict.SKIPPED,
-    Status.MISSED: Verdict.MISSED,
+    Status.SUCCEEDED: WhyVerdict.ENDED,
+    Status.COMPLETED_WITH_ERRORS: WhyVerdict.FAILED,
+    Status.FAILED: WhyVerdict.FAILED,
+    Status.STALE: WhyVerdict.FAILED,
+    Status.CANCELED: WhyVerdict.CANCELED,
+    Status.SKIPPED: WhyVerdict.SKIPPED,
+    Status.MISSED: WhyVerdict.MISSED,
 }
 _WHY_IT_EXISTS = {
     Cause.SCHEDULE: "The schedule names this instant.",
@@ -67,36 +68,36 @@ _HOW = {
     AttemptStatus.LOST: "was lost",
 }
 _CANCELS = {
-    Cancel.ASKED: "It was asked to stop.",
-    Cancel.REPLACED: "It was asked to stop, because a newer execution takes its place.",
-    Cancel.DELETED: "It was asked to stop, because its job was deleted.",
+    CancelRequest.ASKED: "It was asked to stop.",
+    CancelRequest.REPLACED: "It was asked to stop, because a newer execution takes its place.",
+    CancelRequest.DELETED: "It was asked to stop, because its job was deleted.",
 }
 
 
-def steps_of(
+def explain_execution(
     view: ExecutionView, nodes: Mapping[int, str], asked_by: str | None, shortage: str | None = None
-) -> list[Step]:
+) -> list[WhyStep]:
     """What happened to an execution, in order. ``shortage``: why no live node can take it."""
     one = view.execution
     steps = [_due(one, asked_by)]
     if one.status not in (Status.SKIPPED, Status.MISSED):
-        steps.append(Step(at_us=one.admitted_us, verdict=Verdict.ADMITTED, sentence=_admitted(one)))
+        steps.append(WhyStep(at_us=one.admitted_us, verdict=WhyVerdict.ADMITTED, sentence=_admitted(one)))
     if one.started_us is not None:
         late_us = lateness_us(one) or 0
         late = f", {duration(late_us)} late" if late_us >= SECOND_US else ""
         sentence = f"{_node(_first_node(view), nodes)} started it{late}."
-        steps.append(Step(at_us=one.started_us, verdict=Verdict.STARTED, sentence=sentence))
-    steps += _in_turn(view, nodes)
-    steps.append(_stands(view, shortage))
-    if one.cancel is not Cancel.NO:
-        steps.append(Step(at_us=one.admitted_us, verdict=Verdict.CANCELED, sentence=_CANCELS[one.cancel]))
+        steps.append(WhyStep(at_us=one.started_us, verdict=WhyVerdict.STARTED, sentence=sentence))
+    steps += _explain_attempts(view, nodes)
+    steps.append(_explain_current_status(view, shortage))
+    if one.cancel is not CancelRequest.NO:
+        steps.append(WhyStep(at_us=one.admitted_us, verdict=WhyVerdict.CANCELED, sentence=_CANCELS[one.cancel]))
     return steps
 
 
-def _in_turn(view: ExecutionView, nodes: Mapping[int, str]) -> list[Step]:
+def _explain_attempts(view: ExecutionView, nodes: Mapping[int, str]) -> list[WhyStep]:
     """Its attempts; those of one task stay in their order where the clock went back between them."""
     reached_us: dict[str, int] = {}
-    steps: list[Step] = []
+    steps: list[WhyStep] = []
     for attempt in view.attempts:
         step = _attempt(attempt, nodes)
         reached_us[attempt.task] = max(step.at_us, reached_us.get(attempt.task, step.at_us))
@@ -104,7 +105,7 @@ def _in_turn(view: ExecutionView, nodes: Mapping[int, str]) -> list[Step]:
     return steps
 
 
-def summary(item: Execution | Span, shortage: str | None = None) -> Step:
+def summary(item: Execution | Span, shortage: str | None = None) -> WhyStep:
     """One item of a job's history in one sentence. ``shortage``: why no live node can take what is ready."""
     if isinstance(item, Span):
         return span_step(item)
@@ -118,38 +119,38 @@ def summary(item: Execution | Span, shortage: str | None = None) -> Step:
     if shortage is not None and item.status is Status.READY and not item.held:
         reason = f", and waits: {shortage}."
     sentence = f"The run of {rfc3339(item.scheduled_us)} {_is(item.status)}{what}{late}{took}{reason or '.'}"
-    verdict = _ENDS.get(item.status, Verdict.STARTED if item.started_us is not None else Verdict.WAITS)
-    return Step(at_us=item.scheduled_us, verdict=verdict, sentence=sentence)
+    verdict = _ENDS.get(item.status, WhyVerdict.STARTED if item.started_us is not None else WhyVerdict.WAITS)
+    return WhyStep(at_us=item.scheduled_us, verdict=verdict, sentence=sentence)
 
 
-def span_step(span: Span) -> Step:
+def span_step(span: Span) -> WhyStep:
     """Why a run of instants did not run."""
-    verdict = Verdict.SKIPPED if span.status is Status.SKIPPED else Verdict.MISSED
+    verdict = WhyVerdict.SKIPPED if span.status is Status.SKIPPED else WhyVerdict.MISSED
     if span.count == 1:
         what = f"The instant {rfc3339(span.from_us)} was"
     else:
         what = f"{span.count} instants from {rfc3339(span.from_us)} to {rfc3339(span.to_us)} were"
     sentence = f"{what} {span.status.name.lower()}: {_lower(span.reason.message)}"
-    return Step(at_us=span.from_us, verdict=verdict, sentence=sentence)
+    return WhyStep(at_us=span.from_us, verdict=verdict, sentence=sentence)
 
 
-def asked_step(item: Execution) -> Step:
+def explain_requested_run(item: Execution) -> WhyStep:
     """A run of an instant that somebody asked for."""
     what = item.status.name.lower().replace("_", " ")
     sentence = f"A {_ASKS[item.cause]} asked for it at {rfc3339(item.admitted_us)}: {id_text(item.id)} "
-    verdict = _ENDS.get(item.status, Verdict.STARTED if item.started_us is not None else Verdict.WAITS)
-    return Step(at_us=item.admitted_us, verdict=verdict, sentence=f"{sentence}{_is(item.status)}{what}.")
+    verdict = _ENDS.get(item.status, WhyVerdict.STARTED if item.started_us is not None else WhyVerdict.WAITS)
+    return WhyStep(at_us=item.admitted_us, verdict=verdict, sentence=f"{sentence}{_is(item.status)}{what}.")
 
 
 def duration(us: int) -> str:
     """``2 hours 5 minutes``; milliseconds only of what is short."""
     if us < 10 * SECOND_US:
         us -= us % 1000
-        return in_words(Period(us=us)) if us else "less than a millisecond"
-    return in_words(Period(us=us - us % SECOND_US))
+        return format_period(Period(us=us)) if us else "less than a millisecond"
+    return format_period(Period(us=us - us % SECOND_US))
 
 
-def _due(one: Execution, asked_by: str | None) -> Step:
+def _due(one: Execution, asked_by: str | None) -> WhyStep:
     sentence = _WHY_IT_EXISTS[one.cause]
     detail = detail_of(one)
     if asked_by is not None and one.cause in (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL):
@@ -160,7 +161,7 @@ def _due(one: Execution, asked_by: str | None) -> Step:
         sentence += f" The reason given: {detail.reason}"
     if detail.span is not None:
         sentence += f" It stands for {detail.span.count} instants since {rfc3339(detail.span.from_us)}."
-    return Step(at_us=one.scheduled_us, verdict=Verdict.DUE, sentence=sentence)
+    return WhyStep(at_us=one.scheduled_us, verdict=WhyVerdict.DUE, sentence=sentence)
 
 
 def _admitted(one: Execution) -> str:
@@ -171,12 +172,12 @@ def _admitted(one: Execution) -> str:
     return sentence
 
 
-def _attempt(attempt: Attempt, nodes: Mapping[int, str]) -> Step:
+def _attempt(attempt: Attempt, nodes: Mapping[int, str]) -> WhyStep:
     took = "" if attempt.finished_us is None else f" after {duration(attempt.finished_us - attempt.started_us)}"
     error = f": {attempt.error}" if attempt.error else "."
     how = _HOW.get(attempt.status, attempt.status.name.lower().replace("_", " "))
     sentence = f'Attempt {attempt.number} of "{attempt.task}" on {_node(attempt.node, nodes)} {how}{took}{error}'
-    return Step(at_us=attempt.started_us, verdict=Verdict.ATTEMPT, sentence=sentence)
+    return WhyStep(at_us=attempt.started_us, verdict=WhyVerdict.ATTEMPT, sentence=sentence)
 
 
 def _first_node(view: ExecutionView) -> int | None:
@@ -186,16 +187,18 @@ def _first_node(view: ExecutionView) -> int | None:
     return one.node if first is None or first.node is None else first.node
 
 
-def _stands(view: ExecutionView, shortage: str | None) -> Step:
+def _explain_current_status(view: ExecutionView, shortage: str | None) -> WhyStep:
     """Where it is now, or how it ended."""
     one = view.execution
     if one.status.final:
         message = "" if one.reason is None else f" {one.reason.message}"
         what = one.status.name.lower().replace("_", " ")
         at_us = one.admitted_us if one.finished_us is None else one.finished_us
-        return Step(at_us=at_us, verdict=_ENDS[one.status], sentence=f"It {_is(one.status)}{what}.{message}")
+        return WhyStep(at_us=at_us, verdict=_ENDS[one.status], sentence=f"It {_is(one.status)}{what}.{message}")
     if one.held:
-        return Step(at_us=one.admitted_us, verdict=Verdict.PAUSED, sentence="It is held, because its job is paused.")
+        return WhyStep(
+            at_us=one.admitted_us, verdict=WhyVerdict.PAUSED, sentence="It is held, because its job is paused."
+        )
     match one.status:
         case Status.READY:
             sentence = "It waits for a worker with a free slot that may run it."
@@ -204,15 +207,15 @@ def _stands(view: ExecutionView, shortage: str | None) -> Step:
         case Status.QUEUED:
             sentence = "It waits behind an earlier execution that has to end first."
         case Status.WAITING:
-            return Step(at_us=_asleep_us(view), verdict=Verdict.WAITS, sentence=_asleep(one))
+            return WhyStep(at_us=_asleep_us(view), verdict=WhyVerdict.WAITS, sentence=_describe_wait(one))
         case _:
             sentence = f"It runs, at attempt {one.attempt}."
     at_us = one.started_us if one.status is Status.RUNNING and one.started_us is not None else one.admitted_us
-    verdict = Verdict.STARTED if one.status is Status.RUNNING else Verdict.WAITS
-    return Step(at_us=at_us, verdict=verdict, sentence=sentence)
+    verdict = WhyVerdict.STARTED if one.status is Status.RUNNING else WhyVerdict.WAITS
+    return WhyStep(at_us=at_us, verdict=verdict, sentence=sentence)
 
 
-def _asleep(one: Execution) -> str:
+def _describe_wait(one: Execution) -> str:
     """What an execution waits for."""
     group = detail_of(one).group
     signals = sorted({task.signal for task in group.tasks if task.signal is not None}) if group is not None else []
@@ -249,6 +252,25 @@ def _lower(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
-def ordered(steps: Sequence[Step]) -> list[Step]:
+def sort_steps(steps: Sequence[WhyStep]) -> list[WhyStep]:
     """By time; what happened at the same time stays in its order."""
     return sorted(steps, key=lambda step: step.at_us)
+
+
+_LIVELY_US = 10 * SECOND_US  # a node that beat so recently lives, though its last beat may be older than the question
+
+
+def find_absence(nodes: Sequence[Node], at_us: int, now_us: int) -> tuple[int, int] | None:
+    """From when to when no node gave a sign of life around an instant; None: one did, or it is not known any more."""
+    before = [_until_us(node, now_us) for node in nodes if node.started_us <= at_us]
+    after = [node.started_us for node in nodes if node.started_us > at_us]
+    if not before or not after or max(before) >= at_us:
+        return None
+    return max(before), min(after)
+
+
+def _until_us(node: Node, now_us: int) -> int:
+    """The last that was heard of a node."""
+    if node.stopped_us is not None:
+        return node.stopped_us
+    return now_us if now_us - node.beat_us <= _LIVELY_US else node.beat_us

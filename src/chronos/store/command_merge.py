@@ -25,10 +25,10 @@ from chronos.store.commands import (
     Suspend,
 )
 
-_MERGED = (Settle, Advance, Suspend, Release)
+_MERGEABLE_BY_ROWS = (Settle, Advance, Suspend, Release)
 
 
-def merge(commands: Sequence[Command[Any]]) -> list[tuple[Command[Any], list[int]]]:
+def merge_commands(commands: Sequence[Command[Any]]) -> list[tuple[Command[Any], list[int]]]:
     """Commands to apply in this order, each with the positions of those it stands for.
 
     Only neighbours merge, so the order between kinds is kept; an execution or job is touched at most once a command.
@@ -36,18 +36,18 @@ def merge(commands: Sequence[Command[Any]]) -> list[tuple[Command[Any], list[int
     groups: list[list[int]] = []
     seen: set[Any] | None = None  # by the last of them; None: it does not merge
     for position, command in enumerate(commands):
-        new = _touched(command)
+        new = _merge_keys(command)
         first = commands[groups[-1][0]] if groups else None
-        if new is None or seen is None or not _fits(first, command) or not seen.isdisjoint(new):
+        if new is None or seen is None or not _can_merge(first, command) or not seen.isdisjoint(new):
             groups.append([position])
             seen = None if new is None else set(new)
         else:
             groups[-1].append(position)
             seen.update(new)
-    return [(_joined([commands[position] for position in group]), group) for group in groups]
+    return [(_join_commands([commands[position] for position in group]), group) for group in groups]
 
 
-def split(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> list[Any]:
+def split_result(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> list[Any]:
     """The answer of each part of a merged command."""
     if len(parts) == 1:
         return [answer]
@@ -73,10 +73,10 @@ def split(command: Command[Any], parts: Sequence[Command[Any]], answer: Any) -> 
         answers[0] = answer._replace(settled=answers[0].settled)
         return answers
     held = set(answer)
-    return [[row.id for row in part.rows if row.id in held] for part in parts if isinstance(part, _MERGED)]
+    return [[row.id for row in part.rows if row.id in held] for part in parts if isinstance(part, _MERGEABLE_BY_ROWS)]
 
 
-def size(command: Command[Any]) -> int:
+def count_rows(command: Command[Any]) -> int:
     """How many rows a command brings."""
     if isinstance(command, Recover):
         return sum(len(part.runs) + len(part.spans) for part in command.parts) or 1
@@ -85,9 +85,9 @@ def size(command: Command[Any]) -> int:
     return len(getattr(command, "rows", ())) + len(getattr(command, "delete", ())) or 1
 
 
-def _touched(command: Command[Any]) -> list[Any] | None:
+def _merge_keys(command: Command[Any]) -> list[Any] | None:
     """What a command that merges with others is about; None: it does not."""
-    if isinstance(command, _MERGED):
+    if isinstance(command, _MERGEABLE_BY_ROWS):
         return [row.id for row in command.rows]
     if isinstance(command, AckOutbox):
         return list(command.ids)
@@ -101,7 +101,7 @@ def _touched(command: Command[Any]) -> list[Any] | None:
     return [(row.namespace, row.name) for row in rows]
 
 
-def _fits(a: Any, b: Any) -> bool:
+def _can_merge(a: Any, b: Any) -> bool:
     """Whether a command merges with one before it, both of them of those that do."""
     if type(a) is not type(b):
         return False
@@ -112,7 +112,7 @@ def _fits(a: Any, b: Any) -> bool:
     return not isinstance(a, Recover) or bool(a.now_us == b.now_us)
 
 
-def _joined(commands: Sequence[Any]) -> Command[Any]:
+def _join_commands(commands: Sequence[Any]) -> Command[Any]:
     first: Command[Any] = commands[0]
     if len(commands) == 1:
         return first

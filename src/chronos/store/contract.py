@@ -17,9 +17,9 @@ from enum import IntFlag
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
-from chronos.core.job import Job, JobSpec, JobState, JobVersion, On
+from chronos.core.job import Job, JobSpec, JobState, JobVersion, UpstreamCondition
 from chronos.core.node import AuditEntry, Node
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.store.commands import Command, OutboxItem, OutputRow
 
 R = TypeVar("R")
@@ -35,7 +35,7 @@ class Hint(IntFlag):
     OUTBOX = 8  # something must follow an outcome
 
 
-class Due(NamedTuple):
+class DueGate(NamedTuple):
     """A gate whose time comes: what look-ahead needs, and no more."""
 
     job: bytes
@@ -139,7 +139,7 @@ class Store(Protocol):
 
     # --- gates and work
 
-    async def due(self, until_us: int, limit: int) -> list[Due]:
+    async def due(self, until_us: int, limit: int) -> list[DueGate]:
         """Active gates with ``next_us <= until_us``, earliest first. Its cost does not grow with the number of jobs."""
 
     async def next_due_us(self) -> int | None:
@@ -189,7 +189,7 @@ class Store(Protocol):
     async def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], JobSpec]:
         """What jobs said at some versions, by (job, version): in force, old, or of a job that was deleted."""
 
-    async def followers(self, namespace: str, name: str) -> list[tuple[bytes, On]]:
+    async def followers(self, namespace: str, name: str) -> list[tuple[bytes, UpstreamCondition]]:
         """The jobs that follow the one of this name, by their ids, and on which outcome; it need not exist."""
 
     # --- executions
@@ -238,10 +238,10 @@ class Store(Protocol):
     async def audit(self, *, namespace: str | None, limit: int, cursor: bytes | None = None) -> Page[AuditEntry]:
         """Newest first."""
 
-    async def token(self, token_hash: str) -> Token | None:
+    async def token(self, token_hash: str) -> ApiToken | None:
         """The token of this hash, in force or expired."""
 
-    async def tokens(self) -> list[Token]:
+    async def tokens(self) -> list[ApiToken]:
         """Every token, by name."""
 
     async def verify(self) -> list[str]:

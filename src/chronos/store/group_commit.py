@@ -16,18 +16,20 @@ from functools import partial
 from typing import Any, TypeVar
 
 from chronos.errors import ChronosError, StoreBusy, StoreUnavailable
+from chronos.store.command_merge import count_rows
 from chronos.store.commands import Admit, Backfill, Claim, Command, Recover, SaveJobs, Trigger, Trim, WriteOutput
-from chronos.store.commands.weight import MAX_ROWS, MAX_TEXT, text_of
-from chronos.store.merge import size
+from chronos.store.commands.batch_size import MAX_BATCH_CHARACTERS, MAX_BATCH_ROWS, count_characters
 
 R = TypeVar("R")
-MAX_LARGE = 5_000  # rows that large commands bring into one transaction: together they write fewer pages
-MAX_WAITING = 10_000
-_PATIENT = (Admit, Backfill, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
+MAX_ROWS_OF_LARGE_COMMANDS = (
+    5_000  # rows that large commands bring into one transaction: together they write fewer pages
+)
+MAX_WAITING_COMMANDS = 10_000
+_REFUSABLE_COMMANDS = (Admit, Backfill, Claim, Recover, SaveJobs, Trigger, Trim, WriteOutput)
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
+class PendingCommand:
     """A command that waits, and whoever waits for its answer."""
 
     command: Command[Any]
@@ -37,36 +39,36 @@ class Pending:
 
 
 #: What became of a batch: each command's answer, or the error that is its own alone; or what is wrong with all of it.
-Outcome = list[Any] | BaseException
+BatchOutcome = list[Any] | BaseException
 #: Begins to apply a batch in one transaction, and calls back, on the loop, with its outcome.
-Begin = Callable[[Sequence[Command[Any]], Callable[[Outcome], None]], None]
+BeginBatch = Callable[[Sequence[Command[Any]], Callable[[BatchOutcome], None]], None]
 #: Told of each transaction that was committed: how many rows it was about, and how long it took, in seconds.
-Watch = Callable[[int, float], None]
+CommitListener = Callable[[int, float], None]
 
 
-class Pump:
+class GroupCommit:
     """One lane of group commit."""
 
     def __init__(
         self,
-        begin: Begin,
+        begin: BeginBatch,
         *,
-        max_rows: int = MAX_ROWS,
-        max_large: int = MAX_LARGE,
-        max_waiting: int = MAX_WAITING,
-        watch: Watch | None = None,
+        max_rows: int = MAX_BATCH_ROWS,
+        max_large: int = MAX_ROWS_OF_LARGE_COMMANDS,
+        max_waiting: int = MAX_WAITING_COMMANDS,
+        watch: CommitListener | None = None,
     ) -> None:
         self._begin = begin
         self._watch = watch
         self._max_rows = max_rows
         self._max_large = max_large
         self._max_waiting = max_waiting
-        self._urgent: deque[Pending] = deque()
-        self._patient: deque[Pending] = deque()
-        self._large: deque[Pending] = deque()  # saved jobs, more than a batch of them
-        self._their_turn = False  # of the large ones: others went before them
-        self._apart: deque[Pending] = deque()  # of a batch that broke: they are sent one by one
-        self._sent: list[Pending] = []
+        self._urgent: deque[PendingCommand] = deque()
+        self._refusable: deque[PendingCommand] = deque()
+        self._large: deque[PendingCommand] = deque()  # saved jobs, more than a batch of them
+        self._large_are_next = False  # of the large ones: others went before them
+        self._apart: deque[PendingCommand] = deque()  # of a batch that broke: they are sent one by one
+        self._sent: list[PendingCommand] = []
         self._began_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None  # while there is work
         self._draining: list[asyncio.Future[None]] = []
@@ -80,13 +82,13 @@ class Pump:
         """Put a command in line; gives what its answer will be."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        pending = Pending(command, answer, size(command), text_of(command))
-        if isinstance(command, _PATIENT):
-            waiting = len(self._patient) + len(self._large)
+        pending = PendingCommand(command, answer, count_rows(command), count_characters(command))
+        if isinstance(command, _REFUSABLE_COMMANDS):
+            waiting = len(self._refusable) + len(self._large)
             if waiting >= self._max_waiting:
                 raise StoreBusy(f"{waiting} changes wait to be written already; try again soon")
             is_large = isinstance(command, SaveJobs) and pending.rows > self._max_rows
-            (self._large if is_large else self._patient).append(pending)
+            (self._large if is_large else self._refusable).append(pending)
         else:
             self._urgent.append(pending)
         if self._loop is None or self._loop.is_closed():
@@ -118,72 +120,72 @@ class Pump:
                 done.set_result(None)
         self._draining.clear()
 
-    def _done(self, outcome: Outcome) -> None:
+    def _done(self, outcome: BatchOutcome) -> None:
         """Give everybody their answer, and go on."""
         batch, self._sent = self._sent, []
         if isinstance(outcome, list):
             if self._watch is not None:
                 self._watch(sum(pending.rows for pending in batch), self._now_s() - self._began_s)
             for pending, answer in zip(batch, outcome, strict=True):
-                _answer(pending, answer)
+                _resolve(pending, answer)
         elif not isinstance(outcome, Exception):  # all is coming to an end
             for pending in batch:
-                _answer(pending, StoreUnavailable("the store is being closed; whether this was written is unknown"))
-            for waiting in (self._apart, self._urgent, self._patient, self._large):
+                _resolve(pending, StoreUnavailable("the store is being closed; whether this was written is unknown"))
+            for waiting in (self._apart, self._urgent, self._refusable, self._large):
                 while waiting:
-                    _answer(waiting.popleft(), StoreUnavailable("the store is being closed; this was not written"))
+                    _resolve(waiting.popleft(), StoreUnavailable("the store is being closed; this was not written"))
             self._rest()
             return
         elif isinstance(outcome, ChronosError) or len(batch) == 1:
             for pending in batch:  # the store's own trouble, the same for all
-                _answer(pending, outcome)
+                _resolve(pending, outcome)
         else:  # something that should not happen, in one of them: alone, each gets what it deserves
             self._apart.extend(batch)
         self._next()
 
-    def _next_batch(self) -> list[Pending]:
+    def _next_batch(self) -> list[PendingCommand]:
         if self._apart:
             return [self._apart.popleft()]
-        if self._large and (self._their_turn or not (self._urgent or self._patient)):
-            self._their_turn = False
-            return _take(self._max_large, self._large)
-        self._their_turn = bool(self._large)
-        return _take(self._max_rows, self._urgent, self._patient)
+        if self._large and (self._large_are_next or not (self._urgent or self._refusable)):
+            self._large_are_next = False
+            return _take_batch(self._max_large, self._large)
+        self._large_are_next = bool(self._large)
+        return _take_batch(self._max_rows, self._urgent, self._refusable)
 
     def _now_s(self) -> float:
         assert self._loop is not None
         return self._loop.time()
 
 
-def _take(room: int, *lines: deque[Pending]) -> list[Pending]:
+def _take_batch(room: int, *lines: deque[PendingCommand]) -> list[PendingCommand]:
     """The first of some lines that fit together, by their rows and by their text; one at least."""
-    batch: list[Pending] = []
+    batch: list[PendingCommand] = []
     rows = text = 0
     for line in lines:
-        while line and (not batch or (rows + line[0].rows <= room and text + line[0].text <= MAX_TEXT)):
+        while line and (not batch or (rows + line[0].rows <= room and text + line[0].text <= MAX_BATCH_CHARACTERS)):
             batch.append(line.popleft())
             rows += batch[-1].rows
             text += batch[-1].text
     return batch
 
 
-def in_a_task(run: Callable[[Sequence[Command[Any]]], Coroutine[Any, Any, list[Any]]]) -> Begin:
+def begin_in_task(run: Callable[[Sequence[Command[Any]]], Coroutine[Any, Any, list[Any]]]) -> BeginBatch:
     """For a store that applies a batch by waiting for it."""
     running: set[asyncio.Task[list[Any]]] = set()
 
-    def begin(commands: Sequence[Command[Any]], done: Callable[[Outcome], None]) -> None:
+    def begin(commands: Sequence[Command[Any]], done: Callable[[BatchOutcome], None]) -> None:
         task = asyncio.create_task(run(commands))
         running.add(task)
         task.add_done_callback(partial(ended, done))
 
-    def ended(done: Callable[[Outcome], None], task: asyncio.Task[list[Any]]) -> None:
+    def ended(done: Callable[[BatchOutcome], None], task: asyncio.Task[list[Any]]) -> None:
         running.discard(task)
         done(asyncio.CancelledError() if task.cancelled() else task.exception() or task.result())
 
     return begin
 
 
-def _answer(pending: Pending, answer: Any) -> None:
+def _resolve(pending: PendingCommand, answer: Any) -> None:
     if pending.answer.done():
         return
     if isinstance(answer, Exception):

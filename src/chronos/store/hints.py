@@ -30,85 +30,90 @@ from chronos.store.commands import (
 )
 from chronos.store.contract import Hint
 
-NOTHING = Hint(0)
-_GONE = Hint.JOBS | Hint.CANCEL | Hint.OUTBOX | Hint.READY  # ready is what waited for a job's concurrency keys
-_SETTLED_AT_ONCE = {Status.RUNNING, Status.SKIPPED}  # admitted so, there is nothing to look for
+NO_HINT = Hint(0)
+_HINT_AFTER_DELETE = (
+    Hint.JOBS | Hint.CANCEL | Hint.OUTBOX | Hint.READY
+)  # ready is what waited for a job's concurrency keys
+_STATUSES_WITHOUT_HINT = {Status.RUNNING, Status.SKIPPED}  # admitted so, there is nothing to look for
 
 
 def hint_of(command: Command[Any], answer: Any) -> Hint:
     """What there may be to look for after a command was applied; errors are answers that leave nothing."""
     if isinstance(answer, Exception):
-        return NOTHING
+        return NO_HINT
     match command:
         case Claim():
-            return NOTHING
+            return NO_HINT
         case Settle() | SettleWith():
             if not (answer.woken or answer.told):
-                return NOTHING
-            return _if(answer.woken, Hint.READY) | _if(answer.told, Hint.OUTBOX)
+                return NO_HINT
+            return _hint_if(answer.woken, Hint.READY) | _hint_if(answer.told, Hint.OUTBOX)
         case Admit() | Recover():
             statuses = {row.status for row in answer}
-            if statuses <= _SETTLED_AT_ONCE:
-                return NOTHING
+            if statuses <= _STATUSES_WITHOUT_HINT:
+                return NO_HINT
             careful = isinstance(command, Recover) or any(row.careful for row in command.rows)
-            return _started(statuses, replaces=careful)
+            return _hint_of_admissions(statuses, replaces=careful)
         case Trigger():
-            return _started({answer.status}, replaces=True) if answer.created else NOTHING
+            return _hint_of_admissions({answer.status}, replaces=True) if answer.created else NO_HINT
         case Wake() | Signal():
-            return _if(answer, Hint.READY)
+            return _hint_if(answer, Hint.READY)
         case Release():
-            return _if(answer, Hint.READY) | _if(len(answer) < len(command.rows), Hint.READY | Hint.OUTBOX)
+            return _hint_if(answer, Hint.READY) | _hint_if(len(answer) < len(command.rows), Hint.READY | Hint.OUTBOX)
         case Suspend():
-            return _if(len(answer) < len(command.rows), Hint.READY | Hint.OUTBOX)
+            return _hint_if(len(answer) < len(command.rows), Hint.READY | Hint.OUTBOX)
         case Reap():
-            return _if(answer, Hint.READY | Hint.OUTBOX)
+            return _hint_if(answer, Hint.READY | Hint.OUTBOX)
         case _:
-            return _of_a_person(command, answer)
+            return _hint_of_rare_command(command, answer)
 
 
-def _of_a_person(command: Command[Any], answer: Any) -> Hint:
+def _hint_of_rare_command(command: Command[Any], answer: Any) -> Hint:
     """After what is asked for from outside, or happens once in a while."""
     match command:
-        case SaveJobs(delete=()) if all(saved.created for saved in answer) and not _runs(command):
+        case SaveJobs(delete=()) if all(saved.created for saved in answer) and not _has_run_on_save(command):
             return Hint.JOBS
         case SaveJobs():
             changed = any(saved.changed and not saved.created for saved in answer)
-            gone = _if(command.delete, _GONE)
+            gone = _hint_if(command.delete, _HINT_AFTER_DELETE)
             return (
-                _if(any(saved.changed for saved in answer), Hint.JOBS) | _if(changed, Hint.READY) | gone | _ran(command)
+                _hint_if(any(saved.changed for saved in answer), Hint.JOBS)
+                | _hint_if(changed, Hint.READY)
+                | gone
+                | _hint_of_runs_on_save(command)
             )
         case Backfill():
-            return _started(set(answer.statuses), replaces=True) if answer.statuses else NOTHING
+            return _hint_of_admissions(set(answer.statuses), replaces=True) if answer.statuses else NO_HINT
         case SetJobState():
-            return _if(answer, Hint.JOBS | Hint.READY)  # what is held makes room for others
+            return _hint_if(answer, Hint.JOBS | Hint.READY)  # what is held makes room for others
         case DeleteJob():
-            return _GONE
+            return _HINT_AFTER_DELETE
         case CancelExecution():
             return Hint.CANCEL if answer is Status.RUNNING else Hint.READY | Hint.OUTBOX
         case RecordSkip():
-            return _if(answer, Hint.OUTBOX)
+            return _hint_if(answer, Hint.OUTBOX)
         case StopNode():
             return Hint.OUTBOX  # what it had taken from there is free again
         case _:
-            return NOTHING
+            return NO_HINT
 
 
-def _runs(command: SaveJobs) -> bool:
+def _has_run_on_save(command: SaveJobs) -> bool:
     return any(row.run is not None for part in command.parts for row in part.rows)
 
 
-def _ran(command: SaveJobs) -> Hint:
+def _hint_of_runs_on_save(command: SaveJobs) -> Hint:
     """After jobs that may run at once; one that was there already may replace what ran before."""
     rows = [row for part in command.parts for row in part.rows if row.run is not None]
-    return _if(rows, Hint.READY) | _if(any(row.expect != NEW for row in rows), Hint.CANCEL | Hint.OUTBOX)
+    return _hint_if(rows, Hint.READY) | _hint_if(any(row.expect != NEW for row in rows), Hint.CANCEL | Hint.OUTBOX)
 
 
-def _started(statuses: set[Status], *, replaces: bool) -> Hint:
+def _hint_of_admissions(statuses: set[Status], *, replaces: bool) -> Hint:
     """After admissions; under ``replace`` one that is queued has asked the one before it to stop."""
-    return _if(Status.READY in statuses, Hint.READY) | _if(
+    return _hint_if(Status.READY in statuses, Hint.READY) | _hint_if(
         replaces and Status.QUEUED in statuses, Hint.CANCEL | Hint.OUTBOX
     )
 
 
-def _if(condition: object, hint: Hint) -> Hint:
-    return hint if condition else NOTHING
+def _hint_if(condition: object, hint: Hint) -> Hint:
+    return hint if condition else NO_HINT

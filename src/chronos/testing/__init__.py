@@ -1,6 +1,7 @@
 """What Chronos gives to tests: an app's jobs in virtual time, the store's conformance suite, a probe of SQLite stores.
 
 Names are loaded when they are used: the pytest plugin is part of every test run, also of those that have no use for it.
+Tests of Chronos itself belong in the folder ``tests`` of the repository.
 """
 
 from importlib import import_module
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from chronos.testing.loop import VirtualLoop
     from chronos.testing.store_probe import StoreProbe
 
-_HOMES = {
+_MODULE_BY_NAME = {
     "Harness": "chronos.testing.harness",
     "Ran": "chronos.testing.harness",
     "StoreProbe": "chronos.testing.store_probe",
@@ -24,6 +25,6 @@ __all__ = ["Harness", "Ran", "StoreProbe", "VirtualClock", "VirtualLoop"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULE_BY_NAME[name]), name)

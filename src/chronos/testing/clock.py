@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
 from chronos.core.calendar import from_us, to_us
-from chronos.core.iso8601 import parse_instant
-from chronos.core.zones import get_zone
+from chronos.core.schedule.iso8601 import parse_instant
+from chronos.core.schedule.timezones import get_zone
 from chronos.errors import Invalid
 from chronos.testing.loop import VirtualLoop
 

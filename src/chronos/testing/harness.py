@@ -24,23 +24,23 @@ from chronos.core.execution import Execution
 from chronos.core.lane import PYTHON
 from chronos.core.outcome import Failed, Outcome, Succeeded
 from chronos.engine.engine import Engine
-from chronos.engine.options import Options
-from chronos.engine.runners.contract import Call, Runner
-from chronos.engine.runners.python import PythonRunner
+from chronos.engine.options import EngineOptions
 from chronos.errors import Invalid
-from chronos.interpreter import is_on_loop
+from chronos.runners.contract import AttemptCall, Runner
+from chronos.runners.python.runner import PythonRunner
 from chronos.sdk.app import Chronos
-from chronos.sdk.values import RunInfo, run_fields
+from chronos.sdk.info import RunInfo, run_fields
 from chronos.store.contract import ExecutionFilter, Hint, Store
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import VirtualLoop
+from chronos.tuning import is_on_loop
 
 T = TypeVar("T")
 _PAGE = 1_000
-_LONGEST_S = 366 * 86_400.0  # that a triggered run is waited for, in virtual time
+_TRIGGER_TIMEOUT_S = 366 * 86_400.0  # that a triggered run is waited for, in virtual time
 _KEEP_ALL = Settings(retention=Retention(max_count=100_000_000, max_age_us=36_525 * DAY_US))
 #: Nobody else is there, so hardly anything has to be looked after: idling costs nothing.
-_OPTIONS = Options(
+_OPTIONS = EngineOptions(
     node_name="test",
     slots=1_000,
     lookahead_s=2 * 86_400,
@@ -147,7 +147,7 @@ class Harness:
         over.cancel()
         with suppress(asyncio.CancelledError):
             await over
-        return await self._collected(dict(self._started))
+        return await self._collect_runs(dict(self._started))
 
     async def _pass(self, lasts_s: float) -> None:
         await asyncio.sleep(lasts_s)
@@ -179,11 +179,11 @@ class Harness:
         assert self._store is not None
         view = await self._store.execution(answer.id)
         assert view is not None
-        return _ran(view.execution)
+        return _to_harness_run(view.execution)
 
     async def _until(self, ended: asyncio.Future[None], job: str, id_: bytes) -> None:
         try:
-            async with asyncio.timeout(_LONGEST_S):
+            async with asyncio.timeout(_TRIGGER_TIMEOUT_S):
                 await ended
         except TimeoutError:
             assert self._store is not None
@@ -199,17 +199,17 @@ class Harness:
         assert self._store is not None
         id_ = next((id_ for id_, name in self._names.items() if name == job), None)
         if id_ is None:
-            raise _unknown(job, self._names.values())
+            raise _to_unknown_job_error(job, self._names.values())
         found: list[Ran] = []
         cursor: bytes | None = None
         while True:
             page = await self._store.list_executions(ExecutionFilter(job=id_), limit=_PAGE, cursor=cursor)
-            found += [_ran(item) for item in page.items if isinstance(item, Execution)]
+            found += [_to_harness_run(item) for item in page.items if isinstance(item, Execution)]
             cursor = page.cursor
             if cursor is None:
                 return found[::-1]
 
-    async def _collected(self, wanted: dict[bytes, None]) -> dict[str, list[Ran]]:
+    async def _collect_runs(self, wanted: dict[bytes, None]) -> dict[str, list[Ran]]:
         assert self._store is not None
         runs: dict[str, list[Ran]] = {name: [] for name in self._names.values()}
         cursor: bytes | None = None
@@ -218,7 +218,7 @@ class Harness:
             for item in page.items:
                 if item.id in wanted and isinstance(item, Execution):
                     del wanted[item.id]
-                    runs.setdefault(self._names.get(item.job, ""), []).append(_ran(item))
+                    runs.setdefault(self._names.get(item.job, ""), []).append(_to_harness_run(item))
             cursor = page.cursor
             if cursor is None:
                 break
@@ -228,7 +228,7 @@ class Harness:
         """The engine, started when it is first needed."""
         if self._engine is not None:
             if self._set:
-                await self._look_at_the_clock(self._engine)
+                await self._notify_clock_change(self._engine)
             return self._engine
         if self._app is None:
             raise Invalid("no app is loaded; call chronos.load(app) first")
@@ -243,7 +243,8 @@ class Harness:
         known = make_runners(runtime.functions, clock=self.clock)
         stand_in = _StandIn(self._answers)
         self._runners = {
-            kind: inline if kind == PYTHON else runner if kind in _REAL else stand_in for kind, runner in known.items()
+            kind: inline if kind == PYTHON else runner if kind in _REAL_TARGET_KINDS else stand_in
+            for kind, runner in known.items()
         }
         for kind, runner in known.items():
             if self._runners[kind] is not runner:
@@ -268,11 +269,11 @@ class Harness:
     def _clock_was_set(self) -> None:
         self._set = True
 
-    async def _look_at_the_clock(self, engine: Engine) -> None:
+    async def _notify_clock_change(self, engine: Engine) -> None:
         """Let the engine notice that the clock was set, which else would take it a tick: first measure, then look."""
         self._set = False
         for hint in (Hint.CANCEL, Hint.JOBS | Hint.READY):
-            engine._hinted(hint)
+            engine._wake_by_hint(hint)
             await self.clock.loop.quiet()
 
     async def _close(self) -> None:
@@ -309,8 +310,8 @@ class _StandIn:
     def check(self, options: Mapping[str, Any]) -> None:
         """The real one has checked them when the job was declared."""
 
-    async def run(self, call: Call) -> Outcome:
-        return self._answers.get(call.job_name, _DONE)
+    async def run(self, call: AttemptCall) -> Outcome:
+        return self._answers.get(call.job_name, _DEFAULT_OUTCOME)
 
     async def close(self) -> None:
         """Nothing is kept."""
@@ -320,18 +321,18 @@ def _check_answer(app: Chronos, job: str) -> None:
     """Only what is stood in for can be answered: else a slip of the pen would make a test pass that should not."""
     draft = app._runtime.declared.jobs.get(job)
     if draft is None:
-        raise _unknown(job, app._runtime.declared.jobs)
-    if all(task.target.kind in _REAL for task in draft.spec.tasks):
+        raise _to_unknown_job_error(job, app._runtime.declared.jobs)
+    if all(task.target.kind in _REAL_TARGET_KINDS for task in draft.spec.tasks):
         raise Invalid(f'"{job}" runs for real and needs no answer; answers are for webhooks and commands')
 
 
-def _unknown(job: str, known: Iterable[str]) -> Invalid:
+def _to_unknown_job_error(job: str, known: Iterable[str]) -> Invalid:
     return Invalid(f'the app has no job "{job}"; it has {", ".join(sorted(known)) or "none"}')
 
 
-_REAL = (PYTHON, "wait")  # targets that a harness really runs
-_DONE = Succeeded()
+_REAL_TARGET_KINDS = (PYTHON, "wait")  # targets that a harness really runs
+_DEFAULT_OUTCOME = Succeeded()
 
 
-def _ran(execution: Execution) -> Ran:
+def _to_harness_run(execution: Execution) -> Ran:
     return Ran(**run_fields(execution))

@@ -32,7 +32,7 @@ Ts = TypeVarTuple("Ts")
 _ROUNDING_US = 0.05  # what may be left over of a whole microsecond after adding up floats
 _CLOSED = "Event loop is closed"
 _OWN_FILES = 1  # the pipe that wakes the loop from other threads
-_FEW_TIMERS = 100  # that were cancelled, which may stay until their time comes
+_MAX_CANCELLED_TIMERS = 100  # that were cancelled, which may stay until their time comes
 
 
 class StandsStill(RuntimeError):
@@ -83,11 +83,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.now_us = 0  # microseconds since the loop was made
         self._now_s = 0.0
-        self._outside = 0  # how many wait for the real world
+        self._outside_waiters = 0  # how many wait for the real world
         self._timers: list[tuple[int, int, _Timer]] = []
         self._cancelled = 0  # of the timers
         self._order = count()
-        self._quiet: list[asyncio.Future[None]] = []
+        self._quiet_waiters: list[asyncio.Future[None]] = []
         super().__init__()
         self._files = self._selector._fd_to_key  # type: ignore[attr-defined]  # its map counts them in Python
 
@@ -98,7 +98,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     async def quiet(self) -> None:
         """Until everything that is due at this very moment has been done; no time passes."""
         done = self.create_future()
-        self._quiet.append(done)
+        self._quiet_waiters.append(done)
         await done
 
     def call_at(
@@ -139,19 +139,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     @contextmanager
     def outside(self) -> Iterator[None]:
         """While entered, time stands still and the loop waits for the real world."""
-        self._outside += 1
+        self._outside_waiters += 1
         try:
             yield
         finally:
-            self._outside -= 1
+            self._outside_waiters -= 1
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
         """As ever; threads are of the real world, so time stands still until it is done."""
         future = super().run_in_executor(executor, func, *args)
-        self._outside += 1
-        future.add_done_callback(self._came_back)
+        self._outside_waiters += 1
+        future.add_done_callback(self._on_executor_done)
         return future
 
     async def shutdown_default_executor(self, *args: Any) -> None:
@@ -163,10 +163,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """As ever; what was to come does not."""
         super().close()
         self._timers.clear()
-        self._quiet.clear()
+        self._quiet_waiters.clear()
 
-    def _came_back(self, _: object) -> None:
-        self._outside -= 1
+    def _on_executor_done(self, _: object) -> None:
+        self._outside_waiters -= 1
 
     # --- one turn, in place of the base's
 
@@ -174,10 +174,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Turn after turn: the base would only ask after each whether it is to stop."""
         ready, timers, files = self._ready, self._timers, self._files
         while True:
-            if self._outside or len(files) > _OWN_FILES:
-                self._look_outside()
-            if not ready and not self._stopping and not self._outside:
-                self._move_on()
+            if self._outside_waiters or len(files) > _OWN_FILES:
+                self._poll_real_world()
+            if not ready and not self._stopping and not self._outside_waiters:
+                self._advance_time()
             while timers and timers[0][0] <= self.now_us:
                 timer = heapq.heappop(timers)[2]
                 timer._scheduled = False
@@ -194,13 +194,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if not handle._cancelled:
                 handle._run()
 
-    def _look_outside(self) -> None:
+    def _poll_real_world(self) -> None:
         """Whether the real world has something to say; and if it is waited for and nothing else is left, wait."""
         busy = self._ready or self._stopping or (self._timers and self._timers[0][0] <= self.now_us)
-        found = self._selector.select(None if self._outside and not busy else 0)
+        found = self._selector.select(None if self._outside_waiters and not busy else 0)
         self._process_events(found)  # type: ignore[attr-defined]
 
-    def _move_on(self) -> None:
+    def _advance_time(self) -> None:
         """Nothing is left to do at this moment."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:
@@ -208,11 +208,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._cancelled -= 1
         if timers and timers[0][0] <= self.now_us:
             return
-        if self._quiet:
-            for done in self._quiet:
+        if self._quiet_waiters:
+            for done in self._quiet_waiters:
                 if not done.done():
                     done.set_result(None)
-            self._quiet.clear()
+            self._quiet_waiters.clear()
         elif timers:
             self.now_us = timers[0][0]
             self._now_s = self.now_us / 1e6
@@ -230,7 +230,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return
         self._cancelled += 1
         timers = self._timers
-        if self._cancelled > _FEW_TIMERS and 2 * self._cancelled > len(timers):
+        if self._cancelled > _MAX_CANCELLED_TIMERS and 2 * self._cancelled > len(timers):
             # The one that is just being cancelled is not marked so yet, and stays for this time.
             for _, _, timer in timers:
                 timer._scheduled = not timer._cancelled

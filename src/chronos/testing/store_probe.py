@@ -10,7 +10,7 @@ from chronos.errors import Invalid
 from chronos.store.contract import Store
 
 STEPS = 1_000  # of the virtual machine, between two counts
-_AROUND = ("begin immediate", "commit")
+_TRANSACTION_STATEMENTS = ("begin immediate", "commit")
 
 
 @runtime_checkable
@@ -49,7 +49,7 @@ class StoreProbe:
         seen: list[str] = []
 
         def trace(_: object, sql: str, __: object) -> bool:
-            if sql not in _AROUND:
+            if sql not in _TRANSACTION_STATEMENTS:
                 seen.append(sql)
             return True
 

@@ -4,8 +4,8 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from chronos.api import ApiOptions
-from chronos.api.auth.client_address import Proxies, counted_as
-from tests.api.world import SECRET, V1, World, basic, in_world, shape
+from chronos.api.auth.client_address import Proxies, to_address_group
+from tests.support.api_server import SECRET, V1, World, basic, in_world, shape
 
 USERS = {"ada": {"password_hash": SECRET, "role": "admin"}, "otto": {"password_hash": SECRET, "role": "operator"}}
 PROXIED = ApiOptions(poll_s=0.05, trusted_proxies=("127.0.0.1",))
@@ -61,7 +61,7 @@ def test_the_last_address_that_is_not_a_trusted_proxys(peer: str, headers: list[
     ],
 )
 def test_ipv6_counts_by_its_network(address: str, counts_as: str) -> None:
-    assert counted_as(address) == counts_as
+    assert to_address_group(address) == counts_as
 
 
 @pytest.mark.parametrize(("trusted", "origin"), [(("127.0.0.1",), "203.0.113.9"), ((), "127.0.0.1")])

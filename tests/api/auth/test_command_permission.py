@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chronos.api import ApiOptions, CommandAuthor
-from tests.api.world import SECRET, V1, World, in_world, shape
+from tests.support.api_server import SECRET, V1, World, in_world, shape
 
 USERS: dict[str, dict[str, Any]] = {
     "ada": {"password_hash": SECRET, "role": "admin"},

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from chronos.api.auth.denials import REASONS, Denials
-from chronos.api.errors import LockedOut, TooMany, Unauthenticated
+from chronos.api.errors import LockedOut, TooManyRequests, Unauthenticated
 from chronos.assembly import make_store
 from chronos.core.calendar import SECOND_US
 from chronos.store.contract import Store
-from tests.api.test_guessing import StoppedClock
-from tests.api.world import SECRET, V1, World, basic, in_world, shape
+from tests.api.auth.test_password_guessing import StoppedClock
+from tests.support.api_server import SECRET, V1, World, basic, in_world, shape
 
 USERS: dict[str, dict[str, Any]] = {
     "ada": {"password_hash": SECRET, "role": "admin"},
@@ -89,7 +89,7 @@ def with_denials(case: Callable[[Denials, Store, StoppedClock, list[str]], Await
 
 def test_a_guesser_leaves_one_entry_a_minute_with_a_count() -> None:
     async def case(denials: Denials, store: Store, clock: StoppedClock, counted: list[str]) -> None:
-        errors = [WRONG, LockedOut("wait", 1), TooMany("wait", 1)]
+        errors = [WRONG, LockedOut("wait", 1), TooManyRequests("wait", 1)]
         for error in errors:
             for _ in range(500):
                 denials.failed_login("root", "basic", error, address="2001:db8::7", counts_as="2001:db8::/64")

@@ -11,12 +11,12 @@ import bcrypt
 import pytest
 
 from chronos.api import Access, ApiOptions, read_users
-from chronos.api.auth.hash_queue import AT_ONCE, MOST, MOST_OF_ADDRESS, HashQueue
+from chronos.api.auth.hash_queue import HASH_THREADS, MAX_WAITING_HASHES, MAX_WAITING_PER_ADDRESS, HashQueue
 from chronos.api.auth.lockout import FREE_TRIES, FREE_TRIES_OF_ADDRESS, UNLOCKED_US, Lockout
-from chronos.api.errors import LockedOut, TooMany, Unauthenticated
+from chronos.api.errors import LockedOut, TooManyRequests, Unauthenticated
 from chronos.clock import SystemClock
 from chronos.core.calendar import SECOND_US
-from tests.api.world import SECRET, V1, Reply, World, basic, in_world
+from tests.support.api_server import SECRET, V1, Reply, World, basic, in_world
 
 USERS: dict[str, dict[str, Any]] = {
     "root": {"password_hash": SECRET, "role": "admin"},
@@ -69,7 +69,7 @@ class Held:
 
         return asyncio.create_task(self._queue.run(work, address=address, known=known))
 
-    def let_go(self) -> None:
+    def release_held(self) -> None:
         for gate in self._gates.values():
             gate.set()
 
@@ -126,13 +126,13 @@ def test_a_login_from_elsewhere_does_not_wait_for_a_guesser() -> None:
 
     async def case(world: World) -> None:
         queue, held = world.access._hashes, Held(world.access._hashes)
-        busy = [held.put(f"busy-{number}", "192.0.2.3") for number in range(AT_ONCE)]
-        await until(lambda: len(held.began) == AT_ONCE)
+        busy = [held.put(f"busy-{number}", "192.0.2.3") for number in range(HASH_THREADS)]
+        await until(lambda: len(held.began) == HASH_THREADS)
         guesses = [login(world, f"name-{number}", "guess", "192.0.2.1") for number in range(FREE_TRIES_OF_ADDRESS)]
         await until(lambda: queue.waiting == FREE_TRIES_OF_ADDRESS)
         other = login(world, "root", "secret", "192.0.2.2")
         await until(lambda: queue.waiting == FREE_TRIES_OF_ADDRESS + 1)
-        held.let_go()
+        held.release_held()
         assert (await other).status == 200
         assert not all(one.done() for one in guesses)
         assert await statuses(guesses) == {401: FREE_TRIES_OF_ADDRESS}
@@ -145,11 +145,11 @@ def test_beyond_its_bound_the_queue_refuses_at_once() -> None:
     async def case(world: World) -> None:
         guesses = [login(world, "root", "guess", f"198.51.{n // 200}.{n % 200}") for n in range(400)]
         first = (await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED))[0]
-        assert world.access._hashes.waiting <= MOST
+        assert world.access._hashes.waiting <= MAX_WAITING_HASHES
         found = await asyncio.gather(*guesses)
         refused = [reply for reply in found if reply.status == 429]
         assert first
-        assert len(refused) >= 400 - MOST - AT_ONCE - sum(reply.status == 401 for reply in found)
+        assert len(refused) >= 400 - MAX_WAITING_HASHES - HASH_THREADS - sum(reply.status == 401 for reply in found)
         assert {reply.status for reply in found} == {401, 429}
         assert {reply.code for reply in refused} == {"rate_limited"}
         assert all(int(reply.headers["Retry-After"]) >= 1 for reply in refused)
@@ -213,7 +213,7 @@ def locked(lockout: Lockout, name: str, address: str, now_us: int) -> float | No
         lockout.reserve(name, address, now_us)
     except LockedOut as error:
         return error.retry_after_s
-    lockout.given_up(name, address)
+    lockout.cancel_reservation(name, address)
     return None
 
 
@@ -246,7 +246,7 @@ def test_what_is_being_checked_counts() -> None:
     for _ in range(FREE_TRIES):
         lockout.reserve("ana", "1.2.3.4", 0)
     assert locked(lockout, "ana", "1.2.3.4", 600 * SECOND_US) is not None  # however long it takes
-    lockout.given_up("ana", "1.2.3.4")
+    lockout.cancel_reservation("ana", "1.2.3.4")
     assert locked(lockout, "ana", "1.2.3.4", 0) is None
     lockout.failed("ana", "1.2.3.4", 0)
     lockout.succeeded("ana", "1.2.3.4", 0)  # forgets the wrong one, and not those that are still being checked
@@ -296,7 +296,7 @@ def test_addresses_take_turns_and_those_who_are_known_come_first() -> None:
         tasks += [held.put(f"b{n}", "b") for n in range(2)]
         tasks += [held.put("c", "c"), held.put("known", "d", known=True)]
         await until(lambda: queue.waiting >= 7)
-        held.let_go()
+        held.release_held()
         assert await asyncio.gather(*tasks) == ["a0", "a1", "a2", "a3", "b0", "b1", "c", "known"]
         assert held.began == ["a0", "known", "a1", "b0", "c", "a2", "b1", "a3"]
         assert await queue.run(lambda: "free again", address="e") == "free again"
@@ -310,17 +310,17 @@ def test_a_full_queue_takes_a_new_address_in_place_of_the_last_of_the_greediest(
         held = Held(queue)
         tasks = [held.put(f"a{n}", "a") for n in range(4)] + [held.put("b", "b")]
         await until(lambda: queue.waiting >= 4)
-        with pytest.raises(TooMany):
+        with pytest.raises(TooManyRequests):
             await queue.run(str, address="a")
         newcomers = [held.put(name, name) for name in ("c", "d")]
         await asyncio.sleep(0)
         assert queue.waiting == 4
-        with pytest.raises(TooMany):
+        with pytest.raises(TooManyRequests):
             await queue.run(str, address="e")  # each of the others has one place now
-        held.let_go()
+        held.release_held()
         found = await asyncio.gather(*tasks, *newcomers, return_exceptions=True)
         assert [one if isinstance(one, str) else type(one) for one in found] == [
-            *("a0", "a1", TooMany, TooMany, "b"),
+            *("a0", "a1", TooManyRequests, TooManyRequests, "b"),
             *("c", "d"),
         ]
 
@@ -331,13 +331,13 @@ def test_one_address_has_a_bounded_number_of_places_and_canceled_ones_are_free_a
     async def main() -> None:
         queue = HashQueue(at_once=1)
         held = Held(queue)
-        tasks = [held.put(f"a{n}", "a") for n in range(MOST_OF_ADDRESS + 1)]
-        await until(lambda: queue.waiting >= MOST_OF_ADDRESS)
-        with pytest.raises(TooMany):
+        tasks = [held.put(f"a{n}", "a") for n in range(MAX_WAITING_PER_ADDRESS + 1)]
+        await until(lambda: queue.waiting >= MAX_WAITING_PER_ADDRESS)
+        with pytest.raises(TooManyRequests):
             await queue.run(str, address="a")
         for task in tasks[1:]:
             task.cancel()
-        held.let_go()
+        held.release_held()
         await asyncio.wait(tasks)
         assert held.began == ["a0"]
         assert await queue.run(lambda: "free again", address="a") == "free again"

@@ -8,17 +8,17 @@ from typing import Any
 import bcrypt
 import pytest
 
-from chronos.api import Access, TokenBook, read_tokens, read_users
-from chronos.api.access import NOBODY, Permission, Principal, Role, read_grant
+from chronos.api import Access, TokenStore, read_tokens, read_users
+from chronos.api.auth.passwords import is_password_right
+from chronos.api.auth.permissions import NO_PRINCIPAL, Permission, Principal, Role, read_grant
+from chronos.api.auth.token_store import TOKEN_CACHE_US, hash_token, new_token
 from chronos.api.errors import LockedOut, Unauthenticated
-from chronos.api.passwords import is_right
-from chronos.api.routes import Route, Scope
-from chronos.api.table import ROUTES
-from chronos.api.tokenbook import BELIEVED_US, hash_token, new_token
+from chronos.api.handlers import ROUTES
+from chronos.api.routing import Route, Scope
 from chronos.assembly import make_store
 from chronos.clock import SystemClock
 from chronos.errors import Invalid, NotFound
-from tests.api.world import BCRYPT, SECRET, V1, World, basic, in_world, shape
+from tests.support.api_server import BCRYPT, SECRET, V1, World, basic, in_world, shape
 
 #: Everybody there is: a role everywhere, a role in one namespace, a role in another.
 USERS: dict[str, dict[str, Any]] = {
@@ -291,7 +291,7 @@ def test_tokens_of_the_configuration() -> None:
         for query in ("", "?dry_run=true"):
             reply = await world.call("DELETE", f"{V1}/tokens/deploy{query}", headers=bearer)
             assert (reply.status, "configuration" in reply.json["detail"]) == (409, True)
-        await TokenBook(world.store).add("deploy", role="admin", namespaces=None, now_us=1)  # before it was configured
+        await TokenStore(world.store).add("deploy", role="admin", namespaces=None, now_us=1)  # before it was configured
         for query, status in (("?dry_run=true", 200), ("", 204), ("", 409)):
             reply = await world.call("DELETE", f"{V1}/tokens/deploy{query}", headers=bearer)
             assert reply.status == status, query
@@ -318,18 +318,18 @@ def test_a_token_is_believed_for_a_second() -> None:
     async def check() -> None:
         store = make_store("sqlite://")
         await store.open()
-        one, other = TokenBook(store), TokenBook(store)
+        one, other = TokenStore(store), TokenStore(store)
         for unknown in ("chr_unknown", "\udcff"):  # a byte that is no text, as a header brings it
             assert await other.find(unknown, 0) is None
-        made, entry = await one.add("short", role="viewer", namespaces=None, now_us=0, expires_us=9 * BELIEVED_US)
+        made, entry = await one.add("short", role="viewer", namespaces=None, now_us=0, expires_us=9 * TOKEN_CACHE_US)
         found = await other.find(made, 0)
         assert (found, await one.find(made, 0)) == (entry, entry)
-        assert await other.find(made, 9 * BELIEVED_US) is None
+        assert await other.find(made, 9 * TOKEN_CACHE_US) is None
         assert await other.find(made, 5) == entry  # the clock went back
         await one.remove("short", now_us=6)
         assert await one.find(made, 6) is None
-        assert await other.find(made, 5 + BELIEVED_US - 1) == entry
-        assert await other.find(made, 5 + BELIEVED_US) is None
+        assert await other.find(made, 5 + TOKEN_CACHE_US - 1) == entry
+        assert await other.find(made, 5 + TOKEN_CACHE_US) is None
         with pytest.raises(NotFound):
             await other.remove("short", now_us=7)
         await store.close()
@@ -373,7 +373,7 @@ def test_a_password_is_hashed_once_and_then_remembered() -> None:
         access = Access(SystemClock(), users=read_users({"ana": {"password_hash": SECRET, "role": "admin"}}))
         for _ in range(20):
             assert (await access.principal(basic("ana", "secret"), "::1")).name == "ana"
-        assert await access.principal(None, "::1") is NOBODY
+        assert await access.principal(None, "::1") is NO_PRINCIPAL
         with pytest.raises(Unauthenticated):
             await access.principal(basic("eve", "secret"), "::1")
         for _ in range(5):
@@ -404,8 +404,8 @@ def test_bcrypt_passwords(prefix: str) -> None:
 def test_bcrypt_looks_at_72_bytes() -> None:
     long = "é" * 36
     hashed = bcrypt.hashpw(long.encode(), bcrypt.gensalt(4)).decode()
-    assert is_right(hashed, long + "and more")
-    assert not is_right(hashed, long[:-1])
+    assert is_password_right(hashed, long + "and more")
+    assert not is_password_right(hashed, long[:-1])
 
 
 def test_roles() -> None:
@@ -417,5 +417,5 @@ def test_roles() -> None:
     assert not here.sees("there")
     assert not here.may(Permission.LOOK)
     assert here.may_somewhere(Permission.ADMINISTER)
-    assert NOBODY.may(Permission.OPEN)
-    assert not NOBODY.may_somewhere(Permission.LOOK)
+    assert NO_PRINCIPAL.may(Permission.OPEN)
+    assert not NO_PRINCIPAL.may_somewhere(Permission.LOOK)

@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 import pytest
 
-from chronos.api import choosing
+from chronos.api.handlers import job_selection
 from chronos.core.node import Actor
-from chronos.service.acting import Action
+from chronos.service.bulk_actions import Action
 from chronos.store.contract import JobFilter
-from tests.api.world import SECRET, V1, World, in_world, shape
+from tests.support.api_server import SECRET, V1, World, in_world, shape
 
 ACTIONS = f"{V1}/jobs/actions"
 USERS: dict[str, dict[str, Any]] = {
@@ -86,8 +86,8 @@ def test_several_tags_have_to_be_there_all() -> None:
 
 
 def test_a_choice_that_would_read_everything_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "_PAGES", 1)
-    monkeypatch.setattr(choosing, "_PAGE", 2)
+    monkeypatch.setattr(job_selection, "_PAGES", 1)
+    monkeypatch.setattr(job_selection, "_PAGE", 2)
 
     async def case(world: World) -> None:
         await some_jobs(world)
@@ -210,7 +210,7 @@ def test_what_makes_no_sense(query: str, body: Any, status: int, pointer: str | 
 
 
 def test_too_many_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronos.api.actions.MAX_ACTED", 2)
+    monkeypatch.setattr("chronos.api.handlers.bulk_actions.MAX_ACTED", 2)
 
     async def case(world: World) -> None:
         await some_jobs(world)

@@ -8,8 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from chronos.api import ApiOptions, events
-from tests.api.world import SECRET, V1, World, basic, in_world, shape
+from chronos.api import ApiOptions
+from chronos.api.handlers import event_streams
+from tests.support.api_server import SECRET, V1, World, basic, in_world, shape
 
 USERS = {name: {"password_hash": SECRET, "role": "admin"} for name in ("ana", "bob", "cyd")}
 OPTIONS = ApiOptions(max_streams=5, max_streams_each=2, poll_s=0.05, trusted_proxies=("127.0.0.1",))
@@ -107,5 +108,5 @@ def test_a_client_that_takes_nothing_loses_its_stream(monkeypatch: pytest.Monkey
                 await asyncio.sleep(0.02)
         writer.close()
 
-    monkeypatch.setattr(events, "_feed_chunks", endless)
+    monkeypatch.setattr(event_streams, "_feed_chunks", endless)
     in_world(case, options=ApiOptions(max_streams=1, write_timeout_s=0.3))

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from chronos.engine.runners.functions import Functions
-from tests.api.world import V1, World, in_world, shape
+from chronos.runners.python.function_registry import FunctionRegistry
+from tests.support.api_server import V1, World, in_world, shape
 
 
 def test_the_log_of_a_function_that_prints_and_still_runs() -> None:
@@ -24,6 +24,6 @@ def test_the_log_of_a_function_that_prints_and_still_runs() -> None:
                 assert await log.content.read() == b"second\n"
         assert (await world.call("GET", f"{V1}/executions/{asked['execution_id']}/log")).body == b"first\nsecond\n"
 
-    functions = Functions()
+    functions = FunctionRegistry()
     functions.register("prints", prints)
     in_world(case, runs=True, functions=functions)

@@ -4,11 +4,11 @@ import asyncio
 import json
 from typing import Any
 
-from chronos.api.events import Log
-from chronos.engine.runners.context import Context
-from chronos.engine.runners.functions import Functions
+from chronos.api.handlers.event_streams import OutputStream
+from chronos.runners.python.context import Context
+from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.store.commands import PROGRESS, OutputRow
-from tests.api.world import SECRET, V1, World, in_world, shape
+from tests.support.api_server import SECRET, V1, World, in_world, shape
 
 FAILS = {"command": {"argv": ["false"]}, "retry": {"max_attempts": 1}, "schedule": "manual"}
 
@@ -40,7 +40,7 @@ def test_trigger_and_look() -> None:
 
 
 def test_a_retry_that_waits_is_not_counted_as_made() -> None:
-    functions, again = Functions(), asyncio.Event()
+    functions, again = FunctionRegistry(), asyncio.Event()
 
     async def fails() -> None:
         raise ValueError("always")
@@ -253,7 +253,7 @@ def test_events_and_where_they_resume() -> None:
 
 def test_a_log_is_followed_while_it_is_written() -> None:
     go_on = asyncio.Event()
-    functions = Functions()
+    functions = FunctionRegistry()
 
     async def talk(ctx: Any) -> None:
         ctx.log.info("first")
@@ -281,15 +281,15 @@ def test_a_log_has_each_piece_once() -> None:
     def row(task: str, number: int, part: int, text: str) -> OutputRow:
         return OutputRow(b"x" * 16, task, number, part, text)
 
-    log = Log(None, 0)
+    log = OutputStream(None, 0)
     assert "".join(log.more([row("a", 1, 0, "one\n"), row("a", 1, PROGRESS, "{}")])) == "one\n"
     assert "".join(log.more([row("a", 1, 0, "one\n"), row("a", 1, 9, "two\n")])) == "two\n"
     assert "".join(log.more([row("a", 1, 0, "one\n"), row("a", 1, 9, "two\nthree\n")])) == "three\n"
     moved = [row("a", 1, 0, "one\n"), row("a", 1, 9, "three\nfour\n"), row("b", 1, 0, "five\n")]
     assert "".join(log.more(moved)).endswith("--- b, attempt 1\nfive\n")
     both = [row("a", 1, 0, "x"), row("b", 2, 0, "y")]
-    assert "".join(Log("b", 2).more(both)) == "y"
-    assert "".join(Log(None, 0).more(both)) == "--- a, attempt 1\nx--- b, attempt 2\ny"
+    assert "".join(OutputStream("b", 2).more(both)) == "y"
+    assert "".join(OutputStream(None, 0).more(both)) == "--- a, attempt 1\nx--- b, attempt 2\ny"
 
 
 def test_what_the_server_says_of_itself() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from chronos.api import ApiOptions
-from tests.api.world import V1, World, in_world, shape
+from tests.support.api_server import V1, World, in_world, shape
 
 
 def test_create_look_list_and_delete() -> None:

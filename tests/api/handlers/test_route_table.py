@@ -8,16 +8,16 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from chronos.api.access import Permission
-from chronos.api.docs import page
-from chronos.api.openapi import needs, openapi, operation_id
+from chronos.api.auth.permissions import Permission
+from chronos.api.handlers import ROUTES
+from chronos.api.openapi.docs_page import page
+from chronos.api.openapi.document import needs, openapi, operation_id
+from chronos.api.openapi.schemas import SCHEMAS
 from chronos.api.problems import INTERNAL, KINDS
-from chronos.api.routes import Route, Scope
-from chronos.api.schemas import SCHEMAS
-from chronos.api.table import ROUTES
-from tests.api.world import World, in_world
+from chronos.api.routing import Route, Scope
+from tests.support.api_server import World, in_world
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rest.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "rest.md"
 ROW = re.compile(r"^\| `([A-Z]+) (/[^` ]*)` \| (\w+(?: everywhere)?) \| (.+) \|$", re.MULTILINE)
 CONTRACT = """
     POST /jobs · GET /jobs · POST /jobs/bulk · POST /apply · GET /jobs/{ref} · PUT /jobs/{ref} · PATCH /jobs/{ref}
@@ -60,7 +60,7 @@ def test_every_route_is_documented(route: Route) -> None:
     assert route.summary[0].isupper()
     assert not route.summary.endswith(".")
     assert needs(route).endswith(".")
-    assert route.answers
+    assert route.returns
     if route.permission is Permission.OPEN:
         assert not route.writes
     if route.writes and not route.path.endswith("/preview"):
@@ -111,7 +111,7 @@ def undeclared(schema: Any, value: Any, at: str = "") -> Iterator[str]:
 def test_examples_are_what_they_illustrate(route: Route) -> None:
     if route.body is not None:
         jsonschema_rs.validate(within(route.body.schema), route.body.example)
-    for answer in route.answers.values():
+    for answer in route.returns.values():
         if answer.example is not None and answer.schema is not None:
             jsonschema_rs.validate(within(answer.schema), answer.example)
             assert not list(undeclared(answer.schema, answer.example))

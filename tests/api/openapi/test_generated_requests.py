@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.api.world import V1, World, in_world, shape
+from tests.support.api_server import V1, World, in_world, shape
 
 
 def refusals_are_listed(_: Any, response: Any, case: schemathesis.Case[Any]) -> None:

@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from chronos.api.schemas import SCHEMAS
+from chronos.api.openapi.schemas import SCHEMAS
 from chronos.core.job import JobSpec
-from chronos.engine.runners.http_options import METHODS
-from chronos.service.shapes import InvalidJob, read_job, write_job
-from tests.service import test_shapes, test_shapes_back
-from tests.service.accepted import CHECKS, ITEM, Field, Path, job, objects, problems
-from tests.service.test_shapes_fuzz import FIELDS, VALUES
-from tests.service.world import CHECKS as LAX
-from tests.service.world import shape
+from chronos.runners.http.options import METHODS
+from chronos.service.serializers import InvalidJob, read_job, write_job
+from tests.service.serializers import test_job as test_shapes
+from tests.service.serializers import test_round_trip as test_shapes_back
+from tests.service.serializers.test_fuzz import FIELDS, VALUES
+from tests.support.accepted_fields import CHECKS, ITEM, Field, Path, job, objects, problems
+from tests.support.service_world import CHECKS as LAX
+from tests.support.service_world import shape
 
 VALID = jsonschema_rs.Draft202012Validator(
     {"$ref": "#/components/schemas/JobInput", "components": {"schemas": SCHEMAS}}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.ctl.bed import Served, serving
+from tests.support.cli_server import Served, serving
 
 
 @pytest.fixture(autouse=True)

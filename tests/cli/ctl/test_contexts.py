@@ -6,8 +6,8 @@ import time
 import pytest
 
 from chronos.api import ApiOptions
-from chronos.cli.ctl.servers import Contexts, Server, choose, contexts_file, write_contexts
-from tests.cli.ctl.bed import SECRET, Served, serving
+from chronos.cli.ctl.contexts import Contexts, ServerContext, choose, contexts_file, write_contexts
+from tests.support.cli_server import SECRET, Served, serving
 
 USERS = {
     "ana": {"password_hash": SECRET, "role": "admin"},
@@ -35,7 +35,7 @@ def test_status_nodes_queues_audit(served: Served) -> None:
 
 
 def test_contexts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronos.cli.ctl.servers.DEFAULT_SERVER", "http://127.0.0.1:9")
+    monkeypatch.setattr("chronos.cli.ctl.contexts.DEFAULT_SERVER", "http://127.0.0.1:9")
     away = {"CHRONOS_SERVER": ""}
     served.ctl("jobs", "list", env=away, code=5)
     served.ctl("context", "set", "here", "--url", served.url)
@@ -60,7 +60,7 @@ def test_contexts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_contexts_token_is_for_its_own_server() -> None:
-    write_contexts(Contexts(current="here", servers={"here": Server(url="http://here", token="t0ken")}))
+    write_contexts(Contexts(current="here", servers={"here": ServerContext(url="http://here", token="t0ken")}))
     nothing: dict[str, str | None] = {"server": None, "context": None, "namespace": None}
     assert choose(**nothing, environment={}).token == "t0ken"
     assert choose(**{**nothing, "server": "http://elsewhere"}, environment={}).token is None

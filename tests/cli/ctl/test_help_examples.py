@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from chronos.cli.main import NOUNS, chronosctl
-from tests.cli.ctl.bed import SECRET, Served, interrupt, serving
+from tests.support.cli_server import SECRET, Served, interrupt, serving
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"

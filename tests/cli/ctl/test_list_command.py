@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.ctl.bed import SECRET, Served, interrupt, serving
+from tests.support.cli_server import SECRET, Served, interrupt, serving
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")
 LISTED = ["nodes", "queues", "ns", "audit"]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chronos.cli.ctl import failing
+from chronos.cli.ctl import errors
 from chronos.cli.main import chronosctl
-from tests.cli.ctl.bed import Served
+from tests.support.cli_server import Served
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")
 HEAVY = ("aiohttp", "asyncio", "chronos.core", "chronos.service", "http.client", "msgspec", "ssl", "yaml")
@@ -164,4 +164,4 @@ def test_what_cannot_be_sent(shared: Served, arguments: list[str]) -> None:
     ],
 )
 def test_problems_as_people_read_them(status: int, problem: dict[str, object], message: str) -> None:
-    assert failing.message_of(status, problem) == message
+    assert errors.message_of(status, problem) == message

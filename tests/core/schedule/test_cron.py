@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chronos import InvalidSchedule, parse_schedule
 from chronos.errors import Invalid
-from tests.core import brute
+from tests.support import brute_force_cron as brute
 
 # One change of offset each: ordinary, half an hour, quarter-hour zone, two hours, at midnight, negative, a lost day.
 CHANGES = [

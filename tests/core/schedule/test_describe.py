@@ -8,7 +8,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from chronos import InvalidSchedule, Schedule, parse_schedule
-from chronos.core.zones import zone_names
+from chronos.core.schedule.timezones import zone_names
 
 WORDS = [
     # Times of a day.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chronos import Schedule, parse_schedule
 from chronos.core.calendar import from_us, rfc3339, to_us
-from chronos.core.oddities import Oddity, OddityKind, oddities
+from chronos.core.schedule.dst import Oddity, OddityKind, oddities
 
 YEARS = {  # the twelve months looked at
     "America/New_York": 2027,  # 02:00 to 03:00 is missing on 14 March, 01:00 to 02:00 is there twice on 7 November

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronos import InvalidSchedule, parse_schedule
-from chronos.core.exclude import NOTHING, Dates, parse_exclusions
-from tests.core import brute
-from tests.core.test_cron import CHANGES
+from chronos.core.schedule.exclusions import NO_EXCLUSIONS, DateRange, parse_exclusions
+from tests.core.schedule.test_cron import CHANGES
+from tests.support import brute_force_cron as brute
 
 FEW_MS = 0.02  # CPU seconds of this thread: a few milliseconds, with room for a slow machine
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -92,12 +92,12 @@ def test_there_is_one_normal_form(texts: list[str], dates: int, crons: int) -> N
     found = parse_exclusions(texts)
     assert (len(found.dates), len(found.crons)) == (dates, crons)
     assert found == parse_exclusions(reversed(texts)) or crons > 1
-    assert not NOTHING
+    assert not NO_EXCLUSIONS
 
 
 def test_dates_that_touch_are_one_range() -> None:
     first = date(2026, 12, 24).toordinal() - date(1970, 1, 1).toordinal()
-    assert parse_exclusions(["2026-12-24", "2026-12-25/2026-12-26"]).dates == (Dates(first, first + 2),)
+    assert parse_exclusions(["2026-12-24", "2026-12-25/2026-12-26"]).dates == (DateRange(first, first + 2),)
 
 
 @pytest.mark.parametrize(

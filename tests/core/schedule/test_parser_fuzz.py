@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chronos import InvalidSchedule, parse_schedule
-from chronos.core.parse import DIALECTS
+from chronos.core.schedule.parser import DIALECTS
 
 FEW_MS = 0.02  # CPU seconds of this thread: a few milliseconds, with room for a slow machine
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chronos import InvalidSchedule, parse_schedule
-from chronos.core import custom
+from chronos.core.schedule import plugins
 
 MOON = """
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -86,9 +86,9 @@ def bring(folder: Path) -> None:
 def almanac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     bring(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    custom._registered.cache_clear()
+    plugins._registered.cache_clear()
     yield
-    custom._registered.cache_clear()
+    plugins._registered.cache_clear()
 
 
 def test_an_object_is_asked() -> None:

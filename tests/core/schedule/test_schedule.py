@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from chronos import InvalidSchedule, parse_schedule
 from chronos.core.calendar import from_us, to_us
-from chronos.core.cron import CronRule
-from chronos.core.every import EveryRule
-from chronos.core.iso8601 import Period, PeriodRule
-from chronos.core.once import LaterRule, OnceRule
-from chronos.core.zones import get_zone
+from chronos.core.schedule.cron import CronRule
+from chronos.core.schedule.interval import EveryRule
+from chronos.core.schedule.iso8601 import Period, PeriodRule
+from chronos.core.schedule.once import DelayRule, OnceRule
+from chronos.core.schedule.timezones import get_zone
 
 T0 = datetime(2026, 11, 15, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -40,7 +40,7 @@ INSTANTS = st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1)).map(lambda t
         ("2027-01-01T00:00:00Z", OnceRule),
         ("2027-01-01T00:00:00.5+02:00", OnceRule),
         ("every weekday at 9am in New York", CronRule),
-        ("in 2 hours", LaterRule),
+        ("in 2 hours", DelayRule),
     ],
 )
 def test_the_dialect_is_told_by_its_shape(text: str, kind: type) -> None:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronos import parse_schedule
-from chronos.core import zones
 from chronos.core.calendar import DAY_S
-from chronos.core.zones import Zone, get_zone, zone_names
-from tests.core import brute
+from chronos.core.schedule import timezones
+from chronos.core.schedule.timezones import Zone, get_zone, zone_names
+from tests.support import brute_force_cron as brute
 
 NAMES = sorted(zone_names())
 EPOCH = datetime(1970, 1, 1)
@@ -101,16 +101,16 @@ def test_a_zone_is_shared_even_across_processes() -> None:
 
 
 def test_two_threads_that_ask_first_get_the_same_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    decode = zones._decode
+    decode = timezones._decode
     overtaken: list[Zone] = []
 
     def slow(name: str, data: bytes) -> Zone:
-        monkeypatch.setattr(zones, "_decode", decode)
+        monkeypatch.setattr(timezones, "_decode", decode)
         overtaken.append(get_zone(name))
         return decode(name, data)
 
-    monkeypatch.setattr(zones, "_ZONES", {})
-    monkeypatch.setattr(zones, "_decode", slow)
+    monkeypatch.setattr(timezones, "_ZONES", {})
+    monkeypatch.setattr(timezones, "_decode", slow)
     assert get_zone("Europe/Paris") is overtaken[0]
 
 
@@ -119,5 +119,5 @@ def test_a_span_has_one_offset_and_the_next_another(name: str, second: int) -> N
     zone = get_zone(name)
     offset, until = zone.span_at(second)
     assert offset == zone.offset_at(second)
-    if until < zones.FOREVER:
+    if until < timezones.FOREVER:
         assert zone.offset_at(until - 1) == offset != zone.offset_at(until)

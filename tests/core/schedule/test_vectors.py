@@ -11,9 +11,9 @@ import pytest
 
 from chronos import InvalidSchedule, Schedule, parse_schedule
 from chronos.core.calendar import SECOND_US
-from chronos.core.iso8601 import parse_period
+from chronos.core.schedule.iso8601 import parse_period
 
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parents[2] / "data"
 POLICIES = {"vixie": "robust", "literal": "literal"}
 LONG_AGO = datetime(1900, 1, 1, tzinfo=UTC)
 FAR_OFF = datetime(9999, 1, 1, tzinfo=UTC)

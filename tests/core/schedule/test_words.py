@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chronos import InvalidSchedule, parse_schedule
-from chronos.core.once import Later, LaterRule
-from chronos.core.words import Reading, read_words
-from chronos.core.words.tokens import VOCABULARY
-from chronos.core.zones import zone_names
+from chronos.core.schedule.once import Delay, DelayRule
+from chronos.core.schedule.timezones import zone_names
+from chronos.core.schedule.words import Reading, read_words
+from chronos.core.schedule.words.tokenizer import VOCABULARY
 
 HOUR_US = 3_600_000_000
 
@@ -192,24 +192,24 @@ def test_case_blanks_and_commas_do_not_count(phrase: str) -> None:
 @pytest.mark.parametrize(
     ("phrase", "later"),
     [
-        ("in 2 hours", Later(us=2 * HOUR_US)),
-        ("in an hour", Later(us=HOUR_US)),
-        ("in half an hour", Later(us=HOUR_US // 2)),
-        ("in 1h30m", Later(us=HOUR_US * 3 // 2)),
-        ("once in 90 minutes", Later(us=HOUR_US * 3 // 2)),
-        ("in 3 days", Later(days=3)),
-        ("in two weeks", Later(days=14)),
-        ("in 1 day and 2 hours", Later(days=1, us=2 * HOUR_US)),
-        ("in 3 days at 8am", Later(days=3, second_of_day=8 * 3600)),
-        ("tomorrow at noon", Later(days=1, second_of_day=12 * 3600)),
-        ("at 5pm tomorrow", Later(days=1, second_of_day=17 * 3600)),
-        ("today at 18:00:30", Later(second_of_day=18 * 3600 + 30)),
+        ("in 2 hours", Delay(us=2 * HOUR_US)),
+        ("in an hour", Delay(us=HOUR_US)),
+        ("in half an hour", Delay(us=HOUR_US // 2)),
+        ("in 1h30m", Delay(us=HOUR_US * 3 // 2)),
+        ("once in 90 minutes", Delay(us=HOUR_US * 3 // 2)),
+        ("in 3 days", Delay(days=3)),
+        ("in two weeks", Delay(days=14)),
+        ("in 1 day and 2 hours", Delay(days=1, us=2 * HOUR_US)),
+        ("in 3 days at 8am", Delay(days=3, second_of_day=8 * 3600)),
+        ("tomorrow at noon", Delay(days=1, second_of_day=12 * 3600)),
+        ("at 5pm tomorrow", Delay(days=1, second_of_day=17 * 3600)),
+        ("today at 18:00:30", Delay(second_of_day=18 * 3600 + 30)),
     ],
 )
-def test_relative_time(phrase: str, later: Later) -> None:
+def test_relative_time(phrase: str, later: Delay) -> None:
     assert read_words(phrase).later == later
     rule = parse_schedule(f"{phrase}, Asia/Tokyo").rule
-    assert isinstance(rule, LaterRule)
+    assert isinstance(rule, DelayRule)
     assert (rule.later, rule.zone.name, rule.start_us) == (later, "Asia/Tokyo", None)
 
 

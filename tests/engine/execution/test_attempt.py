@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from chronos.core.execution import AttemptStatus, Status
-from chronos.core.reasons import Code
-from tests.engine.test_tasks import finished, python
-from tests.engine.world import World, in_world
+from chronos.core.reasons import ReasonCode
+from tests.engine.execution.test_execution_run import finished, python
+from tests.support.engine_world import World, in_world
 
 
 class Flaky(RuntimeError):
@@ -157,7 +157,7 @@ async def test_the_execution_timeout_counts_work_and_not_waiting(world: World) -
     assert (work.starts, work.cut) == ([0, 24, 48], [50])
     assert end.status is Status.FAILED
     assert end.reason is not None
-    assert end.reason.code is Code.EXECUTION_TIMEOUT
+    assert end.reason.code is ReasonCode.EXECUTION_TIMEOUT
 
 
 @in_world
@@ -179,19 +179,19 @@ async def test_an_execution_timeout_shorter_than_the_tasks(world: World) -> None
     end = await finished(world, "work")
     assert (end.status, work.cut) == (Status.FAILED, [3])
     assert end.reason is not None
-    assert end.reason.code is Code.EXECUTION_TIMEOUT
+    assert end.reason.code is ReasonCode.EXECUTION_TIMEOUT
 
 
 @pytest.mark.parametrize(
     ("settings", "task", "code"),
     [
-        ({"task_timeout": "3s"}, "timed_out", Code.TASK_FAILED),
-        ({"execution_timeout": "3s"}, "canceled", Code.EXECUTION_TIMEOUT),
+        ({"task_timeout": "3s"}, "timed_out", ReasonCode.TASK_FAILED),
+        ({"execution_timeout": "3s"}, "canceled", ReasonCode.EXECUTION_TIMEOUT),
     ],
 )
 @pytest.mark.parametrize("result", [None, "late"])
 def test_what_comes_to_its_end_after_its_time_has_not_succeeded(
-    settings: dict[str, str], task: str, code: Code, result: str | None
+    settings: dict[str, str], task: str, code: ReasonCode, result: str | None
 ) -> None:
     """Neither on the quick way of functions that give nothing, nor on the long one."""
 
@@ -256,7 +256,7 @@ async def test_canceling_asks_first(world: World) -> None:
     end = await world.last("work")
     assert (end.status, work.cut) == (Status.CANCELED, [3])
     assert end.reason is not None
-    assert (end.reason.code, end.reason.message) == (Code.CANCELED, "enough")
+    assert (end.reason.code, end.reason.message) == (ReasonCode.CANCELED, "enough")
     assert [a.status for a in await world.attempts(end)] == [AttemptStatus.CANCELED]
 
 
@@ -351,7 +351,7 @@ async def test_a_lost_attempt_counts(world: World) -> None:
     end = await world.last("work")
     assert (end.status, len(work.starts)) == (Status.STALE, 2)
     assert end.reason is not None
-    assert end.reason.code is Code.WORKER_LOST
+    assert end.reason.code is ReasonCode.WORKER_LOST
     [letter] = (await world.asked.dead_letters()).items
     assert letter.execution == end.id
 

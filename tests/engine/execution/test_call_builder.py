@@ -3,7 +3,7 @@
 import pytest
 
 from chronos.core.execution import Status
-from tests.engine.world import World, in_world
+from tests.support.engine_world import World, in_world
 
 TASKS = [
     {"name": "first", "python": {"name": "first", "payload": {"x": "task"}}},

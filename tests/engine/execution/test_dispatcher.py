@@ -6,7 +6,7 @@ import pytest
 
 from chronos.core.events import WorkUnclaimable
 from chronos.core.execution import Status
-from tests.engine.world import World, in_world
+from tests.support.engine_world import World, in_world
 
 GPU = {"labels": {"gpu": "yes"}}
 

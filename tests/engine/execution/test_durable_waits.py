@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from chronos.core.execution import Status
-from tests.engine.test_tasks import finished, python
-from tests.engine.world import World, in_world
+from tests.engine.execution.test_execution_run import finished, python
+from tests.support.engine_world import World, in_world
 
 # --- wait tasks
 

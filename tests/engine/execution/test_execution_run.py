@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from chronos.core.execution import AttemptStatus, Execution, Status
-from chronos.core.reasons import Code
-from tests.engine.world import World, in_world
+from chronos.core.reasons import ReasonCode
+from tests.support.engine_world import World, in_world
 
 ONE_TRY = {"max_attempts": 1}
 TWO_TRIES = {"max_attempts": 2, "initial_interval": "1s", "jitter": 0}
@@ -73,7 +73,9 @@ async def test_one_task_fails(
     assert a.starts == [0]
     assert b.starts == [b_from, b_from + 3], "both tries, whatever the strategy"
     assert end.reason is not None
-    assert end.reason.code == (Code.SOME_TASKS_FAILED if ends == "completed_with_errors" else Code.TASK_FAILED)
+    assert end.reason.code == (
+        ReasonCode.SOME_TASKS_FAILED if ends == "completed_with_errors" else ReasonCode.TASK_FAILED
+    )
     if c_ends == "canceled":
         assert c.cut == [b_from + 5], "it is stopped when the other failed for good"
     assert bool(c.starts) == (c_ends != "skipped")
@@ -111,7 +113,7 @@ async def test_all_tasks_failed_is_failed_whatever_is_tolerated(world: World) ->
     end = await finished(world, "group")
     assert end.status is Status.FAILED
     assert end.reason is not None
-    assert end.reason.code is Code.TASK_FAILED
+    assert end.reason.code is ReasonCode.TASK_FAILED
 
 
 @in_world

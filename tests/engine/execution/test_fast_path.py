@@ -6,16 +6,16 @@ from contextvars import ContextVar
 from typing import Any
 
 from chronos.core.execution import AttemptStatus, Cause, Status
-from chronos.core.ids import asked_execution_id
+from chronos.core.ids import requested_execution_id
 from chronos.core.outcome import Outcome, Succeeded
-from chronos.core.reasons import Code, Reason
-from chronos.engine.catalog import Entry
-from chronos.engine.options import Options
-from chronos.engine.runners.context import Context
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.wait import WaitRunner
+from chronos.core.reasons import Reason, ReasonCode
+from chronos.engine.job_catalog import CatalogEntry
+from chronos.engine.options import EngineOptions
+from chronos.runners.contract import AttemptCall
+from chronos.runners.python.context import Context
+from chronos.runners.wait import WaitRunner
 from chronos.store.commands import Admit, Claim, Claimed, Command, RunRow, Trigger
-from tests.engine.world import NodeOfWorld, World, in_world
+from tests.support.engine_world import NodeOfWorld, World, in_world
 
 _SAID: ContextVar[str] = ContextVar("said", default="nothing")
 
@@ -90,7 +90,7 @@ async def test_an_async_function_that_ignores_its_timeout_is_left_to_itself(worl
     assert (run.status, node.engine.busy) == (Status.FAILED, 0)
     asked_s, forced_s = told
     assert 20 <= asked_s - started_s <= 22
-    assert forced_s - asked_s == Options().timeout_grace_s
+    assert forced_s - asked_s == EngineOptions().timeout_grace_s
     free.set()
     await world.advance(2)
     assert (await world.last("stubborn")).status is Status.FAILED
@@ -152,7 +152,7 @@ async def test_a_detail_that_nobody_can_read_ends_the_execution_not_the_node(wor
     last = await world.last("work")
     assert last.status is Status.FAILED
     assert last.reason is not None
-    assert last.reason.code is Code.TASK_FAILED
+    assert last.reason.code is ReasonCode.TASK_FAILED
     assert last.reason.message is not None
     assert "cannot be run" in last.reason.message
     assert (await world.last("fine")).status is Status.SUCCEEDED
@@ -161,7 +161,7 @@ async def test_a_detail_that_nobody_can_read_ends_the_execution_not_the_node(wor
 
 def _broken_run(world: World, job: bytes) -> Command[Any]:
     now_us = world.clock.now_us()
-    id_ = asked_execution_id(job, Cause.MANUAL, now_us, b"broken")
+    id_ = requested_execution_id(job, Cause.MANUAL, now_us, b"broken")
     run = RunRow(id_, Cause.MANUAL, now_us, now_us, '{"group": 7}')
     return Trigger(job=job, run=run, now_us=now_us)
 
@@ -179,14 +179,14 @@ async def test_one_that_is_stopped_before_it_is_called_never_is(world: World) ->
     executor = node.engine._executor
     begin = executor.begin
 
-    def begin_and_stop(claimed: Claimed, entry: Entry) -> None:
+    def begin_and_stop(claimed: Claimed, entry: CatalogEntry) -> None:
         begin(claimed, entry)
-        executor._works[claimed.id].stop(Code.CANCELED, "not today")
+        executor._running_executions[claimed.id].stop(ReasonCode.CANCELED, "not today")
 
     executor.begin = begin_and_stop  # type: ignore[method-assign]
     await world.reach(21)
     last = await world.last("quick")
-    assert (called, last.status, last.reason) == ([], Status.CANCELED, Reason(Code.CANCELED, "not today"))
+    assert (called, last.status, last.reason) == ([], Status.CANCELED, Reason(ReasonCode.CANCELED, "not today"))
     [attempt] = await world.attempts(last)
     assert (attempt.status, attempt.started_us, attempt.finished_us) == (
         AttemptStatus.CANCELED,
@@ -233,7 +233,7 @@ def _cut_as_it_begins(node: NodeOfWorld, *, for_s: float) -> None:
     executor, link = node.engine._executor, node.link
     begin = executor.begin
 
-    def begin_and_cut(claimed: Claimed, entry: Entry) -> None:
+    def begin_and_cut(claimed: Claimed, entry: CatalogEntry) -> None:
         begin(claimed, entry)
         link.cut = True
         asyncio.get_running_loop().call_later(for_s, setattr, link, "cut", False)
@@ -244,7 +244,7 @@ def _cut_as_it_begins(node: NodeOfWorld, *, for_s: float) -> None:
 @in_world
 async def test_what_cannot_be_written_down_ends_the_execution_and_frees_its_slot(world: World) -> None:
     class Odd(WaitRunner):
-        async def run(self, call: Call) -> Outcome:
+        async def run(self, call: AttemptCall) -> Outcome:
             call.detail["said"] = "\udcff"
             return Succeeded()
 

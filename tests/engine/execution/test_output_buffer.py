@@ -9,13 +9,20 @@ import msgspec
 import pytest
 
 from chronos.assembly import make_store
-from chronos.engine.output import HEAD_BYTES, TAIL, TAIL_BYTES, LazySink, Output, OutputBook
+from chronos.engine.execution.output_buffer import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    TAIL_PART,
+    AttemptOutput,
+    LazySink,
+    OutputBuffers,
+)
 from chronos.errors import StoreUnavailable
 from chronos.store.commands import PROGRESS, Command, OutputRow, WriteOutput
 from chronos.store.contract import Store
-from chronos.testing.conformance.world import World
+from chronos.testing.conformance.fixture import StoreFixture
 from chronos.testing.loop import run as run_in_virtual_time
-from tests.engine.runners.function_calls import until
+from tests.runners.python.function_calls import until
 
 
 class Gate:
@@ -39,13 +46,13 @@ class Gate:
         return {(row.execution, row.part): row.text for rows in self.writes for row in rows}
 
 
-def a_book(gate: Gate, **options: Any) -> OutputBook:
+def a_book(gate: Gate, **options: Any) -> OutputBuffers:
     store: Any = gate
-    return OutputBook(store, **options)
+    return OutputBuffers(store, **options)
 
 
-def an_output() -> Output:
-    return Output((bytes(16), "task", 1), a_book(Gate()))
+def an_output() -> AttemptOutput:
+    return AttemptOutput((bytes(16), "task", 1), a_book(Gate()))
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -84,10 +91,10 @@ def test_the_middle_is_left_out_and_counted(piece: int) -> None:
     head, tail = output.parts_to_write()
     assert head == (0, text[:HEAD_BYTES])
     left_out = len(text) - HEAD_BYTES - TAIL_BYTES
-    assert tail == (TAIL, f"\n… {left_out} bytes left out …\n{text[-TAIL_BYTES:]}")
+    assert tail == (TAIL_PART, f"\n… {left_out} bytes left out …\n{text[-TAIL_BYTES:]}")
     output.write("end\n")
     ((part, last),) = output.parts_to_write()
-    assert part == TAIL
+    assert part == TAIL_PART
     assert last == f"\n… {left_out + 4} bytes left out …\n{text[4 - TAIL_BYTES :]}end\n"
 
 
@@ -119,13 +126,13 @@ def test_what_no_store_takes_is_replaced() -> None:
 
 
 def test_one_that_dribbles_goes_on_in_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronos.engine.output.MAX_HEAD_PARTS", 3)
+    monkeypatch.setattr("chronos.engine.execution.output_buffer.MAX_HEAD_PARTS", 3)
     output = an_output()
     parts = []
     for number in range(5):
         output.write(f"{number}")
         parts += output.parts_to_write()
-    assert parts == [(0, "0"), (1, "1"), (2, "2"), (TAIL, "3"), (TAIL, "34")]
+    assert parts == [(0, "0"), (1, "1"), (2, "2"), (TAIL_PART, "3"), (TAIL_PART, "34")]
 
 
 def test_threads_may_write_at_once() -> None:
@@ -232,7 +239,7 @@ def test_a_store_that_is_away_fails_nobody_and_gets_it_later() -> None:
 
 
 def test_what_is_kept_for_later_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronos.engine.output.MAX_KEPT_BYTES", 100)
+    monkeypatch.setattr("chronos.engine.execution.output_buffer.MAX_KEPT_BYTES", 100)
 
     async def main() -> None:
         gate = Gate()
@@ -268,11 +275,11 @@ def test_it_reaches_a_real_store() -> None:
     async def main() -> None:
         store: Store = make_store("sqlite://")
         await store.open()
-        world = World(store)
+        world = StoreFixture(store)
         await world.start_node()
         await world.save()
         execution = (await world.one()).id
-        book = OutputBook(store)
+        book = OutputBuffers(store)
         sink = book.sink(execution, "task", 1)
         sink.write("x" * 40_000)
         sink.progress(1, 2)
@@ -281,7 +288,7 @@ def test_it_reaches_a_real_store() -> None:
         assert [(row.task, row.number, row.part, len(row.text)) for row in rows] == [
             ("task", 1, PROGRESS, 20),
             ("task", 1, 0, HEAD_BYTES),
-            ("task", 1, TAIL, 40_000 - HEAD_BYTES),
+            ("task", 1, TAIL_PART, 40_000 - HEAD_BYTES),
         ]
         await store.close()
 

@@ -1,9 +1,9 @@
 """Outcomes on their way: what the settler holds, and which of two outcomes of one execution goes."""
 
 from chronos.core.execution import Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import SettleRow
-from tests.engine.world import World, in_world
+from tests.support.engine_world import World, in_world
 
 
 @in_world
@@ -21,7 +21,7 @@ async def test_of_two_outcomes_of_one_execution_that_of_the_later_try_counts(wor
     node.link.freeze()
     assert not crew.settler.holds(run.id)
     for token, status in ((run.token, Status.SUCCEEDED), (run.token - 1, Status.FAILED)):
-        code = Code.SUCCEEDED if status is Status.SUCCEEDED else Code.TASK_FAILED
+        code = ReasonCode.SUCCEEDED if status is Status.SUCCEEDED else ReasonCode.TASK_FAILED
         crew.settler.add(SettleRow(run.id, run.job, token, status, code, None, now_us), entry)
         assert crew.settler.holds(run.id)
     node.link.thaw()

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from chronos.core.events import Trouble
+from chronos.core.events import ProblemReported
 from chronos.core.execution import AttemptStatus, Status
 from chronos.core.job import Job
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
 from chronos.store.commands import Beat, Claim, Command
-from tests.engine.world import NodeOfWorld, World, in_world
+from tests.support.engine_world import NodeOfWorld, World, in_world
 
 
 class Reads:
@@ -50,7 +50,7 @@ async def test_a_definition_that_cannot_be_read_for_a_moment_is_asked_for_again(
     reads.errors = [StoreUnavailable("not now")] * 3
     await world.advance(8.5)
     assert (reads.asked, work.starts[1] - work.starts[0] < 5.5) == (4, True)
-    assert [event.error for event in node.events if isinstance(event, Trouble)] == ["not now"] * 3
+    assert [event.error for event in node.events if isinstance(event, ProblemReported)] == ["not now"] * 3
     await world.asked.trigger("slow")  # its slot is free again
     await world.advance(6)
     assert (len(work.ends), work.most) == (3, 1)

@@ -3,13 +3,13 @@
 import pytest
 
 from chronos.core.execution import Span, Status
-from chronos.core.reasons import Code
-from tests.engine.world import World, in_world
+from chronos.core.reasons import ReasonCode
+from tests.support.engine_world import World, in_world
 
 
-@pytest.mark.parametrize(("verb", "code"), [("disable", Code.DISABLED), ("delete", Code.JOB_DELETED)])
+@pytest.mark.parametrize(("verb", "code"), [("disable", ReasonCode.DISABLED), ("delete", ReasonCode.JOB_DELETED)])
 @in_world
-async def test_instants_that_were_due_are_on_record(world: World, verb: str, code: Code) -> None:
+async def test_instants_that_were_due_are_on_record(world: World, verb: str, code: ReasonCode) -> None:
     """No node was there to admit them."""
     job = (await world.job("job", schedule="@every 10s", does="nothing")).job_id
     await world.advance(35)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from chronos.core.events import Trouble
+from chronos.core.events import ProblemReported
 from chronos.core.execution import Cause, Execution, Status
 from chronos.core.job import Target
-from chronos.core.reasons import Code
-from chronos.engine.runners.command import CommandRunner
+from chronos.core.reasons import ReasonCode
+from chronos.runners.command.runner import CommandRunner
 from chronos.store.commands import Command, TakeOutbox
-from tests.engine.world import World, in_world, statuses
+from tests.support.engine_world import World, in_world, statuses
 
 ONE_TRY = {"max_attempts": 1}
 
@@ -69,7 +69,7 @@ async def test_which_outcomes_are_followed(world: World, ends: str, ran: tuple[i
         [skipped] = await world.runs("success")
         assert skipped.status is Status.SKIPPED
         assert skipped.reason is not None
-        assert skipped.reason.code is Code.UPSTREAM_FAILED
+        assert skipped.reason.code is ReasonCode.UPSTREAM_FAILED
 
 
 @in_world
@@ -199,7 +199,7 @@ async def test_an_item_that_cannot_be_read_is_told_of_and_holds_up_nobody(world:
     await world.reach(35)
     assert hook.starts == []
     assert [round(at) for at in down.starts] == [10, 20, 30]
-    told = [event.error for event in node.events if isinstance(event, Trouble) and event.where == "outbox"]
+    told = [event.error for event in node.events if isinstance(event, ProblemReported) and event.where == "outbox"]
     assert 3 <= len(told) < 20
     assert all("hook" in error and "ValidationError" in error for error in told)
     node.link.apply = apply  # type: ignore[method-assign]
@@ -243,7 +243,7 @@ async def test_a_hook_that_could_never_work_is_not_tried_again(world: World) -> 
     hook = Target(kind="command", options={"argv": ["true"], "env": {"A": "{{ secret.X }}"}})
     await world.saver.save([replace(draft, spec=replace(draft.spec, on_complete=hook))])
     await world.reach(190)
-    [told] = [event.error for event in node.events if isinstance(event, Trouble)]
+    [told] = [event.error for event in node.events if isinstance(event, ProblemReported)]
     assert told.startswith('up: on_complete: command.env.A: "secret.X" can never be filled in')
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from chronos.core.execution import Status
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import QueueFull
-from tests.engine.world import World, in_world, statuses
+from tests.support.engine_world import World, in_world, statuses
 
 # --- overlap: a job every 10 s whose runs take 25 s
 
@@ -32,8 +32,8 @@ async def test_overlap_of_scheduled_runs(world: World, overlap: str, story: list
     assert work.most == (3 if overlap == "allow" else 1)
     runs = await world.runs("work")
     codes = {run.reason.code for run in runs if run.reason is not None}
-    extra = {"skip": {Code.OVERLAP}, "replace": {Code.REPLACED}}.get(overlap, set())
-    assert codes - {Code.SUCCEEDED} == extra
+    extra = {"skip": {ReasonCode.OVERLAP}, "replace": {ReasonCode.REPLACED}}.get(overlap, set())
+    assert codes - {ReasonCode.SUCCEEDED} == extra
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_a_full_queue_skips_instants_and_refuses_requests(world: World) ->
     assert await world.story("work") == ["10 running", "20 queued", "30 queued", "40 skipped", "50 skipped"]
     skipped = (await world.runs("work"))[3]
     assert skipped.reason is not None
-    assert skipped.reason.code is Code.QUEUE_FULL
+    assert skipped.reason.code is ReasonCode.QUEUE_FULL
     with pytest.raises(QueueFull):
         await world.asked.trigger("work")
 
@@ -338,7 +338,7 @@ async def test_an_instant_behind_a_full_key_and_a_full_queue_is_on_record(world:
     assert await world.story("work") == ["10 running", "20 queued", "30 queued", "40 skipped", "50 skipped"]
     last = await world.last("work")
     assert last.reason is not None
-    assert last.reason.code is Code.QUEUE_FULL
+    assert last.reason.code is ReasonCode.QUEUE_FULL
 
 
 @in_world

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from chronos.core import custom
 from chronos.core.calendar import from_us, to_us
-from chronos.core.events import GapFound, JobBroken, Trouble
+from chronos.core.events import GapFound, JobUnschedulable, ProblemReported
 from chronos.core.execution import Cause, Execution, Span, Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
+from chronos.core.schedule import plugins
 from chronos.errors import Invalid, StoreBroken
 from chronos.store.commands import Command, Recover
-from tests.engine.world import World, in_world
+from tests.support.engine_world import World, in_world
 
 
 async def gap(world: World, *, alive_until: float = 15, until: float = 95) -> None:
@@ -155,7 +155,7 @@ async def test_the_reason_says_what_the_strategy_does(world: World) -> None:
     await world.job("work", schedule="@every 10s", recovery={"strategy": "bounded", "max_count": 1})
     await gap(world)
     [span] = await world.spans("work")
-    assert span.reason.code is Code.OUTSIDE_RECOVERY
+    assert span.reason.code is ReasonCode.OUTSIDE_RECOVERY
     assert "at most 1 missed instants" in span.reason.message
     [found] = [event for event in world.nodes[-1].events if isinstance(event, GapFound)]
     assert (found.strategy, found.runs, found.left_out) == ("bounded", 1, 7)
@@ -221,7 +221,7 @@ async def test_gaps_of_many_jobs_are_made_up_for_together(world: World, overlap:
         if name != names[3]:
             assert await world.story(name) == ["10 succeeded", "20-80 missed 7", "90 succeeded"]
     assert await world.story(names[3]) == ["10 succeeded"]
-    assert {event.job for event in second.events if isinstance(event, JobBroken)} == {refused}
+    assert {event.job for event in second.events if isinstance(event, JobUnschedulable)} == {refused}
     assert len(lost) == len(names) - 1
     assert len(work.starts) == 2 * len(names) - 1
 
@@ -240,8 +240,8 @@ async def test_a_broken_store_is_no_jobs_fault(world: World) -> None:
 
     node.link.refuses = breaks
     await world.advance(3)
-    assert [event for event in node.events if isinstance(event, JobBroken)] == []
-    assert [event.error for event in node.events if isinstance(event, Trouble)] != []
+    assert [event for event in node.events if isinstance(event, JobUnschedulable)] == []
+    assert [event.error for event in node.events if isinstance(event, ProblemReported)] != []
     node.link.refuses = lambda _: False
     await world.reach(99)
     assert len(work.starts) == 1
@@ -356,7 +356,7 @@ class Almanac:
 
 @in_world
 async def test_a_gap_that_cannot_be_judged_is_told_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(custom, "_registered", lambda: {"almanac": Almanac()})
+    monkeypatch.setattr(plugins, "_registered", lambda: {"almanac": Almanac()})
     world.work("odd")
     fine = world.work("fine")
     await world.job("odd", schedule="@almanac", recovery="all")
@@ -364,7 +364,7 @@ async def test_a_gap_that_cannot_be_judged_is_told_once(world: World, monkeypatc
     await world.reach(85)
     node = await world.node()
     await world.advance(10)
-    told = [event.error for event in node.events if isinstance(event, JobBroken)]
+    told = [event.error for event in node.events if isinstance(event, JobUnschedulable)]
     assert len(told) == 1
     assert "the last page is missing" in told[0]
     assert len(fine.starts) == 2

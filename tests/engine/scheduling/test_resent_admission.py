@@ -5,10 +5,10 @@ import asyncio
 from chronos.core.config import Overlap
 from chronos.core.execution import Status
 from chronos.core.ids import scheduled_execution_id
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admit, AdmitRow, RegisterNode, SaveJobs, Settle, SettleRow
 from tests.simulation.jobs import SimJob
-from tests.simulation.wire import DoubtingStore
+from tests.simulation.store_link import DoubtingStore
 
 NOW_US = 1_800_000_000_000_000
 MINUTE_US = 60_000_000
@@ -37,7 +37,7 @@ def test_what_was_handed_to_another_node_meanwhile_is_not_given_out_twice() -> N
         asked = admit(first_us + MINUTE_US, mine, b"mine")
         [queued] = await store.apply(asked)  # and this answer is lost
         assert (running.status, queued.status) == (Status.RUNNING, Status.QUEUED)
-        ended = SettleRow(running.id, job.id, running.token, Status.CANCELED, Code.REPLACED, None, first_us)
+        ended = SettleRow(running.id, job.id, running.token, Status.CANCELED, ReasonCode.REPLACED, None, first_us)
         lanes = tuple(await store.lanes())
         settled = await store.apply(Settle(rows=(ended,), node=other, now_us=first_us, take=1, take_lanes=lanes))
         assert [taken.id for taken in settled.taken] == [queued.id]

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from chronos.core.outcome import Failed, Outcome, Succeeded
-from chronos.engine.runners import keeper
-from chronos.engine.runners.command import CommandRunner
-from chronos.engine.runners.contract import Call, StopReason
 from chronos.errors import Invalid
-from tests.engine.runners.target_calls import Kept, make_call
+from chronos.runners.command import supervisor
+from chronos.runners.command.runner import CommandRunner
+from chronos.runners.contract import AttemptCall, StopReason
+from tests.support.target_calls import Kept, make_call
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="found by /proc and kept by a subreaper")
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-def run(options: Mapping[str, Any], **changes: Any) -> tuple[Outcome, Call, str]:
+def run(options: Mapping[str, Any], **changes: Any) -> tuple[Outcome, AttemptCall, str]:
     sink = Kept()
     call = make_call(options, sink=sink, **changes)
 
@@ -259,8 +259,8 @@ def test_commands_die_with_a_node_that_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "node.py"
     script.write_text(
         "import asyncio\n"
-        "from chronos.engine.runners.command import CommandRunner\n"
-        "from tests.engine.runners.target_calls import make_call\n"
+        "from chronos.runners.command.runner import CommandRunner\n"
+        "from tests.support.target_calls import make_call\n"
         "class Out:\n"
         "    def write(self, text): print(text, end='', flush=True)\n"
         "text = 'echo $$; setsid sh -c \"echo \\\\$\\\\$; exec sleep 300\" & sleep 300'\n"
@@ -326,32 +326,32 @@ def test_it_may_run_as_somebody_else() -> None:
 @root
 def test_nothing_is_imported_once_the_user_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine where that user may not read Python's own files."""
-    program = tmp_path / "keeper.py"
+    program = tmp_path / "supervisor.py"
     program.write_text(
         f"""
 import runpy, socket, sys
-found = runpy.run_path({keeper.__file__!r})
+found = runpy.run_path({supervisor.__file__!r})
 sys.modules.pop("warnings", None)
 sys.meta_path.clear()
-found["nursery"](socket.socket(fileno=0))
+found["serve_start_requests"](socket.socket(fileno=0))
 """
     )
-    monkeypatch.setattr(keeper, "__file__", str(program))
+    monkeypatch.setattr(supervisor, "__file__", str(program))
     outcome, _, text = run({"argv": ["id", "-un"], "user": "nobody", "cwd": "/"})
     assert (outcome, text.split()) == (Succeeded(), ["nobody"])
 
 
 def test_a_start_that_fails_says_what_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "keeper.py"
+    program = tmp_path / "supervisor.py"
     program.write_text(
         f"""
 import runpy, socket
-found = runpy.run_path({keeper.__file__!r})
-found["_become"].__globals__["_lower"] = lambda *_: 1 / 0
-found["nursery"](socket.socket(fileno=0))
+found = runpy.run_path({supervisor.__file__!r})
+found["_prepare_and_exec"].__globals__["_lower_rlimit"] = lambda *_: 1 / 0
+found["serve_start_requests"](socket.socket(fileno=0))
 """
     )
-    monkeypatch.setattr(keeper, "__file__", str(program))
+    monkeypatch.setattr(supervisor, "__file__", str(program))
     outcome, _, _ = run({"argv": ["true"], "limits": {"files": 100}})
     assert failed(outcome).error == "the command could not be started (limits): ZeroDivisionError: division by zero"
 
@@ -402,7 +402,7 @@ def test_a_nursery_that_was_killed_is_replaced() -> None:
     async def go() -> list[Outcome]:
         runner = CommandRunner()
         first = await runner.run(make_call({"argv": ["true"]}))
-        process = runner._nursery._process
+        process = runner._launcher._process
         assert process is not None
         process.kill()
         process.wait()

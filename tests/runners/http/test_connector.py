@@ -8,12 +8,12 @@ import pytest
 from yarl import URL
 
 from chronos.core.outcome import Failed, Outcome, Succeeded
-from chronos.engine.runners import http_connector
-from chronos.engine.runners.http import HttpRunner
-from chronos.engine.runners.http_request import Request
-from chronos.engine.runners.masking import Mask
-from tests.engine.runners.servers import Handler, Seen, Server, answer
-from tests.engine.runners.target_calls import make_call
+from chronos.runners.http import connector
+from chronos.runners.http.request import Request
+from chronos.runners.http.runner import HttpRunner
+from chronos.runners.secret_mask import SecretMask
+from tests.support.http_servers import Handler, Seen, Server, answer
+from tests.support.target_calls import make_call
 
 
 def _calls(handler: Handler, *options: dict[str, Any], **settings: Any) -> tuple[list[Outcome], Server]:
@@ -83,7 +83,7 @@ def test_a_name_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scene() -> None:
         monkeypatch.setattr(socket, "getaddrinfo", lookup)
-        monkeypatch.setattr(http_connector, "_DNS_KEPT_S", 0)
+        monkeypatch.setattr(connector, "_DNS_KEPT_S", 0)
         runner = HttpRunner(allow_private=True, max_age_s=0.05)
         async with Server(answer()) as before:
             url = before.url.replace("127.0.0.1", "hooks.example")
@@ -171,7 +171,7 @@ def test_no_header_ever_becomes_two(value: str) -> None:
     async def scene() -> None:
         runner = HttpRunner(allow_private=True)
         async with Server(answer()) as server:
-            request = Request(method="GET", url=URL(server.url), headers={"X-Own": value}, mask=Mask())
+            request = Request(method="GET", url=URL(server.url), headers={"X-Own": value}, mask=SecretMask())
             with pytest.raises(ValueError, match="control character"):
                 await runner._opened().send(request, 0)
             assert not server.seen

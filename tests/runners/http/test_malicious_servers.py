@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
-from chronos.engine.runners import http_connector
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.http import HttpRunner
-from chronos.engine.runners.http_client import MAX_HEADER, MAX_HEADERS
-from tests.engine.runners.servers import Handler, Seen, Server, answer, failed
-from tests.engine.runners.target_calls import make_call
+from chronos.runners.contract import AttemptCall
+from chronos.runners.http import connector
+from chronos.runners.http.client import MAX_HEADER, MAX_HEADERS
+from chronos.runners.http.runner import HttpRunner
+from tests.support.http_servers import Handler, Seen, Server, answer, failed
+from tests.support.target_calls import make_call
 
 OK = b"HTTP/1.1 200 X\r\nContent-Length: 2\r\n\r\nok"
 HEAD = b"HTTP/1.1 200 X\r\n"
@@ -41,10 +41,10 @@ def _scene(handler: Handler, play: Callable[[HttpRunner, Server], Awaitable[Any]
     return asyncio.run(go())
 
 
-def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[Call], Server]:
+def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[AttemptCall], Server]:
     """Two calls, one after the other, the second when all has arrived that the server said to the first."""
 
-    async def play(runner: HttpRunner, server: Server) -> tuple[list[Outcome], list[Call], Server]:
+    async def play(runner: HttpRunner, server: Server) -> tuple[list[Outcome], list[AttemptCall], Server]:
         calls = [make_call({"url": server.url, "method": method}) for _ in range(2)]
         outcomes = []
         for call in calls:
@@ -55,7 +55,7 @@ def _twice(handler: Handler, method: str = "POST") -> tuple[list[Outcome], list[
                 await asyncio.sleep(0)
         return outcomes, calls, server
 
-    found: tuple[list[Outcome], list[Call], Server] = _scene(handler, play)
+    found: tuple[list[Outcome], list[AttemptCall], Server] = _scene(handler, play)
     return found
 
 
@@ -402,7 +402,7 @@ def test_only_the_public_addresses_of_a_name_are_dialled(monkeypatch: pytest.Mon
         raise OSError("nobody is there")
 
     both = [(2, 1, 6, "", ("10.0.0.1", 80)), (2, 1, 6, "", ("8.8.8.8", 80))]
-    monkeypatch.setattr(http_connector, "_make_socket", make_socket)
+    monkeypatch.setattr(connector, "_make_socket", make_socket)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
 
     async def go() -> None:

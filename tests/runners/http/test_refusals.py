@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from chronos.core.outcome import Outcome, Succeeded
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.http import HttpRunner
 from chronos.errors import Invalid
-from tests.engine.runners.servers import Handler, Seen, Server, answer, failed, run
-from tests.engine.runners.target_calls import make_call
+from chronos.runners.contract import AttemptCall
+from chronos.runners.http.runner import HttpRunner
+from tests.support.http_servers import Handler, Seen, Server, answer, failed, run
+from tests.support.target_calls import make_call
 
 
 def test_redirects_are_followed_only_when_asked() -> None:
@@ -80,10 +80,10 @@ def _resolve(monkeypatch: pytest.MonkeyPatch, names: Mapping[str, list[str]]) ->
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
 
 
-def _run_as(name: str, handler: Handler, options: Mapping[str, Any]) -> tuple[Outcome, Call, list[Seen]]:
+def _run_as(name: str, handler: Handler, options: Mapping[str, Any]) -> tuple[Outcome, AttemptCall, list[Seen]]:
     """As ``run``, with the server under a name that configuration opens."""
 
-    async def go() -> tuple[Outcome, Call, list[Seen]]:
+    async def go() -> tuple[Outcome, AttemptCall, list[Seen]]:
         async with Server(handler) as server:
             runner = HttpRunner(allow_hosts=[name])
             given = {**options, "url": options["url"].replace("URL", server.url.replace("127.0.0.1", name))}

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
-from chronos.engine.runners.contract import StopReason
-from chronos.engine.runners.http import HttpRunner
-from tests.engine.runners.servers import Handler, Seen, Server, answer, failed, run
-from tests.engine.runners.target_calls import STARTED_US, make_call
+from chronos.runners.contract import StopReason
+from chronos.runners.http.runner import HttpRunner
+from tests.support.http_servers import Handler, Seen, Server, answer, failed, run
+from tests.support.target_calls import STARTED_US, make_call
 
 
 def test_what_a_webhook_is_told() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from chronos.core.outcome import Failed, Outcome, Succeeded
-from chronos.engine.runners.http import HttpRunner
-from tests.engine.runners.servers import Server, answer, failed
-from tests.engine.runners.target_calls import make_call
+from chronos.runners.http.runner import HttpRunner
+from tests.support.http_servers import Server, answer, failed
+from tests.support.target_calls import make_call
 
 
 @pytest.fixture

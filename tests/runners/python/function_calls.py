@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from chronos.engine.runners.contract import Call
+from chronos.runners.contract import AttemptCall
 
 EXECUTION = bytes(range(16))
 SECOND = 1_000_000
@@ -32,7 +32,7 @@ class Notes:
         self.steps.append((done, total))
 
 
-def a_call(name: str = "work", **fields: Any) -> Call:
+def a_call(name: str = "work", **fields: Any) -> AttemptCall:
     """A call of a function, with whatever matters to the test."""
     known: dict[str, Any] = {
         "execution": EXECUTION,
@@ -49,7 +49,7 @@ def a_call(name: str = "work", **fields: Any) -> Call:
         "options": {"name": name},
         "sink": Notes(),
     }
-    return Call(**(known | fields))
+    return AttemptCall(**(known | fields))
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -61,7 +61,7 @@ async def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
-def notes(call: Call) -> Notes:
+def notes(call: AttemptCall) -> Notes:
     """What a call wrote."""
     assert isinstance(call.sink, Notes)
     return call.sink

@@ -5,8 +5,8 @@ import sys
 import threading
 from contextvars import copy_context
 
-from chronos.engine.runners.context import Context
-from chronos.engine.runners.printing import StandIn
+from chronos.runners.python.context import Context
+from chronos.runners.python.stdout_capture import StdoutStandIn
 
 MUCH = 12_000_000  # characters: with escapes more than one message may hold
 
@@ -30,7 +30,7 @@ def umlauts() -> None:
 
 def much() -> None:
     stand_in = sys.stdout
-    assert isinstance(stand_in, StandIn)
+    assert isinstance(stand_in, StdoutStandIn)
     there, stand_in.stream = stand_in.stream, io.StringIO()  # nobody wants to see it
     print("\x01" * MUCH)
     stand_in.stream = there

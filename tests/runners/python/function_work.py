@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from chronos.engine.runners.context import Context
+from chronos.runners.python.context import Context
 
 
 def add(a: int, b: int = 10) -> dict[str, int]:

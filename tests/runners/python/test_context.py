@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from chronos.clock import SystemClock
-from chronos.core.detail import Remembered
+from chronos.core.execution_detail import RecordedTask
 from chronos.core.outcome import Waits
-from chronos.core.planner import Covered
-from chronos.engine.runners.context import Context, Diverged, Suspended
-from chronos.engine.runners.contract import Call, StopReason
+from chronos.core.planner import CoveredSpan
 from chronos.errors import Invalid
-from tests.engine.runners.function_calls import NOW, SECOND, a_call, notes
+from chronos.runners.contract import AttemptCall, StopReason
+from chronos.runners.python.context import Context, ReplayDiverged, Suspended
+from tests.runners.python.function_calls import NOW, SECOND, a_call, notes
 
 
 class Fixed(SystemClock):
@@ -26,12 +26,12 @@ class Fixed(SystemClock):
         return self.at_us
 
 
-def context(call: Call, *, awaited: bool = False) -> Context:
+def context(call: AttemptCall, *, awaited: bool = False) -> Context:
     return Context(call, Fixed(), awaited=awaited)
 
 
 def test_what_run_it_is() -> None:
-    covered = Covered(from_us=NOW - 60 * SECOND, to_us=NOW, count=3, exact=False)
+    covered = CoveredSpan(from_us=NOW - 60 * SECOND, to_us=NOW, count=3, exact=False)
     ctx = context(a_call(span=covered, payload={"a": 1}, deadline_us=NOW + 9 * SECOND, last_run_us=NOW - SECOND))
     assert ctx.execution_id == "00010203-0405-0607-0809-0a0b0c0d0e0f"
     assert (ctx.job, ctx.namespace, ctx.task, ctx.attempt, ctx.token) == ("nightly", "default", "task", 1, 7)
@@ -88,7 +88,7 @@ def test_sleep_puts_the_function_down_until_its_time_has_come(duration: Any) -> 
         context(call).sleep(duration)
     until_us = NOW + 90 * SECOND
     assert put_down.value.waits == Waits(until_us=until_us, resumes=True)
-    assert call.memory == [Remembered(kind="sleep", until_us=until_us)]
+    assert call.memory == [RecordedTask(kind="sleep", until_us=until_us)]
 
     early = a_call(memory=list(call.memory), started_us=until_us - 1)
     with pytest.raises(Suspended) as again:
@@ -97,7 +97,7 @@ def test_sleep_puts_the_function_down_until_its_time_has_come(duration: Any) -> 
 
     late = a_call(memory=list(call.memory), started_us=until_us)
     context(late).sleep(duration)
-    assert late.memory == [Remembered(kind="sleep", until_us=until_us, done=True)]
+    assert late.memory == [RecordedTask(kind="sleep", until_us=until_us, done=True)]
     retried = a_call(memory=list(late.memory))
     context(retried).sleep(duration)
 
@@ -122,7 +122,7 @@ def test_a_signal_gives_its_payload() -> None:
     woken = a_call(memory=list(call.memory), signals={"approved": {"by": "ana"}})
     assert context(woken).wait_for_signal("approved", timeout="1h") == {"by": "ana"}
     # Whoever runs it may mark the entry instead.
-    marked = Remembered(kind="signal", name="approved", until_us=NOW + 3600 * SECOND, done=True, value=5)
+    marked = RecordedTask(kind="signal", name="approved", until_us=NOW + 3600 * SECOND, done=True, value=5)
     assert context(a_call(memory=[marked])).wait_for_signal("approved", timeout="1h") == 5
     retried = a_call(memory=list(woken.memory))
     assert context(retried).wait_for_signal("approved", timeout="1h") == {"by": "ana"}
@@ -138,7 +138,7 @@ def test_a_signal_is_good_for_one_wait() -> None:
 
 
 def test_a_signal_that_does_not_come_times_out_for_good() -> None:
-    memory = [Remembered(kind="signal", name="go", until_us=NOW)]
+    memory = [RecordedTask(kind="signal", name="go", until_us=NOW)]
     call = a_call(memory=memory, started_us=NOW)
     with pytest.raises(TimeoutError, match='the signal "go" did not come until 2027-01-15T08:00:00Z'):
         context(call).wait_for_signal("go", timeout=1)
@@ -177,7 +177,7 @@ def test_a_step_that_fails_is_done_again() -> None:
 
 
 def test_a_task_that_never_ends_is_told_to_be_a_schedule() -> None:
-    memory = [Remembered(kind="sleep", until_us=NOW, done=True)] * 10_000
+    memory = [RecordedTask(kind="sleep", until_us=NOW, done=True)] * 10_000
     ctx = context(a_call(memory=memory))
     for _ in range(10_000):
         ctx.sleep(1)
@@ -214,10 +214,10 @@ def test_an_async_step_needs_an_async_function() -> None:
 
 
 def test_a_function_that_was_changed_meanwhile_is_told_so() -> None:
-    memory = [Remembered(kind="step", name="charge", done=True)]
-    with pytest.raises(Diverged, match='durable call 1 is a sleep, and was a step of "charge" when'):
+    memory = [RecordedTask(kind="step", name="charge", done=True)]
+    with pytest.raises(ReplayDiverged, match='durable call 1 is a sleep, and was a step of "charge" when'):
         context(a_call(memory=list(memory))).sleep(1)
-    with pytest.raises(Diverged, match='is a step of "refund", and was a step of "charge"'):
+    with pytest.raises(ReplayDiverged, match='is a step of "refund", and was a step of "charge"'):
         context(a_call(memory=list(memory))).step("refund", int)
 
 

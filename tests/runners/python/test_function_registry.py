@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chronos.engine.runners.context import Context
-from chronos.engine.runners.functions import Functions, Home, Isolation, look_at
 from chronos.errors import Conflict, Invalid
+from chronos.runners.python.context import Context
+from chronos.runners.python.function_registry import FunctionOrigin, FunctionRegistry, Isolation, inspect_function
 
 
 def nothing() -> None: ...
@@ -47,7 +47,7 @@ class Worker:
 
 
 def test_a_name_belongs_to_one_function() -> None:
-    functions = Functions()
+    functions = FunctionRegistry()
     first = functions.register("nothing", nothing)
     assert functions.register("nothing", nothing) is first
     assert functions.get("nothing") is first
@@ -76,7 +76,7 @@ def test_a_name_belongs_to_one_function() -> None:
 def test_what_a_signature_tells(
     call: Callable[..., Any], ctx: str | None, parameters: set[str], required: set[str]
 ) -> None:
-    function = look_at("f", call)
+    function = inspect_function("f", call)
     assert function.ctx_parameter == ctx
     assert function.parameters == parameters
     assert function.required == required
@@ -85,10 +85,10 @@ def test_what_a_signature_tells(
 
 
 def test_async_is_told_also_of_objects_and_partials() -> None:
-    assert look_at("f", on_the_loop).is_async
-    assert look_at("f", Worker()).is_async
-    assert look_at("f", functools.partial(on_the_loop)).is_async
-    assert not look_at("f", nothing).is_async
+    assert inspect_function("f", on_the_loop).is_async
+    assert inspect_function("f", Worker()).is_async
+    assert inspect_function("f", functools.partial(on_the_loop)).is_async
+    assert not inspect_function("f", nothing).is_async
 
 
 async def awaits() -> None:
@@ -110,7 +110,7 @@ async def counts() -> AsyncIterator[int]:
 
 def test_a_function_that_yields_is_refused() -> None:
     with pytest.raises(Invalid, match="yields"):
-        look_at("f", counts)
+        inspect_function("f", counts)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_function_that_yields_is_refused() -> None:
     ],
 )
 def test_payloads_fill_parameters_by_name(call: Callable[..., Any], payload: Any, arguments: dict[str, Any]) -> None:
-    assert look_at("f", call).arguments(payload) == arguments
+    assert inspect_function("f", call).arguments(payload) == arguments
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ def test_payloads_fill_parameters_by_name(call: Callable[..., Any], payload: Any
 )
 def test_payloads_that_do_not_fit_are_refused_by_name(call: Callable[..., Any], payload: Any, sentence: str) -> None:
     with pytest.raises(Invalid) as caught:
-        look_at("f", call).arguments(payload)
+        inspect_function("f", call).arguments(payload)
     assert sentence in str(caught.value)
 
 
 def test_arguments_are_a_copy() -> None:
     payload = {"width": 1}
-    look_at("f", sized).arguments(payload)["width"] = 2
+    inspect_function("f", sized).arguments(payload)["width"] = 2
     assert payload == {"width": 1}
 
 
@@ -176,13 +176,13 @@ def by_position(value: int, /) -> None: ...
 )
 def test_what_could_never_run_is_refused(call: Any, isolation: str, sentence: str) -> None:
     with pytest.raises(Invalid, match=sentence):
-        Functions().register("f", call, isolation)
+        FunctionRegistry().register("f", call, isolation)
 
 
 def test_a_process_finds_functions_by_import_and_no_others() -> None:
     def inner() -> None: ...
 
-    assert look_at("f", nothing, "process").home == Home(module=__name__, qualname="nothing")
-    assert look_at("f", Worker.made, "process").home == Home(module=__name__, qualname="Worker.made")
+    assert inspect_function("f", nothing, "process").home == FunctionOrigin(module=__name__, qualname="nothing")
+    assert inspect_function("f", Worker.made, "process").home == FunctionOrigin(module=__name__, qualname="Worker.made")
     with pytest.raises(Invalid, match=r"defined inside another function.* move it to the top of its module"):
-        look_at("f", inner, "process")
+        inspect_function("f", inner, "process")

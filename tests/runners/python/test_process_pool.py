@@ -13,26 +13,26 @@ from typing import Any
 import pytest
 
 from chronos.clock import SystemClock
-from chronos.core.detail import Remembered
+from chronos.core.execution_detail import RecordedTask
 from chronos.core.outcome import Failed, Outcome, Succeeded, Waits
-from chronos.engine.runners.calling import STOPPED
-from chronos.engine.runners.contract import Call, StopReason
-from chronos.engine.runners.functions import Functions, look_at
-from chronos.engine.runners.processes import Processes
-from chronos.engine.runners.python import PythonRunner
-from tests.engine.runners import function_work as work
-from tests.engine.runners.function_calls import a_call, notes, until
+from chronos.runners.contract import AttemptCall, StopReason
+from chronos.runners.python.function_registry import FunctionRegistry, inspect_function
+from chronos.runners.python.invocation import STOPPED
+from chronos.runners.python.process_pool import ProcessPool
+from chronos.runners.python.runner import PythonRunner
+from tests.runners.python import function_work as work
+from tests.runners.python.function_calls import a_call, notes, until
 
 ROOT = Path(__file__).parents[3]
 
 
-async def run_in(pool: Processes, function: Callable[..., Any], call: Call | None = None) -> Outcome:
-    return await pool.run(look_at("f", function, "process"), call or a_call("f"))
+async def run_in(pool: ProcessPool, function: Callable[..., Any], call: AttemptCall | None = None) -> Outcome:
+    return await pool.run(inspect_function("f", function, "process"), call or a_call("f"))
 
 
-def with_pool(main: Callable[[Processes], Coroutine[Any, Any, None]], **options: Any) -> None:
+def with_pool(main: Callable[[ProcessPool], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def whole() -> None:
-        pool = Processes(1, clock=SystemClock(), **options)
+        pool = ProcessPool(1, clock=SystemClock(), **options)
         try:
             await main(pool)
         finally:
@@ -41,7 +41,7 @@ def with_pool(main: Callable[[Processes], Coroutine[Any, Any, None]], **options:
     asyncio.run(whole())
 
 
-async def until_written(call: Call) -> str:
+async def until_written(call: AttemptCall) -> str:
     await until(lambda: bool(notes(call).texts))
     return notes(call).text
 
@@ -55,7 +55,7 @@ def lives(pid: int) -> bool:
 
 
 def test_functions_run_elsewhere_one_after_the_other_in_the_same_process() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         assert await run_in(pool, work.add, a_call("f", payload={"a": 1})) == Succeeded(result={"sum": 11})
         first, second = await run_in(pool, work.who), await run_in(pool, work.who)
         assert isinstance(first, Succeeded)
@@ -84,14 +84,14 @@ def test_functions_run_elsewhere_one_after_the_other_in_the_same_process() -> No
 
 
 def test_what_stands_under_a_name_may_hold_the_function() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         assert await run_in(pool, work._held) == Succeeded(result="found inside")
 
     with_pool(main)
 
 
 def test_durable_calls_go_on_in_another_process() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         asleep = await run_in(pool, work.stepwise, call)
         assert isinstance(asleep, Waits)
@@ -108,12 +108,12 @@ def test_durable_calls_go_on_in_another_process() -> None:
 
 
 def test_a_process_that_dies_of_its_task_is_a_failure_that_names_the_signal() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         crashed = await run_in(pool, work.crashes_after_a_step, call)
         assert crashed == Failed(error="its process was killed by SIGSEGV", kinds=("crashed",))
         assert call.detail == {"exit_code": -signal.SIGSEGV}
-        assert call.memory == [Remembered(kind="step", name="first", done=True, value="kept")]
+        assert call.memory == [RecordedTask(kind="step", name="first", done=True, value="kept")]
         ended = await run_in(pool, work.ends_the_process)
         assert ended == Failed(error="its process ended by itself, with exit code 5", kinds=("crashed",))
         assert await run_in(pool, work.add, a_call("f", payload={"a": 1})) == Succeeded(result={"sum": 11})
@@ -122,7 +122,7 @@ def test_a_process_that_dies_of_its_task_is_a_failure_that_names_the_signal() ->
 
 
 def test_stopping_is_asked_first() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         running = asyncio.create_task(run_in(pool, work.polite, call))
         await until_written(call)
@@ -143,7 +143,7 @@ def test_stopping_is_asked_first() -> None:
 
 
 def test_force_kills_the_whole_group_at_once() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         running = asyncio.create_task(run_in(pool, work.stubborn_with_child, call))
         worker, child = (int(word) for word in (await until_written(call)).split()[-2:])
@@ -162,7 +162,7 @@ def test_force_kills_the_whole_group_at_once() -> None:
 
 
 def test_what_a_dead_worker_started_dies_too() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         call = a_call("f")
         outcome = await run_in(pool, work.leaves_child_behind, call)
         assert outcome == Failed(error="its process was killed by SIGTERM", kinds=("crashed",))
@@ -173,7 +173,7 @@ def test_what_a_dead_worker_started_dies_too() -> None:
 
 
 def test_limits() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         options = {"name": "f", "limits": {"memory": "64MiB"}}
         hungry = await run_in(pool, work.eats_memory, a_call("f", options=options))
         assert isinstance(hungry, Failed)
@@ -185,7 +185,7 @@ def test_limits() -> None:
 
 @pytest.mark.slow
 def test_a_function_that_uses_too_much_cpu_is_killed() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         busy = await run_in(pool, work.eats_cpu, a_call("f", options={"name": "f", "limits": {"cpu_s": 1}}))
         assert isinstance(busy, Failed)
         assert busy.error == "its process was killed by SIGXCPU: it used more than 1 s of CPU"
@@ -195,7 +195,7 @@ def test_a_function_that_uses_too_much_cpu_is_killed() -> None:
 
 
 def test_the_pool_is_bounded_and_worn_or_idle_processes_end() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         outcomes = await asyncio.gather(*(run_in(pool, work.who) for _ in range(6)))
         pids = {outcome.result for outcome in outcomes if isinstance(outcome, Succeeded)}
         assert len(outcomes) == 6
@@ -210,7 +210,7 @@ def test_the_pool_is_bounded_and_worn_or_idle_processes_end() -> None:
 
 
 def test_a_process_that_has_idled_too_long_is_given_to_nobody() -> None:
-    async def main(pool: Processes) -> None:
+    async def main(pool: ProcessPool) -> None:
         assert await run_in(pool, work.add, a_call("f", payload={"a": 1})) == Succeeded(result={"sum": 11})
         [worker] = pool._idle
         asked = asyncio.create_task(run_in(pool, work.add, a_call("f", payload={"a": 2})))
@@ -222,7 +222,7 @@ def test_a_process_that_has_idled_too_long_is_given_to_nobody() -> None:
 
 def test_the_runner_sends_them_there_and_close_ends_them() -> None:
     async def main() -> None:
-        functions = Functions()
+        functions = FunctionRegistry()
         functions.register("who", work.who, "process")
         runner = PythonRunner(functions, threads=1, processes=1, clock=SystemClock())
         outcome = await runner.run(a_call("who"))
@@ -241,10 +241,10 @@ def test_the_runner_sends_them_there_and_close_ends_them() -> None:
 PROGRAM = """
 import asyncio, sys
 from chronos.clock import SystemClock
-from chronos.engine.runners.functions import Functions
-from chronos.engine.runners.python import PythonRunner
-from tests.engine.runners import function_work as work
-from tests.engine.runners.function_calls import a_call
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.runners.python.runner import PythonRunner
+from tests.runners.python import function_work as work
+from tests.runners.python.function_calls import a_call
 
 def here(ctx):
     return __name__
@@ -255,7 +255,7 @@ class Loud:
     def progress(self, done, total): ...
 
 async def main():
-    functions = Functions()
+    functions = FunctionRegistry()
     functions.register("here", here, "process")
     functions.register("stubborn", work.stubborn_with_child, "process")
     runner = PythonRunner(functions, threads=1, processes=1, clock=SystemClock())

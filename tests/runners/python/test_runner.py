@@ -13,25 +13,25 @@ import pytest
 
 from chronos.clock import SystemClock
 from chronos.core.outcome import Failed, Outcome, Succeeded, Waits
-from chronos.engine.runners.calling import STOPPED
-from chronos.engine.runners.context import Context
-from chronos.engine.runners.contract import Call, StopReason
-from chronos.engine.runners.functions import Functions
-from chronos.engine.runners.python import PythonRunner
 from chronos.errors import Invalid
-from tests.engine.runners.function_calls import NOW, SECOND, a_call, notes, until
+from chronos.runners.contract import AttemptCall, StopReason
+from chronos.runners.python.context import Context
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.runners.python.invocation import STOPPED
+from chronos.runners.python.runner import PythonRunner
+from tests.runners.python.function_calls import NOW, SECOND, a_call, notes, until
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
 
 
 def make(*calls: Callable[..., Any], inline: bool = False, threads: int = 4) -> PythonRunner:
-    functions = Functions()
+    functions = FunctionRegistry()
     for call in calls:
         functions.register(call.__name__, call)
     return PythonRunner(functions, threads=threads, processes=1, clock=SystemClock(), inline=inline)
 
 
-def outcome_of(function: Callable[..., Any], *, inline: bool = False, **fields: Any) -> tuple[Outcome, Call]:
+def outcome_of(function: Callable[..., Any], *, inline: bool = False, **fields: Any) -> tuple[Outcome, AttemptCall]:
     """What one attempt of a function gives."""
     call = a_call(function.__name__, **fields)
 
@@ -211,7 +211,7 @@ def test_a_function_that_was_changed_is_not_retried() -> None:
     outcome, _ = outcome_of(nap2, memory=call.memory)
     assert isinstance(outcome, Failed)
     assert not outcome.worth_retrying
-    assert "the function was changed meanwhile" in outcome.error
+    assert "the function has changed since" in outcome.error
 
 
 def sets_variable() -> str:
@@ -424,9 +424,9 @@ def test_an_abandoned_thread_does_not_keep_the_program_from_exiting() -> None:
     program = """
 import asyncio, threading
 from chronos.clock import SystemClock
-from chronos.engine.runners.functions import Functions
-from chronos.engine.runners.python import PythonRunner
-from tests.engine.runners.function_calls import a_call
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.runners.python.runner import PythonRunner
+from tests.runners.python.function_calls import a_call
 
 begun = threading.Event()
 
@@ -435,7 +435,7 @@ def hangs():
     threading.Event().wait()
 
 async def main():
-    functions = Functions()
+    functions = FunctionRegistry()
     functions.register("hangs", hangs)
     runner = PythonRunner(functions, threads=1, processes=1, clock=SystemClock())
     running = asyncio.create_task(runner.run(a_call("hangs")))

@@ -16,18 +16,18 @@ import pytest
 
 from chronos.clock import SystemClock
 from chronos.core.outcome import Outcome, Succeeded
-from chronos.engine import output
-from chronos.engine.output import OutputBook
-from chronos.engine.runners import printing
-from chronos.engine.runners.context import Context
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.functions import Functions, Isolation
-from chronos.engine.runners.processes import Processes
-from chronos.engine.runners.python import PythonRunner
-from chronos.engine.runners.voice import PIECE, Voice
-from chronos.engine.runners.wire import Ended, ToNode, Wrote
-from tests.engine.runners import function_prints as prints
-from tests.engine.runners.function_calls import Notes, a_call, notes
+from chronos.engine.execution import output_buffer
+from chronos.engine.execution.output_buffer import OutputBuffers
+from chronos.runners.contract import AttemptCall
+from chronos.runners.python import stdout_capture
+from chronos.runners.python.context import Context
+from chronos.runners.python.function_registry import FunctionRegistry, Isolation
+from chronos.runners.python.process_pool import ProcessPool
+from chronos.runners.python.runner import PythonRunner
+from chronos.runners.python.worker_log import MAX_MESSAGE_CHARS, WorkerLog
+from chronos.runners.python.worker_protocol import EndMessage, ToNode, WroteMessage
+from tests.runners.python import function_prints as prints
+from tests.runners.python.function_calls import Notes, a_call, notes
 
 
 @pytest.fixture(autouse=True)
@@ -39,14 +39,16 @@ def _nothing_is_left_behind() -> Iterator[None]:
 
 @pytest.fixture
 def listening() -> Iterator[None]:
-    printing.start()
+    stdout_capture.start()
     yield
-    printing.stop()
+    stdout_capture.stop()
 
 
-def run(*calls: tuple[Callable[..., Any], Call], inline: bool = False, isolation: str = "thread") -> list[Outcome]:
+def run(
+    *calls: tuple[Callable[..., Any], AttemptCall], inline: bool = False, isolation: str = "thread"
+) -> list[Outcome]:
     """Make attempts at the same time."""
-    functions = Functions()
+    functions = FunctionRegistry()
     for function, call in calls:
         functions.register(call.options["name"], function, isolation)
 
@@ -106,10 +108,10 @@ def _is_what_speaks_says(text: str) -> None:
 
 
 def test_where_it_would_have_gone_it_goes_as_well(capsys: pytest.CaptureFixture[str]) -> None:
-    printing.start()
+    stdout_capture.start()
     text = printed(prints.speaks)
     print("not of an attempt")
-    printing.stop()
+    stdout_capture.stop()
     out, err = capsys.readouterr()
     assert out == "one 2\nhalf a line, and the rest\nab\nnot of an attempt\n"
     assert err == "to stderr\n"
@@ -128,7 +130,7 @@ def test_attempts_at_the_same_time_each_have_their_own() -> None:
         for number in range(200):
             print(ctx.job, number)
 
-    calls: list[tuple[Callable[..., Any], Call]] = []
+    calls: list[tuple[Callable[..., Any], AttemptCall]] = []
     calls += [(talks, a_call("talks", job_name=f"job-{n}")) for n in range(5)]
     calls += [(shouts, a_call("shouts", job_name=f"thread-{n}")) for n in range(4)]
     run(*calls)
@@ -187,19 +189,19 @@ def test_what_a_function_redirects_is_no_output_of_it_whoever_begins_meanwhile(o
 def test_redirected_before_it_starts_or_while_it_runs_in_any_order() -> None:
     outer, inner = io.StringIO(), io.StringIO()
     with redirect_stdout(outer):
-        printing.start()
+        stdout_capture.start()
         assert printed(prints.hello) == "hello\n"
         with redirect_stdout(inner):
             assert printed(prints.hello) == "hello\n"
-            printing.stop()
+            stdout_capture.stop()
             assert sys.stdout is inner
             assert printed(prints.hello) == ""
         print("outer")
-        printing.start()  # the one that was put back is used again, not wrapped once more
-        assert isinstance(sys.stdout, printing.StandIn)
+        stdout_capture.start()  # the one that was put back is used again, not wrapped once more
+        assert isinstance(sys.stdout, stdout_capture.StdoutStandIn)
         assert sys.stdout.found is outer
         assert printed(prints.hello) == "hello\n"
-        printing.stop()
+        stdout_capture.stop()
         assert sys.stdout is outer
     assert (outer.getvalue(), inner.getvalue()) == ("hello\nouter\nhello\n", "hello\nhello\n")
 
@@ -208,12 +210,12 @@ def test_a_stream_that_is_put_back_is_listened_to_again(monkeypatch: pytest.Monk
     """As pytest does between the setup of a test and its call."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
-    printing.start()
+    stdout_capture.start()
     there = sys.stdout
     sys.stdout = stream
     assert printed(prints.hello) == "hello\n"
     assert sys.stdout is there
-    printing.stop()
+    stdout_capture.stop()
     assert sys.stdout is stream
 
 
@@ -227,10 +229,10 @@ def test_what_is_wrapped_by_others_is_heard_once(monkeypatch: pytest.MonkeyPatch
 
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
-    printing.start()
+    stdout_capture.start()
     tee = sys.stdout = Tee(sys.stdout)  # it has a stand-in behind it, and gets one before it
     assert printed(prints.hello) == "hello\n"
-    printing.stop()
+    stdout_capture.stop()
     assert printed(prints.hello) == ""
     assert sys.stdout is tee
     assert stream.getvalue() == "hello\nhello\n"
@@ -238,11 +240,11 @@ def test_what_is_wrapped_by_others_is_heard_once(monkeypatch: pytest.MonkeyPatch
 
 def test_the_last_one_to_stop_leaves_everything_as_it_was() -> None:
     before = sys.stdout, sys.stderr
-    printing.start()
-    printing.start()
-    printing.stop()
+    stdout_capture.start()
+    stdout_capture.start()
+    stdout_capture.stop()
     assert printed(prints.hello) == "hello\n"
-    printing.stop()
+    stdout_capture.stop()
     assert (sys.stdout, sys.stderr) == before
     assert printed(prints.hello) == ""
 
@@ -264,17 +266,17 @@ def closed() -> io.StringIO:
 @pytest.mark.parametrize("stream", [None, closed(), Broken(), io.TextIOWrapper(io.BytesIO(), encoding="ascii")])
 def test_a_stream_that_takes_nothing_is_no_reason_to_fail(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", stream)
-    printing.start()
+    stdout_capture.start()
     try:
         assert printed(prints.umlauts) == "Füße\n"
     finally:
-        printing.stop()
+        stdout_capture.stop()
     assert sys.stdout is stream
 
 
 @pytest.mark.usefixtures("listening")
 def test_outside_of_attempts_errors_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in = printing.StandIn(Broken(), 0)
+    stand_in = stdout_capture.StdoutStandIn(Broken(), 0)
     with pytest.raises(BrokenPipeError):
         stand_in.write("x")
     with pytest.raises(BrokenPipeError):
@@ -283,7 +285,7 @@ def test_outside_of_attempts_errors_are_what_they_were(monkeypatch: pytest.Monke
 
 def test_it_can_do_what_the_stream_can() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    stand_in = printing.StandIn(stream, 0)
+    stand_in = stdout_capture.StdoutStandIn(stream, 0)
     assert (stand_in.encoding, stand_in.isatty(), stand_in.buffer) == ("utf-8", False, stream.buffer)
     with pytest.raises(AttributeError):
         _ = stand_in.nothing_like_it
@@ -294,7 +296,7 @@ def test_it_can_do_what_the_stream_can() -> None:
         stand_in.flush()
         assert stream.buffer.getvalue() == b"ab"
     assert stream.closed
-    nowhere = printing.StandIn(None, 0)
+    nowhere = stdout_capture.StdoutStandIn(None, 0)
     assert (nowhere.write("abc"), nowhere.isatty()) == (3, False)
 
 
@@ -306,7 +308,9 @@ def test_a_fork_prints_as_any_program_does() -> None:
         print("parent")
         child = os.fork()
         if not child:
-            there = isinstance(sys.stdout, printing.StandIn) or isinstance(sys.stderr, printing.StandIn)
+            there = isinstance(sys.stdout, stdout_capture.StdoutStandIn) or isinstance(
+                sys.stderr, stdout_capture.StdoutStandIn
+            )
             os._exit(int(there))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
@@ -316,16 +320,16 @@ def test_a_fork_prints_as_any_program_does() -> None:
 
 
 @pytest.mark.usefixtures("listening")
-@pytest.mark.parametrize("within", ["open_output", "__init__", "_add", "_cut", "changed", "progress"])
+@pytest.mark.parametrize("within", ["open_output", "__init__", "_add", "_take_first_bytes", "changed", "progress"])
 def test_whatever_interrupts_a_write_may_print_too(within: str) -> None:
     """A signal's handler and a finalizer run on top of what holds the output's lock, as a profiler does."""
     store: Any = None
-    sink = OutputBook(store).sink(bytes(16), "task", 1)
+    sink = OutputBuffers(store).sink(bytes(16), "task", 1)
     met: list[str] = []
 
     def on_top(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename == output.__file__ and code.co_name == within:
+        if event == "call" and code.co_filename == output_buffer.__file__ and code.co_name == within:
             met.append(within)
             print("on top")
 
@@ -356,7 +360,7 @@ def test_what_an_attempt_leaves_behind_is_heard_no_more() -> None:
                 written.append(command)
 
         store: Any = Store()
-        book = OutputBook(store)
+        book = OutputBuffers(store)
         go_on = asyncio.Event()
         left: list[asyncio.Task[None]] = []
 
@@ -368,7 +372,7 @@ def test_what_an_attempt_leaves_behind_is_heard_no_more() -> None:
             await asyncio.sleep(0)
             left.append(asyncio.create_task(stays()))
 
-        functions = Functions()
+        functions = FunctionRegistry()
         functions.register("leaves", leaves)
         runner = PythonRunner(functions, threads=1, processes=1, clock=SystemClock())
         sink = book.sink(bytes(16), "task", 1)
@@ -388,10 +392,10 @@ def test_what_an_attempt_leaves_behind_is_heard_no_more() -> None:
 
 def test_a_process_keeps_attempts_apart_and_says_long_texts_in_pieces(capfd: pytest.CaptureFixture[str]) -> None:
     async def main() -> None:
-        functions = Functions()
+        functions = FunctionRegistry()
         for function in (prints.much, prints.leaves_a_thread, prints.hello_beside_it):
             functions.register(function.__name__, function, Isolation.PROCESS)
-        pool = Processes(1, clock=SystemClock())
+        pool = ProcessPool(1, clock=SystemClock())
         try:
             calls = [a_call(name) for name in ("much", "leaves_a_thread", "hello_beside_it")]
             for call in calls:
@@ -416,14 +420,14 @@ def test_a_voice_ends_with_its_attempt_and_is_not_interrupted() -> None:
         voice.write("on top of it")
         said.append(message)
 
-    voice = Voice(send)
+    voice = WorkerLog(send)
     voice.write("")
-    voice.write("x" * PIECE + "yz")
-    assert said == [Wrote(text="x" * PIECE), Wrote(text="yz")]
-    voice.end(Ended())
+    voice.write("x" * MAX_MESSAGE_CHARS + "yz")
+    assert said == [WroteMessage(text="x" * MAX_MESSAGE_CHARS), WroteMessage(text="yz")]
+    voice.end(EndMessage())
     voice.write("too late")
     voice.progress(1, None)
-    assert said[2:] == [Ended()]
+    assert said[2:] == [EndMessage()]
 
 
 def test_only_its_own_thread_and_what_it_lends_its_context_to() -> None:
@@ -436,8 +440,8 @@ def test_only_its_own_thread_and_what_it_lends_its_context_to() -> None:
         thread.join()
         print("here")
 
-    printing.start()
+    stdout_capture.start()
     run((starts, call))
-    printing.stop()
+    stdout_capture.stop()
     assert isinstance(call.sink, Notes)
     assert call.sink.text == "here\n"

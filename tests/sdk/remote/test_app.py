@@ -25,12 +25,12 @@ from chronos import (
     RunInfo,
     Unavailable,
 )
-from chronos.engine.runners.functions import Functions
 from chronos.errors import QueueFull, StoreUnavailable
-from chronos.sdk.home import WrongLoop
-from chronos.sdk.remote import wire
-from chronos.service.shapes import InvalidJob
-from tests.cli.ctl.bed import SECRET, Served, serving
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.sdk.home_loop import WrongLoop
+from chronos.sdk.remote import http_client
+from chronos.service.serializers import InvalidJob
+from tests.support.cli_server import SECRET, Served, serving
 
 SOON_S = 60  # on a machine that is busy with others
 
@@ -45,7 +45,7 @@ def approve(ctx: Context) -> None:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    functions = Functions()
+    functions = FunctionRegistry()
     functions.register("add", add, "thread")
     functions.register("approve", approve, "thread")
     with serving(functions=functions) as found:
@@ -152,7 +152,7 @@ def test_looking_at_a_job_and_holding_it_up(app: Chronos) -> None:
 
 @pytest.mark.parametrize("at_once", [10_000, 2, 1])
 def test_history_backfill_and_replay(app: Chronos, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr("chronos.service.backfilling.MAX_BACKFILL", at_once)
+    monkeypatch.setattr("chronos.service.backfill.MAX_BACKFILL", at_once)
     job = app.command("hourly", ["true"], cron="0 * 2 1 *", overlap="queue", start="2026-01-01T00:00:00Z")
     runs = job.backfill("2026-01-02T00:00:00Z", datetime(2026, 1, 2, 2, tzinfo=UTC), reason="lost")
     assert [run.wait(timeout=SOON_S).status for run in runs] == ["succeeded"] * 3
@@ -244,7 +244,7 @@ def test_names_and_passwords_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "TRIES", 1)
+    monkeypatch.setattr(http_client, "TRIES", 1)
     with serving(works=False, max_pending=1) as served:
         app = Chronos(served.url)
         job = app.command("hello", ["true"])
@@ -365,7 +365,7 @@ def test_somebody_who_is_always_faster_wins(scripted: Callable[..., Scripted]) -
 def test_errors_come_back_as_they_were(
     status: int, problem: Any, kind: type[Exception], scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "TRIES", 1)
+    monkeypatch.setattr(http_client, "TRIES", 1)
     app = Chronos(scripted((status, {}, problem)).url)
     with pytest.raises(kind, match="no") as caught:
         app.all_jobs()
@@ -374,7 +374,7 @@ def test_errors_come_back_as_they_were(
 
 
 def test_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(http_client, "_FIRST_PAUSE_S", 0.001)
     app = Chronos("http://127.0.0.1:9")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 cannot be reached.*chronos server"):
         app.all_jobs()
@@ -390,7 +390,7 @@ def test_something_else_answers(scripted: Callable[..., Scripted]) -> None:
 
 def test_what_is_shown_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "CHRONOS_TOKEN", "t0ken")
-    address = wire.Address.of("https://ana:s%40cret@node:8443/base/")
+    address = http_client.Address.of("https://ana:s%40cret@node:8443/base/")
     assert address.base == "https://node:8443/base"
     assert address.authorization == "Basic " + base64.b64encode(b"ana:s@cret").decode()
-    assert wire.Address.of("http://node:8080").authorization == "Bearer t0ken"
+    assert http_client.Address.of("http://node:8080").authorization == "Bearer t0ken"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from chronos.errors import Invalid, InvalidOptions
-from chronos.service.shapes import InvalidJob, read_job
-from tests.service.accepted import CHECKS
+from chronos.service.serializers import InvalidJob, read_job
+from tests.support.accepted_fields import CHECKS
 
 ECHO = {"argv": ["echo"]}
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace as with_fields
 
 from chronos.core.config import NOTHING_SET
 from chronos.core.job import ScheduleSpec
-from chronos.core.parse import parse_schedule
-from chronos.service.saving import prepare
-from chronos.service.shapes import InvalidJob, Problem, read_job
-from chronos.service.shapes.plain import _checked, plain
-from tests.service.world import CHECKS, START_US, shape
+from chronos.core.schedule.parser import parse_schedule
+from chronos.service.save_plan import plan_save
+from chronos.service.serializers import InvalidJob, Problem, read_job
+from chronos.service.serializers.json_values import _checked, plain
+from tests.support.service_world import CHECKS, START_US, shape
 
 FIELDS = [
     "name",
@@ -144,7 +144,7 @@ VALUES = st.recursive(
 def test_anything_is_a_job_or_an_error_that_tells(fields: dict[str, Any]) -> None:
     try:
         draft = read_job(shape(**fields) if "command" not in fields else {"name": "job", **fields}, checks=CHECKS)
-        prepare(draft, None, defaults=NOTHING_SET, now_us=START_US)
+        plan_save(draft, None, defaults=NOTHING_SET, now_us=START_US)
     except InvalidJob as error:
         assert error.problems
         assert all(problem.message for problem in error.problems)

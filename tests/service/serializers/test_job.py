@@ -24,9 +24,9 @@ from chronos.core.config import (
     UpdatePolicy,
 )
 from chronos.core.ids import job_id
-from chronos.core.job import After, JobSpec, JobState, On, ScheduleSpec, Target, Task
-from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, read_id, read_job
-from tests.service.world import CHECKS, shape
+from chronos.core.job import JobSpec, JobState, ScheduleSpec, Target, Task, UpstreamCondition, UpstreamJob
+from chronos.service.serializers import Draft, InvalidJob, Problem, id_text, read_id, read_job
+from tests.support.service_world import CHECKS, shape
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -233,7 +233,7 @@ def test_tasks_hooks_and_the_rest() -> None:
             settings=Settings(on_failure=OnFailure.CONTINUE),
         ),
     )
-    assert spec.after == (After(job="a"), After(job="b", on=On.COMPLETION))
+    assert spec.after == (UpstreamJob(job="a"), UpstreamJob(job="b", on=UpstreamCondition.COMPLETION))
     assert spec.on_start == Target(kind="python", options={"name": "hello"})
     assert spec.on_complete == Target(kind="http", options={"url": "https://y"})
     assert (spec.tags, spec.owner, spec.description) == ({"nightly": "", "etl": ""}, "team", "what it does")

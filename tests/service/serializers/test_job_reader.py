@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronos.errors import Invalid
-from chronos.service.shapes import Draft, InvalidJob, JobReader, read_job
-from chronos.service.shapes.form import read_duration_us
-from tests.service.test_shapes_fuzz import FIELDS, VALUES, WORDS
-from tests.service.world import CHECKS, shape
+from chronos.service.serializers import Draft, InvalidJob, JobReader, read_job
+from chronos.service.serializers.object_reader import read_duration_us
+from tests.service.serializers.test_fuzz import FIELDS, VALUES, WORDS
+from tests.support.service_world import CHECKS, shape
 
 NAMES = st.sampled_from(["job", "a.b-c_d", "", "-a", "a" * 200, "a" * 201, "0" * 32, "g" * 32, "é", "a\0", "a\n"])
 SCHEDULES = st.sampled_from(

@@ -26,9 +26,9 @@ from chronos.core.config import (
     UpdatePolicy,
 )
 from chronos.core.ids import job_id
-from chronos.core.job import After, Job, JobSpec, JobState, On, ScheduleSpec, Target, Task
-from chronos.service.shapes import id_text, read_job, runs_once, write_job
-from tests.service.world import CHECKS
+from chronos.core.job import Job, JobSpec, JobState, ScheduleSpec, Target, Task, UpstreamCondition, UpstreamJob
+from chronos.service.serializers import id_text, read_job, runs_once, write_job
+from tests.support.service_world import CHECKS
 
 MAIN = Task(name="main", target=Target(kind="command", options={"argv": ["true"]}))
 
@@ -139,9 +139,9 @@ SPECS = st.builds(
     ).map(tuple),
     settings=SETTINGS,
     description=texts(),
-    after=st.lists(st.builds(After, job=NAMES, on=st.sampled_from(On)), max_size=2, unique_by=lambda a: a.job).map(
-        tuple
-    ),
+    after=st.lists(
+        st.builds(UpstreamJob, job=NAMES, on=st.sampled_from(UpstreamCondition)), max_size=2, unique_by=lambda a: a.job
+    ).map(tuple),
     on_start=maybe(TARGETS),
     on_complete=maybe(TARGETS),
     owner=maybe(texts()),

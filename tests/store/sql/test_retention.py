@@ -11,13 +11,13 @@ from chronos.core.config import Overlap
 from chronos.core.execution import Status
 from chronos.core.job import JobState
 from chronos.store.commands import DeleteJob, SaveJobs, Trim
-from chronos.store.sql.postgres import PostgresStore
-from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing import StoreProbe
-from chronos.testing.conformance import World
-from chronos.testing.conformance.world import SECOND, T0
-from tests.store.conftest import on_server, opened
-from tests.store.recorder import digest
+from chronos.testing.conformance import StoreFixture
+from chronos.testing.conformance.fixture import SECOND, T0
+from tests.support.command_recorder import digest
+from tests.support.databases import on_server, opened
 
 DAY = 86_400 * SECOND
 YEAR = 365 * DAY
@@ -25,19 +25,19 @@ OF_JOBS = ("job", "gate", "job_version", "job_tag", "job_after", "tombstone", "r
 OF_RUNS = ("active", "history", "attempt", "output", "dead_letter", "key_gate")
 
 
-def in_a_file(path: Path, what: Callable[[World], Awaitable[Any]]) -> Any:
+def in_a_file(path: Path, what: Callable[[StoreFixture], Awaitable[Any]]) -> Any:
     async def check() -> Any:
         store = SqliteStore(path)
         await store.open()
         try:
-            return await what(World(store))
+            return await what(StoreFixture(store))
         finally:
             await store.close()
 
     return asyncio.run(check())
 
 
-async def live(w: World) -> None:
+async def live(w: StoreFixture) -> None:
     """Jobs that are changed, run under keys, fail, are deleted, are done; then years in which nobody cares for them."""
     for n in range(3):
         for note in ("first", "second"):
@@ -67,7 +67,7 @@ def test_a_store_does_not_grow_with_its_age_on_sqlite(tmp_path: Path) -> None:
 def test_a_store_does_not_grow_with_its_age_on_postgres(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            await live(World(store))
+            await live(StoreFixture(store))
         left = {}
         for table in (*OF_JOBS, *OF_RUNS):
             [(left[table],)] = await on_server(postgres_url, f"select count(*) from chronos.{table}")
@@ -83,7 +83,7 @@ def test_the_same_commands_leave_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_a_trim_with_nothing_to_do_is_a_few_statements(tmp_path: Path) -> None:
-    async def check(w: World) -> None:
+    async def check(w: StoreFixture) -> None:
         store = w.store
         await w.start_node()
         await store.apply(SaveJobs(rows=tuple(w.row(f"job-{n}", overlap=Overlap.ALLOW) for n in range(250)), now_us=T0))
@@ -99,7 +99,7 @@ def test_a_trim_with_nothing_to_do_is_a_few_statements(tmp_path: Path) -> None:
 def test_a_page_of_the_round_costs_the_same_whatever_there_is(tmp_path: Path) -> None:
     """A hundred jobs, each of which has something to lose: as many statements as one, and no more work than theirs."""
 
-    async def check(w: World) -> None:
+    async def check(w: StoreFixture) -> None:
         store = w.store
         probe = StoreProbe(store)
         names = [f"job-{n}" for n in range(300)]
@@ -119,12 +119,12 @@ def test_a_page_of_the_round_costs_the_same_whatever_there_is(tmp_path: Path) ->
 def test_keys_that_are_not_in_use_do_not_keep_commands_apart(postgres_url: str) -> None:
     async def looked(store: PostgresStore) -> set[bool]:
         for lane in store._lanes:
-            await lane._look_around(await lane._link.get())
+            await lane._on_replan(await lane._reconnecting.get())
         return {lane._apart for lane in store._lanes}
 
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = World(store)
+            w = StoreFixture(store)
             job = await w.save(overlap=Overlap.ALLOW, keyed=True)
             assert await looked(store) == {False}
             await w.trigger(job.id, key="k")
@@ -138,7 +138,7 @@ def test_keys_that_are_not_in_use_do_not_keep_commands_apart(postgres_url: str) 
 def test_what_is_trimmed_while_others_work_harms_nobody(postgres_url: str) -> None:
     """Concurrency keys are forgotten by two nodes just as somebody comes to use them."""
 
-    async def work(w: World, job: bytes, done: asyncio.Event) -> None:
+    async def work(w: StoreFixture, job: bytes, done: asyncio.Event) -> None:
         for n in range(20):
             await asyncio.gather(*(w.trigger(job, key=f"k{(n + m) % 3}") for m in range(4)))
             w.tick()
@@ -156,7 +156,7 @@ def test_what_is_trimmed_while_others_work_harms_nobody(postgres_url: str) -> No
 
     async def check() -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as other, opened(postgres_url) as third:
-            w = World(one)
+            w = StoreFixture(one)
             job = await w.save(overlap=Overlap.ALLOW, keyed=True, keep_age_us=100 * YEAR, keep_count=100_000)
             done = asyncio.Event()
             _, *went = await asyncio.gather(work(w, job.id, done), trim(other, done), trim(third, done))

@@ -9,19 +9,19 @@ import pytest
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Execution, Status
-from chronos.core.job import After, Unreadable
-from chronos.core.reasons import Code
+from chronos.core.job import Unreadable, UpstreamJob
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import DeleteJob
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
-from chronos.store.sql.postgres import PostgresStore
-from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing import StoreProbe
-from chronos.testing.conformance import World
-from tests.store.conftest import on_server
+from chronos.testing.conformance import StoreFixture
+from tests.support.databases import on_server
 
 SPECS = ['{"schedule": 5}', "no JSON", "", '{"settings": {"overlap": "some day"}}', "[" * 5_000]
 #: Runs a case on a store that is there already: what it holds, and a way to change that by hand.
-InStore = Callable[[Callable[[World, Callable[[str], Awaitable[Any]]], Awaitable[None]]], None]
+InStore = Callable[[Callable[[StoreFixture, Callable[[str], Awaitable[Any]]], Awaitable[None]]], None]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -29,7 +29,7 @@ def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
     """On each engine."""
     url = request.getfixturevalue("prepared_url") if request.param == "postgres" else ""
 
-    def run(case: Callable[[World, Callable[[str], Awaitable[Any]]], Awaitable[None]]) -> None:
+    def run(case: Callable[[StoreFixture, Callable[[str], Awaitable[Any]]], Awaitable[None]]) -> None:
         async def whole() -> None:
             store: Store
             if not url:
@@ -45,7 +45,7 @@ def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
 
             await store.open()
             try:
-                await case(World(store), by_hand)
+                await case(StoreFixture(store), by_hand)
             finally:
                 await store.close()
 
@@ -56,13 +56,13 @@ def in_store(request: pytest.FixtureRequest, tmp_path: Path) -> InStore:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_definition_that_cannot_be_read(in_store: InStore, spec: str) -> None:
-    async def case(w: World, by_hand: Callable[[str], Awaitable[Any]]) -> None:
+    async def case(w: StoreFixture, by_hand: Callable[[str], Awaitable[Any]]) -> None:
         store = w.store
 
         async def tagged(key: str) -> list[str]:
             return [job.name for job in (await store.list_jobs(JobFilter(tag=(key, None)), limit=9)).items]
 
-        tags, after = {"team": "a", "env": "b"}, (After(job="good"),)
+        tags, after = {"team": "a", "env": "b"}, (UpstreamJob(job="good"),)
         good, bad = await w.save("good", tags=tags), await w.save("bad", tags=tags, after=after)
         await by_hand(f"update job set spec = '{spec}' where name = 'bad'")
         jobs = await store.jobs_by_id([good.id, bad.id])
@@ -99,7 +99,7 @@ def test_a_definition_that_cannot_be_read(in_store: InStore, spec: str) -> None:
 
 
 def test_what_a_newer_release_has_written_of_executions(in_store: InStore) -> None:
-    async def case(w: World, by_hand: Callable[[str], Awaitable[Any]]) -> None:
+    async def case(w: StoreFixture, by_hand: Callable[[str], Awaitable[Any]]) -> None:
         store = w.store
         saved = await w.save("job", overlap=Overlap.ALLOW)
         for _ in range(3):
@@ -121,7 +121,7 @@ def test_what_a_newer_release_has_written_of_executions(in_store: InStore) -> No
         )
         assert strange.status.final
         assert strange.status not in set(Status)
-        assert strange.reason.code not in set(Code)
+        assert strange.reason.code not in set(ReasonCode)
         assert strange.cause not in set(Cause)
         assert strange.detail is None
         assert "out_of_luck" in strange.reason.message

@@ -10,25 +10,25 @@ import apsw
 import pytest
 
 from chronos.core.execution import Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import Invalid
 from chronos.store.commands import Admitted, SettleRow, SettleWith
 from chronos.store.contract import Store
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.testing.conformance import World
-from tests.store.conftest import on_server, opened
+from chronos.store.sql.sqlite.store import SqliteStore
+from chronos.testing.conformance import StoreFixture
+from tests.support.databases import on_server, opened
 
 TABLE = "create table orders (id integer primary key, note text)"
 Statement = tuple[str, tuple[Any, ...]]
 Look = Callable[[], Awaitable[list[tuple[Any, ...]]]]
 
 
-def settle(w: World, run: Admitted, *statements: Statement) -> SettleWith:
-    row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, Code.SUCCEEDED, None, w.tick())
+def settle(w: StoreFixture, run: Admitted, *statements: Statement) -> SettleWith:
+    row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, w.tick())
     return SettleWith(row=row, statements=statements, node=w.node, now_us=w.now)
 
 
-async def promises(w: World, look: Look, *bad: Statement) -> None:
+async def promises(w: StoreFixture, look: Look, *bad: Statement) -> None:
     """What must hold on any engine that has a table ``orders``."""
     await w.save("job")
     await w.save("neighbour")
@@ -66,7 +66,7 @@ def test_on_sqlite(tmp_path: Path) -> None:
         try:
             apsw.Connection(str(path)).execute(TABLE)
             await promises(
-                World(store),
+                StoreFixture(store),
                 look,
                 ("insert into orders values (1, 'twice')", ()),
                 ("insert or rollback into orders values (1, 'twice')", ()),
@@ -89,7 +89,7 @@ def test_on_postgres(prepared_url: str) -> None:
         await on_server(prepared_url, TABLE)
         async with opened(prepared_url) as store:
             await promises(
-                World(store),
+                StoreFixture(store),
                 look,
                 ("insert into orders values (1, 'twice')", ()),
                 ("insert into orders values ($1, $2)", (2,)),
@@ -98,7 +98,7 @@ def test_on_postgres(prepared_url: str) -> None:
                 ("select 1 / 0", ()),
                 ("delete from gate", ()),
             )
-            w = World(store)
+            w = StoreFixture(store)
             await w.save("another")
             await on_server(prepared_url, "create table tickets (id uuid)")
             ticket = uuid4()
@@ -113,7 +113,7 @@ def test_other_statements_are_refused(text: str) -> None:
     async def check() -> None:
         store = SqliteStore()
         await store.open()
-        w = World(store)
+        w = StoreFixture(store)
         await w.save()
         with pytest.raises(Invalid, match="may begin with"):
             await store.apply(settle(w, await w.one(), (text, ())))

@@ -1,1 +1,4 @@
-"""Credentials under attack: client addresses, the lock-out, the queue for password hashes, the trace of refusals."""
+"""Who a client is and what it may do: permissions, passwords, tokens, lock-out, denials.
+
+Limits that hold for every client alike belong in ``api.rate_limits``.
+"""

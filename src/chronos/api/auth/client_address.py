@@ -70,7 +70,7 @@ class Proxies:
 
 
 @lru_cache(maxsize=4_096)
-def counted_as(address: str) -> str:
+def to_address_group(address: str) -> str:
     """What an address counts as where addresses are counted: itself, or of IPv6 its /64."""
     found = _read(address)
     if found is None or isinstance(found, ipaddress.IPv4Address):

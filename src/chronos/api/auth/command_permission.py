@@ -6,23 +6,23 @@ the admin of a namespace does not have this permission unless the configuration 
 
 from collections.abc import Iterator
 
-from chronos.api.access import Permission, Principal
-from chronos.api.call import Call
+from chronos.api.auth.permissions import Permission, Principal
 from chronos.api.errors import Forbidden
 from chronos.api.options import CommandAuthor
+from chronos.api.request import RequestContext
 from chronos.core.job import JobSpec, Target
-from chronos.service.shapes import Draft
+from chronos.service.serializers import Draft
 
 COMMAND = "command"
 
 
-def require_save(call: Call, draft: Draft) -> None:
+def require_save(call: RequestContext, draft: Draft) -> None:
     """Raise unless the caller may save this job: the route's permission in its namespace, and that to run commands."""
     call.require(draft.namespace)
     require_targets(call, draft.namespace, draft.spec)
 
 
-def require_targets(call: Call, namespace: str, spec: JobSpec) -> None:
+def require_targets(call: RequestContext, namespace: str, spec: JobSpec) -> None:
     """Raise ``Forbidden`` where a job runs commands and the caller may not save such a job."""
     if call.parts.access.open or not any(target.kind == COMMAND for target in _targets(spec)):
         return

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from chronos.api.errors import LockedOut, TooMany
+from chronos.api.errors import LockedOut, TooManyRequests
 from chronos.clock import Clock
 from chronos.core.calendar import SECOND_US
 from chronos.core.node import Actor
 from chronos.errors import ChronosError
-from chronos.observe.logs import line_logger
+from chronos.observe.log_setup import line_logger
 from chronos.store.commands import AuditLine, WriteAudit
 from chronos.store.contract import Store
 
@@ -43,7 +43,7 @@ log = line_logger("chronos.api")
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _DenialCount:
     """What one name did from one address since it was last told."""
 
     reasons: Counter[str] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class Denials:
 
     def __init__(self, store: Store, clock: Clock, count: Callable[[str], None]) -> None:
         self._store, self._clock, self._count = store, clock, count
-        self._pairs: dict[tuple[str, str, str], _Gathered] = {}
+        self._pairs: dict[tuple[str, str, str], _DenialCount] = {}
         self._unwritten: list[AuditLine] = []
         self._budget = float(_BUDGET)
         self._filled_us = clock.now_us()
@@ -70,7 +70,7 @@ class Denials:
         match error:
             case LockedOut():
                 reason = "locked_out"
-            case TooMany():
+            case TooManyRequests():
                 reason = "busy"
             case _:
                 reason = {"basic": "password", "bearer": "token"}.get(scheme, "malformed")
@@ -98,7 +98,7 @@ class Denials:
         key = action, _plain(name), counts_as
         if key not in self._pairs and len(self._pairs) >= _MOST_PAIRS:
             key = action, _OTHERS, ""
-        found = self._pairs.setdefault(key, _Gathered())
+        found = self._pairs.setdefault(key, _DenialCount())
         found.reasons[reason] += 1
         found.address, found.what = address if key[2] else "", _plain(what)
         if self._timer is None and not self._closed:
@@ -155,16 +155,16 @@ class Denials:
 
     def _leave_to_others(self, key: tuple[str, str, str]) -> None:
         found = self._pairs.pop(key)
-        others = self._pairs.setdefault((key[0], _OTHERS, ""), _Gathered())
+        others = self._pairs.setdefault((key[0], _OTHERS, ""), _DenialCount())
         others.reasons.update(found.reasons)
         others.what = found.what
 
 
-def _is_due(found: _Gathered, now_us: int) -> bool:
+def _is_due(found: _DenialCount, now_us: int) -> bool:
     return found.told_us is None or not 0 <= now_us - found.told_us < _EVERY_US
 
 
-def _line(key: tuple[str, str, str], found: _Gathered) -> AuditLine:
+def _line(key: tuple[str, str, str], found: _DenialCount) -> AuditLine:
     action, name, _ = key
     count = found.reasons.total()
     if action == DENIED:

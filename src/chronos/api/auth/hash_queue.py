@@ -14,16 +14,16 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from chronos.api.errors import TooMany
+from chronos.api.errors import TooManyRequests
 
 T = TypeVar("T")
-AT_ONCE = 2
-MOST = 50  # that wait in one lane
-MOST_OF_ADDRESS = 20
+HASH_THREADS = 2
+MAX_WAITING_HASHES = 50  # that wait in one lane
+MAX_WAITING_PER_ADDRESS = 20
 _COME_BACK_S = 2.0
 
 
-class _Lane:
+class _HashLane:
     """Logins that wait for their password to be checked, one of each address in turn."""
 
     def __init__(self, most: int) -> None:
@@ -32,9 +32,9 @@ class _Lane:
         self.length = 0
 
     def enter(self, address: str) -> asyncio.Future[None]:
-        """A place. Raises ``TooMany``."""
+        """A place. Raises ``TooManyRequests``."""
         own = self._waiting.get(address)
-        if own is not None and len(own) >= MOST_OF_ADDRESS:
+        if own is not None and len(own) >= MAX_WAITING_PER_ADDRESS:
             raise _busy()
         if self.length >= self._most:
             longest = max(self._waiting.values(), key=len)
@@ -67,9 +67,9 @@ class _Lane:
 class HashQueue:
     """Runs functions that take their time in threads, ``at_once`` of them."""
 
-    def __init__(self, at_once: int = AT_ONCE, most: int = MOST) -> None:
+    def __init__(self, at_once: int = HASH_THREADS, most: int = MAX_WAITING_HASHES) -> None:
         self._free = at_once
-        self._known, self._others = _Lane(most), _Lane(most)
+        self._known, self._others = _HashLane(most), _HashLane(most)
 
     @property
     def waiting(self) -> int:
@@ -77,7 +77,7 @@ class HashQueue:
         return self._known.length + self._others.length
 
     async def run(self, work: Callable[[], T], *, address: str, known: bool = False) -> T:
-        """What ``work`` returns. Raises ``TooMany`` at once when too many wait."""
+        """What ``work`` returns. Raises ``TooManyRequests`` at once when too many wait."""
         if self._free:
             self._free -= 1
         else:
@@ -87,7 +87,7 @@ class HashQueue:
         finally:
             self._pass_on()
 
-    async def _turn(self, address: str, lane: _Lane) -> None:
+    async def _turn(self, address: str, lane: _HashLane) -> None:
         place = lane.enter(address)
         try:
             await place
@@ -101,5 +101,5 @@ class HashQueue:
             self._free += 1
 
 
-def _busy() -> TooMany:
-    return TooMany("too many logins wait to be checked; wait, then try again", _COME_BACK_S)
+def _busy() -> TooManyRequests:
+    return TooManyRequests("too many logins wait to be checked; wait, then try again", _COME_BACK_S)

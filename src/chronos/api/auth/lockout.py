@@ -15,7 +15,7 @@ again, which costs a guesser more than it gains.
 from dataclasses import dataclass
 
 from chronos.api.errors import LockedOut
-from chronos.api.limits import Recent
+from chronos.api.rate_limits import RecentClients
 from chronos.core.calendar import DAY_S, SECOND_US
 
 FREE_TRIES = 5
@@ -31,7 +31,7 @@ _Key = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class _Tries:
+class _FailedGuesses:
     count: int
     last_us: int
     open: int = 0  # of the count, those that are being checked
@@ -41,9 +41,9 @@ class Lockout:
     """Counts tries at passwords and tokens by name and address."""
 
     def __init__(self) -> None:
-        self._tries: Recent[_Tries] = Recent()
-        self._right_us: Recent[int] = Recent()  # when a name was last right from an address
-        self._unlocked_us: Recent[int] = Recent()
+        self._tries: RecentClients[_FailedGuesses] = RecentClients()
+        self._right_us: RecentClients[int] = RecentClients()  # when a name was last right from an address
+        self._unlocked_us: RecentClients[int] = RecentClients()
 
     def reserve(self, name: str, address: str, now_us: int) -> None:
         """Count a try that is about to be made. Raises ``LockedOut`` while it may not be."""
@@ -52,14 +52,14 @@ class Lockout:
         if not self._passes(name, address, now_us):
             self._check((address,), FREE_TRIES_OF_ADDRESS, now_us)
         for key in _keys(name, address):
-            tries = self._tries.get(key) or _Tries(0, now_us)
+            tries = self._tries.get(key) or _FailedGuesses(0, now_us)
             tries.count, tries.open, tries.last_us = tries.count + 1, tries.open + 1, now_us
             self._tries.put(key, tries)
 
     def failed(self, name: str, address: str, now_us: int) -> None:
         """The try was wrong."""
         for key in _keys(name, address):
-            tries = self._tries.get(key) or _Tries(1, now_us, 1)
+            tries = self._tries.get(key) or _FailedGuesses(1, now_us, 1)
             tries.open, tries.last_us = max(0, tries.open - 1), now_us
             self._tries.put(key, tries)
 
@@ -71,7 +71,7 @@ class Lockout:
             own.count = own.open
         self._right_us.put((address, name[:_LONGEST_NAME]), now_us)
 
-    def given_up(self, name: str, address: str) -> None:
+    def cancel_reservation(self, name: str, address: str) -> None:
         """The try was not made."""
         self._give_back(name, address)
 

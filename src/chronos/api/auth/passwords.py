@@ -58,7 +58,7 @@ def _argon2_fault(used: Parameters) -> str | None:
     return None
 
 
-def is_right(known: str, password: str) -> bool:
+def is_password_right(known: str, password: str) -> bool:
     """Whether a password is the one of a hash. Takes its time: call it beside the event loop."""
     try:
         if known.startswith("$2"):

@@ -18,14 +18,14 @@ from typing import Any
 
 from chronos.api.auth.hash_queue import HashQueue
 from chronos.api.auth.lockout import Lockout
+from chronos.api.auth.passwords import check_hash, hash_password, is_password_right
+from chronos.api.auth.token_store import TokenStore
 from chronos.api.errors import Unauthenticated
-from chronos.api.limits import Recent
-from chronos.api.passwords import check_hash, hash_password, is_right
-from chronos.api.tokenbook import TokenBook
+from chronos.api.rate_limits import RecentClients
 from chronos.clock import Clock
 from chronos.core.calendar import SECOND_US
 from chronos.errors import Invalid
-from chronos.service.shapes.names import fault_of_name
+from chronos.service.serializers.identifiers import fault_of_name
 
 MAX_CREDENTIALS = 4_096  # characters of an Authorization header
 _REMEMBERED_US = 60 * SECOND_US  # how long a password that was right is not hashed again
@@ -71,8 +71,8 @@ class Principal:
         return self.may(Permission.LOOK, namespace)
 
 
-ANYBODY = Principal(name="anonymous", role=Role.ADMIN)
-NOBODY = Principal(name="nobody")
+ANONYMOUS_ADMIN = Principal(name="anonymous", role=Role.ADMIN)
+NO_PRINCIPAL = Principal(name="nobody")
 
 
 def read_grant(name: str, entry: Mapping[str, Any]) -> Principal:
@@ -131,7 +131,7 @@ class Access:
     """Tells who a request is from. Without users or tokens to tell apart (``open``), everybody may do everything."""
 
     def __init__(
-        self, clock: Clock, *, users: Mapping[str, User] | None = None, tokens: TokenBook | None = None
+        self, clock: Clock, *, users: Mapping[str, User] | None = None, tokens: TokenStore | None = None
     ) -> None:
         self._clock = clock
         self.users = dict(users or {})
@@ -140,16 +140,18 @@ class Access:
         self._decoys = [user.password_hash for user in self.users.values()]  # what unknown names are checked against
         self._lockout = Lockout()
         self._salt = secrets.token_bytes(32)
-        self._right: Recent[int] = Recent(1_000)  # when a password, by its keyed hash, was last found to be right
+        self._right: RecentClients[int] = RecentClients(
+            1_000
+        )  # when a password, by its keyed hash, was last found to be right
         self._hashes = HashQueue()
         self._trials: dict[tuple[str, bytes], asyncio.Task[bool]] = {}  # passwords that are being checked
 
     async def principal(self, header: str | None, address: str) -> Principal:
-        """Who sends this Authorization header. ``NOBODY`` without one; raises ``Unauthenticated``, ``LockedOut``."""
+        """Who sends this Authorization header. NO_PRINCIPAL without one. Raises Unauthenticated or LockedOut."""
         if self.open:
-            return ANYBODY
+            return ANONYMOUS_ADMIN
         if header is None:
-            return NOBODY
+            return NO_PRINCIPAL
         if len(header) > MAX_CREDENTIALS:
             raise Unauthenticated("the Authorization header is too long")
         scheme, _, rest = header.partition(" ")
@@ -173,11 +175,11 @@ class Access:
 
     async def _by_password(self, credentials: str, address: str) -> Principal:
         name, password = _read_basic(credentials)
-        if not await self._is_right(name, password, address):
+        if not await self._is_password_right(name, password, address):
             raise Unauthenticated("the name or the password is wrong")
         return self.users[name].principal
 
-    async def _is_right(self, name: str, password: str | None, address: str) -> bool:
+    async def _is_password_right(self, name: str, password: str | None, address: str) -> bool:
         """Whether this is the password of a user. Raises ``LockedOut``, and ``TooMany`` when too many are checked.
 
         The same password for the same name from the same address is checked once, however many ask at the same time;
@@ -185,10 +187,10 @@ class Access:
         """
         now_us = self._clock.now_us()
         if password is None:
-            return self._is_wrong(name, address, now_us)
+            return self._count_wrong_guess(name, address, now_us)
         key = hmac.digest(self._salt, f"{name}\0{password}".encode(), hashlib.sha256)
         if (trial := self._trials.get((address, key))) is not None:
-            return await asyncio.shield(trial) or self._is_wrong(name, address, self._clock.now_us())
+            return await asyncio.shield(trial) or self._count_wrong_guess(name, address, self._clock.now_us())
         self._lockout.reserve(name, address, now_us)
         found_us = self._right.get(key)
         if name in self.users and found_us is not None and 0 <= now_us - found_us < _REMEMBERED_US:
@@ -206,7 +208,7 @@ class Access:
         try:
             right = await self._hashes.run(lambda: self._fits(name, user, password), address=address, known=known)
         except BaseException:
-            self._lockout.given_up(name, address)
+            self._lockout.cancel_reservation(name, address)
             raise
         now_us = self._clock.now_us()
         if user is None or not right:
@@ -216,7 +218,7 @@ class Access:
         self._lockout.succeeded(name, address, now_us)
         return True
 
-    def _is_wrong(self, name: str, address: str, now_us: int) -> bool:
+    def _count_wrong_guess(self, name: str, address: str, now_us: int) -> bool:
         """Count a wrong try that needs no check. Raises ``LockedOut``."""
         self._lockout.reserve(name, address, now_us)
         self._lockout.failed(name, address, now_us)
@@ -225,10 +227,10 @@ class Access:
     def _fits(self, name: str, user: User | None, password: str) -> bool:
         """Whether a password fits the hash of a user, or of a decoy. Takes its time."""
         if user is not None:
-            return is_right(user.password_hash, password)
+            return is_password_right(user.password_hash, password)
         if not self._decoys:
             self._decoys.append(hash_password(secrets.token_hex()))
-        return is_right(self._decoy(name), password)
+        return is_password_right(self._decoy(name), password)
 
     def _decoy(self, name: str) -> str:
         """A hash of somebody's, always the same for a name, so that an unknown name takes as long as a known one."""
@@ -249,7 +251,7 @@ def _read_basic(credentials: str) -> tuple[str, str | None]:
     return name, password if colon else None
 
 
-def claimed(header: str) -> tuple[str, str]:
+def read_claimed_name(header: str) -> tuple[str, str]:
     """Who an Authorization header says that it is from, right or wrong, and its scheme."""
     scheme, _, rest = header[:MAX_CREDENTIALS].partition(" ")
     if scheme.lower() != "basic":

@@ -13,18 +13,18 @@ from typing import Any
 
 import msgspec
 
-from chronos.api.limits import Recent
+from chronos.api.rate_limits import RecentClients
 from chronos.core.calendar import SECOND_US
 from chronos.core.node import Actor
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.errors import Conflict, Invalid, NotFound
-from chronos.service.shapes.names import fault_of_name
+from chronos.service.serializers.identifiers import fault_of_name
 from chronos.store.commands import SYSTEM, CreateToken, RevokeToken
 from chronos.store.contract import Store
 
 PREFIX = "chr_"
 ROLES = ("viewer", "operator", "admin")
-BELIEVED_US = SECOND_US
+TOKEN_CACHE_US = SECOND_US
 _MOST_BELIEVED = 1_000
 _HASH = re.compile(r"[0-9A-Fa-f]{64}", re.ASCII)
 
@@ -47,7 +47,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     namespaces: list[str] | dict[str, str] | None = None
 
 
-def read_tokens(entries: Mapping[str, Any]) -> list[Token]:
+def read_tokens(entries: Mapping[str, Any]) -> list[ApiToken]:
     """Tokens as the configuration has them: name → {token_hash, role, namespaces?}. Raises ``Invalid``."""
     tokens = [_read(name, entry) for name, entry in entries.items()]
     if len({token.token_hash for token in tokens}) < len(tokens):
@@ -55,22 +55,24 @@ def read_tokens(entries: Mapping[str, Any]) -> list[Token]:
     return tokens
 
 
-class TokenBook:
+class TokenStore:
     """The tokens that are known: fixed ones of the configuration, and those of the store."""
 
-    def __init__(self, store: Store, fixed: Iterable[Token] = ()) -> None:
+    def __init__(self, store: Store, fixed: Iterable[ApiToken] = ()) -> None:
         self._store = store
         self._fixed = {token.token_hash: token for token in fixed}
-        self._believed: Recent[tuple[Token, int]] = Recent(_MOST_BELIEVED)  # and when they were looked for
+        self._believed: RecentClients[tuple[ApiToken, int]] = RecentClients(
+            _MOST_BELIEVED
+        )  # and when they were looked for
 
-    async def find(self, token: str, now_us: int) -> Token | None:
+    async def find(self, token: str, now_us: int) -> ApiToken | None:
         """The entry of a token that is in force."""
         key = hash_token(token)
         found = self._fixed.get(key) or await self._kept(key, now_us)
         expired = found is not None and found.expires_us is not None and found.expires_us <= now_us
         return None if expired else found
 
-    async def entries(self) -> list[Token]:
+    async def entries(self) -> list[ApiToken]:
         """All of them, by name."""
         return sorted((*self._fixed.values(), *await self._store.tokens()), key=lambda token: token.name)
 
@@ -83,11 +85,11 @@ class TokenBook:
         now_us: int,
         expires_us: int | None = None,
         actor: Actor = SYSTEM,
-    ) -> tuple[str, Token]:
+    ) -> tuple[str, ApiToken]:
         """Make a token: its text, which is not kept, and its entry. ``Conflict`` when the name is taken."""
         self.check_free(name)
         text = new_token()
-        entry = Token(
+        entry = ApiToken(
             name=name,
             token_hash=hash_token(text),
             role=role,
@@ -113,9 +115,9 @@ class TokenBook:
         if any(token.name == name for token in self._fixed.values()):
             raise Conflict(f'the token "{name}" stands in the configuration (auth.tokens); change it there')
 
-    async def _kept(self, key: str, now_us: int) -> Token | None:
+    async def _kept(self, key: str, now_us: int) -> ApiToken | None:
         before = self._believed.get(key)
-        if before is not None and 0 <= now_us - before[1] < BELIEVED_US:
+        if before is not None and 0 <= now_us - before[1] < TOKEN_CACHE_US:
             return before[0]
         found = await self._store.token(key)
         if found is None:
@@ -125,7 +127,7 @@ class TokenBook:
         return found
 
 
-def _read(name: str, said: Any) -> Token:
+def _read(name: str, said: Any) -> ApiToken:
     if fault := fault_of_name(name):
         raise Invalid(f'auth.tokens: "{name[:64]}" {fault}')
     try:
@@ -134,4 +136,4 @@ def _read(name: str, said: Any) -> Token:
         raise Invalid(f"auth.tokens.{name}: {error}") from None
     if not _HASH.fullmatch(entry.token_hash) or entry.role not in ROLES:
         raise Invalid(f"auth.tokens.{name} needs a token_hash (SHA-256 in hex) and a role: {', '.join(ROLES)}")
-    return Token(name=name, token_hash=entry.token_hash.lower(), role=entry.role, namespaces=entry.namespaces)
+    return ApiToken(name=name, token_hash=entry.token_hash.lower(), role=entry.role, namespaces=entry.namespaces)

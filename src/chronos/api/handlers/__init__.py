@@ -1,49 +1,57 @@
-"""The one table of routes."""
+"""The handlers, one module per noun, and the table of their routes.
+
+What handlers share belongs in ``chronos.api``; what an action means belongs in ``chronos.service``.
+"""
 
 from dataclasses import replace
 
-from chronos.api import (
-    actions,
-    asking,
+from chronos.api.handlers import (
     bulk,
-    deadletters,
-    events,
+    bulk_actions,
+    dead_letters,
+    event_streams,
     executions,
-    guide,
+    guide_aliases,
+    job_runs,
+    job_state,
     jobs,
-    schedule,
-    switches,
+    schedules,
     system,
     tokens,
     versions,
 )
-from chronos.api.routes import V1, Route
+from chronos.api.routing import V1, Route
 from chronos.errors import Invalid
 
+_TABLES = (
+    jobs.route,
+    bulk.route,
+    bulk_actions.route,
+    job_state.route,
+    versions.route,
+    job_runs.route,
+    executions.route,
+    event_streams.route,
+    dead_letters.route,
+    schedules.route,
+    system.root,
+    system.route,
+    tokens.route,
+)
 ROUTES: tuple[Route, ...] = (
-    *jobs.ROUTES,
-    *bulk.ROUTES,
-    *actions.ROUTES,
-    *switches.ROUTES,
-    *versions.ROUTES,
-    *asking.ROUTES,
-    *executions.ROUTES,
-    *events.ROUTES,
-    *deadletters.ROUTES,
-    *schedule.ROUTES,
-    *system.ROUTES,
-    *tokens.ROUTES,
-    *guide.ROUTES,
+    *(route for table in _TABLES for route in table.by_handler.values()),
+    *guide_aliases.ROUTES,
 )
 
 
 def routes_with(metrics_path: str | None) -> tuple[Route, ...]:
     """The table with the metrics at another path, or without them. Raises ``Invalid`` where the path is taken."""
-    if metrics_path == system.METRICS.path:
+    metrics = system.root.by_handler[system.metrics]
+    if metrics_path == metrics.path:
         return ROUTES
-    others = tuple(route for route in ROUTES if route is not system.METRICS)
+    others = tuple(route for route in ROUTES if route is not metrics)
     if metrics_path is None:
         return others
     if any(metrics_path == route.path for route in others) or metrics_path.startswith(f"{V1}/"):
         raise Invalid(f'metrics.prometheus.path is "{metrics_path}", where the API answers; choose another')
-    return (*others, replace(system.METRICS, path=metrics_path))
+    return (*others, replace(metrics, path=metrics_path))

@@ -7,28 +7,44 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from chronos.api import examples
-from chronos.api.access import Permission
-from chronos.api.answers import answer
-from chronos.api.body import write_json
-from chronos.api.call import Call
-from chronos.api.commands import require_targets
+from chronos.api.auth.command_permission import require_targets
+from chronos.api.auth.permissions import Permission
 from chronos.api.errors import Forbidden, InvalidBody
-from chronos.api.facts import check_state, says_another_state
-from chronos.api.plans import saved_answer, write_plan, write_refused
+from chronos.api.handlers.readonly_fields import check_state, says_another_state
+from chronos.api.handlers.save_results import to_saved_response, write_plan, write_refused
+from chronos.api.json_body import write_json
+from chronos.api.openapi import examples
 from chronos.api.problems import kind_of
-from chronos.api.routes import DRY_RUN, NAMESPACE, V1, Answer, Body, Route, Scope, ref
+from chronos.api.request import RequestContext
+from chronos.api.responses import json_response
+from chronos.api.routing import NAMESPACE, Body, ResponseDoc, RouteTable, Scope, ref
 from chronos.errors import ChronosError
-from chronos.service.shapes import Draft, InvalidJob, Problem
-from chronos.service.shapes.problems import MOST_PROBLEMS
-from chronos.service.writing import MAX_APPLIED, SavedJob
+from chronos.service.save_jobs import MAX_APPLIED, SavedJob
+from chronos.service.serializers import Draft, InvalidJob, Problem
+from chronos.service.serializers.problems import MOST_PROBLEMS
 
 MAX_BULK = 50_000
 _LONGEST_NAME = 1_024  # characters of one that is refused
-_MUCH = 16 << 10  # bytes of one job: a larger one is read beside the event loop
+_LARGE_JOB_BYTES = 16 << 10  # bytes of one job: a larger one is read beside the event loop
+
+route = RouteTable("Jobs")
 
 
-async def bulk(call: Call) -> web.StreamResponse:
+@route.post(
+    "/jobs/bulk",
+    permission=Permission.ADMINISTER,
+    scope=Scope.BODY,
+    summary="Create or replace many jobs, each for itself",
+    query=(NAMESPACE,),
+    body=Body.of_fields(
+        {"jobs": {"type": "array", "items": {}, "description": "of `JobInput`"}},
+        required=("jobs",),
+        example={"jobs": [examples.JOB_INPUT]},
+    ),
+    returns={200: ResponseDoc("one result for each, in order", ref("Bulk"), examples.BULK)},
+    submits=True,
+)
+async def bulk(call: RequestContext) -> web.StreamResponse:
     """Create or replace many jobs; what is wrong with one does not hold up the others."""
     data = await call.json()
     given = _jobs(data, {"jobs"}, most=MAX_BULK)
@@ -47,7 +63,7 @@ async def bulk(call: Call) -> web.StreamResponse:
         data, draft = one_of_them
         became = next(done) if isinstance(draft, Draft) else draft
         if isinstance(became, SavedJob):
-            one = saved_answer(became)
+            one = to_saved_response(became)
             counts[one.result] += 1
             results.append(msgspec.Raw(msgspec.json.encode(one)))
         else:
@@ -57,10 +73,29 @@ async def bulk(call: Call) -> web.StreamResponse:
             results.append(msgspec.Raw(write_json(told)))
 
     await call.parts.turns.each(list(zip(given, read, strict=True)), tell)
-    return answer({**counts, "dry_run": call.dry_run, "results": results})
+    return json_response({**counts, "dry_run": call.dry_run, "results": results})
 
 
-async def apply(call: Call) -> web.StreamResponse:
+@route.post(
+    "/apply",
+    permission=Permission.ADMINISTER,
+    scope=Scope.BODY,
+    summary="Make some jobs those of an owner, all or nothing",
+    query=(NAMESPACE,),
+    body=Body.of_fields(
+        {
+            "jobs": {"type": "array", "items": ref("JobInput")},
+            "owner": {"type": "string", "minLength": 1, "maxLength": 200},
+            "prune": {"type": ["boolean", "null"], "description": "delete what the owner no longer names"},
+            "dry_run": {"type": ["boolean", "null"], "description": "answer the plan only"},
+        },
+        required=("jobs", "owner"),
+        example={"jobs": [examples.JOB_INPUT], "owner": "billing", "prune": True},
+    ),
+    returns={200: ResponseDoc("the plan", ref("Plan"), examples.PLAN)},
+    submits=True,
+)
+async def apply(call: RequestContext) -> web.StreamResponse:
     """Make some jobs those of an owner, all or nothing; ``prune`` deletes what it had before and does not name."""
     data = await call.json()
     given = _jobs(data, {"jobs", "owner", "prune", "dry_run"}, most=MAX_APPLIED)
@@ -101,13 +136,13 @@ async def apply(call: Call) -> web.StreamResponse:
         if at is None:
             raise
         raise InvalidBody([Problem(f"/jobs/{at}{one.pointer}", one.message) for one in error.problems]) from None
-    return answer(await write_plan(plan, call.parts.turns, dry_run=dry_run))
+    return json_response(await write_plan(plan, call.parts.turns, dry_run=dry_run))
 
 
 # --- helpers
 
 
-async def _drafts(call: Call, given: list[Any]) -> list[Draft | ChronosError]:
+async def _drafts(call: RequestContext, given: list[Any]) -> list[Draft | ChronosError]:
     """Each job as it is understood, or what is wrong with it."""
     found: list[Draft | ChronosError] = []
     doubtful: list[int] = []  # places of those whose state has to be looked at
@@ -141,13 +176,13 @@ async def _drafts(call: Call, given: list[Any]) -> list[Draft | ChronosError]:
     return found
 
 
-async def _read_each(call: Call, given: list[Any], read: Callable[[Any], None]) -> None:
+async def _read_each(call: RequestContext, given: list[Any], read: Callable[[Any], None]) -> None:
     """Read jobs in turns, and each large one by itself beside the event loop."""
     large: set[int] = set()
 
     def weigh(place: int) -> None:
         try:
-            if len(msgspec.json.encode(given[place])) > _MUCH:
+            if len(msgspec.json.encode(given[place])) > _LARGE_JOB_BYTES:
                 large.add(place)
         except UnicodeEncodeError:  # half a character
             large.add(place)
@@ -156,7 +191,7 @@ async def _read_each(call: Call, given: list[Any], read: Callable[[Any], None]) 
     begin = 0
     for place in sorted(large):
         await call.parts.turns.each(given[begin:place], read)
-        await call.parts.turns.beside(partial(read, given[place]))
+        await call.parts.turns.run_in_thread(partial(read, given[place]))
         begin = place + 1
     await call.parts.turns.each(given[begin:], read)
 
@@ -191,56 +226,3 @@ def _truth(data: dict[str, Any], name: str) -> bool:
     if value is None or isinstance(value, bool):
         return bool(value)
     raise InvalidBody([Problem(f"/{name}", "has to be true or false")])
-
-
-_MANY = {"type": "array", "items": ref("JobInput")}
-
-ROUTES = (
-    Route(
-        method="POST",
-        path=f"{V1}/jobs/bulk",
-        handler=bulk,
-        permission=Permission.ADMINISTER,
-        scope=Scope.BODY,
-        tag="Jobs",
-        summary="Create or replace many jobs, each for itself",
-        query=(NAMESPACE, DRY_RUN),
-        body=Body(
-            schema={
-                "type": "object",
-                "required": ["jobs"],
-                "additionalProperties": False,
-                "properties": {"jobs": {"type": "array", "items": {}, "description": "of `JobInput`"}},
-            },
-            example={"jobs": [examples.JOB_INPUT]},
-        ),
-        answers={200: Answer(about="one result for each, in order", schema=ref("Bulk"), example=examples.BULK)},
-        submits=True,
-    ),
-    Route(
-        method="POST",
-        path=f"{V1}/apply",
-        handler=apply,
-        permission=Permission.ADMINISTER,
-        scope=Scope.BODY,
-        tag="Jobs",
-        summary="Make some jobs those of an owner, all or nothing",
-        query=(NAMESPACE, DRY_RUN),
-        body=Body(
-            schema={
-                "type": "object",
-                "required": ["jobs", "owner"],
-                "additionalProperties": False,
-                "properties": {
-                    "jobs": _MANY,
-                    "owner": {"type": "string", "minLength": 1, "maxLength": 200},
-                    "prune": {"type": ["boolean", "null"], "description": "delete what the owner no longer names"},
-                    "dry_run": {"type": ["boolean", "null"], "description": "answer the plan only"},
-                },
-            },
-            example={"jobs": [examples.JOB_INPUT], "owner": "billing", "prune": True},
-        ),
-        answers={200: Answer(about="the plan", schema=ref("Plan"), example=examples.PLAN)},
-        submits=True,
-    ),
-)

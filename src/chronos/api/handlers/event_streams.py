@@ -10,16 +10,15 @@ import re
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from chronos.api.access import ANYBODY, Permission
-from chronos.api.answers import HEADERS, taken_within
-from chronos.api.call import Call
-from chronos.api.errors import Malformed, TooMany
-from chronos.api.routes import SPACES, V1, Answer, Param, Route, Scope
+from chronos.api.auth.permissions import ANONYMOUS_ADMIN, Permission
+from chronos.api.errors import Malformed, TooManyRequests
+from chronos.api.request import RequestContext
+from chronos.api.responses import HEADERS, write_within
+from chronos.api.routing import SPACES, Param, ResponseDoc, RouteTable, Scope
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Execution, Span
 from chronos.errors import NotFound, Unavailable
@@ -37,6 +36,8 @@ _NO_ID = bytes(16)
 _LAST_ID = b"\xff" * 16
 _COME_BACK_S = 5.0  # for a client that has its share of streams
 
+route = RouteTable("Executions")
+
 
 class Streams:
     """Open streams, at most ``most`` at once and ``most_each`` of one client. Each hint of the store wakes all."""
@@ -45,17 +46,17 @@ class Streams:
         self._most, self._most_each = most, most_each
         self._listening: dict[asyncio.Event, Hint] = {}
         self._clients: Counter[str] = Counter()
-        store.on_hint(self._hinted)
+        store.on_hint(self._wake_by_hint)
 
     @contextmanager
     def listen(self, *clients: str) -> Iterator[asyncio.Event]:
         """An event that is set when there may be something new. ``clients``: the names that it counts for.
 
-        Raises ``TooMany`` when one of them has its share already, and ``Unavailable`` when too many listen in all.
+        Raises TooManyRequests when one of them has its share already, and Unavailable when too many listen in all.
         """
         for client in clients:
             if self._clients[client] >= self._most_each:
-                raise TooMany(
+                raise TooManyRequests(
                     f"{client} follows {self._most_each} streams of events or logs, as many as one client may; "
                     "close one, or try again later",
                     _COME_BACK_S,
@@ -83,13 +84,13 @@ class Streams:
         for woken in self._listening:
             woken.set()
 
-    def _hinted(self, hint: Hint) -> None:
+    def _wake_by_hint(self, hint: Hint) -> None:
         for woken in self._listening:
             self._listening[woken] |= hint
             woken.set()
 
 
-class Feed:
+class EventFeed:
     """What has ended since a position, each thing once."""
 
     def __init__(self, store: Store, after: Position) -> None:
@@ -121,15 +122,31 @@ def position_of(item: Execution | Span) -> Position:
     return (ended_us or 0, item.id)
 
 
-async def events(call: Call) -> web.StreamResponse:
+@route.get(
+    "/events",
+    permission=Permission.LOOK,
+    scope=Scope.SEEN,
+    tag="Server",
+    summary="What ends, as server-sent events; Last-Event-ID resumes",
+    query=(SPACES, Param(name="after", about="the same as Last-Event-ID")),
+    returns={
+        200: ResponseDoc(
+            "events until one side hangs up",
+            {"type": "string", "description": "server-sent events"},
+            type=EVENT_STREAM,
+        )
+    },
+    streams=True,
+)
+async def events(call: RequestContext) -> web.StreamResponse:
     """What ends from now on, or since the event that the client saw last."""
     store = call.parts.store
     after = _last_event(call) or (await store.clock_us() or call.parts.clock.now_us(), _LAST_ID)
     with call.parts.streams.listen(*_clients(call)) as woken:
-        return await _send(call, EVENT_STREAM, _feed_chunks(call, Feed(store, after), woken))
+        return await _send(call, EVENT_STREAM, _feed_chunks(call, EventFeed(store, after), woken))
 
 
-async def _feed_chunks(call: Call, feed: Feed, woken: asyncio.Event) -> AsyncIterator[bytes]:
+async def _feed_chunks(call: RequestContext, feed: EventFeed, woken: asyncio.Event) -> AsyncIterator[bytes]:
     """Events as they come; a comment now and then shows that the line is open."""
     options, loop = call.parts.options, asyncio.get_running_loop()
     yield b"retry: 2000\n: welcome\n\n"
@@ -139,7 +156,7 @@ async def _feed_chunks(call: Call, feed: Feed, woken: asyncio.Event) -> AsyncIte
             yield b"event: jobs\ndata: {}\n\n"
             quiet_since = loop.time()
         while items := await feed.read():
-            async for chunk in _written(call, items):
+            async for chunk in _write_events(call, items):
                 yield chunk
             quiet_since = loop.time()
         if loop.time() - quiet_since >= options.heartbeat_s:
@@ -150,7 +167,7 @@ async def _feed_chunks(call: Call, feed: Feed, woken: asyncio.Event) -> AsyncIte
                 await woken.wait()
 
 
-async def _written(call: Call, items: Sequence[Execution | Span]) -> AsyncIterator[bytes]:
+async def _write_events(call: RequestContext, items: Sequence[Execution | Span]) -> AsyncIterator[bytes]:
     names = await call.parts.store.names_of(sorted({item.job for item in items}))
     for item, data in zip(items, await call.parts.service.runs.written(items, names), strict=True):
         if not call.shows(names[item.job].namespace if item.job in names else None):
@@ -165,7 +182,7 @@ async def _written(call: Call, items: Sequence[Execution | Span]) -> AsyncIterat
         )
 
 
-def _last_event(call: Call) -> Position | None:
+def _last_event(call: RequestContext) -> Position | None:
     text = call.request.headers.get("Last-Event-ID") or call.text("after")
     if not text:
         return None
@@ -178,7 +195,23 @@ def _last_event(call: Call) -> Position | None:
 # --- logs
 
 
-async def log(call: Call) -> web.StreamResponse:
+@route.get(
+    "/executions/{id}/log",
+    permission=Permission.LOOK,
+    summary="What an execution wrote, as text",
+    query=(
+        Param(name="follow", about="stream until it has ended", schema={"type": "boolean", "default": False}),
+        Param(name="task", about="only of this task"),
+        Param(
+            name="attempt",
+            about="only of this try, counted from 1",
+            schema={"type": "integer", "minimum": 0, "maximum": 1_000_000},
+        ),
+    ),
+    returns={200: ResponseDoc("its output", {"type": "string"}, "hello\n", type="text/plain")},
+    streams=True,
+)
+async def log(call: RequestContext) -> web.StreamResponse:
     """What the tries of an execution wrote; with ``follow``, until it has ended."""
     task = call.text("task")
     attempt = call.whole("attempt", 0, low=0, high=1_000_000)
@@ -186,13 +219,13 @@ async def log(call: Call) -> web.StreamResponse:
         await _known_task(call, task)
     if not call.flag("follow"):
         rows = await call.parts.store.output(call.view.execution.id)
-        text = "".join(Log(task, attempt).more(rows))
+        text = "".join(OutputStream(task, attempt).more(rows))
         return web.Response(text=text, content_type="text/plain", charset="utf-8")
     with call.parts.streams.listen(*_clients(call)) as woken:
-        return await _send(call, "text/plain; charset=utf-8", _log_chunks(call, Log(task, attempt), woken))
+        return await _send(call, "text/plain; charset=utf-8", _log_chunks(call, OutputStream(task, attempt), woken))
 
 
-async def _known_task(call: Call, task: str) -> None:
+async def _known_task(call: RequestContext, task: str) -> None:
     """Nothing was written by a task that does not exist, either: whoever asks for one is told. Hooks write, too."""
     execution = call.view.execution.id
     names = {one["name"] for one in (await call.parts.service.runs.shown(execution))["tasks"]}
@@ -200,7 +233,7 @@ async def _known_task(call: Call, task: str) -> None:
         raise NotFound(f'the execution has no task "{task[:200]}"; it has {", ".join(sorted(names)) or "none"}')
 
 
-class Log:
+class OutputStream:
     """Output as text: what was not given out yet, with a line above each try when there are several."""
 
     def __init__(self, task: str | None, attempt: int) -> None:
@@ -221,13 +254,13 @@ class Log:
                 yield f"--- {row.task}, attempt {row.number}\n"
             self._current = (row.task, row.number)
             self._given[place] = row.text
-            yield _added(before, row.text)
+            yield _find_appended_text(before, row.text)
 
     def _wants(self, row: OutputRow) -> bool:
         return self._task in (None, row.task) and self._attempt in (0, row.number)
 
 
-def _added(before: str, after: str) -> str:
+def _find_appended_text(before: str, after: str) -> str:
     """What came to a part. The tail moves: what is at its front falls away while its end grows."""
     if after.startswith(before):
         return after[len(before) :]
@@ -236,7 +269,7 @@ def _added(before: str, after: str) -> str:
     return after[at + len(end) :] if at >= 0 else f"\n… some output is left out …\n{after}"
 
 
-async def _log_chunks(call: Call, text: Log, woken: asyncio.Event) -> AsyncIterator[bytes]:
+async def _log_chunks(call: RequestContext, text: OutputStream, woken: asyncio.Event) -> AsyncIterator[bytes]:
     execution, store = call.view.execution.id, call.parts.store
     while not _is_closing(call):
         view = await store.execution(execution)
@@ -254,13 +287,13 @@ async def _log_chunks(call: Call, text: Log, woken: asyncio.Event) -> AsyncItera
 # --- both
 
 
-def _clients(call: Call) -> tuple[str, ...]:
+def _clients(call: RequestContext) -> tuple[str, ...]:
     """Whom a stream counts for: the address, and the principal where clients are told apart."""
-    address = f"the address {call.counted_address}"
-    return (address,) if call.principal is ANYBODY else (call.principal.name, address)
+    address = f"the address {call.address_group}"
+    return (address,) if call.principal is ANONYMOUS_ADMIN else (call.principal.name, address)
 
 
-async def _send(call: Call, content_type: str, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
+async def _send(call: RequestContext, content_type: str, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
     """Send pieces as they come, until there are no more, nobody takes them, or they cannot be read.
 
     A client that hears of the end of a stream comes back, and goes on from there.
@@ -276,49 +309,10 @@ async def _send(call: Call, content_type: str, chunks: AsyncIterator[bytes]) -> 
 
     with suppress(ConnectionError, TimeoutError, Unavailable):
         async for chunk in chunks:
-            await taken_within(call.parts.options.write_timeout_s, call.request, write(chunk))
+            await write_within(call.parts.options.write_timeout_s, call.request, write(chunk))
     return response
 
 
-def _is_closing(call: Call) -> bool:
+def _is_closing(call: RequestContext) -> bool:
     transport = call.request.transport
     return transport is None or transport.is_closing() or call.parts.status().get("ready") is False
-
-
-_OUTPUT = "hello\n"
-_EVENT: dict[str, Any] = {"type": "string", "description": "server-sent events"}
-
-ROUTES = (
-    Route(
-        method="GET",
-        path=f"{V1}/events",
-        handler=events,
-        permission=Permission.LOOK,
-        scope=Scope.SEEN,
-        tag="Server",
-        summary="What ends, as server-sent events; Last-Event-ID resumes",
-        query=(SPACES, Param(name="after", about="the same as Last-Event-ID")),
-        answers={200: Answer(about="events until one side hangs up", schema=_EVENT, type=EVENT_STREAM)},
-        streams=True,
-    ),
-    Route(
-        method="GET",
-        path=f"{V1}/executions/{{id}}/log",
-        handler=log,
-        permission=Permission.LOOK,
-        scope=Scope.EXECUTION,
-        tag="Executions",
-        summary="What an execution wrote, as text",
-        query=(
-            Param(name="follow", about="stream until it has ended", schema={"type": "boolean", "default": False}),
-            Param(name="task", about="only of this task"),
-            Param(
-                name="attempt",
-                about="only of this try, counted from 1",
-                schema={"type": "integer", "minimum": 0, "maximum": 1_000_000},
-            ),
-        ),
-        answers={200: Answer(about="its output", schema={"type": "string"}, example=_OUTPUT, type="text/plain")},
-        streams=True,
-    ),
-)

@@ -1,24 +1,24 @@
 """Executions: list, look at, signal, cancel, replay."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from aiohttp import web
 
-from chronos.api import examples
-from chronos.api.access import Permission
-from chronos.api.answers import answer
-from chronos.api.call import Call
-from chronos.api.cursors import read_id_cursor, write_cursor
+from chronos.api.auth.permissions import Permission
 from chronos.api.errors import Malformed
-from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, SPACES, V1, Answer, Body, Param, Route, Scope, page_of, ref
+from chronos.api.openapi import examples
+from chronos.api.pagination import read_id_cursor, write_cursor
+from chronos.api.request import RequestContext
+from chronos.api.responses import json_response
+from chronos.api.routing import CURSOR, LIMIT, SPACES, V1, Body, Param, ResponseDoc, RouteTable, Scope, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Execution, Span, Status
 from chronos.errors import Conflict, NotFound
-from chronos.service.asking import checked_payload
-from chronos.service.shapes import id_text, read_id
-from chronos.service.why import Step
+from chronos.service.run_requests import to_stored_payload
+from chronos.service.serializers import id_text, read_id
+from chronos.service.why import WhyStep
 from chronos.store.commands import Triggered
 from chronos.store.contract import ExecutionFilter, JobName, Page
 
@@ -28,26 +28,87 @@ TROUBLED = "troubled"
 _OTHER_WORDS = {"SUCCESS": "SUCCEEDED"}  # as the guide's paths answer it
 _MAX_PAGES = 20  # that one request may read to find what the caller may see
 
+route = RouteTable("Executions")
+STATUS = Param(
+    name="status",
+    about="only those; `troubled` is everything that went wrong",
+    schema={"type": "string", "enum": [*(status.name.lower() for status in Status), TROUBLED]},
+)
+EXECUTIONS_RESPONSE = {
+    200: ResponseDoc.page_of(
+        "ExecutionItem",
+        examples.EXECUTION,
+        examples.SPAN,
+        about="a page; a run of skipped or missed instants is one item of the kind `span`",
+    )
+}
+_REASON = {"type": ["string", "null"], "maxLength": 1000}
+REPLAY_BODY = Body.of_fields(
+    {
+        "reason": _REASON,
+        "from_failed": {"type": ["boolean", "null"], "description": "without the tasks that succeeded before"},
+        "payload": {"description": "instead of the one it had"},
+    },
+    example={"reason": "the target is back", "from_failed": True},
+)
+REPLAYED = {202: ResponseDoc("it will run", ref("Asked"), examples.REPLAYED)}
 
-async def list_executions(call: Call) -> web.StreamResponse:
+
+@route.get(
+    "/executions",
+    permission=Permission.LOOK,
+    scope=Scope.SEEN,
+    summary="List executions of all jobs, newest first",
+    query=(LIMIT, CURSOR, STATUS, SPACES, Param(name="job", about="only of this job, an id or a name")),
+    returns=EXECUTIONS_RESPONSE,
+)
+async def list_executions(call: RequestContext) -> web.StreamResponse:
     """Newest first, over all jobs."""
     named = call.text("job")
     job = None if named is None else (await call.find_job(named)).id
-    return await listed(call, filter_of(call, job), check=job is None)
+    return await list_page(call, filter_of(call, job), check=job is None)
 
 
-async def get(call: Call) -> web.StreamResponse:
+@route.get(
+    "/executions/{id}",
+    permission=Permission.LOOK,
+    summary="Look at an execution: its tasks, their attempts, its report",
+    returns={200: ResponseDoc("the execution", ref("Execution"), examples.EXECUTION_SHOWN)},
+)
+async def get(call: RequestContext) -> web.StreamResponse:
     """One execution: tasks, attempts, report."""
-    return answer(await call.parts.service.runs.shown(call.view.execution.id))
+    return json_response(await call.parts.service.runs.shown(call.view.execution.id))
 
 
-async def why(call: Call) -> web.StreamResponse:
+@route.get(
+    "/executions/{id}/why",
+    permission=Permission.LOOK,
+    summary="What happened to an execution, and for what reason",
+    returns={200: ResponseDoc("what was decided, in order", ref("Why"), examples.WHY)},
+)
+async def why(call: RequestContext) -> web.StreamResponse:
     """What happened to an execution, and for what reason."""
     steps = await call.parts.service.why.why_execution(call.view.execution.id)
-    return answer({"steps": [write_step(step) for step in steps]})
+    return json_response({"steps": [write_step(step) for step in steps]})
 
 
-async def signal(call: Call) -> web.StreamResponse:
+@route.post(
+    "/executions/{id}/signal",
+    permission=Permission.OPERATE,
+    summary="End a wait for a signal",
+    body=Body.of_fields(
+        {
+            "name": {"type": "string", "minLength": 1, "maxLength": 200},
+            "payload": {"description": "what the one who waits is given"},
+        },
+        required=("name",),
+        example={"name": "approved", "payload": {"by": "ana"}},
+    ),
+    returns={
+        202: ResponseDoc("it goes on", ref("Signalled"), {"execution_id": examples.EXECUTION_ID, "signal": "approved"})
+    },
+)
+async def signal(call: RequestContext) -> web.StreamResponse:
     """End a wait for a signal."""
     body = await call.form()
     name = body.text("name", longest=200)
@@ -59,15 +120,28 @@ async def signal(call: Call) -> web.StreamResponse:
     if execution.status.final:
         raise Conflict(f"it has ended already: {execution.status.name.lower()}")
     if call.dry_run:
-        checked_payload(payload)
-        return answer({"dry_run": True, "waiting": execution.status is Status.WAITING})
+        to_stored_payload(payload)
+        return json_response({"dry_run": True, "waiting": execution.status is Status.WAITING})
     taken = await call.parts.service.runs.signal(execution.id, name or "", payload, actor=call.actor)
     if not taken:
         raise Conflict(f'it does not wait for the signal "{name}"')
-    return answer({"execution_id": id_text(execution.id), "signal": name}, status=202)
+    return json_response({"execution_id": id_text(execution.id), "signal": name}, status=202)
 
 
-async def cancel(call: Call) -> web.StreamResponse:
+@route.post(
+    "/executions/{id}/cancel",
+    permission=Permission.OPERATE,
+    summary="Cancel an execution",
+    body=Body.of_fields({"reason": _REASON}, example={"reason": "started by mistake"}),
+    returns={
+        202: ResponseDoc(
+            "`canceled`; or `running`, when it was asked to stop",
+            ref("Cancelled"),
+            {"execution_id": examples.EXECUTION_ID, "status": "canceled"},
+        )
+    },
+)
+async def cancel(call: RequestContext) -> web.StreamResponse:
     """Cancel an execution: what has not started ends now, what runs is asked to stop."""
     body = await call.form()
     reason = body.text("reason", longest=1_000)
@@ -78,15 +152,24 @@ async def cancel(call: Call) -> web.StreamResponse:
             raise Conflict(f"it has ended already: {execution.status.name.lower()}")
         would = Status.RUNNING if execution.status is Status.RUNNING else Status.CANCELED
         said = {"dry_run": True, "execution_id": id_text(execution.id), "status": would.name.lower()}
-        return answer(said)
+        return json_response(said)
     status = await call.parts.service.runs.cancel(execution.id, message=reason, actor=call.actor)
-    return answer({"execution_id": id_text(execution.id), "status": status.name.lower()}, status=202)
+    return json_response({"execution_id": id_text(execution.id), "status": status.name.lower()}, status=202)
 
 
-async def replay(call: Call) -> web.StreamResponse:
+@route.post(
+    "/executions/{id}/replay",
+    permission=Permission.OPERATE,
+    summary="Run an execution again, as a new one",
+    body=REPLAY_BODY,
+    returns=REPLAYED,
+    idempotent_by_key=True,
+    submits=True,
+)
+async def replay(call: RequestContext) -> web.StreamResponse:
     """Run an execution again, as a new one that is linked to it."""
     first = call.view.execution
-    reason, from_failed, payload = await replay_wishes(call)
+    reason, from_failed, payload = await read_replay_body(call)
     if call.dry_run:
         return would_replay(first)
     asked = await call.parts.service.runs.replay(
@@ -97,13 +180,13 @@ async def replay(call: Call) -> web.StreamResponse:
         idempotency=call.key_for("replay", first.id),
         actor=call.actor,
     )
-    return accepted(call, asked, again=first)
+    return accepted_response(call, asked, again=first)
 
 
 # --- shared with other nouns
 
 
-async def replay_wishes(call: Call) -> tuple[str | None, bool, Any]:
+async def read_replay_body(call: RequestContext) -> tuple[str | None, bool, Any]:
     """What the body of a replay says: reason, from_failed, payload."""
     body = await call.form()
     reason = body.text("reason", longest=4_000)
@@ -117,10 +200,10 @@ def would_replay(first: Execution) -> web.Response:
     """The answer of a dry run."""
     if not first.status.final:
         raise Conflict(f"it is {first.status.name.lower()}; wait for its end, or cancel it")
-    return answer({"dry_run": True, "replay_of": id_text(first.id)})
+    return json_response({"dry_run": True, "replay_of": id_text(first.id)})
 
 
-def accepted(call: Call, asked: Triggered, *, again: Execution | None = None) -> web.Response:
+def accepted_response(call: RequestContext, asked: Triggered, *, again: Execution | None = None) -> web.Response:
     """An execution that was asked for, now or, with the same key, before; ``again``: which one it repeats."""
     call.asked = asked.id
     id_ = id_text(asked.id)
@@ -128,10 +211,10 @@ def accepted(call: Call, asked: Triggered, *, again: Execution | None = None) ->
     if again is not None:
         said["replay_of"] = id_text(again.id)
     where = f"{call.parts.options.base_path}{V1}/executions/{id_}"
-    return answer(said, status=202, headers={"Location": where})
+    return json_response(said, status=202, headers={"Location": where})
 
 
-def filter_of(call: Call, job: bytes | None) -> ExecutionFilter:
+def filter_of(call: RequestContext, job: bytes | None) -> ExecutionFilter:
     """Which executions the query asks for."""
     text = call.text("status")
     if text is None:
@@ -145,12 +228,12 @@ def filter_of(call: Call, job: bytes | None) -> ExecutionFilter:
         raise Malformed(f'the status "{text[:64]}" is none of {allowed}') from None
 
 
-async def listed(call: Call, where: ExecutionFilter, *, check: bool) -> web.Response:
+async def list_page(call: RequestContext, where: ExecutionFilter, *, check: bool) -> web.Response:
     """A page of executions; where ``check``, without those of namespaces that the caller does not see."""
     runs, store, cursor = call.parts.service.runs, call.parts.store, read_id_cursor(call.text("cursor"))
     if not check or call.shows_everything:
         page = await runs.listed(where, limit=call.limit, cursor=cursor)
-        return answer({"items": page.items, "next_cursor": write_cursor(page.cursor)})
+        return json_response({"items": page.items, "next_cursor": write_cursor(page.cursor)})
     jobs: dict[bytes, JobName] = {}
 
     async def read(limit: int, at: bytes | None) -> Page[Execution | Span]:
@@ -161,12 +244,12 @@ async def listed(call: Call, where: ExecutionFilter, *, check: bool) -> web.Resp
     def keep(item: Execution | Span) -> bool:
         return item.job in jobs and call.shows(jobs[item.job].namespace)
 
-    kept = await seen_only(read, keep, limit=call.limit, cursor=cursor)
+    kept = await collect_visible_page(read, keep, limit=call.limit, cursor=cursor)
     items = await runs.written(kept.items, jobs)
-    return answer({"items": items, "next_cursor": write_cursor(kept.cursor)})
+    return json_response({"items": items, "next_cursor": write_cursor(kept.cursor)})
 
 
-async def seen_only(
+async def collect_visible_page(
     read: Callable[[int, bytes | None], Awaitable[Page[T]]],
     keep: Callable[[T], bool],
     *,
@@ -184,7 +267,7 @@ async def seen_only(
     return Page(items=kept, cursor=cursor)
 
 
-def write_step(step: Step) -> dict[str, Any]:
+def write_step(step: WhyStep) -> dict[str, Any]:
     """One decision."""
     return {"at": rfc3339(step.at_us), "verdict": step.verdict.value, "sentence": hide_userinfo(step.sentence)}
 
@@ -195,139 +278,3 @@ def execution_id(text: str) -> bytes:
     if found is None:
         raise NotFound(f'there is no execution "{text[:200]}"')
     return found
-
-
-_STATUSES: Sequence[str] = (*(status.name.lower() for status in Status), TROUBLED)
-STATUS = Param(
-    name="status",
-    about="only those; `troubled` is everything that went wrong",
-    schema={"type": "string", "enum": list(_STATUSES)},
-)
-EXECUTIONS_ANSWER = {
-    200: Answer(
-        about="a page; a run of skipped or missed instants is one item of the kind `span`",
-        schema=page_of("ExecutionItem"),
-        example={"items": [examples.EXECUTION, examples.SPAN], "next_cursor": None},
-    )
-}
-_DRY = Answer(about="of a dry run", schema=ref("Anything"), example={"dry_run": True})
-_OF_ONE = f"{V1}/executions/{{id}}"
-REPLAY_BODY = Body(
-    schema={
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "reason": {"type": ["string", "null"], "maxLength": 1000},
-            "from_failed": {"type": ["boolean", "null"], "description": "without the tasks that succeeded before"},
-            "payload": {"description": "instead of the one it had"},
-        },
-    },
-    example={"reason": "the target is back", "from_failed": True},
-    required=False,
-)
-REPLAYED = {202: Answer(about="it will run", schema=ref("Asked"), example=examples.REPLAYED), 200: _DRY}
-
-ROUTES = (
-    Route(
-        method="GET",
-        path=f"{V1}/executions",
-        handler=list_executions,
-        permission=Permission.LOOK,
-        scope=Scope.SEEN,
-        tag="Executions",
-        summary="List executions of all jobs, newest first",
-        query=(LIMIT, CURSOR, STATUS, SPACES, Param(name="job", about="only of this job, an id or a name")),
-        answers=EXECUTIONS_ANSWER,
-    ),
-    Route(
-        method="GET",
-        path=_OF_ONE,
-        handler=get,
-        permission=Permission.LOOK,
-        scope=Scope.EXECUTION,
-        tag="Executions",
-        summary="Look at an execution: its tasks, their attempts, its report",
-        answers={200: Answer(about="the execution", schema=ref("Execution"), example=examples.EXECUTION_SHOWN)},
-    ),
-    Route(
-        method="GET",
-        path=f"{_OF_ONE}/why",
-        handler=why,
-        permission=Permission.LOOK,
-        scope=Scope.EXECUTION,
-        tag="Executions",
-        summary="What happened to an execution, and for what reason",
-        answers={200: Answer(about="what was decided, in order", schema=ref("Why"), example=examples.WHY)},
-    ),
-    Route(
-        method="POST",
-        path=f"{_OF_ONE}/signal",
-        handler=signal,
-        permission=Permission.OPERATE,
-        scope=Scope.EXECUTION,
-        tag="Executions",
-        summary="End a wait for a signal",
-        query=(DRY_RUN,),
-        body=Body(
-            schema={
-                "type": "object",
-                "required": ["name"],
-                "additionalProperties": False,
-                "properties": {
-                    "name": {"type": "string", "minLength": 1, "maxLength": 200},
-                    "payload": {"description": "what the one who waits is given"},
-                },
-            },
-            example={"name": "approved", "payload": {"by": "ana"}},
-        ),
-        answers={
-            202: Answer(
-                about="it goes on",
-                schema=ref("Signalled"),
-                example={"execution_id": examples.EXECUTION_ID, "signal": "approved"},
-            ),
-            200: _DRY,
-        },
-    ),
-    Route(
-        method="POST",
-        path=f"{_OF_ONE}/cancel",
-        handler=cancel,
-        permission=Permission.OPERATE,
-        scope=Scope.EXECUTION,
-        tag="Executions",
-        summary="Cancel an execution",
-        query=(DRY_RUN,),
-        body=Body(
-            schema={
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {"reason": {"type": ["string", "null"], "maxLength": 1000}},
-            },
-            example={"reason": "started by mistake"},
-            required=False,
-        ),
-        answers={
-            202: Answer(
-                about="`canceled`; or `running`, when it was asked to stop",
-                schema=ref("Cancelled"),
-                example={"execution_id": examples.EXECUTION_ID, "status": "canceled"},
-            ),
-            200: _DRY,
-        },
-    ),
-    Route(
-        method="POST",
-        path=f"{_OF_ONE}/replay",
-        handler=replay,
-        permission=Permission.OPERATE,
-        scope=Scope.EXECUTION,
-        tag="Executions",
-        summary="Run an execution again, as a new one",
-        query=(DRY_RUN,),
-        body=REPLAY_BODY,
-        answers=REPLAYED,
-        idempotent_by_key=True,
-        submits=True,
-    ),
-)

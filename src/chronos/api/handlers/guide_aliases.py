@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from chronos.api import asking, jobs, switches
-from chronos.api.call import Call
-from chronos.api.routes import V1, Answer, Handler, Route, ref
+from chronos.api.handlers import job_runs, job_state, jobs
+from chronos.api.request import RequestContext
+from chronos.api.routing import V1, Handler, ResponseDoc, Route, ref
 
 Translate = Callable[[dict[str, Any]], dict[str, Any]]
 _BASE = "/api"
@@ -49,12 +49,12 @@ def _page_of_executions(page: dict[str, Any]) -> dict[str, Any]:
     return page | {"items": [with_execution_names(one) for one in page["items"]]}
 
 
-def _asked(said: dict[str, Any]) -> dict[str, Any]:
+def _with_trigger_names(said: dict[str, Any]) -> dict[str, Any]:
     return said if said.get("dry_run") else said | {"status": str(said["status"]).upper()}
 
 
 def _named(handler: Handler, translate: Translate) -> Handler:
-    async def named(call: Call) -> web.StreamResponse:
+    async def named(call: RequestContext) -> web.StreamResponse:
         response = await handler(call)
         if isinstance(response, web.Response) and isinstance(response.body, bytes):
             response.body = msgspec.json.encode(translate(msgspec.json.decode(response.body)))
@@ -64,16 +64,16 @@ def _named(handler: Handler, translate: Translate) -> Handler:
 
 
 def _alike(route: Route, translate: Translate) -> Route:
-    answers = {
-        status: Answer(about=f"{answer.about}; with the guide's names", schema=ref("Anything"))
-        for status, answer in route.answers.items()
+    returns = {
+        status: ResponseDoc(f"{response.about}; with the guide's names", ref("Anything"))
+        for status, response in route.returns.items()
     }
     return replace(
         route,
         path=_BASE + route.path.removeprefix(V1),
         handler=_named(route.handler, translate),
         tag="The guide's paths",
-        answers=answers,
+        returns=returns,
     )
 
 
@@ -83,11 +83,11 @@ _TRANSLATED: tuple[tuple[Handler, Translate], ...] = (
     (jobs.get, with_job_names),
     (jobs.put, with_job_names),
     (jobs.delete, with_job_names),
-    (switches.pause, with_job_names),
-    (switches.resume, with_job_names),
-    (asking.trigger, _asked),
-    (asking.executions, _page_of_executions),
+    (job_state.pause, with_job_names),
+    (job_state.resume, with_job_names),
+    (job_runs.trigger, _with_trigger_names),
+    (job_runs.executions, _page_of_executions),
 )
-_OWN = {route.handler: route for route in (*jobs.ROUTES, *switches.ROUTES, *asking.ROUTES)}
+_OWN = jobs.route.by_handler | job_state.route.by_handler | job_runs.route.by_handler
 
 ROUTES = tuple(_alike(_OWN[handler], translate) for handler, translate in _TRANSLATED)

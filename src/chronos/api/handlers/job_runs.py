@@ -2,19 +2,51 @@
 
 from aiohttp import web
 
-from chronos.api import examples
-from chronos.api.access import Permission
-from chronos.api.answers import answer
-from chronos.api.call import Call
-from chronos.api.executions import EXECUTIONS_ANSWER, STATUS, accepted, filter_of, listed, write_step
-from chronos.api.routes import CURSOR, DRY_RUN, LIMIT, NAMESPACE, V1, Answer, Body, Param, Route, Scope, ref
+from chronos.api.auth.permissions import Permission
+from chronos.api.handlers.executions import (
+    EXECUTIONS_RESPONSE,
+    STATUS,
+    accepted_response,
+    filter_of,
+    list_page,
+    write_step,
+)
+from chronos.api.openapi import examples
+from chronos.api.request import RequestContext
+from chronos.api.responses import json_response
+from chronos.api.routing import CURSOR, LIMIT, Body, Param, ResponseDoc, RouteTable, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.planner import MAX_PREVIEW
-from chronos.service.asking import checked_payload
-from chronos.service.shapes import id_text
+from chronos.service.run_requests import to_stored_payload
+from chronos.service.serializers import id_text
+
+route = RouteTable("Executions")
+_REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "why, for those who look later"}
+_INSTANT = {"type": "string", "format": "date-time"}
+_WOULD = ResponseDoc("of a dry run: what would be asked for", ref("Anything"), {"dry_run": True})
 
 
-async def trigger(call: Call) -> web.StreamResponse:
+@route.post(
+    "/jobs/{ref}/trigger",
+    permission=Permission.OPERATE,
+    summary="Run a job now",
+    body=Body.of_fields(
+        {
+            "payload": {"description": "instead of the job's own"},
+            "at": {
+                "type": ["string", "null"],
+                "format": "date-time",
+                "description": "the past instant that the run stands for",
+            },
+            "reason": _REASON,
+        },
+        example={"payload": {"day": "2027-01-01"}, "reason": "asked for by accounting"},
+    ),
+    returns={202: ResponseDoc("it will run", ref("Asked"), examples.ASKED), 200: _WOULD},
+    idempotent_by_key=True,
+    submits=True,
+)
+async def trigger(call: RequestContext) -> web.StreamResponse:
     """Run a job now, paused or not. The same Idempotency-Key answers the same execution."""
     body = await call.form()
     payload = body.payload()
@@ -25,8 +57,8 @@ async def trigger(call: Call) -> web.StreamResponse:
     reason = body.text("reason", longest=4_000)
     body.done()
     if call.dry_run:
-        checked_payload(payload)
-        return answer({"dry_run": True, "job_id": id_text(call.job.id)})
+        to_stored_payload(payload)
+        return json_response({"dry_run": True, "job_id": id_text(call.job.id)})
     asked = await call.parts.service.runs.trigger(
         id_text(call.job.id),
         payload,
@@ -35,10 +67,30 @@ async def trigger(call: Call) -> web.StreamResponse:
         idempotency=call.key_for("trigger", call.job.id),
         actor=call.actor,
     )
-    return accepted(call, asked)
+    return accepted_response(call, asked)
 
 
-async def backfill(call: Call) -> web.StreamResponse:
+@route.post(
+    "/jobs/{ref}/backfill",
+    permission=Permission.OPERATE,
+    summary="Run the instants of a past range",
+    body=Body.of_fields(
+        {"from": _INSTANT, "to": _INSTANT, "reason": _REASON},
+        required=("from", "to"),
+        example={"from": "2027-01-01T00:00:00Z", "to": "2027-01-07T00:00:00Z"},
+    ),
+    returns={
+        202: ResponseDoc(
+            "they will run; `next_from` says where to go on when there were too many for one request",
+            ref("Backfilled"),
+            examples.BACKFILLED,
+        ),
+        200: _WOULD,
+    },
+    idempotent_by_key=True,
+    submits=True,
+)
+async def backfill(call: RequestContext) -> web.StreamResponse:
     """Run the instants of a past range, both ends included."""
     body = await call.form()
     from_us, to_us = body.instant_us("from", needed=True), body.instant_us("to", needed=True)
@@ -53,7 +105,9 @@ async def backfill(call: Call) -> web.StreamResponse:
     backfills = call.parts.service.backfills
     if call.dry_run:
         would, next_us = backfills.would_run(call.job, from_us, to_us)
-        return answer({"dry_run": True, "count": would, "next_from": None if next_us is None else rfc3339(next_us)})
+        return json_response(
+            {"dry_run": True, "count": would, "next_from": None if next_us is None else rfc3339(next_us)}
+        )
     asked = await backfills.run(
         call.job,
         from_us,
@@ -63,7 +117,7 @@ async def backfill(call: Call) -> web.StreamResponse:
         actor=call.actor,
         within_us=round(call.parts.options.request_timeout_s * 1e6 / 3),
     )
-    return answer(
+    return json_response(
         {
             "execution_ids": [id_text(one) for one in asked.ids],
             "count": len(asked.ids),
@@ -73,143 +127,58 @@ async def backfill(call: Call) -> web.StreamResponse:
     )
 
 
-async def next_runs(call: Call) -> web.StreamResponse:
+@route.get(
+    "/jobs/{ref}/next",
+    permission=Permission.LOOK,
+    tag="Jobs",
+    summary="When a job runs next",
+    query=(
+        Param(
+            name="count",
+            about="how many instants",
+            schema={"type": "integer", "minimum": 1, "maximum": MAX_PREVIEW, "default": 10},
+        ),
+    ),
+    returns={
+        200: ResponseDoc(
+            "instants; none while it is not active",
+            {
+                "type": "object",
+                "required": ["items"],
+                "properties": {"items": {"type": "array", "items": _INSTANT}},
+            },
+            {"items": ["2027-01-01T08:00:00Z", "2027-01-04T08:00:00Z"]},
+        )
+    },
+)
+async def next_runs(call: RequestContext) -> web.StreamResponse:
     """When a job runs next."""
     count = call.whole("count", 10, low=1, high=MAX_PREVIEW)
     runs_us = await call.parts.service.jobs.next_runs(id_text(call.job.id), count)
-    return answer({"items": [rfc3339(us) for us in runs_us]})
+    return json_response({"items": [rfc3339(us) for us in runs_us]})
 
 
-async def executions(call: Call) -> web.StreamResponse:
+@route.get(
+    "/jobs/{ref}/executions",
+    permission=Permission.LOOK,
+    summary="List the executions of a job, newest first",
+    query=(LIMIT, CURSOR, STATUS),
+    returns=EXECUTIONS_RESPONSE,
+)
+async def executions(call: RequestContext) -> web.StreamResponse:
     """The executions of a job, newest first."""
-    return await listed(call, filter_of(call, call.job.id), check=False)
+    return await list_page(call, filter_of(call, call.job.id), check=False)
 
 
-async def why(call: Call) -> web.StreamResponse:
+@route.get(
+    "/jobs/{ref}/why",
+    permission=Permission.LOOK,
+    tag="Jobs",
+    summary="Why a job ran, or did not",
+    query=(Param(name="at", about="the instant; the last ones and the next without it", schema=_INSTANT),),
+    returns={200: ResponseDoc("what was decided, in order", ref("Why"), examples.WHY)},
+)
+async def why(call: RequestContext) -> web.StreamResponse:
     """Why a job ran or did not run at an instant; without one, its last instants and the next."""
     steps = await call.parts.service.why.why(id_text(call.job.id), call.instant_us("at"))
-    return answer({"steps": [write_step(step) for step in steps]})
-
-
-_REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "why, for those who look later"}
-_INSTANT = {"type": ["string", "null"], "format": "date-time"}
-_WOULD = Answer(about="of a dry run: what would be asked for", schema=ref("Anything"), example={"dry_run": True})
-
-ROUTES = (
-    Route(
-        method="POST",
-        path=f"{V1}/jobs/{{ref}}/trigger",
-        handler=trigger,
-        permission=Permission.OPERATE,
-        scope=Scope.JOB,
-        tag="Executions",
-        summary="Run a job now",
-        query=(NAMESPACE, DRY_RUN),
-        body=Body(
-            schema={
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {
-                    "payload": {"description": "instead of the job's own"},
-                    "at": _INSTANT | {"description": "the past instant that the run stands for"},
-                    "reason": _REASON,
-                },
-            },
-            example={"payload": {"day": "2027-01-01"}, "reason": "asked for by accounting"},
-            required=False,
-        ),
-        answers={202: Answer(about="it will run", schema=ref("Asked"), example=examples.ASKED), 200: _WOULD},
-        idempotent_by_key=True,
-        submits=True,
-    ),
-    Route(
-        method="POST",
-        path=f"{V1}/jobs/{{ref}}/backfill",
-        handler=backfill,
-        permission=Permission.OPERATE,
-        scope=Scope.JOB,
-        tag="Executions",
-        summary="Run the instants of a past range",
-        query=(NAMESPACE, DRY_RUN),
-        body=Body(
-            schema={
-                "type": "object",
-                "required": ["from", "to"],
-                "additionalProperties": False,
-                "properties": {
-                    "from": {"type": "string", "format": "date-time"},
-                    "to": {"type": "string", "format": "date-time"},
-                    "reason": _REASON,
-                },
-            },
-            example={"from": "2027-01-01T00:00:00Z", "to": "2027-01-07T00:00:00Z"},
-        ),
-        answers={
-            202: Answer(
-                about="they will run; `next_from` says where to go on when there were too many for one request",
-                schema=ref("Backfilled"),
-                example=examples.BACKFILLED,
-            ),
-            200: _WOULD,
-        },
-        idempotent_by_key=True,
-        submits=True,
-    ),
-    Route(
-        method="GET",
-        path=f"{V1}/jobs/{{ref}}/next",
-        handler=next_runs,
-        permission=Permission.LOOK,
-        scope=Scope.JOB,
-        tag="Jobs",
-        summary="When a job runs next",
-        query=(
-            NAMESPACE,
-            Param(
-                name="count",
-                about="how many instants",
-                schema={"type": "integer", "minimum": 1, "maximum": MAX_PREVIEW, "default": 10},
-            ),
-        ),
-        answers={
-            200: Answer(
-                about="instants; none while it is not active",
-                schema={
-                    "type": "object",
-                    "required": ["items"],
-                    "properties": {"items": {"type": "array", "items": {"type": "string", "format": "date-time"}}},
-                },
-                example={"items": ["2027-01-01T08:00:00Z", "2027-01-04T08:00:00Z"]},
-            )
-        },
-    ),
-    Route(
-        method="GET",
-        path=f"{V1}/jobs/{{ref}}/executions",
-        handler=executions,
-        permission=Permission.LOOK,
-        scope=Scope.JOB,
-        tag="Executions",
-        summary="List the executions of a job, newest first",
-        query=(NAMESPACE, LIMIT, CURSOR, STATUS),
-        answers=EXECUTIONS_ANSWER,
-    ),
-    Route(
-        method="GET",
-        path=f"{V1}/jobs/{{ref}}/why",
-        handler=why,
-        permission=Permission.LOOK,
-        scope=Scope.JOB,
-        tag="Jobs",
-        summary="Why a job ran, or did not",
-        query=(
-            NAMESPACE,
-            Param(
-                name="at",
-                about="the instant; the last ones and the next without it",
-                schema={"type": "string", "format": "date-time"},
-            ),
-        ),
-        answers={200: Answer(about="what was decided, in order", schema=ref("Why"), example=examples.WHY)},
-    ),
-)
+    return json_response({"steps": [write_step(step) for step in steps]})

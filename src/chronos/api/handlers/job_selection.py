@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from chronos.api.access import Permission
-from chronos.api.call import Call, refusal
+from chronos.api.auth.permissions import Permission
 from chronos.api.errors import Malformed
-from chronos.api.routes import Param
+from chronos.api.request import RequestContext, refusal
+from chronos.api.routing import Param
 from chronos.core.job import Job, JobState
 from chronos.store.contract import JobFilter, Page
 
@@ -18,7 +18,7 @@ Tag = tuple[str, str | None]  # key, and its value where that matters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class JobSelection:
     """What the store looks for, and the further tags that a job has to have as well."""
 
     where: JobFilter
@@ -29,12 +29,12 @@ class Choice:
         """Whether it leaves anything out of the namespace."""
         return self.where != JobFilter(namespace=self.where.namespace)
 
-    async def page(self, call: Call, limit: int, cursor: bytes | None) -> Page[Job]:
+    async def page(self, call: RequestContext, limit: int, cursor: bytes | None) -> Page[Job]:
         """Jobs by namespace and name; fewer than there is room for where some lack a further tag."""
         page = await call.parts.service.jobs.list(self.where, limit=limit, cursor=cursor)
         return Page(items=[job for job in page.items if self._fits(job)], cursor=page.cursor) if self.more else page
 
-    async def all(self, call: Call, most: int) -> list[Job] | None:
+    async def all(self, call: RequestContext, most: int) -> list[Job] | None:
         """Every job; None: they are more than this."""
         found: list[Job] = []
         cursor: bytes | None = None
@@ -53,7 +53,7 @@ class Choice:
         return all(key in tags and value in (None, tags[key]) for key, value in self.more)
 
 
-def read_choice(call: Call, permission: Permission) -> Choice:
+def read_choice(call: RequestContext, permission: Permission) -> JobSelection:
     """What the parameters say; the caller has to have the permission wherever they look."""
     tags = [_tag(text) for text in call.texts("tag") if text]
     if len(tags) > MAX_TAGS:
@@ -66,10 +66,10 @@ def read_choice(call: Call, permission: Permission) -> Choice:
         state=_state(call.text("state")),
         owner=call.text("owner"),
     )
-    return Choice(where=where, more=tuple(tags[1:]))
+    return JobSelection(where=where, more=tuple(tags[1:]))
 
 
-def _namespace(call: Call, permission: Permission) -> str | None:
+def _namespace(call: RequestContext, permission: Permission) -> str | None:
     """Which namespace; a star stands for all of them."""
     if call.text("namespace") != ALL_NAMESPACES:
         call.require(call.namespace, permission)

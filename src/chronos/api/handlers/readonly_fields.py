@@ -8,17 +8,17 @@ A new job may be a copy of one that is elsewhere: of what that was, only its sta
 from collections.abc import Mapping
 from typing import Any
 
-from chronos.api.call import read_instant_us
+from chronos.api.request import read_instant_us
 from chronos.core.job import Job, JobState
-from chronos.service.shapes import Draft, InvalidJob, Problem, id_text, read_id, runs_once, write_job
+from chronos.service.serializers import Draft, InvalidJob, Problem, id_text, read_id, runs_once, write_job
 
 _LOOKED_AT = frozenset(("id", "state", "note", "created_at", "paused_at", "next_run_at"))
 _LASTING = ("id", "version", "state", "created_at")
 _SWITCHES = "no field to change: pause, resume, enable and disable switch a job"
 
 
-def check_facts(sent: Any, draft: Draft, existing: Job | None, now_us: int) -> None:
-    """Raise ``InvalidJob`` for what is said of a job and is not so. Its version is left to ``version_said``."""
+def check_readonly_fields(sent: Any, draft: Draft, existing: Job | None, now_us: int) -> None:
+    """Raise ``InvalidJob`` for what is said of a job and is not so. Its version is left to ``read_sent_version``."""
     if existing is None:
         check_state(sent, draft, None)
         return
@@ -50,7 +50,7 @@ def check_kept(changes: Mapping[str, Any], name: str) -> None:
         )
 
 
-def version_said(sent: Any) -> int | None:
+def read_sent_version(sent: Any) -> int | None:
     """The version that a change says it was made from; None: it says none."""
     version = sent.get("version") if isinstance(sent, Mapping) else None
     if version is not None and type(version) is not int:

@@ -5,21 +5,21 @@ from typing import Any
 from msgspec import UNSET, Raw, Struct, UnsetType, to_builtins
 from msgspec.json import encode
 
-from chronos.api.body import write_json
+from chronos.api.json_body import write_json
 from chronos.core.calendar import rfc3339
-from chronos.core.diff import Diff, Listed
 from chronos.core.job import JobState
+from chronos.core.schedule_change import ComingRuns, ScheduleDiff
 from chronos.errors import ChronosError
-from chronos.service.comparing import VersionDiff
-from chronos.service.shapes import InvalidJob, id_text, write_job
-from chronos.service.shapes.job import instant
-from chronos.service.turns import Turns
-from chronos.service.writing import Plan, SavedJob
+from chronos.service.cooperative import TimeSlicer
+from chronos.service.save_jobs import SavedJob, SavePreview
+from chronos.service.serializers import InvalidJob, id_text, write_job
+from chronos.service.serializers.job import instant
+from chronos.service.version_diff import VersionDiff
 
 _STATES = tuple(state.name.lower() for state in JobState)  # by their numbers
 
 
-class SavedAnswer(Struct, frozen=True, gc=False):
+class SavedResponse(Struct, frozen=True, gc=False):
     """What became of one job, as it is answered. They come by the thousand, and are cheaper than dictionaries."""
 
     id: str
@@ -32,10 +32,10 @@ class SavedAnswer(Struct, frozen=True, gc=False):
     diff: dict[str, Any] | UnsetType = UNSET
 
 
-def saved_answer(saved: SavedJob) -> SavedAnswer:
+def to_saved_response(saved: SavedJob) -> SavedResponse:
     """What became of one job."""
     next_us = saved.next_us if saved.state is JobState.ACTIVE else None
-    return SavedAnswer(
+    return SavedResponse(
         id_text(saved.job_id),
         saved.namespace,
         saved.name,
@@ -49,7 +49,7 @@ def saved_answer(saved: SavedJob) -> SavedAnswer:
 
 def write_saved(saved: SavedJob) -> dict[str, Any]:
     """The same for an answer that says more about it."""
-    said: dict[str, Any] = to_builtins(saved_answer(saved))
+    said: dict[str, Any] = to_builtins(to_saved_response(saved))
     return said
 
 
@@ -72,11 +72,11 @@ def write_refused(error: ChronosError, *, code: str, status: int, name: str | No
     return said
 
 
-async def write_plan(plan: Plan, turns: Turns, *, dry_run: bool) -> dict[str, Any]:
+async def write_plan(plan: SavePreview, turns: TimeSlicer, *, dry_run: bool) -> dict[str, Any]:
     """What applying changed. There may be thousands of jobs, which are written in turns."""
 
     def saved(one: SavedJob) -> Raw:
-        return Raw(encode(saved_answer(one)))
+        return Raw(encode(to_saved_response(one)))
 
     return {
         "dry_run": dry_run,
@@ -87,12 +87,12 @@ async def write_plan(plan: Plan, turns: Turns, *, dry_run: bool) -> dict[str, An
     }
 
 
-def write_diff(diff: Diff) -> dict[str, Any]:
+def write_diff(diff: ScheduleDiff) -> dict[str, Any]:
     """How the coming runs change."""
     return {
-        "added": _listed(diff.added),
-        "cancelled": _listed(diff.cancelled),
-        "kept": _listed(diff.kept),
+        "added": _write_coming_runs(diff.added),
+        "cancelled": _write_coming_runs(diff.cancelled),
+        "kept": _write_coming_runs(diff.kept),
         "until": rfc3339(diff.until_us),
         "whole": diff.whole,
     }
@@ -108,5 +108,5 @@ def write_version_diff(diff: VersionDiff) -> dict[str, Any]:
     }
 
 
-def _listed(listed: Listed) -> dict[str, Any]:
+def _write_coming_runs(listed: ComingRuns) -> dict[str, Any]:
     return {"first": [rfc3339(us) for us in listed.first_us], "count": listed.count}

@@ -2,36 +2,60 @@
 
 from aiohttp import web
 
-from chronos.api import examples
-from chronos.api.access import Permission
-from chronos.api.answers import answer
-from chronos.api.call import Call
-from chronos.api.describing import one_of
-from chronos.api.routes import V1, Answer, Body, Route, ref
+from chronos.api.auth.permissions import Permission
+from chronos.api.openapi import examples
+from chronos.api.openapi.schema_builders import one_of
+from chronos.api.request import RequestContext
+from chronos.api.responses import json_response
+from chronos.api.routing import Body, ResponseDoc, RouteTable, ref
 from chronos.core.calendar import SECOND_US, rfc3339
-from chronos.core.parse import DST_POLICIES
 from chronos.core.planner import MAX_PREVIEW
-from chronos.service.previewing import preview_of_spec
-from chronos.service.shapes.schedule import read_when
+from chronos.core.schedule.parser import DST_POLICIES
+from chronos.service.schedule_preview import preview_of_spec
+from chronos.service.serializers.schedule import read_schedule
+
+route = RouteTable("Schedules")
 
 
-async def preview(call: Call) -> web.StreamResponse:
+@route.post(
+    "/schedule/preview",
+    permission=Permission.LOOK,
+    summary="Say what a schedule means, before a job has it",
+    body=Body.of_fields(
+        {
+            "schedule": {"anyOf": [{"type": "string"}, ref("Schedule")]},
+            "timezone": {"type": ["string", "null"]},
+            "dst": one_of("what a change of the clocks does to it; robust unless given", DST_POLICIES),
+            "start": {"type": ["string", "null"]},
+            "end": {"type": ["string", "null"]},
+            "jitter": {"type": ["string", "null"]},
+            "exclude": {"type": ["array", "string", "null"], "items": {"type": "string"}},
+            "count": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PREVIEW},
+            "key": {"type": ["string", "null"], "description": "what `H` and jitter hash: the job's name"},
+            "name": {"type": ["string", "null"], "description": "the same"},
+        },
+        required=("schedule",),
+        example={"schedule": "30 2 * * *", "timezone": "Europe/Paris", "count": 3},
+    ),
+    returns={200: ResponseDoc("what it means", ref("Preview"), examples.PREVIEW)},
+)
+async def preview(call: RequestContext) -> web.StreamResponse:
     """What a schedule means: in words, its next runs, and what changes of the clocks will do to it."""
     body = await call.form()
     count = body.whole("count", low=1, high=MAX_PREVIEW) or 10
     key = body.text("key", "name", longest=200) or ""
-    when = read_when(body, key)
+    when = read_schedule(body, key)
     if when.now or when.manual:
         body.done()
         now = [rfc3339(call.parts.clock.now_us())] if when.now else []
         words = "as soon as there is room" if when.now else "only when it is triggered"
-        return answer({"words": words, "understood_as": None, "timezone": "UTC", "next": now, "warnings": []})
+        return json_response({"words": words, "understood_as": None, "timezone": "UTC", "next": now, "warnings": []})
     if when.spec is None and not body.problems:
         body.fault("schedule", 'is missing: text of any dialect, or an object such as {"cron": "0 9 * * *"}')
     body.done()
     assert when.spec is not None
     found = preview_of_spec(when.spec, now_us=call.parts.clock.now_us(), count=count, key=key)
-    return answer(
+    return json_response(
         {
             "words": found.words,
             "understood_as": found.understood_as,
@@ -49,36 +73,3 @@ async def preview(call: Call) -> web.StreamResponse:
             ],
         }
     )
-
-
-ROUTES = (
-    Route(
-        method="POST",
-        path=f"{V1}/schedule/preview",
-        handler=preview,
-        permission=Permission.LOOK,
-        tag="Schedules",
-        summary="Say what a schedule means, before a job has it",
-        body=Body(
-            schema={
-                "type": "object",
-                "required": ["schedule"],
-                "additionalProperties": False,
-                "properties": {
-                    "schedule": {"anyOf": [{"type": "string"}, ref("Schedule")]},
-                    "timezone": {"type": ["string", "null"]},
-                    "dst": one_of("what a change of the clocks does to it; robust unless given", DST_POLICIES),
-                    "start": {"type": ["string", "null"]},
-                    "end": {"type": ["string", "null"]},
-                    "jitter": {"type": ["string", "null"]},
-                    "exclude": {"type": ["array", "string", "null"], "items": {"type": "string"}},
-                    "count": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PREVIEW},
-                    "key": {"type": ["string", "null"], "description": "what `H` and jitter hash: the job's name"},
-                    "name": {"type": ["string", "null"], "description": "the same"},
-                },
-            },
-            example={"schedule": "30 2 * * *", "timezone": "Europe/Paris", "count": 3},
-        ),
-        answers={200: Answer(about="what it means", schema=ref("Preview"), example=examples.PREVIEW)},
-    ),
-)

@@ -4,29 +4,60 @@ from typing import Any
 
 from aiohttp import web
 
-from chronos.api import examples
-from chronos.api.access import Permission, Role
-from chronos.api.answers import answer
-from chronos.api.call import Call, Given
-from chronos.api.describing import one_of
-from chronos.api.routes import DRY_RUN, V1, Answer, Body, Route, Scope, ref
-from chronos.api.tokenbook import ROLES, TokenBook
+from chronos.api.auth.permissions import Permission, Role
+from chronos.api.auth.token_store import ROLES, TokenStore
+from chronos.api.openapi import examples
+from chronos.api.openapi.schema_builders import one_of
+from chronos.api.request import BodyReader, RequestContext
+from chronos.api.responses import json_response
+from chronos.api.routing import Body, ResponseDoc, RouteTable, Scope, ref
 from chronos.core.calendar import rfc3339
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.errors import Conflict, NotFound
-from chronos.service.shapes.names import fault_of_name
+from chronos.service.serializers.identifiers import fault_of_name
 from chronos.store.commands import AuditLine, WriteAudit
 
 MAX_NAMESPACES = 1_000  # of one token
 
+route = RouteTable("Access", scope=Scope.EVERYWHERE)
 
-async def list_tokens(call: Call) -> web.StreamResponse:
+
+@route.get(
+    "/tokens",
+    permission=Permission.ADMINISTER,
+    summary="List the API tokens",
+    returns={200: ResponseDoc.list_of("Token", examples.TOKEN, about="all of them")},
+)
+async def list_tokens(call: RequestContext) -> web.StreamResponse:
     """All tokens, by name."""
     book = call.parts.access.tokens
-    return answer({"items": [] if book is None else [_written(token) for token in await book.entries()]})
+    return json_response({"items": [] if book is None else [_write_token(token) for token in await book.entries()]})
 
 
-async def create_token(call: Call) -> web.StreamResponse:
+@route.post(
+    "/tokens",
+    permission=Permission.ADMINISTER,
+    summary="Make an API token; it is shown this once",
+    body=Body.of_fields(
+        {
+            "name": ref("Name"),
+            "role": one_of("what its user may do; viewer unless given", ROLES),
+            "namespaces": {
+                "description": "in which the role holds; or a role for each; everywhere without it",
+                "anyOf": [
+                    {"type": "array", "items": ref("Name"), "minItems": 1},
+                    ref("RolesInput"),
+                    {"type": "null"},
+                ],
+            },
+            "expires_at": {"type": ["string", "null"], "format": "date-time"},
+        },
+        required=("name",),
+        example={"name": "ci", "role": "operator", "namespaces": ["billing"]},
+    ),
+    returns={201: ResponseDoc("the token", ref("Token"), examples.TOKEN | {"token": "chr_shown-this-once"})},
+)
+async def create_token(call: RequestContext) -> web.StreamResponse:
     """Make a token. It is shown this once."""
     body = await call.form()
     name = body.text("name", longest=200)
@@ -42,11 +73,11 @@ async def create_token(call: Call) -> web.StreamResponse:
         body.fault("expires_at", "has passed")
     body.done()
     assert name is not None
-    book = _book(call)
+    book = _token_store(call)
     if call.dry_run:
         if name in {token.name for token in await book.entries()}:
             raise Conflict(f'a token named "{name}" exists already')
-        return answer({"dry_run": True, "name": name, "role": role})
+        return json_response({"dry_run": True, "name": name, "role": role})
     text, token = await book.add(
         name,
         role=role,
@@ -55,22 +86,34 @@ async def create_token(call: Call) -> web.StreamResponse:
         expires_us=expires_us,
         actor=call.actor,
     )
-    return answer(_written(token) | {"token": text}, status=201)
+    return json_response(_write_token(token) | {"token": text}, status=201)
 
 
-async def delete_token(call: Call) -> web.StreamResponse:
+@route.delete(
+    "/tokens/{name}",
+    permission=Permission.ADMINISTER,
+    summary="Delete an API token",
+    returns={204: ResponseDoc("it is gone")},
+)
+async def delete_token(call: RequestContext) -> web.StreamResponse:
     """Whoever uses it is nobody from now on."""
-    book, name = _book(call), call.path("name")
+    book, name = _token_store(call), call.path("name")
     if call.dry_run:
         if name not in {token.name for token in await call.parts.store.tokens()}:
             book.check_free(name)
             raise NotFound(f'there is no token "{name[:200]}"')
-        return answer({"dry_run": True, "name": name})
+        return json_response({"dry_run": True, "name": name})
     await book.remove(name, now_us=call.parts.clock.now_us(), actor=call.actor)
     return web.Response(status=204)
 
 
-async def list_users(call: Call) -> web.StreamResponse:
+@route.get(
+    "/users",
+    permission=Permission.ADMINISTER,
+    summary="List the users of the configuration",
+    returns={200: ResponseDoc.list_of("User", examples.USER, about="all of them")},
+)
+async def list_users(call: RequestContext) -> web.StreamResponse:
     """The users of the configuration."""
     users = sorted(call.parts.access.users.items())
     items = [
@@ -81,24 +124,41 @@ async def list_users(call: Call) -> web.StreamResponse:
         }
         for name, user in users
     ]
-    return answer({"items": items})
+    return json_response({"items": items})
 
 
-async def unlock_user(call: Call) -> web.StreamResponse:
+@route.post(
+    "/users/{name}/unlock",
+    permission=Permission.ADMINISTER,
+    summary="Let a user who was locked out try again, on this node",
+    returns={
+        200: ResponseDoc(
+            "the user, and the node that forgot the wrong tries",
+            {
+                "type": "object",
+                "required": ["name", "node"],
+                "properties": {"name": {"type": "string"}, "node": {"type": ["string", "null"]}},
+            },
+            {"name": "ana", "node": "node-a"},
+        )
+    },
+    conflicts=False,
+)
+async def unlock_user(call: RequestContext) -> web.StreamResponse:
     """Let a user who was locked out try again at once. Each node counts for itself, and this one forgets."""
     name, access = call.path("name"), call.parts.access
     if name not in access.users:
         raise NotFound(f'there is no user "{name[:200]}"; GET /api/v1/users lists them')
     said = {"name": name, "node": call.parts.status().get("node")}
     if call.dry_run:
-        return answer({"dry_run": True, **said})
+        return json_response({"dry_run": True, **said})
     line = AuditLine(call.actor, "unlock user", name)
     await call.parts.store.apply(WriteAudit(lines=(line,), now_us=call.parts.clock.now_us()))
     access.unlock(name)
-    return answer(said)
+    return json_response(said)
 
 
-def _check_grant(body: Given, role: str, namespaces: Any) -> None:
+def _check_grant(body: BodyReader, role: str, namespaces: Any) -> None:
     """Note what is wrong with what a token is to be allowed."""
     allowed = ", ".join(ROLES)
     if role not in ROLES:
@@ -114,14 +174,14 @@ def _check_grant(body: Given, role: str, namespaces: Any) -> None:
         body.fault("namespaces", f"has a name which {fault}")
 
 
-def _book(call: Call) -> TokenBook:
+def _token_store(call: RequestContext) -> TokenStore:
     book = call.parts.access.tokens
     if book is None:
         raise Conflict("this server asks nobody who they are (auth.type: none), so that there are no tokens")
     return book
 
 
-def _written(token: Token) -> dict[str, Any]:
+def _write_token(token: ApiToken) -> dict[str, Any]:
     return {
         "name": token.name,
         "role": token.role,
@@ -134,104 +194,3 @@ def _written(token: Token) -> dict[str, Any]:
 
 def _word(role: Role) -> str:
     return role.name.lower()
-
-
-def _items(name: str) -> dict[str, Any]:
-    return {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": ref(name)}}}
-
-
-ROUTES = (
-    Route(
-        method="GET",
-        path=f"{V1}/tokens",
-        handler=list_tokens,
-        permission=Permission.ADMINISTER,
-        scope=Scope.EVERYWHERE,
-        tag="Access",
-        summary="List the API tokens",
-        answers={200: Answer(about="all of them", schema=_items("Token"), example={"items": [examples.TOKEN]})},
-    ),
-    Route(
-        method="POST",
-        path=f"{V1}/tokens",
-        handler=create_token,
-        permission=Permission.ADMINISTER,
-        scope=Scope.EVERYWHERE,
-        tag="Access",
-        summary="Make an API token; it is shown this once",
-        query=(DRY_RUN,),
-        body=Body(
-            schema={
-                "type": "object",
-                "required": ["name"],
-                "additionalProperties": False,
-                "properties": {
-                    "name": ref("Name"),
-                    "role": one_of("what its user may do; viewer unless given", ROLES),
-                    "namespaces": {
-                        "description": "in which the role holds; or a role for each; everywhere without it",
-                        "anyOf": [
-                            {"type": "array", "items": ref("Name"), "minItems": 1},
-                            ref("RolesInput"),
-                            {"type": "null"},
-                        ],
-                    },
-                    "expires_at": {"type": ["string", "null"], "format": "date-time"},
-                },
-            },
-            example={"name": "ci", "role": "operator", "namespaces": ["billing"]},
-        ),
-        answers={
-            201: Answer(
-                about="the token", schema=ref("Token"), example=examples.TOKEN | {"token": "chr_shown-this-once"}
-            ),
-            200: Answer(about="of a dry run", schema=ref("Anything"), example={"dry_run": True}),
-        },
-    ),
-    Route(
-        method="DELETE",
-        path=f"{V1}/tokens/{{name}}",
-        handler=delete_token,
-        permission=Permission.ADMINISTER,
-        scope=Scope.EVERYWHERE,
-        tag="Access",
-        summary="Delete an API token",
-        query=(DRY_RUN,),
-        answers={
-            204: Answer(about="it is gone"),
-            200: Answer(about="of a dry run", schema=ref("Anything"), example={"dry_run": True}),
-        },
-    ),
-    Route(
-        method="GET",
-        path=f"{V1}/users",
-        handler=list_users,
-        permission=Permission.ADMINISTER,
-        scope=Scope.EVERYWHERE,
-        tag="Access",
-        summary="List the users of the configuration",
-        answers={200: Answer(about="all of them", schema=_items("User"), example={"items": [examples.USER]})},
-    ),
-    Route(
-        method="POST",
-        path=f"{V1}/users/{{name}}/unlock",
-        handler=unlock_user,
-        permission=Permission.ADMINISTER,
-        scope=Scope.EVERYWHERE,
-        tag="Access",
-        summary="Let a user who was locked out try again, on this node",
-        query=(DRY_RUN,),
-        answers={
-            200: Answer(
-                about="the user, and the node that forgot the wrong tries",
-                schema={
-                    "type": "object",
-                    "required": ["name", "node"],
-                    "properties": {"name": {"type": "string"}, "node": {"type": ["string", "null"]}},
-                },
-                example={"name": "ana", "node": "node-a"},
-            )
-        },
-        conflicts=False,
-    ),
-)

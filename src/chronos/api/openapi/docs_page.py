@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
-from chronos.api.openapi import needs, operation_id
-from chronos.api.routes import Body, Route
+from chronos.api.openapi.document import needs, operation_id
+from chronos.api.routing import Body, Route
 
 #: Styles are named by their hash in the policy; a page without scripts allows none.
 STYLE = """
@@ -67,7 +67,7 @@ def _body(body: Body | None) -> str:
 
 
 def _answers(route: Route) -> Iterator[str]:
-    for status, answer in sorted(route.answers.items()):
+    for status, answer in sorted(route.returns.items()):
         yield f"<p><b>{status}</b> {escape(answer.about)}</p>"
         if answer.example is not None:
             yield _json(answer.example)

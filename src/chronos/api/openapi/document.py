@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from chronos.api import examples
-from chronos.api.access import Permission
+from chronos.api.auth.permissions import Permission
+from chronos.api.openapi import examples
+from chronos.api.openapi.refusals import refusal_ref, refusal_responses, refusals
+from chronos.api.openapi.schemas import SCHEMAS
 from chronos.api.problems import PROBLEM
-from chronos.api.refusals import refusal_answers, refusal_ref, refusals
-from chronos.api.routes import Answer, Route, Scope, ref
-from chronos.api.schemas import SCHEMAS
+from chronos.api.routing import ResponseDoc, Route, Scope, ref
 
 _ABOUT = (
     "JSON in, JSON out. Instants are RFC 3339 in UTC. What goes wrong is answered as application/problem+json "
@@ -60,7 +60,7 @@ def openapi(routes: Iterable[Route], base_path: str = "") -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,
-            "responses": refusal_answers(),
+            "responses": refusal_responses(),
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -82,7 +82,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "description": _description(route),
         "tags": [route.tag],
         "parameters": _parameters(route),
-        "responses": {str(status): _answer(answer) for status, answer in sorted(route.answers.items())}
+        "responses": {str(status): _answer(answer) for status, answer in sorted(route.returns.items())}
         | {str(status): refusal_ref(status) for status in refusals(route)}
         | {"default": _problem()},
     }
@@ -138,7 +138,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     return found
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(answer: ResponseDoc) -> dict[str, Any]:
     said: dict[str, Any] = {"description": answer.about}
     if answer.schema is not None:
         content: dict[str, Any] = {"schema": answer.schema}

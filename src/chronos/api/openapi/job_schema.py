@@ -7,23 +7,35 @@ pattern, and a package may bring targets of other kinds. What the server refuses
 import re
 from typing import Any
 
-from chronos.api.describing import Schema, any_of, closed, duration, number, one_of, said, text, text_map, texts, whole
-from chronos.api.routes import ref
-from chronos.api.target_schema import OTHER_TARGETS, TARGET_SCHEMAS, TARGETS
+from chronos.api.openapi.schema_builders import (
+    Schema,
+    any_of,
+    closed,
+    duration,
+    number,
+    one_of,
+    text,
+    text_map,
+    texts,
+    whole,
+    with_description,
+)
+from chronos.api.openapi.target_schema import OTHER_TARGETS, TARGET_SCHEMAS, TARGETS
+from chronos.api.routing import ref
 from chronos.core.config import DEFAULTS, Delivery, Mode, OnFailure, Overlap, RecoveryStrategy, UpdatePolicy
-from chronos.core.job import On
-from chronos.core.parse import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH
-from chronos.service.shapes.job import (
+from chronos.core.job import UpstreamCondition
+from chronos.core.schedule.parser import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH
+from chronos.service.serializers.job import (
+    DEFAULT_TASK_NAME,
     MAX_DESCRIPTION,
     MAX_FOLLOWED,
     MAX_PAYLOAD,
     MAX_TAGS,
     MAX_TASKS,
-    ONLY_TASK,
 )
-from chronos.service.shapes.settings import write_settings
+from chronos.service.serializers.settings import write_settings
 
-_MANY = 1_000_000
+_MAX_COUNT = 1_000_000
 _DEFAULT = write_settings(DEFAULTS)
 
 
@@ -81,9 +93,9 @@ _RETRY = closed(
     "which failures are tried again, how often and when",
     {
         "max_attempts": whole(
-            f"tries in all; 1: no second one, null: no limit; {_unless('retry', 'max_attempts')}", 1, _MANY, 5
+            f"tries in all; 1: no second one, null: no limit; {_unless('retry', 'max_attempts')}", 1, _MAX_COUNT, 5
         ),
-        "max_retries": whole("tries after the first; instead of max_attempts", 0, _MANY - 1, 4),
+        "max_retries": whole("tries after the first; instead of max_attempts", 0, _MAX_COUNT - 1, 4),
         "initial_interval": duration(f"the wait after a first failure; {_unless('retry', 'initial_interval')}", "1s"),
         "multiplier": number(f"the wait grows by it each time; {_unless('retry', 'multiplier')}", 1, 1000, 2.0),
         "max_interval": duration(f"the longest wait; {_unless('retry', 'max_interval')}", "1h"),
@@ -100,7 +112,7 @@ _RECOVERY = closed(
     "what becomes of instants that no node ran in time",
     {
         "strategy": one_of(f"which of them run; {_unless('recovery', 'strategy')}", RecoveryStrategy),
-        "max_count": whole(f"of bounded: how many at most; {_unless('recovery', 'max_count')}", 0, _MANY, 10),
+        "max_count": whole(f"of bounded: how many at most; {_unless('recovery', 'max_count')}", 0, _MAX_COUNT, 10),
         "max_age": duration(f"of bounded: none older than this; {_unless('recovery', 'max_age')}", "2d"),
         "after": duration(f"before it they are late, and simply run; {_unless('recovery', 'after')}", "5m"),
     },
@@ -118,7 +130,7 @@ _UPDATE = closed(
 _CONCURRENCY = closed(
     "how many executions at once",
     {
-        "limit": whole("of the job under overlap allow, or of all that share a key; 0: no limit", 0, _MANY, 2),
+        "limit": whole("of the job under overlap allow, or of all that share a key; 0: no limit", 0, _MAX_COUNT, 2),
         "key": text(
             "a template of payload, job, namespace: equal keys of a namespace share the limit, which is 1 unless given",
             "{{ payload.customer }}",
@@ -148,7 +160,7 @@ _OVERRIDES: Schema = {
     "on_failure": one_of(f"what a failed task means to the others; {_unless('on_failure')}", OnFailure),
     "retry": _object("Retry", "which failures are tried again, how often and when"),
     "retry_policy": _object("Retry", "another name of retry"),
-    "max_retries": whole("tries after the first; retry.max_attempts less one", 0, _MANY - 1, 4),
+    "max_retries": whole("tries after the first; retry.max_attempts less one", 0, _MAX_COUNT - 1, 4),
     "task_timeout": duration(f"of one try; {_unless('task_timeout')}", "30s"),
     "timeout": duration("another name of task_timeout", "30s"),
     "timeout_secs": number("task_timeout in seconds", 0.000_001, 3_155_760_000, 60),
@@ -160,7 +172,7 @@ _SETTINGS: Schema = {
     **_OVERRIDES,
     "execution_timeout": duration(f"of all its work; 0s: no limit; {_unless('execution_timeout')}", "2h"),
     "overlap": one_of(f"what an instant does {_OVERLAP}; {_unless('overlap')}", Overlap, "forbid"),
-    "queue_max": whole(f"how many of its executions may be queued; {_unless('queue_max')}", 0, _MANY, 10),
+    "queue_max": whole(f"how many of its executions may be queued; {_unless('queue_max')}", 0, _MAX_COUNT, 10),
     "concurrency": any_of(
         "a limit; or, as text, another name of overlap",
         {"type": "string", "enum": [*map(str, Overlap), "forbid"]},
@@ -184,8 +196,8 @@ _SETTINGS: Schema = {
 
 # --- all of it
 
-_NAME = any_of(f"unique among the tasks; {ONLY_TASK} where there is one", ref("Name"), examples=["extract"])
-_TASK = said(
+_NAME = any_of(f"unique among the tasks; {DEFAULT_TASK_NAME} where there is one", ref("Name"), examples=["extract"])
+_TASK = with_description(
     "one unit of work: a target, what it needs, and what it overrides",
     {
         "type": "object",
@@ -203,12 +215,12 @@ _AFTER = closed(
     "a job that is followed",
     {
         "job": {"type": "string", "maxLength": 200, "description": "its name, in the same namespace"},
-        "on": one_of("which end of it counts; success unless given", On),
+        "on": one_of("which end of it counts; success unless given", UpstreamCondition),
     },
     required=["job"],
 )
 _TAGS = text_map("names and values to find a job by", MAX_TAGS) | {"type": "object"}
-_TAG_NAMES = said("names of tags whose values are empty", {"type": "array", "items": {"type": "string"}})
+_TAG_NAMES = with_description("names of tags whose values are empty", {"type": "array", "items": {"type": "string"}})
 _ANSWERED: dict[str, str] = {
     "id": "of the job",
     "version": "grows with every change",
@@ -233,12 +245,12 @@ JOB_SAID: Schema = {
         {"every": "90s"},
     ),
     **_AROUND,
-    "tasks": said(
+    "tasks": with_description(
         "what it does; a single task may stand beside its name, as http, command, python or wait",
         {"type": ["array", "null"], "maxItems": MAX_TASKS, "items": ref("TaskInput")},
     ),
     **_SETTINGS,
-    "after": said(
+    "after": with_description(
         "jobs of the namespace that it follows: it runs when all of them have ended so",
         {
             "type": ["array", "null"],
@@ -249,7 +261,7 @@ JOB_SAID: Schema = {
     ),
     "on_start": _object("Hook", "runs before the first task, whatever comes of it"),
     "on_complete": _object("Hook", "runs after the last task, with the report as its payload"),
-    "alerts": said(
+    "alerts": with_description(
         "refused, as alerts do not exist yet: leave it out; jobs that were stored with some answer with them",
         {"type": ["array", "null"], "items": ref("Anything"), "deprecated": True},
     ),
@@ -265,7 +277,9 @@ JOB_SAID: Schema = {
 _JOB: Schema = {
     "name": {"description": "unique in its namespace, and never changes", **ref("Name")},
     "namespace": any_of('"default", or that of the request, unless given', ref("Name")),
-    "enabled": said("false: switched off; as it is unless given, and a new job is on", {"type": ["boolean", "null"]}),
+    "enabled": with_description(
+        "false: switched off; as it is unless given, and a new job is on", {"type": ["boolean", "null"]}
+    ),
     **JOB_SAID,
     **TARGETS,
     "job_type": text("another name of python: the name of the function", "EMAIL_SENDER", longest=200),
@@ -290,7 +304,7 @@ JOB_SCHEMAS: dict[str, Schema] = {
             {"type": "object", "required": ["name"], "properties": {"name": _JOB["name"]}},
         ]
     },
-    "JobPatch": said(
+    "JobPatch": with_description(
         "fields to change, of those of a job; null: what holds where nothing is said",
         {"type": "object", "additionalProperties": True},
     ),

@@ -6,9 +6,9 @@ Failures of the server (5XX) can happen to every route, and are left to the docu
 from collections.abc import Callable
 from typing import Any
 
-from chronos.api.access import Permission
+from chronos.api.auth.permissions import Permission
 from chronos.api.problems import KINDS, PROBLEM
-from chronos.api.routes import Route, Scope, ref
+from chronos.api.routing import Route, Scope, ref
 
 _NAMING = ("namespace", "job")  # parameters of the query that name what may not be there
 
@@ -23,7 +23,7 @@ def refusal_ref(status: int) -> dict[str, Any]:
     return {"$ref": f"#/components/responses/{_name(status)}"}
 
 
-def refusal_answers() -> dict[str, Any]:
+def refusal_responses() -> dict[str, Any]:
     """Every refusal as an answer of the document, under its name."""
     return {_name(status): _answer(status) for status, _ in _RULES}
 

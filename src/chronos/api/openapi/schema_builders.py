@@ -3,21 +3,21 @@
 from collections.abc import Iterable
 from typing import Any
 
-from chronos.core.parse import MAX_LENGTH
+from chronos.core.schedule.parser import MAX_LENGTH
 
 Schema = dict[str, Any]
 
 NULL: Schema = {"type": "null"}
 
 
-def said(about: str, schema: Schema, *examples: Any) -> Schema:
+def with_description(about: str, schema: Schema, *examples: Any) -> Schema:
     """A schema with a line for people, and examples."""
     return {"description": about, **schema, **({"examples": list(examples)} if examples else {})}
 
 
 def text(about: str, *examples: str, longest: int = MAX_LENGTH) -> Schema:
     """Some text. The server counts bytes, which are never fewer than characters."""
-    return said(about, {"type": ["string", "null"], "maxLength": longest}, *examples)
+    return with_description(about, {"type": ["string", "null"], "maxLength": longest}, *examples)
 
 
 def duration(about: str, *examples: str) -> Schema:
@@ -27,12 +27,12 @@ def duration(about: str, *examples: str) -> Schema:
 
 def whole(about: str, low: int, high: int, *examples: int) -> Schema:
     """A whole number within bounds."""
-    return said(about, {"type": ["integer", "null"], "minimum": low, "maximum": high}, *examples)
+    return with_description(about, {"type": ["integer", "null"], "minimum": low, "maximum": high}, *examples)
 
 
 def number(about: str, low: float, high: float, *examples: float) -> Schema:
     """A number within bounds."""
-    return said(about, {"type": ["number", "null"], "minimum": low, "maximum": high}, *examples)
+    return with_description(about, {"type": ["number", "null"], "minimum": low, "maximum": high}, *examples)
 
 
 def one_of(about: str, words: Iterable[str], *also: str) -> Schema:
@@ -42,14 +42,14 @@ def one_of(about: str, words: Iterable[str], *also: str) -> Schema:
 
 def any_of(about: str, *schemas: Any, examples: Iterable[Any] = ()) -> Schema:
     """What one of several schemas allows."""
-    return said(about, {"anyOf": [*schemas, NULL]}, *examples)
+    return with_description(about, {"anyOf": [*schemas, NULL]}, *examples)
 
 
 def texts(about: str, most: int, *examples: Any, longest: int = 256) -> Schema:
     """A list of texts, or a single one."""
     items = {"type": "string", "maxLength": longest}
     schema = {"type": ["string", "array", "null"], "maxLength": longest, "maxItems": most, "items": items}
-    return said(about, schema, *examples)
+    return with_description(about, schema, *examples)
 
 
 def text_map(about: str, most: int, *examples: Any) -> Schema:
@@ -60,9 +60,11 @@ def text_map(about: str, most: int, *examples: Any) -> Schema:
         "propertyNames": {"minLength": 1, "maxLength": 256},
         "additionalProperties": {"type": "string", "maxLength": 256},
     }
-    return said(about, schema, *examples)
+    return with_description(about, schema, *examples)
 
 
 def closed(about: str, properties: Schema, *examples: Any, **more: Any) -> Schema:
     """An object that takes these fields and no others."""
-    return said(about, {"type": "object", "properties": properties, "additionalProperties": False, **more}, *examples)
+    return with_description(
+        about, {"type": "object", "properties": properties, "additionalProperties": False, **more}, *examples
+    )

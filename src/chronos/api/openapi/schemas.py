@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from chronos.api.access import Role
-from chronos.api.job_schema import JOB_SAID, JOB_SCHEMAS
-from chronos.api.routes import ref
+from chronos.api.auth.permissions import Role
+from chronos.api.openapi.job_schema import JOB_SAID, JOB_SCHEMAS
+from chronos.api.routing import ref
 from chronos.core.execution import Status
 from chronos.core.job import JobState
 

@@ -3,8 +3,8 @@
 Options are read by the runners, to whom null is no field that is left out; a number will do where text is meant.
 """
 
-from chronos.api.describing import Schema, any_of, closed, said, text
-from chronos.api.routes import ref
+from chronos.api.openapi.schema_builders import Schema, any_of, closed, text, with_description
+from chronos.api.routing import ref
 
 _WORD: Schema = {"type": ["string", "number"]}
 _WORDS: Schema = {"type": "object", "additionalProperties": _WORD}
@@ -14,7 +14,7 @@ _CODES: Schema = {"type": ["array", "null"], "minItems": 1, "maxItems": 100, "it
 _HTTP = closed(
     "sends one request",
     {
-        "url": said(
+        "url": with_description(
             "http:// or https://, perhaps with placeholders",
             {"type": "string", "maxLength": 8_192},
             "https://api.example.com/reports/{{ payload.kind }}",
@@ -24,11 +24,11 @@ _HTTP = closed(
             "POST",
             longest=20,
         ),
-        "headers": said("sent with it", _WORDS | {"maxProperties": 100}, {"X-Team": "billing"}),
-        "query": said("added to the url", _WORDS | {"maxProperties": 1_000}, {"full": "yes"}),
+        "headers": with_description("sent with it", _WORDS | {"maxProperties": 100}, {"X-Team": "billing"}),
+        "query": with_description("added to the url", _WORDS | {"maxProperties": 1_000}, {"full": "yes"}),
         "json": {"description": "any value, sent as application/json"},
-        "body": said("text, sent instead of json", {"type": "string"}),
-        "auth": said(
+        "body": with_description("text, sent instead of json", {"type": "string"}),
+        "auth": with_description(
             "how it says who sends it",
             {
                 "type": "object",
@@ -36,24 +36,28 @@ _HTTP = closed(
                 "additionalProperties": False,
                 "properties": {
                     "type": {"type": "string", "enum": ["basic", "bearer", "api_key", "hmac"]},
-                    "username": said("of basic", _WORD),
-                    "password": said("of basic", _WORD),
-                    "token": said("of bearer", _WORD),
-                    "value": said("of api_key", _WORD),
-                    "name": said("of api_key: the header, or the parameter of the query", _WORD, "X-API-Key"),
-                    "in": said("of api_key", {"type": "string", "enum": ["header", "query"]}),
-                    "secret": said("of hmac: signs as Standard Webhooks do", _WORD),
+                    "username": with_description("of basic", _WORD),
+                    "password": with_description("of basic", _WORD),
+                    "token": with_description("of bearer", _WORD),
+                    "value": with_description("of api_key", _WORD),
+                    "name": with_description(
+                        "of api_key: the header, or the parameter of the query", _WORD, "X-API-Key"
+                    ),
+                    "in": with_description("of api_key", {"type": "string", "enum": ["header", "query"]}),
+                    "secret": with_description("of hmac: signs as Standard Webhooks do", _WORD),
                 },
             },
             {"type": "bearer", "token": "the token that you were given"},
         ),
-        "success_codes": said("statuses that mean success; 2xx unless given", _CODES, [200, "3xx", "500-504"]),
-        "retry_codes": said("statuses worth another try; 408, 425, 429 and 5xx unless given", _CODES),
-        "redirects": said(
+        "success_codes": with_description(
+            "statuses that mean success; 2xx unless given", _CODES, [200, "3xx", "500-504"]
+        ),
+        "retry_codes": with_description("statuses worth another try; 408, 425, 429 and 5xx unless given", _CODES),
+        "redirects": with_description(
             "how many to follow; true is 5; none unless given",
             {"type": ["boolean", "integer"], "minimum": 0, "maximum": 10},
         ),
-        "timeout": said("of the whole exchange; a number is seconds", _AMOUNT, "30s"),
+        "timeout": with_description("of the whole exchange; a number is seconds", _AMOUNT, "30s"),
     },
     {"url": "https://api.example.com/reports", "json": {"due": "{{ execution.scheduled_at }}"}},
     required=["url"],
@@ -61,18 +65,18 @@ _HTTP = closed(
 _COMMAND = closed(
     "runs one program",
     {
-        "argv": said(
+        "argv": with_description(
             "the program and its arguments; no shell reads them",
             {"type": "array", "minItems": 1, "maxItems": 10_000, "items": _WORD},
             ["pg_dump", "--file", "/backups/shop.sql", "shop"],
         ),
-        "shell": said("true: /bin/sh runs the text in command", {"type": "boolean"}),
-        "command": said("what the shell runs", {"type": "string"}, "make report | mail ops"),
-        "env": said("variables to add", _WORDS | {"maxProperties": 1_000}, {"PGHOST": "db"}),
-        "cwd": said("the directory to run in, from the root", {"type": "string", "maxLength": 4_096}),
+        "shell": with_description("true: /bin/sh runs the text in command", {"type": "boolean"}),
+        "command": with_description("what the shell runs", {"type": "string"}, "make report | mail ops"),
+        "env": with_description("variables to add", _WORDS | {"maxProperties": 1_000}, {"PGHOST": "db"}),
+        "cwd": with_description("the directory to run in, from the root", {"type": "string", "maxLength": 4_096}),
         "user": text("whom to run as; only where the node runs as root"),
-        "stdin": said("true: the payload as JSON; or a text", {"type": ["boolean", "string"]}),
-        "success_codes": said(
+        "stdin": with_description("true: the payload as JSON; or a text", {"type": ["boolean", "string"]}),
+        "success_codes": with_description(
             "exit codes that mean success; 0 unless given",
             {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": 255}},
             [0, 2],
@@ -80,11 +84,15 @@ _COMMAND = closed(
         "limits": closed(
             "of each process",
             {
-                "cpu_s": said("seconds of CPU", {"type": "integer", "minimum": 1, "maximum": 1 << 31}),
-                "memory": said("bytes, or a size, of 1 MiB or more", {"type": ["string", "integer"]}, "512MiB"),
-                "file_size": said("bytes of one file, or a size", {"type": ["string", "integer"]}, "1GiB"),
-                "files": said("open files, 16 or more", {"type": "integer", "minimum": 16, "maximum": 1 << 31}),
-                "processes": said(
+                "cpu_s": with_description("seconds of CPU", {"type": "integer", "minimum": 1, "maximum": 1 << 31}),
+                "memory": with_description(
+                    "bytes, or a size, of 1 MiB or more", {"type": ["string", "integer"]}, "512MiB"
+                ),
+                "file_size": with_description("bytes of one file, or a size", {"type": ["string", "integer"]}, "1GiB"),
+                "files": with_description(
+                    "open files, 16 or more", {"type": "integer", "minimum": 16, "maximum": 1 << 31}
+                ),
+                "processes": with_description(
                     "processes at once, of the whole command", {"type": "integer", "minimum": 1, "maximum": 1 << 31}
                 ),
             },
@@ -95,16 +103,18 @@ _COMMAND = closed(
 _FUNCTION_LIMITS = closed(
     "of the process that a function runs in",
     {
-        "cpu_s": said(
+        "cpu_s": with_description(
             "seconds of CPU", {"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1_000_000_000}
         ),
-        "memory": said("bytes, or a size, of 1 MiB or more", {"type": ["string", "integer", "null"]}, "512MiB"),
+        "memory": with_description(
+            "bytes, or a size, of 1 MiB or more", {"type": ["string", "integer", "null"]}, "512MiB"
+        ),
     },
 )
 _PYTHON = closed(
     "calls a function that a program registered under a name",
     {
-        "name": said("of the function", {"type": "string", "minLength": 1}, "send_report"),
+        "name": with_description("of the function", {"type": "string", "minLength": 1}, "send_report"),
         "payload": {"description": "any JSON: what the function is given, unless a trigger brings something else"},
         "limits": any_of("of a function that runs in a process", ref("FunctionLimits")),
     },
@@ -114,12 +124,14 @@ _PYTHON = closed(
 _WAIT = closed(
     "ends when its time comes, or a signal; it holds no worker meanwhile",
     {
-        "until": said("an instant", {"type": "string", "maxLength": 256}, "2027-01-01T09:00:00Z"),
-        "for": said("a duration; a number is seconds", _AMOUNT, "1h30m"),
-        "schedule": said("the next instant of it", {"type": "string", "maxLength": 256}, "0 9 * * 1-5"),
-        "timezone": said("of schedule and until", {"type": "string", "maxLength": 256}, "Europe/Paris"),
-        "signal": said("the name of a signal", {"type": "string", "minLength": 1, "maxLength": 200}, "approved"),
-        "timeout": said("how long to wait for the signal; a number is seconds", _AMOUNT, "48h"),
+        "until": with_description("an instant", {"type": "string", "maxLength": 256}, "2027-01-01T09:00:00Z"),
+        "for": with_description("a duration; a number is seconds", _AMOUNT, "1h30m"),
+        "schedule": with_description("the next instant of it", {"type": "string", "maxLength": 256}, "0 9 * * 1-5"),
+        "timezone": with_description("of schedule and until", {"type": "string", "maxLength": 256}, "Europe/Paris"),
+        "signal": with_description(
+            "the name of a signal", {"type": "string", "minLength": 1, "maxLength": 200}, "approved"
+        ),
+        "timeout": with_description("how long to wait for the signal; a number is seconds", _AMOUNT, "48h"),
     },
     {"signal": "approved", "timeout": "48h"},
     **{"not": {"propertyNames": {"enum": ["timezone", "timeout"]}}},  # one of the others is needed
@@ -149,7 +161,7 @@ TARGET_SCHEMAS: dict[str, Schema] = {
     "PythonTarget": _PYTHON,
     "FunctionLimits": _FUNCTION_LIMITS,
     "WaitTarget": _WAIT,
-    "Hook": said(
+    "Hook": with_description(
         "one target, which runs beside the tasks",
         {"type": "object", "properties": TARGETS, **OTHER_TARGETS},
         {"http": {"url": "https://hooks.example.com/done"}},

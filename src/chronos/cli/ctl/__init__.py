@@ -1,5 +1,5 @@
-"""``chronosctl``'s nouns: what one asks of a server.
+"""What the commands of ``chronosctl`` share.
 
-``client`` speaks HTTP, ``servers`` says with which server, ``options`` are those that commands share, ``printing``
-writes answers in the format asked for, ``watching`` looks again and again. Every other module is a noun, or its verbs.
+``client`` speaks HTTP, ``contexts`` chooses the server, ``options`` has the shared options, ``tables`` prints
+tables, JSON and YAML, ``watch`` repeats a request. The commands themselves belong in ``commands``.
 """

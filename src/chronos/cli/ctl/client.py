@@ -13,8 +13,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from chronos.cli.ctl.failing import Failure, Unreachable, refusal
-from chronos.cli.ctl.servers import Server, shown
+from chronos.cli.ctl.contexts import ServerContext, shown
+from chronos.cli.ctl.errors import CommandFailure, Unreachable, refusal
 
 API = "/api/v1"
 TRIES = 3
@@ -26,7 +26,7 @@ Query = Mapping[str, object | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ApiReply:
     """An answer that is no error."""
 
     status: int
@@ -38,21 +38,21 @@ class Reply:
         return self.headers.get("etag")
 
 
-class Client:
+class ApiClient:
     """One server, and the namespace that names are looked up in (None: the server's own choice)."""
 
-    def __init__(self, server: Server, *, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(self, server: ServerContext, *, timeout_s: float = _TIMEOUT_S) -> None:
         self.server = server
         self._timeout_s = timeout_s
         self._from_chronos = False
         parts = urlsplit(server.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Failure(f"{shown(server.url)} is no address of a server; write it like http://127.0.0.1:8080")
+            raise CommandFailure(f"{shown(server.url)} is no address of a server; write it like http://127.0.0.1:8080")
         self._secure = parts.scheme == "https"
         try:
             self._host, self._port = parts.hostname, parts.port
         except ValueError:
-            raise Failure(f"{shown(server.url)} has a port that is none") from None
+            raise CommandFailure(f"{shown(server.url)} has a port that is none") from None
         self._base = parts.path.rstrip("/")
         self._headers = {"Accept": "application/json", "User-Agent": "chronosctl"}
         authorization = _authorization(server, parts.username, parts.password)
@@ -67,7 +67,7 @@ class Client:
         except (AttributeError, IndexError, KeyError, TypeError):
             if self._from_chronos:
                 raise
-            raise Failure(
+            raise CommandFailure(
                 f"{shown(self.server.url)} does not answer like a Chronos server; "
                 "name one with --server URL or CHRONOS_SERVER"
             ) from None
@@ -90,7 +90,7 @@ class Client:
         body: object = None,
         headers: Mapping[str, str] | None = None,
         text: bool = False,
-    ) -> Reply:
+    ) -> ApiReply:
         """One request. What may be sent again is, when the server says that it cannot answer right now."""
         again = method == "GET" or "Idempotency-Key" in (headers or {})
         for attempt in range(1, TRIES + 1):
@@ -102,7 +102,7 @@ class Client:
             time.sleep(_pause_s(replied.get("retry-after"), attempt))
         if status >= 300:
             raise refusal(status, _problem(raw))
-        return Reply(status=status, value=raw.decode(errors="replace") if text else _value(raw), headers=replied)
+        return ApiReply(status=status, value=raw.decode(errors="replace") if text else _value(raw), headers=replied)
 
     def change(
         self, method: str, name: str, *verb: str, query: Query | None = None, body: object = None, dry_run: bool = False
@@ -166,7 +166,7 @@ class Client:
             except (OSError, HTTPException) as error:
                 raise Unreachable(_why_not(self.server, error)) from None
             except ValueError as error:  # no text, no JSON, or nothing that a header may hold
-                raise Failure(f"it cannot be sent: {error}") from None
+                raise CommandFailure(f"it cannot be sent: {error}") from None
 
 
 def _question(query: Query | None) -> str:
@@ -184,7 +184,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _authorization(server: Server, name: str | None, password: str | None) -> str | None:
+def _authorization(server: ServerContext, name: str | None, password: str | None) -> str | None:
     """What the address says comes before a token: it is nearer."""
     if name is not None:
         credentials = f"{unquote(name)}:{unquote(password or '')}"
@@ -205,7 +205,7 @@ def _value(raw: bytes) -> Any:
     try:
         return json.loads(raw) if raw else None
     except ValueError:
-        raise Failure("the server answered something that is not JSON; is it Chronos?") from None
+        raise CommandFailure("the server answered something that is not JSON; is it Chronos?") from None
 
 
 def _pause_s(retry_after: str | None, attempt: int) -> float:
@@ -216,7 +216,7 @@ def _pause_s(retry_after: str | None, attempt: int) -> float:
     return min(max(asked_s, 0.0), _LONGEST_PAUSE_S)
 
 
-def _why_not(server: Server, error: Exception) -> str:
+def _why_not(server: ServerContext, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return (
         f"{shown(server.url)} cannot be reached: {reason}\n"

@@ -1,120 +1,119 @@
-"""``chronosctl context``: servers by names of one's own."""
+"""Which server is meant: an option, a variable, or a named context of a file in the user's configuration folder.
 
-import sys
+The nearest wins: ``--server``, ``--context``, ``CHRONOS_SERVER``, ``CHRONOS_CONTEXT``, the context in use, and then the
+server that ``chronos server`` starts by default. A context's token goes to its own server and to no other.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
-from chronos.cli.ctl.failing import Failure
-from chronos.cli.ctl.options import output_option
-from chronos.cli.ctl.printing import Columns, print_page
-from chronos.cli.ctl.servers import Server, read_contexts, shown, write_contexts
-from chronos.cli.output import emit, note
+from chronos.cli.ctl.errors import EXIT_NOT_FOUND, CommandFailure
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
-@click.group(short_help="Servers by names of your own.")
-def context() -> None:
-    """Give names to servers, and choose the one that commands ask when nothing else says which.
+class NoContext(CommandFailure):
+    """A name that was given to no server."""
 
-    They are kept in contexts.json in your configuration folder, tokens included, for you alone to read. --server,
-    --context, CHRONOS_SERVER and CHRONOS_CONTEXT come before the context in use.
-
-    \b
-    Examples:
-      chronosctl context set local --url http://127.0.0.1:8080
-      chronosctl context use local
-    """
+    exit_code = EXIT_NOT_FOUND
 
 
-@context.command("list", short_help="List contexts.")
-@output_option
-def list_(output: str) -> None:
-    """List contexts; a star marks the one in use.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerContext:
+    """An address, and how to show oneself there."""
 
-    \b
-    Example:
-      chronosctl context list
-    """
+    url: str
+    token: str | None = None
+    namespace: str | None = None
+    login: str | None = None  # the name of the token, where `login` made it
+
+
+@dataclass(slots=True, kw_only=True)
+class Contexts:
+    """The named servers of one user."""
+
+    current: str | None = None
+    servers: dict[str, ServerContext] = field(default_factory=dict)
+
+    def named(self, name: str) -> ServerContext:
+        """A server by its name."""
+        found = self.servers.get(name)
+        if found is None:
+            raise NoContext(f'there is no context "{name}"\n  chronosctl context list')
+        return found
+
+
+def contexts_file() -> Path:
+    """Where they are kept: for one user, and readable by nobody else."""
+    return Path(click.get_app_dir("chronos", force_posix=False)) / "contexts.json"
+
+
+def read_contexts() -> Contexts:
+    """All of them; none when there is no file."""
+    path = contexts_file()
+    try:
+        said = json.loads(path.read_text())
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, ValueError) as error:
+        raise CommandFailure(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        servers = {name: ServerContext(**entry) for name, entry in said["contexts"].items()}
+        return Contexts(current=said.get("current"), servers=servers)
+    except (AttributeError, KeyError, TypeError):
+        raise CommandFailure(f"{path} is not as chronosctl writes it; remove it, and set its contexts anew") from None
+
+
+def write_contexts(contexts: Contexts) -> None:
+    """Replace the file as a whole; tokens are in it, so it is for its owner alone."""
+    path = contexts_file()
+    said = {
+        "current": contexts.current,
+        "contexts": {name: _entry(server) for name, server in sorted(contexts.servers.items())},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(json.dumps(said, indent=2) + "\n")
+    new.replace(path)
+
+
+def choose(
+    *, server: str | None, context: str | None, namespace: str | None, environment: Mapping[str, str] | None = None
+) -> ServerContext:
+    """The server that a command is for."""
+    environment = os.environ if environment is None else environment
+    chosen = _chosen(server, context, environment)
+    token = environment.get("CHRONOS_TOKEN") or chosen.token
+    return ServerContext(url=chosen.url, token=token, namespace=namespace or chosen.namespace)
+
+
+def _chosen(server: str | None, context: str | None, environment: Mapping[str, str]) -> ServerContext:
+    if server is not None:
+        return ServerContext(url=server)
+    if context is not None:
+        return read_contexts().named(context)
+    if url := environment.get("CHRONOS_SERVER"):
+        return ServerContext(url=url)
+    if name := environment.get("CHRONOS_CONTEXT"):
+        return read_contexts().named(name)
     contexts = read_contexts()
-    items = [
-        {
-            "name": name,
-            "server": shown(server.url),
-            "namespace": server.namespace,
-            "token": server.token is not None,
-            "current": name == contexts.current,
-        }
-        for name, server in sorted(contexts.servers.items())
-    ]
-    print_page({"items": items}, output, COLUMNS)
+    return ServerContext(url=DEFAULT_SERVER) if contexts.current is None else contexts.named(contexts.current)
 
 
-@context.command("set", short_help="Create or change a context.")
-@click.argument("name", metavar="NAME")
-@click.option("--url", required=True, metavar="URL", help="The server's address.")
-@click.option("--default-namespace", metavar="NS", help="Whose jobs are meant.  [default: default]")
-@click.option("--token", metavar="TOKEN", help="What to show there; - reads it from stdin.")
-def set_(name: str, url: str, default_namespace: str | None, token: str | None) -> None:
-    """Keep a server under NAME. The first one is used from now on.
-
-    \b
-    Example:
-      chronosctl context set local --url http://127.0.0.1:8080
-    """
-    if not url.startswith(("http://", "https://")):
-        raise Failure(f"{shown(url)} is no address of a server; write it like http://127.0.0.1:8080")
-    if token == "-":
-        token = sys.stdin.readline().strip()
-    contexts = read_contexts()
-    contexts.servers[name] = Server(url=url, token=token or None, namespace=default_namespace)
-    contexts.current = contexts.current or name
-    write_contexts(contexts)
-    emit(name)
-    note("is in use" if contexts.current == name else f"is kept; use it: chronosctl context use {name}")
+def shown(url: str) -> str:
+    """An address as it may be printed."""
+    password = urlsplit(url).password
+    return url if password is None else url.replace(f":{password}@", ":…@")
 
 
-@context.command(short_help="Use a context from now on.")
-@click.argument("name", metavar="NAME")
-def use(name: str) -> None:
-    """Ask the server NAME from now on.
-
-    \b
-    Example:
-      chronosctl context use local
-    """
-    contexts = read_contexts()
-    server = contexts.named(name)
-    contexts.current = name
-    write_contexts(contexts)
-    emit(name)
-    note(f"{shown(server.url)} is asked from now on")
-
-
-@context.command(short_help="Forget a context.")
-@click.argument("name", metavar="NAME")
-def delete(name: str) -> None:
-    """Forget the server NAME.
-
-    \b
-    Example:
-      chronosctl context delete local
-    """
-    contexts = read_contexts()
-    contexts.named(name)
-    del contexts.servers[name]
-    contexts.current = None if contexts.current == name else contexts.current
-    write_contexts(contexts)
-    emit(name)
-    note("forgotten")
-
-
-COLUMNS = Columns(
-    usual={
-        "": lambda item: "*" if item["current"] else "",
-        "NAME": "name",
-        "SERVER": "server",
-        "NAMESPACE": "namespace",
-    },
-    wide={"TOKEN": "token"},
-    name="name",
-    none="there are no contexts; make one: chronosctl context set NAME --url URL",
-)
+def _entry(server: ServerContext) -> dict[str, Any]:
+    return {name: value for name, value in asdict(server).items() if value is not None}

@@ -13,23 +13,23 @@ EXIT_RUN_FAILED = 6
 _CHANGED = re.compile(r"(\S+) changed since you read it \(you have v(\d+), it is v(\d+)")
 
 
-class Failure(click.ClickException):
+class CommandFailure(click.ClickException):
     """Refused or failed; the message says why."""
 
 
-class Unreachable(Failure):
+class Unreachable(CommandFailure):
     """No server answers."""
 
     exit_code = EXIT_UNREACHABLE
 
 
-class RunFailed(Failure):
+class RunEndedBadly(CommandFailure):
     """The run that was waited for did not succeed."""
 
     exit_code = EXIT_RUN_FAILED
 
 
-class Refused(Failure):
+class RequestRefused(CommandFailure):
     """The server says no. ``problem`` is what it answered (RFC 9457)."""
 
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
@@ -38,30 +38,30 @@ class Refused(Failure):
         super().__init__(message_of(status, problem))
 
 
-class NotThere(Refused):
+class MissingThing(RequestRefused):
     """There is no such thing."""
 
     exit_code = EXIT_NOT_FOUND
 
 
-class Clash(Refused):
+class StateConflict(RequestRefused):
     """It is not as one believed."""
 
     exit_code = EXIT_CONFLICT
 
 
-class NotNow(Refused):
+class TryLater(RequestRefused):
     """There is a server, and it cannot answer."""
 
     exit_code = EXIT_UNREACHABLE
 
 
-_KINDS = {404: NotThere, 409: Clash, 412: Clash, 502: NotNow, 503: NotNow, 504: NotNow}
+_KINDS = {404: MissingThing, 409: StateConflict, 412: StateConflict, 502: TryLater, 503: TryLater, 504: TryLater}
 
 
-def refusal(status: int, problem: dict[str, Any]) -> Refused:
+def refusal(status: int, problem: dict[str, Any]) -> RequestRefused:
     """The failure that an answer means."""
-    return _KINDS.get(status, Refused)(status, problem)
+    return _KINDS.get(status, RequestRefused)(status, problem)
 
 
 def message_of(status: int, problem: dict[str, Any]) -> str:

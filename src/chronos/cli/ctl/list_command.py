@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chronos.cli.ctl.options import Command, asking, output_option
-from chronos.cli.ctl.printing import Columns
-from chronos.cli.ctl.watching import show_list
+from chronos.cli.ctl.tables import Columns
+from chronos.cli.ctl.watch import show_list
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 VERB = "list"
 
@@ -32,7 +32,11 @@ def list_command(
 
     @asking
     def list_(
-        client: "Client", output: str, limit: int | None = None, everything: bool = False, every_s: float | None = None
+        client: "ApiClient",
+        output: str,
+        limit: int | None = None,
+        everything: bool = False,
+        every_s: float | None = None,
     ) -> None:
         def look() -> Any:
             if limit is None:

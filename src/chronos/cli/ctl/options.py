@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.servers import choose
+from chronos.cli.ctl.contexts import choose
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
 _WHERE = ("server", "context", "namespace")
@@ -45,14 +45,14 @@ def asking(command: Command) -> Command:
     return where_options(asked)
 
 
-def client_of(ctx: click.Context, said: dict[str, Any], *, timeout_s: float | None = None) -> "Client":
+def client_of(ctx: click.Context, said: dict[str, Any], *, timeout_s: float | None = None) -> "ApiClient":
     """The client of the server that was named, here or before the command."""
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
     above = ctx.find_root().params
     server, context, namespace = (said.get(name) or above.get(name) for name in _WHERE)
     chosen = choose(server=server, context=context, namespace=namespace)
-    return Client(chosen) if timeout_s is None else Client(chosen, timeout_s=timeout_s)
+    return ApiClient(chosen) if timeout_s is None else ApiClient(chosen, timeout_s=timeout_s)
 
 
 def output_option(command: Command) -> Command:
@@ -79,7 +79,7 @@ def wait_options(command: Command) -> Command:
 
 
 def replay_options(command: Command) -> Command:
-    """What a run that is done again may be told; ``changing.print_replayed`` takes these arguments."""
+    """What a run that is done again may be told; ``jobs_actions.print_replayed`` takes these arguments."""
     for option in (
         dry_run_option,
         wait_options,
@@ -130,7 +130,7 @@ class Seconds(click.ParamType[float]):
             return float(value)
         from chronos.core.calendar import SECOND_US
         from chronos.errors import InvalidSchedule
-        from chronos.service.shapes.form import read_duration_us
+        from chronos.service.serializers.object_reader import read_duration_us
 
         try:
             return read_duration_us(value) / SECOND_US
@@ -180,7 +180,7 @@ def complete_zone(_: click.Context, __: click.Parameter, incomplete: str) -> "li
     """Names of time zones."""
     from click.shell_completion import CompletionItem
 
-    from chronos.core.zones import zone_names
+    from chronos.core.schedule.timezones import zone_names
 
     wanted = incomplete.lower()
     return [CompletionItem(name) for name in sorted(zone_names()) if name.lower().startswith(wanted)]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from chronos.cli.ctl.failing import Failure, RunFailed, Unreachable
-from chronos.cli.ctl.printing import Columns, as_yaml, print_items, print_page
+from chronos.cli.ctl.errors import CommandFailure, RunEndedBadly, Unreachable
+from chronos.cli.ctl.tables import Columns, as_yaml, print_items, print_page
 from chronos.cli.output import emit, emit_json, note
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 FINAL = ("succeeded", "completed_with_errors", "failed", "canceled", "skipped", "missed", "stale")
 _SOONEST_S = 0.05
@@ -91,7 +91,7 @@ def _print_news(items: list[dict[str, Any]], form: str, columns: Columns, *, hea
         print_items(items, form, columns, headed=headed)
 
 
-def wait_for(client: "Client", execution: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+def wait_for(client: "ApiClient", execution: str, *, timeout_s: float | None = None) -> dict[str, Any]:
     """The execution when it is over. A server that is away for a moment is waited for, too."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     pause_s = _SOONEST_S
@@ -101,7 +101,7 @@ def wait_for(client: "Client", execution: str, *, timeout_s: float | None = None
         if found["status"] in FINAL:
             return found
         if deadline is not None and time.monotonic() >= deadline:
-            raise Failure(
+            raise CommandFailure(
                 f"{execution} is not over after {timeout_s:g} s; it goes on\n  chronosctl executions get {execution}"
             )
         time.sleep(pause_s)
@@ -133,12 +133,12 @@ def mirror(found: Mapping[str, Any]) -> None:
     said = [f"{found.get('job_name') or found['id']} {found['status'].replace('_', ' ')}: {reason.get('message', '')}"]
     said += [f"  {task['name']}: {task['error']}" for task in found.get("tasks", ()) if task.get("error")]
     said.append(f"  chronosctl executions logs {found['id']}")
-    raise RunFailed("\n".join(said))
+    raise RunEndedBadly("\n".join(said))
 
 
-def waited(client: "Client", execution: str, output: str, *, timeout_s: float | None) -> None:
+def waited(client: "ApiClient", execution: str, output: str, *, timeout_s: float | None) -> None:
     """Wait for a run, print it, and end as it did."""
-    from chronos.cli.ctl.executions import print_execution
+    from chronos.cli.ctl.commands.executions import print_execution
 
     if output == "table":
         note(f"waiting for {execution}")

@@ -1,10 +1,10 @@
-"""What the text of a schedule was understood as: names, macros, ``H`` and plain words in the dialect below them."""
+"""The canonical expression of a schedule: what names, macros, ``H`` and plain words were read as."""
 
-from chronos.core.cron import CronRule
-from chronos.core.cron_format import format_cron
-from chronos.core.once import LaterRule
-from chronos.core.schedule import Schedule
-from chronos.core.words import read_words
+from chronos.core.schedule.cron import CronRule
+from chronos.core.schedule.cron_format import format_cron
+from chronos.core.schedule.once import DelayRule
+from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule.words import read_words
 from chronos.errors import InvalidSchedule
 
 
@@ -12,7 +12,7 @@ def understood_as(expression: str, schedule: Schedule) -> str | None:
     """The expression that a text stands for; None where the text says just that, or nothing but itself can say it."""
     if isinstance(schedule.rule, CronRule):
         text = format_cron(schedule.rule.cron)
-    elif isinstance(schedule.rule, LaterRule):
+    elif isinstance(schedule.rule, DelayRule):
         return None
     else:
         try:

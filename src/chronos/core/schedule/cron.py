@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from chronos.core.calendar import DAY_S, EPOCH_ORDINAL, FIRST_DAY, LAST_DAY, LAST_US, SECOND_US, month_length
-from chronos.core.zones import Zone, far_cycles_s
+from chronos.core.schedule.timezones import Zone, far_cycles_s
 
 SEARCH_YEARS = 400  # the Gregorian calendar repeats after this
 ALL_SIXTY = (1 << 60) - 1
@@ -139,7 +139,7 @@ class Cron:
             by_week |= self._nth_days(first, length)
         return (days | by_week if self.either else days & by_week) & ((2 << length) - 1)
 
-    def never(self) -> bool:
+    def never_matches(self) -> bool:
         """Whether no date of the calendar matches, in any year."""
         if self.days & 0x1FFFFFFE and self.weekdays == ALL_WEEKDAYS:
             return False

@@ -1,11 +1,11 @@
-"""From a ``Cron`` back to cron text: the inverse of ``cron_text``, in one canonical spelling.
+"""From a ``Cron`` back to cron text: the inverse of ``cron_parser``, in one canonical spelling.
 
 Whether a field begins with a star is part of what an expression means: in the minute or the hour it tells an
 interval from fixed times, in the two day fields it tells "both" from "either". So stars are written exactly where
 the ``Cron`` asks for one, and ``0-59`` is not ``*``.
 """
 
-from chronos.core.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, LAST_NTH, Cron
+from chronos.core.schedule.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, LAST_NTH, Cron
 
 _SHORTEST_RUN = 3  # 1,2 but 1-3
 _SHORTEST_STEPS = 5  # 9,12,15,18 but 0-20/5
@@ -40,12 +40,12 @@ def step_text(mask: int, low: int, high: int) -> str | None:
     return None if step is None else "*" if step == 1 else f"*/{step}"
 
 
-def values(mask: int) -> list[int]:
+def list_set_bits(mask: int) -> list[int]:
     """The values whose bits are set, in order."""
     return [value for value in range(mask.bit_length()) if mask >> value & 1]
 
 
-def runs(numbers: list[int]) -> list[tuple[int, int]]:
+def group_consecutive(numbers: list[int]) -> list[tuple[int, int]]:
     """First and last of each run of consecutive numbers; two in a row are no run yet."""
     found: list[tuple[int, int]] = []
     for number in numbers:
@@ -74,9 +74,9 @@ def _days(cron: Cron) -> tuple[str, str]:
     """The day and the weekday, neither of which begins with a star if and only if either may match."""
     any_day = cron.days == ALL_DAYS and not cron.last and not cron.nearest
     any_weekday = cron.weekdays == ALL_WEEKDAYS and not cron.nth
-    special_days = [f"L-{back}" if back else "L" for back in values(cron.last)]
-    special_days += [f"{day}W" if day else "LW" for day in values(cron.nearest)]
-    special_weekdays = [_nth(*divmod(bit, 7)) for bit in values(cron.nth)]
+    special_days = [f"L-{back}" if back else "L" for back in list_set_bits(cron.last)]
+    special_days += [f"{day}W" if day else "LW" for day in list_set_bits(cron.nearest)]
+    special_weekdays = [_nth(*divmod(bit, 7)) for bit in list_set_bits(cron.nth)]
     day = _join(format_list(cron.days), special_days)
     weekday = _join(format_list(cron.weekdays), special_weekdays)
     if cron.either:

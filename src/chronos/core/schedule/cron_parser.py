@@ -13,8 +13,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import NoReturn
 
-from chronos.core.cron import ALL_WEEKDAYS, LAST_NTH, Cron
-from chronos.core.custom import custom_names
+from chronos.core.schedule.cron import ALL_WEEKDAYS, LAST_NTH, Cron
+from chronos.core.schedule.plugins import custom_names
 from chronos.errors import InvalidSchedule
 
 MACROS = {
@@ -61,7 +61,7 @@ _NTH = re.compile(r"(\w+)#(\d+)")
 _LAST_WEEKDAY = re.compile(r"(\w+)L")
 
 
-class _Fault(Exception):
+class _FieldError(Exception):
     """What is wrong within a field, and with which part of it; the caller knows where the field stands."""
 
     def __init__(self, reason: str, part: str, hint: str | None = None) -> None:
@@ -70,7 +70,7 @@ class _Fault(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Bits:
+class _FieldMasks:
     """A parsed field: plain values, and the special days of the two day fields."""
 
     mask: int = 0
@@ -89,7 +89,7 @@ def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
     layout = _LAYOUTS[dialect]
     if len(tokens) != len(layout):
         _wrong_count(text, len(tokens), dialect)
-    fields: list[_Bits] = []
+    fields: list[_FieldMasks] = []
     for token, field in zip(tokens, layout, strict=True):
         value = token.group()
         try:
@@ -99,10 +99,10 @@ def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
                 fields.append(_field(value, field, key))
             else:
                 fields.append(_field(value, field, ""))
-        except _Fault as fault:
+        except _FieldError as fault:
             _fail(text, fault, field, token.start(), value)
     cron = _assemble(fields, [token.group() for token in tokens])
-    if dialect != "posix" and cron.never():
+    if dialect != "posix" and cron.never_matches():
         day, month = tokens[-3], tokens[-2]
         raise InvalidSchedule(
             text,
@@ -114,7 +114,7 @@ def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
     return cron
 
 
-def _assemble(fields: list[_Bits], texts: list[str]) -> Cron:
+def _assemble(fields: list[_FieldMasks], texts: list[str]) -> Cron:
     seconds = fields[0].mask if len(fields) == 6 else 1
     minute, hour, day, month, weekday = fields[-5:]
     day_free, weekday_free = texts[-3][0] in "*?", texts[-1][0] in "*?"
@@ -147,20 +147,20 @@ def _parse_macro(text: str) -> Cron:
 
 
 @lru_cache(maxsize=4096)
-def _field(text: str, field: _Field, key: str) -> _Bits:
+def _field(text: str, field: _Field, key: str) -> _FieldMasks:
     """One field of the standard dialects."""
     if text == "*":
-        return _Bits(_range(field.low, field.end, 1))
+        return _FieldMasks(_range(field.low, field.end, 1))
     if text == "?":
         if field.name not in ("day", "weekday"):
-            raise _Fault('is "?", allowed only for day and weekday', text, 'write "*"')
-        return _Bits(_range(field.low, field.end, 1))
+            raise _FieldError('is "?", allowed only for day and weekday', text, 'write "*"')
+        return _FieldMasks(_range(field.low, field.end, 1))
     mask = last = nearest = nth = 0
     for item in text.split(","):
         if not item:
-            raise _Fault("has an empty list item", text)
+            raise _FieldError("has an empty list item", text)
         if item[0] == "H":
-            mask |= _hashed(item, field, key)
+            mask |= _parse_hashed(item, field, key)
         elif field.name == "day" and (special := _special_day(item)):
             last |= special.last
             nearest |= special.nearest
@@ -170,7 +170,7 @@ def _field(text: str, field: _Field, key: str) -> _Bits:
             mask |= _item(item, field)
     if field.name == "weekday":
         mask = (mask | mask >> 7) & ALL_WEEKDAYS
-    return _Bits(mask, last, nearest, nth)
+    return _FieldMasks(mask, last, nearest, nth)
 
 
 def _item(item: str, field: _Field) -> int:
@@ -179,10 +179,10 @@ def _item(item: str, field: _Field) -> int:
     step = 1
     if slash:
         if not step_text.isdigit():
-            raise _Fault(f'has the step "{step_text}", expected a number of at least 1', item)
+            raise _FieldError(f'has the step "{step_text}", expected a number of at least 1', item)
         step = int(step_text)
         if step == 0:
-            raise _Fault("has a step of 0, expected at least 1", item)
+            raise _FieldError("has a step of 0, expected at least 1", item)
     if base == "*":
         return _range(field.low, field.end, step)
     low_text, dash, high_text = base.partition("-")
@@ -191,7 +191,7 @@ def _item(item: str, field: _Field) -> int:
         high = _value(high_text, field, item)
         if high < low:
             hint = "Sunday is 0 at the start of a range and 7 at its end" if high_text.lower() == "sun" else None
-            raise _Fault(f"has a range that goes backwards, {base}", base, hint or _split_hint(low, high, field))
+            raise _FieldError(f"has a range that goes backwards, {base}", base, hint or _split_hint(low, high, field))
     else:
         high = field.end if slash else low
     return _range(low, max(high, low), step)
@@ -205,14 +205,14 @@ def _value(text: str, field: _Field, item: str) -> int:
     if text.isdigit():
         value = int(text)
         if not field.low <= value <= field.high:
-            raise _Fault(f"is {text}, allowed {field.low}–{field.high}", text)
+            raise _FieldError(f"is {text}, allowed {field.low}–{field.high}", text)
         return value
     lowered = text.lower()
     if lowered in field.names:
         return field.names.index(lowered) + field.low
     if not text:
-        raise _Fault(f'is "{item}", a value is missing', item)
-    raise _Fault(f'is "{text}", expected {_expected(field)}', text, _name_hint(lowered, field))
+        raise _FieldError(f'is "{item}", a value is missing', item)
+    raise _FieldError(f'is "{text}", expected {_expected(field)}', text, _name_hint(lowered, field))
 
 
 def _expected(field: _Field) -> str:
@@ -236,67 +236,67 @@ def _range(low: int, high: int, step: int) -> int:
     return mask
 
 
-def _hashed(item: str, field: _Field, key: str) -> int:
+def _parse_hashed(item: str, field: _Field, key: str) -> int:
     """``H``, ``H/15``, ``H(0-29)``, ``H(0-29)/10``: a value that depends on the key alone."""
     match = _HASHED.fullmatch(item)
     if match is None:
-        raise _Fault(f'is "{item}", expected H, H/15, H(0-29) or H(0-29)/10', item)
+        raise _FieldError(f'is "{item}", expected H, H/15, H(0-29) or H(0-29)/10', item)
     low_text, high_text, step_text = match.groups()
     low, high = field.low, 28 if field.name == "day" else field.end  # the 29th does not come every month
     if low_text is not None:
         low, high = _value(low_text, field, item), _value(high_text, field, item)
         if high < low:
-            raise _Fault(f"has a range that goes backwards, {low}-{high}", item)
+            raise _FieldError(f"has a range that goes backwards, {low}-{high}", item)
     digest = int.from_bytes(blake2b(f"{field.name}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest())
     if step_text is None:
         return 1 << (low + digest % (high - low + 1))
     step = int(step_text)
     if not 1 <= step <= high - low + 1:
-        raise _Fault(f"has a step of {step}, allowed 1–{high - low + 1}", item)
+        raise _FieldError(f"has a step of {step}, allowed 1–{high - low + 1}", item)
     return _range(low + digest % step, high, step)
 
 
-def _special_day(item: str) -> _Bits | None:
+def _special_day(item: str) -> _FieldMasks | None:
     if match := _LAST_DAY.fullmatch(item):
         back = int(match.group(1) or 0)
         if back > 30:
-            raise _Fault(f"goes {back} days back from the last, allowed 0–30", item)
-        return _Bits(last=1 << back)
+            raise _FieldError(f"goes {back} days back from the last, allowed 0–30", item)
+        return _FieldMasks(last=1 << back)
     if match := _NEAREST.fullmatch(item):
         if match.group(1) == "L":
-            return _Bits(nearest=1)
-        return _Bits(nearest=1 << _value(match.group(1), _DAY, item))
+            return _FieldMasks(nearest=1)
+        return _FieldMasks(nearest=1 << _value(match.group(1), _DAY, item))
     return None
 
 
-def _special_weekday(item: str, field: _Field) -> _Bits | None:
+def _special_weekday(item: str, field: _Field) -> _FieldMasks | None:
     if match := _NTH.fullmatch(item):
         nth = int(match.group(2))
         if not 1 <= nth <= 5:
-            raise _Fault(f"asks for number {nth} of a weekday, allowed 1–5", item)
-        return _Bits(nth=1 << (7 * (nth - 1) + _value(match.group(1), field, item) % 7))
+            raise _FieldError(f"asks for number {nth} of a weekday, allowed 1–5", item)
+        return _FieldMasks(nth=1 << (7 * (nth - 1) + _value(match.group(1), field, item) % 7))
     if item == "L":
-        raise _Fault('is "L", expected which weekday', item, 'write "6L" for the last Saturday of the month')
+        raise _FieldError('is "L", expected which weekday', item, 'write "6L" for the last Saturday of the month')
     if match := _LAST_WEEKDAY.fullmatch(item):
-        return _Bits(nth=1 << (7 * LAST_NTH + _value(match.group(1), field, item) % 7))
+        return _FieldMasks(nth=1 << (7 * LAST_NTH + _value(match.group(1), field, item) % 7))
     return None
 
 
-def _posix_field(text: str, field: _Field) -> _Bits:
+def _posix_field(text: str, field: _Field) -> _FieldMasks:
     """``"*" | element ("," element)*``, element = number or range."""
     if text == "*":
-        return _Bits(_range(field.low, field.end, 1))
+        return _FieldMasks(_range(field.low, field.end, 1))
     mask = 0
     for item in text.split(","):
         for sign, what in (("/", "step syntax"), ("?", "Quartz syntax"), ("#", "Quartz syntax")):
             if sign in item:
-                raise _Fault(f"uses {what}, which POSIX does not have", item)
+                raise _FieldError(f"uses {what}, which POSIX does not have", item)
         if item == "*":
-            raise _Fault('has "*" in a list', text)
+            raise _FieldError('has "*" in a list', text)
         if not item:
-            raise _Fault("has an empty list item", text)
+            raise _FieldError("has an empty list item", text)
         mask |= _item(item, field)
-    return _Bits(mask)
+    return _FieldMasks(mask)
 
 
 def _not_ascii(text: str, dialect: str) -> NoReturn:
@@ -319,7 +319,7 @@ def _wrong_count(text: str, found: int, dialect: str) -> NoReturn:
     raise InvalidSchedule(text, f"{what}, expected {wanted}", subject="cron expression", hint=hint)
 
 
-def _fail(text: str, fault: _Fault, field: _Field, start: int, value: str) -> NoReturn:
+def _fail(text: str, fault: _FieldError, field: _Field, start: int, value: str) -> NoReturn:
     offset = max(0, value.find(fault.part))
     raise InvalidSchedule(
         text,

@@ -8,20 +8,20 @@ have (long lists in several fields, or many exclusions, are not), and unless its
 from datetime import date
 from typing import TYPE_CHECKING, assert_never
 
-from chronos.core.amounts import in_words, say_later
 from chronos.core.calendar import EPOCH_ORDINAL, rfc3339
-from chronos.core.cron import ALL_SIXTY, Cron, CronRule
-from chronos.core.cron_format import format_cron, format_fields
-from chronos.core.custom import CustomRule
-from chronos.core.describe_cron import describe_cron, join
-from chronos.core.every import EveryRule
-from chronos.core.exclude import Dates
-from chronos.core.iso8601 import Period, PeriodRule
-from chronos.core.once import LaterRule, OnceRule
-from chronos.core.words.as_cron import clock_step
+from chronos.core.schedule.cron import ALL_SIXTY, Cron, CronRule
+from chronos.core.schedule.cron_format import format_cron, format_fields
+from chronos.core.schedule.describe_cron import describe_cron, join
+from chronos.core.schedule.durations import format_delay, format_period
+from chronos.core.schedule.exclusions import DateRange
+from chronos.core.schedule.interval import EveryRule
+from chronos.core.schedule.iso8601 import Period, PeriodRule
+from chronos.core.schedule.once import DelayRule, OnceRule
+from chronos.core.schedule.plugins import CustomRule
+from chronos.core.schedule.words.cron_fields import clock_step
 
 if TYPE_CHECKING:
-    from chronos.core.schedule import Schedule
+    from chronos.core.schedule.schedule import Schedule
 
 _READABLE_LENGTH = 256  # what the parser takes
 
@@ -47,13 +47,13 @@ def _rule(schedule: "Schedule") -> str:
         case EveryRule():
             amount = Period(us=rule.period_us)
             counted = rule.start_us is not None or clock_step(amount) is None
-            return _every(amount) if counted else f"at intervals of {in_words(amount)}"
+            return _every(amount) if counted else f"at intervals of {format_period(amount)}"
         case PeriodRule():
             return ", ".join(_period(rule, schedule.start_us))
         case OnceRule():
             return f"once at {rfc3339(rule.at_us)}"
-        case LaterRule():
-            return say_later(rule.later)
+        case DelayRule():
+            return format_delay(rule.later)
         case CustomRule():
             return f'as the schedule "{rule.text}"'
         case _:
@@ -62,7 +62,7 @@ def _rule(schedule: "Schedule") -> str:
 
 def _every(amount: Period) -> str:
     """``every 2 weeks``; ``every month`` rather than every 1 month."""
-    words = in_words(amount)
+    words = format_period(amount)
     return f"every {words.removeprefix('1 ') if words.count(' ') == 1 else words}"
 
 
@@ -79,9 +79,9 @@ def _period(rule: PeriodRule, start_us: int | None) -> list[str]:
     exact = not amount.months and not amount.days
     single = amount in (Period(days=1), Period(months=1), Period(months=12))
     if exact and not count and not anchor:
-        words = f"at calendar intervals of {in_words(amount)}"
+        words = f"at calendar intervals of {format_period(amount)}"
     elif single and rule.start_us is None and not count:
-        words = f"at intervals of {in_words(amount)}"
+        words = f"at intervals of {format_period(amount)}"
     else:
         words = _every(amount)
     return [words, *count, *anchor]
@@ -94,14 +94,14 @@ def _window(schedule: "Schedule") -> list[str]:
     if schedule.end_us is not None:
         parts.append(f"until {rfc3339(schedule.end_us)}")
     if schedule.jitter_us:
-        parts.append(f"with jitter up to {in_words(Period(us=schedule.jitter_us))}")
+        parts.append(f"with jitter up to {format_period(Period(us=schedule.jitter_us))}")
     if schedule.exclude:
         excluded = [*map(_dates, schedule.exclude.dates), *map(_matching, schedule.exclude.crons)]
         parts.append(f"except {join(excluded)}")
     return parts
 
 
-def _dates(dates: Dates) -> str:
+def _dates(dates: DateRange) -> str:
     first, last = (date.fromordinal(n + EPOCH_ORDINAL) for n in (dates.first_day, dates.last_day))
     return f"{first}" if first == last else f"{first} to {last}"
 

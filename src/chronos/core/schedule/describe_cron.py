@@ -6,11 +6,11 @@ handy one fits, a systematic one always does: "at minutes 3, 7 and 20 to 27 of h
 
 from dataclasses import dataclass
 
-from chronos.core.amounts import say_time
-from chronos.core.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, Cron
-from chronos.core.cron_format import runs, step_of, values
+from chronos.core.schedule.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, Cron
+from chronos.core.schedule.cron_format import group_consecutive, list_set_bits, step_of
+from chronos.core.schedule.durations import format_time_of_day
 
-_MOST_TIMES = 6  # listed one by one
+_MAX_LISTED_TIMES = 6  # listed one by one
 _MOST_ORDINALS = 6  # beyond that, days are numbered
 _SHORTEST_SPAN = 4  # hours in a row that are "every hour from … to …" rather than listed
 _NTH = ("first", "second", "third", "fourth", "fifth", "last")
@@ -33,7 +33,7 @@ class _Phrase:
 
 def describe_cron(cron: Cron, *, by_the_clock: bool = False) -> str:
     """The words. ``by_the_clock``: say so of an interval, which would else count from the schedule's start."""
-    clock = _interval(cron) or _span(cron) or _times(cron) or _systematic(cron)
+    clock = _interval(cron) or _span(cron) or _times(cron) or _describe_by_fields(cron)
     parts = [f"{clock.text} by the clock" if by_the_clock and clock.interval else clock.text]
     days = _days(cron)
     if days:
@@ -71,14 +71,14 @@ def _interval(cron: Cron) -> _Phrase | None:
 
 def _span(cron: Cron) -> _Phrase | None:
     """every 15 minutes from 09:00 to 16:45 · every hour from 09:30 to 17:30"""
-    hours = values(cron.hours)
+    hours = list_set_bits(cron.hours)
     if cron.seconds != 1 or (cron.hours == ALL_HOURS and cron.wildcard):
         return None
     step = _even_step(cron.minutes, 60)
     if cron.wildcard and step is not None and hours == list(range(hours[0], hours[-1] + 1)):
         last = hours[-1] * 60 + 60 - step
         return _Phrase(f"{_every(step, 'minute')} {_from_to(hours[0] * 60, last)}", starred=True)
-    minutes = values(cron.minutes)
+    minutes = list_set_bits(cron.minutes)
     if cron.wildcard or len(minutes) != 1 or len(hours) < _SHORTEST_SPAN:
         return None
     stride = hours[1] - hours[0]
@@ -92,18 +92,18 @@ def _times(cron: Cron) -> _Phrase | None:
     """at 09:00, 12:00 and 17:00"""
     count = cron.seconds.bit_count() * cron.minutes.bit_count() * cron.hours.bit_count()
     stepped = _even_step(cron.minutes, 60) or _even_step(cron.hours, 24)
-    if count > _MOST_TIMES or (cron.wildcard and stepped):
+    if count > _MAX_LISTED_TIMES or (cron.wildcard and stepped):
         return None
     times = [
-        say_time(hour * 3600 + minute * 60 + second)
-        for hour in values(cron.hours)
-        for minute in values(cron.minutes)
-        for second in values(cron.seconds)
+        format_time_of_day(hour * 3600 + minute * 60 + second)
+        for hour in list_set_bits(cron.hours)
+        for minute in list_set_bits(cron.minutes)
+        for second in list_set_bits(cron.seconds)
     ]
     return _Phrase(f"at {join(times)}", times=True)
 
 
-def _systematic(cron: Cron) -> _Phrase:
+def _describe_by_fields(cron: Cron) -> _Phrase:
     """at second 30 of minutes 5 to 9 of every 2nd hour"""
     minute_step = _even_step(cron.minutes, 60) if cron.wildcard else None
     hour_step = _even_step(cron.hours, 24) if cron.wildcard else None
@@ -134,11 +134,11 @@ def _every_nth(step: int, unit: str) -> str:
 
 
 def _from_to(first_minute: int, last_minute: int) -> str:
-    return f"from {say_time(first_minute * 60)} to {say_time(last_minute * 60)}"
+    return f"from {format_time_of_day(first_minute * 60)} to {format_time_of_day(last_minute * 60)}"
 
 
 def _numbers(unit: str, mask: int) -> str:
-    listed = join([str(a) if a == b else f"{a} to {b}" for a, b in runs(values(mask))])
+    listed = join([str(a) if a == b else f"{a} to {b}" for a, b in group_consecutive(list_set_bits(mask))])
     return f"{unit}{'s' * (mask.bit_count() > 1)} {listed}"
 
 
@@ -170,10 +170,10 @@ def _days_name_months(cron: Cron) -> bool:
 
 def _month_days(cron: Cron) -> list[str]:
     """Days of the month. Ordinals come late: before "the last weekday" they would be read as weekdays too."""
-    items = [f"the weekday nearest to the {_ordinal(day)}" for day in values(cron.nearest) if day > 1]
+    items = [f"the weekday nearest to the {_ordinal(day)}" for day in list_set_bits(cron.nearest) if day > 1]
     items += ["the first weekday"] * (cron.nearest >> 1 & 1) + ["the last weekday"] * (cron.nearest & 1)
-    items += [f"the {_ordinal(back)} day before the last day" for back in values(cron.last) if back]
-    spans = runs(values(cron.days))
+    items += [f"the {_ordinal(back)} day before the last day" for back in list_set_bits(cron.last) if back]
+    spans = group_consecutive(list_set_bits(cron.days))
     if len(spans) <= _MOST_ORDINALS:
         items += [f"the {_ordinal(a)}" if a == b else f"the {_ordinal(a)} to {_ordinal(b)}" for a, b in spans]
     else:
@@ -199,11 +199,11 @@ def _condition(cron: Cron) -> str:
 
 
 def _weekday_names(cron: Cron) -> list[str]:
-    return _items(sum(1 << (day or 7) for day in values(cron.weekdays)), _WEEKDAYS)
+    return _items(sum(1 << (day or 7) for day in list_set_bits(cron.weekdays)), _WEEKDAYS)
 
 
 def _nth_weekdays(cron: Cron) -> list[str]:
-    return [f"the {_NTH[bit // 7]} {_WEEKDAYS[bit % 7 or 7]}" for bit in values(cron.nth)]
+    return [f"the {_NTH[bit // 7]} {_WEEKDAYS[bit % 7 or 7]}" for bit in list_set_bits(cron.nth)]
 
 
 def _list(mask: int, names: tuple[str, ...]) -> str:
@@ -211,7 +211,7 @@ def _list(mask: int, names: tuple[str, ...]) -> str:
 
 
 def _items(mask: int, names: tuple[str, ...]) -> list[str]:
-    return [names[a] if a == b else f"{names[a]} to {names[b]}" for a, b in runs(values(mask))]
+    return [names[a] if a == b else f"{names[a]} to {names[b]}" for a, b in group_consecutive(list_set_bits(mask))]
 
 
 def _ordinal(number: int) -> str:

@@ -14,15 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chronos.core.calendar import DAY_S, SECOND_US, civil
-from chronos.core.cron import ALL_HOURS, Cron, CronRule
-from chronos.core.iso8601 import PeriodRule
-from chronos.core.once import LaterRule, OnceRule
-from chronos.core.schedule import Schedule
-from chronos.core.zones import Zone, get_zone
+from chronos.core.calendar import DAY_S, SECOND_US, to_year_month_day
+from chronos.core.schedule.cron import ALL_HOURS, Cron, CronRule
+from chronos.core.schedule.iso8601 import PeriodRule
+from chronos.core.schedule.once import DelayRule, OnceRule
+from chronos.core.schedule.schedule import Schedule
+from chronos.core.schedule.timezones import Zone, get_zone
 
 _MAX_READINGS = 10_000  # of one change that are looked at, counted and compared
-_LISTED = 3  # readings that a sentence names one by one
+_MAX_LISTED_READINGS = 3  # readings that a sentence names one by one
 _FAR_S = 3 * 3600  # the longest change that is compared in full; a move over the date line is longer
 
 _NextWall = Callable[[int], int | None]
@@ -53,7 +53,7 @@ class Oddity:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _ClockChange:
     """One change of offset; ``low`` to ``high`` (not included) are the wall readings left out or repeated."""
 
     zone: Zone
@@ -89,7 +89,7 @@ def oddities(schedule: Schedule, begin_us: int, end_us: int) -> list[Oddity]:
     begin, end = begin_us // SECOND_US, end_us // SECOND_US
     found = []
     for at, before, after in schedule.zone.transitions(begin - 2 * DAY_S, end):
-        change = _Change(schedule.zone, at, before, after)
+        change = _ClockChange(schedule.zone, at, before, after)
         if at > begin or (not change.is_gap and at + change.length > begin):
             walls = _walls_in(next_wall, change)
             oddity = (_gap if change.is_gap else _fold)(schedule, change, walls) if walls else None
@@ -108,12 +108,12 @@ def _readings(schedule: Schedule) -> _NextWall | None:
     if isinstance(rule, CronRule):
         return rule.cron.next_wall
     utc = get_zone("UTC")
-    on_wall: PeriodRule | LaterRule | OnceRule
+    on_wall: PeriodRule | DelayRule | OnceRule
     if isinstance(rule, OnceRule):
         if rule.wall is None:
             return None
         on_wall = OnceRule(rule.wall * SECOND_US)
-    elif isinstance(rule, PeriodRule | LaterRule) and rule.start_us is not None:
+    elif isinstance(rule, PeriodRule | DelayRule) and rule.start_us is not None:
         exact_us = rule.period.us if isinstance(rule, PeriodRule) else rule.later.us
         if exact_us:
             return None
@@ -132,7 +132,7 @@ def _wall_us(zone: Zone, us: int) -> int:
     return us + zone.offset_at(us // SECOND_US) * SECOND_US
 
 
-def _walls_in(next_wall: _NextWall, change: _Change) -> list[int]:
+def _walls_in(next_wall: _NextWall, change: _ClockChange) -> list[int]:
     walls: list[int] = []
     wall = next_wall(change.low)
     while wall is not None and wall < change.high and len(walls) < _MAX_READINGS:
@@ -141,18 +141,18 @@ def _walls_in(next_wall: _NextWall, change: _Change) -> list[int]:
     return walls
 
 
-def _gap(schedule: Schedule, change: _Change, walls: list[int]) -> Oddity | None:
+def _gap(schedule: Schedule, change: _ClockChange, walls: list[int]) -> Oddity | None:
     rule = schedule.rule
     if not isinstance(rule, CronRule):
-        return _moved(schedule, change, walls, walls[0] - change.before)
+        return _build_moved_oddity(schedule, change, walls, walls[0] - change.before)
     if rule.nominal_wall(change.at * SECOND_US) < change.high:
-        if walls[0] == change.low and _keeps_its_pace(rule.cron, change):
+        if walls[0] == change.low and _is_pace_kept(rule.cron, change):
             return None
         also = rule.cron.matches_wall(change.high)
         together = f", one run with that of {_clock(change.high)}" if also else ""
-        return _moved(schedule, change, walls, change.at, together)
+        return _build_moved_oddity(schedule, change, walls, change.at, together)
     walls = [wall for wall in walls if not _is_left_out(schedule, wall, change.at)]
-    if not walls or _keeps_its_pace(rule.cron, change):
+    if not walls or _is_pace_kept(rule.cron, change):
         return None
     return _oddity(OddityKind.SKIPPED, change.at * SECOND_US, change, walls, f"will be skipped{_why_skipped(rule)}")
 
@@ -165,7 +165,9 @@ def _why_skipped(rule: CronRule) -> str:
     return ", because so large a jump of the clock is not made up for"
 
 
-def _moved(schedule: Schedule, change: _Change, walls: list[int], to: int, together: str = "") -> Oddity | None:
+def _build_moved_oddity(
+    schedule: Schedule, change: _ClockChange, walls: list[int], to: int, together: str = ""
+) -> Oddity | None:
     at_us = _run_in(schedule, to)
     if at_us is None:
         return None
@@ -176,7 +178,7 @@ def _moved(schedule: Schedule, change: _Change, walls: list[int], to: int, toget
     return _oddity(OddityKind.MOVED, at_us, change, walls, verdict)
 
 
-def _fold(schedule: Schedule, change: _Change, walls: list[int]) -> Oddity | None:
+def _fold(schedule: Schedule, change: _ClockChange, walls: list[int]) -> Oddity | None:
     walls = [wall for wall in walls if _run_in(schedule, wall - change.before) is not None]
     at_us = _run_in(schedule, walls[0] - change.before) if walls else None
     if at_us is None:
@@ -185,13 +187,13 @@ def _fold(schedule: Schedule, change: _Change, walls: list[int]) -> Oddity | Non
     at = "at" if len(walls) == 1 else "from"
     if _run_in(schedule, walls[0] - change.after) is None:
         return _oddity(OddityKind.ONCE, at_us, change, walls, f"will run once, the first time, {at} {first}")
-    if isinstance(schedule.rule, CronRule) and _keeps_its_pace(schedule.rule.cron, change):
+    if isinstance(schedule.rule, CronRule) and _is_pace_kept(schedule.rule.cron, change):
         return None
     verdict = f"will run twice, {at} {first} and again {at} {second}"
     return _oddity(OddityKind.TWICE, at_us, change, walls, verdict)
 
 
-def _oddity(kind: OddityKind, at_us: int, change: _Change, walls: list[int], verdict: str) -> Oddity:
+def _oddity(kind: OddityKind, at_us: int, change: _ClockChange, walls: list[int], verdict: str) -> Oddity:
     """``02:30 Europe/Paris does not exist on 2027-03-28; it will run at 03:00 +02:00``."""
     one = len(walls) == 1
     if change.is_gap:
@@ -203,7 +205,7 @@ def _oddity(kind: OddityKind, at_us: int, change: _Change, walls: list[int], ver
     return Oddity(kind=kind, at_us=at_us, wall=walls[0], count=len(walls), message=message)
 
 
-def _keeps_its_pace(cron: Cron, change: _Change) -> bool:
+def _is_pace_kept(cron: Cron, change: _ClockChange) -> bool:
     """Whether it runs around the clock, and the change makes no difference to when it next runs.
 
     The readings that follow are compared with those that would have followed had the clock not changed.
@@ -242,17 +244,17 @@ def _run_in(schedule: Schedule, instant: int) -> int | None:
 
 
 def _subject(walls: list[int], zone: str) -> str:
-    clocks = [_clock(wall) for wall in walls[:_LISTED]]
+    clocks = [_clock(wall) for wall in walls[:_MAX_LISTED_READINGS]]
     if len(walls) == 1:
         return f"{clocks[0]} {zone}"
-    if len(walls) <= _LISTED:
+    if len(walls) <= _MAX_LISTED_READINGS:
         return f"{', '.join(clocks[:-1])} and {clocks[-1]} {zone}"
     count = f"{len(walls):,}" if len(walls) < _MAX_READINGS else f"{_MAX_READINGS:,} or more"
     return f"{clocks[0]} to {_clock(walls[-1])} {zone} ({count} runs)"
 
 
 def _date(wall: int) -> str:
-    year, month, day = civil(wall // DAY_S)
+    year, month, day = to_year_month_day(wall // DAY_S)
     return f"{year:04}-{month:02}-{day:02}"
 
 

@@ -1,8 +1,8 @@
 """Amounts of time and times of the day: in words, as an ISO 8601 period, as a Go duration."""
 
 from chronos.core.calendar import SECOND_US
-from chronos.core.iso8601 import Period
-from chronos.core.once import Later
+from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.once import Delay
 
 MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
@@ -17,7 +17,7 @@ _CLOCK_UNITS = (
 )
 
 
-def in_words(amount: Period) -> str:
+def format_period(amount: Period) -> str:
     """``1 year 2 months``, ``2 weeks``, ``90 seconds``: largest unit first, no unit that is zero."""
     years, months = _split(amount.months, 12)
     parts = [(years, "year"), (months, "month")]
@@ -33,15 +33,15 @@ def in_words(amount: Period) -> str:
     return " ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in parts if count) or "0 seconds"
 
 
-def say_later(later: Later) -> str:
+def format_delay(later: Delay) -> str:
     """``in 2 hours``, ``tomorrow at 12:00``, ``in 3 days at 08:00``."""
     if later.second_of_day is None:
-        return f"in {in_words(Period(days=later.days, us=later.us))}"
+        return f"in {format_period(Period(days=later.days, us=later.us))}"
     day = ("today", "tomorrow")[later.days] if later.days < 2 else f"in {later.days} days"
-    return f"{day} at {say_time(later.second_of_day)}"
+    return f"{day} at {format_time_of_day(later.second_of_day)}"
 
 
-def say_time(second_of_day: int) -> str:
+def format_time_of_day(second_of_day: int) -> str:
     """``09:00``, with seconds only where there are any."""
     minutes, second = divmod(second_of_day, 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}" + (f":{second:02d}" if second else "")

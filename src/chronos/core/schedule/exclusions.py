@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
-from chronos.core.calendar import DAY_S, FIRST_DAY, LAST_DAY, civil, day_number, month_length, weekday
-from chronos.core.cron import (
+from chronos.core.calendar import DAY_S, FIRST_DAY, LAST_DAY, day_number, month_length, to_year_month_day, weekday
+from chronos.core.schedule.cron import (
     ALL_DAYS,
     ALL_HOURS,
     ALL_MONTHS,
@@ -23,7 +23,7 @@ from chronos.core.cron import (
     Cron,
     low_bit,
 )
-from chronos.core.cron_text import parse_cron
+from chronos.core.schedule.cron_parser import parse_cron
 from chronos.errors import InvalidSchedule
 
 _DATE = r"(\d{4})-(\d\d)-(\d\d)"
@@ -37,7 +37,7 @@ _EVERY_SECOND = Cron(
 
 
 @dataclass(frozen=True, slots=True)
-class Dates:
+class DateRange:
     """Whole days of the schedule's zone, both ends included."""
 
     first_day: int
@@ -48,7 +48,7 @@ class Dates:
 class Exclusions:
     """All that a schedule leaves out: dates, and every reading that one of the expressions matches."""
 
-    dates: tuple[Dates, ...] = ()
+    dates: tuple[DateRange, ...] = ()
     crons: tuple[Cron, ...] = ()
     _of_days: tuple[Cron, ...] = field(init=False, repr=False, compare=False)
     _of_times: tuple[Cron, ...] = field(init=False, repr=False, compare=False)
@@ -68,7 +68,7 @@ class Exclusions:
             return free * DAY_S
         return max((cron.stretch_end(wall) for cron in self._of_times if cron.matches_wall(wall)), default=None)
 
-    def seen_from(self, cron: Cron) -> "Exclusions":
+    def simplify_for(self, cron: Cron) -> "Exclusions":
         """The same, to the readings of ``cron``: whatever covers all its times of the day covers whole days."""
         return replace(self, crons=tuple(_all_day(each) if _covers(each, cron) else each for each in self.crons))
 
@@ -77,22 +77,22 @@ class Exclusions:
         return self.dates[at - 1].last_day + 1 if at and day <= self.dates[at - 1].last_day else day
 
 
-NOTHING = Exclusions()
+NO_EXCLUSIONS = Exclusions()
 
 
 def parse_exclusions(texts: Iterable[str], *, key: str = "") -> Exclusions:
     """Each text is ``2026-12-25``, ``2026-12-24/2027-01-02`` or five or six cron fields (``H`` hashes ``key``)."""
-    dates: list[Dates] = []
+    dates: list[DateRange] = []
     crons: list[Cron] = []
     for text in texts:
         if match := _DATES.fullmatch(text):
             dates.append(_parse_dates(text, [int(group) for group in match.groups() if group]))
         else:
             crons.append(_parse_matching(text, key))
-    return Exclusions(dates=_merged(dates), crons=_joined(crons))
+    return Exclusions(dates=_merge_dates(dates), crons=_join_crons(crons))
 
 
-def _parse_dates(text: str, numbers: list[int]) -> Dates:
+def _parse_dates(text: str, numbers: list[int]) -> DateRange:
     try:
         first = day_number(*numbers[:3])
         last = day_number(*numbers[3:]) if numbers[3:] else first
@@ -100,7 +100,7 @@ def _parse_dates(text: str, numbers: list[int]) -> Dates:
         raise InvalidSchedule(text, "is no date of the calendar", subject="exclusion", position=0) from None
     if last < first:
         raise InvalidSchedule(text, "ends before it starts", subject="exclusion", position=0)
-    return Dates(first, last)
+    return DateRange(first, last)
 
 
 def _parse_matching(text: str, key: str) -> Cron:
@@ -113,18 +113,18 @@ def _parse_matching(text: str, key: str) -> Cron:
     return cron if with_seconds else replace(cron, seconds=ALL_SIXTY)
 
 
-def _merged(dates: list[Dates]) -> tuple[Dates, ...]:
+def _merge_dates(dates: list[DateRange]) -> tuple[DateRange, ...]:
     """In order, without overlaps."""
-    merged: list[Dates] = []
+    merged: list[DateRange] = []
     for each in sorted(dates, key=_first_day):
         if merged and each.first_day <= merged[-1].last_day + 1:
-            merged[-1] = Dates(merged[-1].first_day, max(merged[-1].last_day, each.last_day))
+            merged[-1] = DateRange(merged[-1].first_day, max(merged[-1].last_day, each.last_day))
         else:
             merged.append(each)
     return tuple(merged)
 
 
-def _joined(crons: list[Cron]) -> tuple[Cron, ...]:
+def _join_crons(crons: list[Cron]) -> tuple[Cron, ...]:
     """Those that differ in a single field as one: what either of two fields allows, beside the same others."""
     rows = [attrgetter(*_COLUMNS)(cron) for cron in crons]
     before = len(rows) + 1
@@ -146,7 +146,7 @@ def _first_free_day(crons: tuple[Cron, ...], day: int) -> int:
     for months_passed in range(12 * SEARCH_YEARS):
         if day > LAST_DAY or (months_passed == 12 and _leave_no_day(crons)):
             return LAST_DAY + 1
-        year, month, day_of_month = civil(day)
+        year, month, day_of_month = to_year_month_day(day)
         excluded = _excluded_days(crons, year, month, weekday(day - day_of_month + 1))
         in_a_row = low_bit(~(excluded >> day_of_month))
         day += in_a_row

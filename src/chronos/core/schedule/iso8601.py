@@ -16,13 +16,13 @@ from chronos.core.calendar import (
     LAST_DAY,
     LAST_US,
     SECOND_US,
-    civil,
     day_number,
     month_length,
     to_us,
+    to_year_month_day,
 )
-from chronos.core.every import count_steps
-from chronos.core.zones import Zone
+from chronos.core.schedule.interval import count_steps
+from chronos.core.schedule.timezones import Zone
 from chronos.errors import InvalidSchedule
 
 _MONTH_US = 2_629_746 * SECOND_US  # the Gregorian mean, so that an estimate never drifts away
@@ -46,7 +46,7 @@ class Period:
     days: int = 0
     us: int = 0
 
-    def about_us(self) -> int:
+    def mean_us(self) -> int:
         """Its mean length."""
         return self.months * _MONTH_US + self.days * DAY_S * SECOND_US + self.us
 
@@ -65,7 +65,7 @@ class PeriodRule:
         if self.start_us is None:
             return None if self.count == 0 else self._occurrence(after_us, 1)
         after_us = min(after_us, LAST_US)  # beyond it there is nothing, and the estimate would be far off
-        n = max(0, (after_us - self.start_us) // self.period.about_us())
+        n = max(0, (after_us - self.start_us) // self.period.mean_us())
         while n > 0 and _after(self._occurrence(self.start_us, n), after_us):
             n -= 1
         while (found := self._occurrence(self.start_us, n)) is not None and found <= after_us:
@@ -91,7 +91,7 @@ class PeriodRule:
                 return None
             if months:
                 # In the west the calendar's first hours still read as the last day of the year before it.
-                year, month, dom = civil(day) if day >= FIRST_DAY else (0, 12, 31)
+                year, month, dom = to_year_month_day(day) if day >= FIRST_DAY else (0, 12, 31)
                 years, month0 = divmod(month - 1 + months, 12)
                 year, month = year + years, month0 + 1
                 if year > 9999:
@@ -155,7 +155,7 @@ def is_instant(text: str) -> bool:
 
 def parse_instant(text: str, zone: Zone) -> int | None:
     """Microseconds of an RFC 3339 instant; without an offset it is the zone's wall time. None: it is none."""
-    moment = _moment(text)
+    moment = _parse_datetime(text)
     if moment is None:
         return None
     if moment.tzinfo is not None:
@@ -165,11 +165,11 @@ def parse_instant(text: str, zone: Zone) -> int | None:
 
 def parse_wall(text: str) -> int | None:
     """The second of the wall clock that an instant without an offset names; None for any other text."""
-    moment = _moment(text)
+    moment = _parse_datetime(text)
     return None if moment is None or moment.tzinfo is not None else _wall_s(moment)
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_datetime(text: str) -> datetime | None:
     if not is_instant(text):
         return None
     text = text.replace(",", ".").upper()
@@ -226,6 +226,6 @@ def parse_interval(text: str, *, zone: Zone, start_us: int | None = None) -> Per
             raise fault("ends before it starts", parts[2])
     else:
         period = parse_period(parts[-1], expression=text, at=period_at)
-    if period.about_us() <= 0:
+    if period.mean_us() <= 0:
         raise fault("has a period of zero, which never advances", parts[-1])
     return PeriodRule(period, zone, start_us, count)

@@ -28,7 +28,7 @@ class Instants(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class InstantCount:
     """How many instants there are, or, when it is not exact, the first so many of them."""
 
     count: int
@@ -44,16 +44,16 @@ def walk(instants: Instants, first_us: int | None, until_us: int) -> Iterator[in
         at_us = instants.next_us(at_us)
 
 
-def tally(instants: Instants, first_us: int, until_us: int, steps: int) -> Tally:
+def count_instants(instants: Instants, first_us: int, until_us: int, steps: int) -> InstantCount:
     """How many instants there are from ``first_us``, which counts, to ``until_us``; at most ``steps`` are walked."""
     counted = instants.count_us(first_us, until_us)
     if counted is not None:
-        return Tally(count=1 + counted, last_us=last_us(instants, first_us, until_us), exact=True)
+        return InstantCount(count=1 + counted, last_us=last_us(instants, first_us, until_us), exact=True)
     count, reached_us = 0, first_us
     for reached_us in islice(walk(instants, first_us, until_us), steps):  # noqa: B007 - the last one is wanted
         count += 1
     following_us = instants.next_us(reached_us)
-    return Tally(count=count, last_us=reached_us, exact=following_us is None or following_us > until_us)
+    return InstantCount(count=count, last_us=reached_us, exact=following_us is None or following_us > until_us)
 
 
 def last_us(instants: Instants, first_us: int, until_us: int) -> int:
@@ -86,7 +86,7 @@ def nth_us(instants: Instants, first_us: int, n: int, until_us: int) -> int:
     return low
 
 
-def tail_us(instants: Instants, first_us: int, until_us: int, most: int) -> int:
+def nth_last_instant_us(instants: Instants, first_us: int, until_us: int, most: int) -> int:
     """The instant from which ``most`` are left up to ``until_us``; there must be as many from ``first_us``.
 
     For what cannot be counted: a search by halves that walks ``most`` steps at each.

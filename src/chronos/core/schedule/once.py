@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from chronos.core.calendar import DAY_S, LAST_US, SECOND_US
-from chronos.core.zones import Zone
+from chronos.core.schedule.timezones import Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class OnceRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Later:
+class Delay:
     """How long to wait: ``days`` on the wall clock, then ``us``; or until a time of the day so reached."""
 
     days: int = 0
@@ -32,10 +32,10 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class LaterRule:
+class DelayRule:
     """Once, that long after the start. Without a start each answer is counted from the instant asked."""
 
-    later: Later
+    later: Delay
     zone: Zone
     start_us: int | None = None
 

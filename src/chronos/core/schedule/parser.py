@@ -7,16 +7,16 @@ from datetime import datetime, timedelta
 from types import UnionType
 
 from chronos.core.calendar import FIRST_US, LAST_US, to_us
-from chronos.core.cron import CronRule
-from chronos.core.cron_text import MACROS, parse_cron
-from chronos.core.custom import is_custom, parse_custom
-from chronos.core.every import EveryRule, parse_go_duration
-from chronos.core.exclude import NOTHING, parse_exclusions
-from chronos.core.iso8601 import is_instant, parse_instant, parse_interval, parse_wall
-from chronos.core.once import LaterRule, OnceRule
-from chronos.core.schedule import Rule, Schedule
-from chronos.core.words import Reading, read_words
-from chronos.core.zones import Zone, get_zone
+from chronos.core.schedule.cron import CronRule
+from chronos.core.schedule.cron_parser import MACROS, parse_cron
+from chronos.core.schedule.exclusions import NO_EXCLUSIONS, parse_exclusions
+from chronos.core.schedule.interval import EveryRule, parse_go_duration
+from chronos.core.schedule.iso8601 import is_instant, parse_instant, parse_interval, parse_wall
+from chronos.core.schedule.once import DelayRule, OnceRule
+from chronos.core.schedule.plugins import is_custom, parse_custom
+from chronos.core.schedule.schedule import Rule, Schedule
+from chronos.core.schedule.timezones import Zone, get_zone
+from chronos.core.schedule.words import Reading, read_words
 from chronos.errors import InvalidSchedule
 
 DIALECTS = ("auto", "standard", "seconds", "posix", "iso8601", "words")
@@ -60,10 +60,10 @@ def parse_schedule(
     text, timezone = _split_zone(expression, dialect, timezone)
     reading = Reading(expression=text)
     try:
-        kind = _tell(text) if dialect == "auto" else dialect
+        kind = _detect_dialect(text) if dialect == "auto" else dialect
         if kind == "words":
             reading = read_words(text)
-            kind = _tell(reading.expression)
+            kind = _detect_dialect(reading.expression)
         return _schedule(
             expression,
             reading,
@@ -73,7 +73,7 @@ def parse_schedule(
             start=reading.start or start,
             end=reading.end or end,
             jitter=reading.jitter or jitter,
-            exclude=_texts(exclude, reading.exclude),
+            exclude=_collect_exclusions(exclude, reading.exclude),
             key=key,
         )
     except InvalidSchedule as error:
@@ -103,7 +103,7 @@ def _schedule(
         raise InvalidSchedule(expression, "ends before it starts")
     rule: Rule
     if reading.later is not None:
-        rule = LaterRule(reading.later, zone, start_us)
+        rule = DelayRule(reading.later, zone, start_us)
     else:
         rule = _rule(reading.expression, kind, zone=zone, literal=literal, start_us=start_us, key=key)
     jitter_us = _jitter_us(jitter)
@@ -113,11 +113,11 @@ def _schedule(
         start_us=start_us,
         end_us=end_us,
         jitter_us=jitter_us,
-        exclude=parse_exclusions(exclude, key=key) if exclude else NOTHING,
+        exclude=parse_exclusions(exclude, key=key) if exclude else NO_EXCLUSIONS,
         key=key if jitter_us else "",
         text=expression,
     )
-    if exclude and _leaves_nothing_over(schedule):
+    if exclude and _is_fully_excluded(schedule):
         raise InvalidSchedule(expression, "never runs: its exclusions leave nothing over")
     return schedule
 
@@ -138,7 +138,7 @@ def _rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: int | No
     return CronRule(parse_cron(text, dialect=kind, key=key), zone, literal)
 
 
-def _tell(text: str) -> str:
+def _detect_dialect(text: str) -> str:
     """The dialect of a text, by its shape alone."""
     if text.startswith("@"):
         return "standard"
@@ -202,7 +202,7 @@ def _jitter_us(value: timedelta | str | None) -> int:
     return value // timedelta(microseconds=1)
 
 
-def _texts(exclude: Iterable[str], said: tuple[str, ...]) -> list[str]:
+def _collect_exclusions(exclude: Iterable[str], said: tuple[str, ...]) -> list[str]:
     if exclude == () == said:
         return []
     if isinstance(exclude, str) or not isinstance(exclude, Iterable):
@@ -218,12 +218,12 @@ def _texts(exclude: Iterable[str], said: tuple[str, ...]) -> list[str]:
     return texts
 
 
-def _leaves_nothing_over(schedule: Schedule) -> bool:
+def _is_fully_excluded(schedule: Schedule) -> bool:
     """Whether there is no run that would be there without the exclusions."""
-    if isinstance(schedule.rule, LaterRule) and not schedule.anchored:
+    if isinstance(schedule.rule, DelayRule) and not schedule.anchored:
         return False  # "in 2 hours" depends on when one asks
     before_us = (schedule.start_us or 0) - 1
-    unrestricted = replace(schedule, exclude=NOTHING)
+    unrestricted = replace(schedule, exclude=NO_EXCLUSIONS)
     return schedule.next_us(before_us) is None and unrestricted.next_us(before_us) is not None
 
 

@@ -13,13 +13,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chronos.core.calendar import FIRST_US, LAST_US, from_us, to_us
-from chronos.core.zones import Zone
+from chronos.core.schedule.timezones import Zone
 from chronos.errors import InvalidSchedule
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-GROUP = "chronos.schedules"
+ENTRY_POINT_GROUP = "chronos.schedules"
 _WRITTEN = re.compile(r"@([a-z][a-z0-9_-]*)(?:[ \t].*)?", re.DOTALL)
 
 
@@ -45,7 +45,7 @@ class CustomRule:
             found = self.custom.next_after(asked)
             is_instant = isinstance(found, datetime) and found.utcoffset() is not None
         except Exception as error:
-            raise _fault(self.text, f"failed when it was asked for its next instant: {_said(error)}") from error
+            raise _fault(self.text, f"failed when it was asked for its next instant: {_format_error(error)}") from error
         if found is None:
             return None
         if not is_instant:
@@ -81,29 +81,29 @@ def parse_custom(text: str, zone: Zone) -> CustomRule:
 def _registered() -> "dict[str, EntryPoint]":
     from importlib.metadata import entry_points  # noqa: PLC0415 - it takes longer than most schedules
 
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def _make(text: str, point: "EntryPoint", told: str, timezone: str) -> CustomSchedule:
     try:
         loaded = point.load()
     except Exception as error:
-        raise _fault(text, f"could not be loaded from {point.value}: {_said(error)}") from error
+        raise _fault(text, f"could not be loaded from {point.value}: {_format_error(error)}") from error
     if isinstance(loaded, type) or not hasattr(loaded, "next_after"):
-        return _made(text, loaded, told, timezone)
+        return _call_factory(text, loaded, told, timezone)
     if told:
         raise _fault(text, f'takes nothing behind its name, got "{told}"')
     found: CustomSchedule = loaded
     return found
 
 
-def _made(text: str, make: Callable[..., Any], told: str, timezone: str) -> CustomSchedule:
+def _call_factory(text: str, make: Callable[..., Any], told: str, timezone: str) -> CustomSchedule:
     try:
         found: CustomSchedule = make(told, timezone=timezone)
     except ValueError as error:
-        raise _fault(text, _said(error, plainly=True)) from error
+        raise _fault(text, _format_error(error, plainly=True)) from error
     except Exception as error:
-        raise _fault(text, f"could not be made: {_said(error)}") from error
+        raise _fault(text, f"could not be made: {_format_error(error)}") from error
     if not callable(getattr(found, "next_after", None)):
         raise _fault(text, f"is a {type(found).__name__}, which has no next_after")
     return found
@@ -114,6 +114,6 @@ def _fault(text: str, reason: str) -> InvalidSchedule:
     return InvalidSchedule(text, reason, subject=f'"{name}"', position=0, length=len(name))
 
 
-def _said(error: Exception, *, plainly: bool = False) -> str:
+def _format_error(error: Exception, *, plainly: bool = False) -> str:
     words = " ".join(str(error).split())[:500]
     return words if plainly and words else f"{type(error).__name__}: {words}"

@@ -6,21 +6,21 @@ from datetime import datetime
 from hashlib import blake2b
 
 from chronos.core.calendar import DAY_S, FIRST_US, LAST_DAY, LAST_US, SECOND_US, from_us, to_us
-from chronos.core.cron import CronRule
-from chronos.core.custom import CustomRule
-from chronos.core.describe import describe
-from chronos.core.every import EveryRule
-from chronos.core.exclude import NOTHING, Exclusions
-from chronos.core.iso8601 import PeriodRule
-from chronos.core.once import LaterRule, OnceRule
-from chronos.core.zones import Zone
+from chronos.core.schedule.cron import CronRule
+from chronos.core.schedule.describe import describe
+from chronos.core.schedule.exclusions import NO_EXCLUSIONS, Exclusions
+from chronos.core.schedule.interval import EveryRule
+from chronos.core.schedule.iso8601 import PeriodRule
+from chronos.core.schedule.once import DelayRule, OnceRule
+from chronos.core.schedule.plugins import CustomRule
+from chronos.core.schedule.timezones import Zone
 
 _MAX_PASSED_OVER = 10_000  # excluded stretches an answer may pass over before the schedule counts as ended
 
 _NEAR_S = 2 * DAY_S  # more than any clock goes back
-_END_OF_DAYS_S = (LAST_DAY + 1) * DAY_S
+_CALENDAR_END_S = (LAST_DAY + 1) * DAY_S
 
-Rule = CronRule | EveryRule | PeriodRule | OnceRule | LaterRule | CustomRule
+Rule = CronRule | EveryRule | PeriodRule | OnceRule | DelayRule | CustomRule
 _Fixed = CronRule | OnceRule | CustomRule  # whose instants nothing has to anchor
 
 
@@ -36,17 +36,17 @@ class Schedule:
     start_us: int | None = None
     end_us: int | None = None
     jitter_us: int = 0
-    exclude: Exclusions = NOTHING
+    exclude: Exclusions = NO_EXCLUSIONS
     key: str = ""
     text: str = field(default="", compare=False)
     _plain: bool = field(init=False, repr=False, compare=False)
     _excluded: Exclusions = field(init=False, repr=False, compare=False)  # as the search sees them
 
     def __post_init__(self) -> None:
-        excluded = self.exclude or NOTHING
-        object.__setattr__(self, "_plain", excluded is NOTHING and self.start_us is None and self.end_us is None)
-        if excluded is not NOTHING and isinstance(self.rule, CronRule):
-            excluded = excluded.seen_from(self.rule.cron)
+        excluded = self.exclude or NO_EXCLUSIONS
+        object.__setattr__(self, "_plain", excluded is NO_EXCLUSIONS and self.start_us is None and self.end_us is None)
+        if excluded is not NO_EXCLUSIONS and isinstance(self.rule, CronRule):
+            excluded = excluded.simplify_for(self.rule.cron)
         object.__setattr__(self, "_excluded", excluded)
 
     def next_after(self, instant: datetime) -> datetime | None:
@@ -128,7 +128,7 @@ class Schedule:
             return None
         if until - second < _NEAR_S:  # a clock that goes back may show what lies before the excluded stretch
             return min(resume - offset, until) * SECOND_US
-        return (self.zone.to_utc(resume) if resume < _END_OF_DAYS_S else resume) * SECOND_US
+        return (self.zone.to_utc(resume) if resume < _CALENDAR_END_S else resume) * SECOND_US
 
     def _reading(self, found_us: int, offset: int) -> int:
         """The wall second a run stands for: the one that a gap left out, for a run which it moved."""

@@ -16,21 +16,26 @@ from collections.abc import Callable
 from typing import assert_never
 
 from chronos.core.outcome import Canceled, Failed, Outcome, Released, Succeeded, TimedOut, Waits
-from chronos.engine.crew import Crew
-from chronos.engine.deadlines import Key
-from chronos.engine.runners.contract import Call, StopReason
+from chronos.engine.node_context import NodeContext
+from chronos.runners.contract import AttemptCall, StopReason
+from chronos.timers import TimerKey
 
-LAST_CHANCE_S = 1.0  # of work that was ended by force and can be left
-FORCED = Canceled(error="it did not stop when it was asked to, and was ended by force")
+FORCED_STOP_TIMEOUT_S = 1.0  # of work that was ended by force and can be left
+FORCED_STOP_OUTCOME = Canceled(error="it did not stop when it was asked to, and was ended by force")
 
 
-class Attempt:
+class AttemptRun:
     """An attempt under way, in a task of its own, which is the task that an async function sees."""
 
     _task: asyncio.Task[None]
 
     def __init__(
-        self, crew: Crew, call: Call, kind: str, timeout_us: int, on_over: Callable[["Attempt"], None] | None = None
+        self,
+        crew: NodeContext,
+        call: AttemptCall,
+        kind: str,
+        timeout_us: int,
+        on_over: Callable[["AttemptRun"], None] | None = None,
     ) -> None:
         """``on_over`` is called once it is over; ``timeout_us`` 0: without limit."""
         self.call = call
@@ -38,7 +43,7 @@ class Attempt:
         self.over = False
         self._crew, self._kind, self._timeout_us, self._on_over = crew, kind, timeout_us, on_over
         self._forced = self._killed = False
-        self._deadline: Key | None = None
+        self._deadline: TimerKey | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -60,7 +65,7 @@ class Attempt:
             waiter = asyncio.get_running_loop().create_future()
             on_over = self._on_over
 
-            def tell(attempt: Attempt) -> None:
+            def tell(attempt: AttemptRun) -> None:
                 if on_over is not None:
                     on_over(attempt)
                 if not waiter.done():
@@ -74,13 +79,13 @@ class Attempt:
     async def _run(self) -> None:
         call, runner = self.call, self._crew.runners.get(self._kind)
         try:
-            outcome = _no_runner(self._kind) if runner is None else await runner.run(call)
+            outcome = _fail_without_runner(self._kind) if runner is None else await runner.run(call)
         except asyncio.CancelledError:
             if self._killed or not self._forced:
                 self._crew.book.leave(call.sink)
                 raise
             self._task.uncancel()
-            outcome = FORCED
+            outcome = FORCED_STOP_OUTCOME
         except Exception as error:  # noqa: BLE001 - a runner's own mistake must not take the node down
             outcome = Failed(error=f"{type(error).__name__}: {error}", kinds=("runner",))
         if self._killed or self.over:
@@ -88,7 +93,7 @@ class Attempt:
             return
         self._drop_timers()
         call.stop.close()
-        self.outcome = judged(outcome, call.stop.reason, late=call.stop.late)
+        self.outcome = apply_stop_reason(outcome, call.stop.reason, late=call.stop.late)
         await self._crew.book.close(call.sink)
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -120,7 +125,7 @@ class Attempt:
         self._task.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(LAST_CHANCE_S, self._leave)
+        self._timer = asyncio.get_running_loop().call_later(FORCED_STOP_TIMEOUT_S, self._leave)
 
     def _leave(self) -> None:
         """The work does not end: where its runner can do without it, go on."""
@@ -128,7 +133,7 @@ class Attempt:
             return
         self.call.on_leave()
         self._crew.book.leave(self.call.sink)
-        self.outcome = judged(FORCED, self.call.stop.reason)
+        self.outcome = apply_stop_reason(FORCED_STOP_OUTCOME, self.call.stop.reason)
         self._end()
 
     def _drop_timers(self) -> None:
@@ -140,9 +145,9 @@ class Attempt:
             self._timer = None
 
 
-async def make_attempt(crew: Crew, call: Call, kind: str, timeout_us: int) -> Outcome:
+async def run_attempt(crew: NodeContext, call: AttemptCall, kind: str, timeout_us: int) -> Outcome:
     """Make an attempt and wait for its outcome. Cancelled, it ends the attempt by force first."""
-    attempt = Attempt(crew, call, kind, timeout_us)
+    attempt = AttemptRun(crew, call, kind, timeout_us)
     attempt.start()
     try:
         await attempt.wait()
@@ -155,11 +160,11 @@ async def make_attempt(crew: Crew, call: Call, kind: str, timeout_us: int) -> Ou
     return attempt.outcome
 
 
-def _no_runner(kind: str) -> Outcome:
+def _fail_without_runner(kind: str) -> Outcome:
     return Failed(error=f'this node has no runner for "{kind}" targets', kinds=("no_runner",), worth_retrying=False)
 
 
-def judged(outcome: Outcome, reason: StopReason | None, *, late: bool = False) -> Outcome:
+def apply_stop_reason(outcome: Outcome, reason: StopReason | None, *, late: bool = False) -> Outcome:
     """How an attempt ended that was asked to stop, or, without a reason, was not. ``late``: as a ``Stop`` says it."""
     if reason is None or isinstance(outcome, Waits) or (isinstance(outcome, Succeeded) and not late):
         return outcome

@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from chronos.core.detail import Detail
-from chronos.core.fence import start_token
+from chronos.core.execution_detail import Detail
+from chronos.core.fencing_token import start_token
 from chronos.core.job import Target
 from chronos.core.lane import PYTHON
-from chronos.engine.catalog import Entry
-from chronos.engine.crew import Crew
-from chronos.engine.runners.contract import Call, StopReason
+from chronos.engine.job_catalog import CatalogEntry
+from chronos.engine.node_context import NodeContext
+from chronos.runners.contract import AttemptCall, StopReason
 from chronos.store.commands import Claimed
 
 FORCE_AT_SHUTDOWN_S = 2.0  # from asking to forcing, once the grace period of a shutdown is over
 
 
-def _payload(entry: Entry, detail: Detail, target: Target) -> Any:
+def _choose_payload(entry: CatalogEntry, detail: Detail, target: Target) -> Any:
     """What the trigger brought, else what the task says for its function, else what the job says."""
     if detail.payload is not None:
         return detail.payload
@@ -22,10 +22,10 @@ def _payload(entry: Entry, detail: Detail, target: Target) -> Any:
     return entry.spec.payload if own is None else own
 
 
-def make_call(
-    crew: Crew,
+def build_attempt_call(
+    crew: NodeContext,
     claimed: Claimed,
-    entry: Entry,
+    entry: CatalogEntry,
     detail: Detail,
     target: Target,
     *,
@@ -33,10 +33,10 @@ def make_call(
     number: int,
     timeout_us: int,
     starts: int = 0,
-) -> Call:
+) -> AttemptCall:
     """One attempt of one task, about to be made, after so many ``starts`` under the same claim."""
     started_us = crew.clock.now_us()
-    call = Call(
+    call = AttemptCall(
         execution=claimed.id,
         job=claimed.job,
         job_name=entry.name,
@@ -50,7 +50,7 @@ def make_call(
         timeout_said=entry.timeout_said(task),
         last_run_us=claimed.last_run_us,
         options=target.options,
-        payload=_payload(entry, detail, target),
+        payload=_choose_payload(entry, detail, target),
         span=detail.span,
         sink=crew.book.sink(claimed.id, task, number),
         grace_s=crew.options.grace_s,

@@ -12,32 +12,32 @@ from typing import Protocol
 
 import msgspec
 
-from chronos.core.detail import NO_DETAIL, Detail, read_detail
+from chronos.core.execution_detail import NO_DETAIL, Detail, read_detail
 from chronos.core.outcome import Outcome, Succeeded
-from chronos.core.reasons import Code
-from chronos.engine.attempts import Attempt
-from chronos.engine.calls import FORCE_AT_SHUTDOWN_S, make_call
-from chronos.engine.catalog import Entry
-from chronos.engine.crew import Crew
-from chronos.engine.ledger import Ledger
-from chronos.engine.runners.contract import Call, StopReason
+from chronos.core.reasons import ReasonCode
+from chronos.engine.execution.attempt import AttemptRun
+from chronos.engine.execution.call_builder import FORCE_AT_SHUTDOWN_S, build_attempt_call
+from chronos.engine.execution.recorder import ExecutionRecorder
+from chronos.engine.job_catalog import CatalogEntry
+from chronos.engine.node_context import NodeContext
+from chronos.runners.contract import AttemptCall, StopReason
 from chronos.store.commands import Claimed
 
 
-class Ends(Protocol):
+class FastPathListener(Protocol):
     """What hears how an execution left the fast path: the executor."""
 
     def over(self, work: "FastPath") -> None:
         """Its outcome is with the settler, or it is no longer this node's."""
 
-    def go_on(self, work: "FastPath", call: Call, outcome: Outcome) -> None:
+    def go_on(self, work: "FastPath", call: AttemptCall, outcome: Outcome) -> None:
         """Its first attempt ended otherwise than in plain success."""
 
-    def broke(self, work: "FastPath", error: BaseException) -> None:
+    def report_broken(self, work: "FastPath", error: BaseException) -> None:
         """It cannot be settled."""
 
 
-def fitting_detail(claimed: Claimed, entry: Entry) -> Detail | None:
+def read_fast_path_detail(claimed: Claimed, entry: CatalogEntry) -> Detail | None:
     """The detail of an execution that the fast path serves; None for any other one."""
     if not entry.plain or claimed.attempt > 1 or claimed.worked_us:
         return None
@@ -55,13 +55,17 @@ class FastPath:
 
     __slots__ = ("_attempt", "_crew", "_detail", "_ends", "claimed", "entry", "stopped")
 
-    def __init__(self, crew: Crew, claimed: Claimed, entry: Entry, detail: Detail, ends: Ends) -> None:
+    def __init__(
+        self, crew: NodeContext, claimed: Claimed, entry: CatalogEntry, detail: Detail, ends: FastPathListener
+    ) -> None:
         self.claimed, self.entry = claimed, entry
         self._crew, self._detail, self._ends = crew, detail, ends
-        self.stopped: tuple[Code, str | None] | None = None
+        self.stopped: tuple[ReasonCode, str | None] | None = None
         task, timeout_us = entry.spec.tasks[0], entry.timeout_us
-        call = make_call(crew, claimed, entry, detail, task.target, task=task.name, number=1, timeout_us=timeout_us)
-        self._attempt = Attempt(crew, call, task.target.kind, timeout_us, self._ended)
+        call = build_attempt_call(
+            crew, claimed, entry, detail, task.target, task=task.name, number=1, timeout_us=timeout_us
+        )
+        self._attempt = AttemptRun(crew, call, task.target.kind, timeout_us, self._ended)
 
     def start(self) -> None:
         """Begin its attempt."""
@@ -69,17 +73,17 @@ class FastPath:
 
     # --- from outside
 
-    def stop(self, code: Code, message: str | None = None) -> None:
+    def stop(self, code: ReasonCode, message: str | None = None) -> None:
         """It is to end: canceled, replaced, its job deleted. The first word counts."""
         if self.stopped is None:
             self.stopped = (code, message)
             self._attempt.call.stop.ask(StopReason.CANCELED)
 
-    def tell_stopping(self) -> None:
+    def announce_shutdown(self) -> None:
         """The node shuts down; the work may finish within the grace period."""
         self._attempt.call.stopping.ask(StopReason.SHUTDOWN)
 
-    def put_down(self) -> None:
+    def stop_for_shutdown(self) -> None:
         """The grace period is over: it is stopped, and given back."""
         call = self._attempt.call
         call.grace_s = min(call.grace_s, FORCE_AT_SHUTDOWN_S)
@@ -91,7 +95,7 @@ class FastPath:
 
     # --- its end
 
-    def _ended(self, attempt: Attempt) -> None:
+    def _ended(self, attempt: AttemptRun) -> None:
         call, outcome = attempt.call, attempt.outcome
         if outcome is None:
             self._ends.over(self)
@@ -100,10 +104,10 @@ class FastPath:
         else:
             self._succeed(call, outcome)
 
-    def _succeed(self, call: Call, outcome: Succeeded) -> None:
+    def _succeed(self, call: AttemptCall, outcome: Succeeded) -> None:
         try:
-            Ledger(self._crew, self.claimed, self.entry).succeed_plainly(self._detail, call, outcome)
+            ExecutionRecorder(self._crew, self.claimed, self.entry).settle_first_success(self._detail, call, outcome)
         except Exception as error:  # noqa: BLE001 - nothing else would hear of it, and its slot would never come free
-            self._ends.broke(self, error)
+            self._ends.report_broken(self, error)
         else:
             self._ends.over(self)

@@ -17,27 +17,27 @@ from collections.abc import Iterable
 import msgspec
 
 from chronos.core.credentials import hide_userinfo
-from chronos.engine.runners.contract import Sink
 from chronos.errors import Unavailable
+from chronos.runners.contract import Sink
 from chronos.store.commands import PROGRESS, OutputRow, WriteOutput
-from chronos.store.commands.weight import first_that_fit, text_of_output
+from chronos.store.commands.batch_size import count_output_characters, take_one_batch
 from chronos.store.contract import Store
 
 HEAD_BYTES = 32 << 10
 TAIL_BYTES = 32 << 10
 MAX_HEAD_PARTS = 500  # one that dribbles fills its head early, and goes on in the tail
-TAIL = 1_000_000  # as ``part``
-INTERVAL_S = 1.0
+TAIL_PART = 1_000_000  # as ``part``
+FLUSH_INTERVAL_S = 1.0
 MAX_KEPT_BYTES = 16 << 20  # of rows that the store did not take
 
 log = logging.getLogger("chronos.engine")
 
-Key = tuple[bytes, str, int]  # execution, task, number of the attempt
-Part = tuple[int, str]
-Place = tuple[bytes, str, int, int]  # of a row: the attempt and the part
+AttemptKey = tuple[bytes, str, int]  # execution, task, number of the attempt
+OutputPart = tuple[int, str]
+OutputRowKey = tuple[bytes, str, int, int]  # of a row: the attempt and the part
 
 
-class Output:
+class AttemptOutput:
     """The output of one attempt. Safe from any thread, and from whatever interrupts one; that is not kept."""
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Output:
         "pending",
     )
 
-    def __init__(self, key: Key, book: "OutputBook") -> None:
+    def __init__(self, key: AttemptKey, book: "OutputBuffers") -> None:
         self.key = key
         self.closed = False  # what is written afterwards is nobody's any more
         self.pending = False  # the book knows that there is something to write
@@ -92,7 +92,7 @@ class Output:
 
     def _add(self, data: bytes) -> None:
         if self._head_room:
-            head = _cut(data, self._head_room)
+            head = _take_first_bytes(data, self._head_room)
             if head:
                 self._head.append(head)
             self._head_room = self._head_room - len(head) if len(head) == len(data) else 0
@@ -115,9 +115,9 @@ class Output:
         if tell:
             self._book.changed(self)
 
-    def parts_to_write(self) -> list[Part]:
+    def parts_to_write(self) -> list[OutputPart]:
         """What changed since this was asked last."""
-        parts: list[Part] = []
+        parts: list[OutputPart] = []
         with self._lock:
             self.pending = False
             if self._progress is not None:
@@ -131,11 +131,11 @@ class Output:
                     self._head_room = 0
             if self._tail_changed:
                 self._tail_changed = False
-                parts.append((TAIL, self._tail_text()))
+                parts.append((TAIL_PART, self._tail_text()))
         return parts
 
     def _tail_text(self) -> str:
-        kept = _end(self._tail, TAIL_BYTES)
+        kept = _take_last_bytes(self._tail, TAIL_BYTES)
         left_out = self._left_out + len(self._tail) - len(kept)
         text = kept.decode()
         return f"\n… {left_out} bytes left out …\n{text}" if left_out else text
@@ -146,11 +146,11 @@ class LazySink:
 
     __slots__ = ("_book", "_ended", "_key", "output")
 
-    def __init__(self, book: "OutputBook", key: Key) -> None:
+    def __init__(self, book: "OutputBuffers", key: AttemptKey) -> None:
         self._book = book
         self._key = key
         self._ended = False
-        self.output: Output | None = None
+        self.output: AttemptOutput | None = None
 
     def write(self, text: str) -> None:
         if not self._ended:
@@ -165,15 +165,15 @@ class LazySink:
         self._ended = True
 
 
-class OutputBook:
+class OutputBuffers:
     """The outputs of all attempts of a node."""
 
-    def __init__(self, store: Store, *, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, store: Store, *, interval_s: float = FLUSH_INTERVAL_S) -> None:
         self._store = store
         self._interval_s = interval_s
         self._lock = threading.RLock()  # what runs on top of a write, as finalizers do, may print as well
-        self._changed: dict[Output, None] = {}
-        self._due: dict[Place, OutputRow] = {}  # to be written, oldest first
+        self._changed: dict[AttemptOutput, None] = {}
+        self._due: dict[OutputRowKey, OutputRow] = {}  # to be written, oldest first
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._writing = asyncio.Lock()  # a part that is written again must not overtake itself
@@ -197,12 +197,12 @@ class OutputBook:
             if sink.output is not None:
                 sink.output.closed = True
 
-    async def close_output(self, output: Output) -> None:
+    async def close_output(self, output: AttemptOutput) -> None:
         """Bring the rest of one output to the store; later writes to it are lost."""
         output.closed = True
         with self._lock:
             self._changed.pop(output, None)
-        await self._send(_rows(output))
+        await self._send(_to_output_rows(output))
 
     async def run(self) -> None:
         """Write what changes, at most once an interval; without changes it sleeps. Until it is cancelled."""
@@ -225,28 +225,28 @@ class OutputBook:
         """Write all that has changed, and what the store did not take before."""
         with self._lock:
             changed, self._changed = self._changed, {}
-        await self._send([row for output in changed for row in _rows(output)])
+        await self._send([row for output in changed for row in _to_output_rows(output)])
 
     # --- for outputs, from any thread
 
-    def open_output(self, sink: LazySink, key: Key) -> Output:
+    def open_output(self, sink: LazySink, key: AttemptKey) -> AttemptOutput:
         """The output of a sink, made when it is first needed."""
         with self._lock:
-            made = Output(key, self)
+            made = AttemptOutput(key, self)
             if sink.output is None:
                 sink.output = made
             return sink.output
 
-    def changed(self, output: Output) -> None:
+    def changed(self, output: AttemptOutput) -> None:
         """An output has something to write."""
         with self._lock:
             first = not self._changed
             if not output.closed:
                 self._changed[output] = None
         if first:
-            self._rouse()
+            self._wake_writer()
 
-    def _rouse(self) -> None:
+    def _wake_writer(self) -> None:
         loop, wake = self._loop, self._wake
         if loop is None or wake is None:
             return
@@ -262,23 +262,23 @@ class OutputBook:
         async with self._writing:
             # Whoever comes first takes what the others, who wait here, have brought: they find nothing left to do.
             while self._due:
-                batch = {row[:4]: row for row in first_that_fit(self._due.values(), text_of_output)}
+                batch = {row[:4]: row for row in take_one_batch(self._due.values(), count_output_characters)}
                 for place in batch:
                     del self._due[place]
                 try:
                     await self._store.apply(WriteOutput(rows=tuple(batch.values())))
                 except Unavailable:
-                    self._put_back(batch)
-                    self._rouse()
+                    self._requeue(batch)
+                    self._wake_writer()
                     return
                 except Exception:
                     self.dropped += len(batch)
                     log.exception("the output of %d attempts could not be written", len(batch))
                 except BaseException:
-                    self._put_back(batch)
+                    self._requeue(batch)
                     raise
 
-    def _put_back(self, batch: dict[Place, OutputRow]) -> None:
+    def _requeue(self, batch: dict[OutputRowKey, OutputRow]) -> None:
         """Rows that the store did not take go first again, unless newer ones came; the oldest go when they are many."""
         self._due = {**batch, **self._due}
         size = sum(len(row.text) for row in self._due.values())
@@ -288,12 +288,12 @@ class OutputBook:
             self.dropped += 1
 
 
-def _rows(output: Output) -> list[OutputRow]:
+def _to_output_rows(output: AttemptOutput) -> list[OutputRow]:
     execution, task, number = output.key
     return [OutputRow(execution, task, number, part, text) for part, text in output.parts_to_write()]
 
 
-def _cut(data: bytes, size: int) -> bytes:
+def _take_first_bytes(data: bytes, size: int) -> bytes:
     """At most the first bytes, not through the middle of a character."""
     if len(data) <= size:
         return data
@@ -302,7 +302,7 @@ def _cut(data: bytes, size: int) -> bytes:
     return data[:size]
 
 
-def _end(data: bytearray, size: int) -> bytearray:
+def _take_last_bytes(data: bytearray, size: int) -> bytearray:
     """At most the last bytes, not from the middle of a character."""
     start = max(0, len(data) - size)
     while start < len(data) and data[start] & 0xC0 == 0x80:

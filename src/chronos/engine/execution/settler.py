@@ -8,16 +8,16 @@ import asyncio
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from chronos.engine.catalog import Entry
-from chronos.engine.node import NodeClock, NodeLife
-from chronos.engine.sending import insist
+from chronos.engine.heartbeat import Heartbeat, NodeClock
+from chronos.engine.job_catalog import CatalogEntry
+from chronos.engine.store_retry import apply_with_retry
 from chronos.errors import ChronosError
 from chronos.store.commands import Settle, Settled, SettleRow
-from chronos.store.commands.weight import first_that_fit, text_of_run
+from chronos.store.commands.batch_size import count_run_characters, take_one_batch
 from chronos.store.contract import Store
 
 
-class Takes(NamedTuple):
+class SuccessorSlots(NamedTuple):
     """How many queued successors the node would start at once, and of which lanes."""
 
     slots: int
@@ -27,10 +27,10 @@ class Takes(NamedTuple):
 class SettlementListener(Protocol):
     """What hears of settlements, and says which successors the node takes along."""
 
-    def reserve(self, most: int) -> Takes:
+    def reserve(self, most: int) -> SuccessorSlots:
         """Hold slots for what a settlement may hand over."""
 
-    def settled(self, takes: Takes, answer: Settled) -> None:
+    def settled(self, takes: SuccessorSlots, answer: Settled) -> None:
         """A settlement was answered: take what it handed over in place of the held slots."""
 
     def refused(self, row: SettleRow) -> None:
@@ -43,13 +43,13 @@ class SettlementListener(Protocol):
 class Settler:
     """Sends ``Settle`` commands, one at a time."""
 
-    def __init__(self, store: Store, clock: NodeClock, node: NodeLife, listener: SettlementListener) -> None:
+    def __init__(self, store: Store, clock: NodeClock, node: Heartbeat, listener: SettlementListener) -> None:
         self._store, self._clock, self._node, self._listener = store, clock, node, listener
-        self._rows: dict[bytes, tuple[SettleRow, Entry]] = {}
+        self._rows: dict[bytes, tuple[SettleRow, CatalogEntry]] = {}
         self._sending: dict[bytes, SettleRow] = {}
         self._worker: asyncio.Task[None] | None = None
 
-    def add(self, row: SettleRow, entry: Entry) -> None:
+    def add(self, row: SettleRow, entry: CatalogEntry) -> None:
         """Settle this execution with the next command. Of two claims of one, the later one's outcome is sent."""
         waiting = self._rows.get(row.id)
         if waiting is None or waiting[0].token < row.token:
@@ -75,7 +75,7 @@ class Settler:
     async def _work(self) -> None:
         """From the next turn of the loop on, so that what ends in the same turn goes together."""
         while self._rows:
-            rows = list(first_that_fit(self._rows.values(), _text))
+            rows = list(take_one_batch(self._rows.values(), _measure_row_text))
             for row, _ in rows:
                 del self._rows[row.id]
             try:
@@ -87,7 +87,7 @@ class Settler:
                     with suppress(ChronosError):  # it is lost to this node, and given back by its heartbeats
                         await self._send([one])
 
-    async def _send(self, leaving: list[tuple[SettleRow, Entry]]) -> None:
+    async def _send(self, leaving: list[tuple[SettleRow, CatalogEntry]]) -> None:
         sending: dict[bytes, SettleRow] = {}
         successors, keyed = 0, False
         for row, entry in leaving:
@@ -105,7 +105,7 @@ class Settler:
         )
         answer = Settled([], [], 0)
         try:
-            answer = await insist(self._store, command, self._node.trouble)
+            answer = await apply_with_retry(self._store, command, self._node.trouble)
         finally:
             self._sending = {}
             self._listener.settled(takes, answer)
@@ -118,5 +118,5 @@ class Settler:
                     self._listener.refused(row)
 
 
-def _text(leaving: tuple[SettleRow, Entry]) -> int:
-    return text_of_run(leaving[0])
+def _measure_row_text(leaving: tuple[SettleRow, CatalogEntry]) -> int:
+    return count_run_characters(leaving[0])

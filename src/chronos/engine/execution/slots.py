@@ -8,9 +8,9 @@ class Slots:
     """Counts; taking what is not free is a mistake of the caller."""
 
     def __init__(self, total: int, of_queue: Mapping[str, int]) -> None:
-        self._total, self._of_queue = total, of_queue
+        self._total, self._queue_limits = total, of_queue
         self._taken = 0
-        self._by_queue: Counter[str] = Counter()
+        self._taken_by_queue: Counter[str] = Counter()
 
     @property
     def total(self) -> int:
@@ -23,23 +23,23 @@ class Slots:
     def free(self, queue: str | None = None) -> int:
         """How many more could be taken, of one queue or of any."""
         free = self._total - self._taken
-        if queue is not None and queue in self._of_queue:
-            free = min(free, self._of_queue[queue] - self._by_queue[queue])
+        if queue is not None and queue in self._queue_limits:
+            free = min(free, self._queue_limits[queue] - self._taken_by_queue[queue])
         return max(0, free)
 
     def take(self, queue: str) -> None:
         self._taken += 1
-        if queue in self._of_queue:
-            self._by_queue[queue] += 1
+        if queue in self._queue_limits:
+            self._taken_by_queue[queue] += 1
 
     def give(self, queue: str) -> None:
         self._taken -= 1
-        if queue in self._of_queue:
-            self._by_queue[queue] -= 1
+        if queue in self._queue_limits:
+            self._taken_by_queue[queue] -= 1
 
     def hold(self, count: int) -> None:
         """Keep slots for work that is on its way, of whichever queue."""
         self._taken += count
 
-    def let_go(self, count: int) -> None:
+    def release_held(self, count: int) -> None:
         self._taken -= count

@@ -8,9 +8,9 @@ A duty that fails keeps no other from being done.
 import asyncio
 from collections.abc import Callable
 
-from chronos.engine.bell import Bell
-from chronos.engine.crew import Crew
-from chronos.engine.unclaimed import UnclaimedWork
+from chronos.engine.maintenance.unclaimable import UnclaimableWork
+from chronos.engine.node_context import NodeContext
+from chronos.engine.wakeup import Wakeup
 from chronos.store.commands import Trim, Wake
 
 _WAKE_LIMIT = 500
@@ -23,23 +23,23 @@ _MAINTAIN_EVERY_TICKS = 300
 class Janitor:
     """One node's upkeep."""
 
-    def __init__(self, crew: Crew, *, ready: Callable[[], None], keep_deleted_us: int) -> None:
+    def __init__(self, crew: NodeContext, *, ready: Callable[[], None], keep_deleted_us: int) -> None:
         self._crew, self._ready, self._keep_deleted_us = crew, ready, keep_deleted_us
         self._next_wake_us: int | None = None
         self._sweep = False  # a key came free
-        self._bell = Bell()
-        self._unclaimed = UnclaimedWork(crew.store, crew.clock, crew.bus)
+        self._wakeup = Wakeup()
+        self._unclaimed = UnclaimableWork(crew.store, crew.clock, crew.bus)
 
     def wakes_at(self, wake_us: int) -> None:
         """Something sleeps until then."""
         if self._next_wake_us is None or wake_us < self._next_wake_us:
             self._next_wake_us = wake_us
-            self._bell.ring()
+            self._wakeup.wake()
 
     def sweep_soon(self) -> None:
         """Something may be woken now."""
         self._sweep = True
-        self._bell.ring()
+        self._wakeup.wake()
 
     async def run(self) -> None:
         """Look after it all until cancelled."""
@@ -61,24 +61,24 @@ class Janitor:
         if self._next_wake_us is not None:
             wait_s = min(wait_s, (self._next_wake_us - self._crew.clock.now_us()) / 1e6)
         if wait_s > 0 and not self._sweep:
-            await self._bell.wait(wait_s)
+            await self._wakeup.wait(wait_s)
 
     def _woken(self) -> bool:
         return self._next_wake_us is not None and self._next_wake_us <= self._crew.clock.now_us()
 
     async def _tick(self, ticks: int) -> None:
         duties = self._crew.node.duties
-        with duties.doing("wake-up look"):
+        with duties.count_failures("wake-up look"):
             self._next_wake_us = await self._crew.store.next_wake_us()
         if self._woken() or ticks % _SWEEP_EVERY_TICKS == 0:
             await self._wake()
-        with duties.doing("look for unclaimed work"):
+        with duties.count_failures("look for unclaimed work"):
             await self._unclaimed.look()
         if ticks % _TRIM_EVERY_TICKS == _TRIM_EVERY_TICKS - 1:
-            with duties.doing("retention"):
+            with duties.count_failures("retention"):
                 await self._trim()
         if ticks % _MAINTAIN_EVERY_TICKS == 0:
-            with duties.doing("maintenance"):
+            with duties.count_failures("maintenance"):
                 await self._crew.store.maintain(self._crew.clock.now_us())
 
     async def _trim(self) -> None:
@@ -91,7 +91,7 @@ class Janitor:
             await asyncio.sleep(0)
 
     async def _wake(self) -> None:
-        with self._crew.node.duties.doing("wake"):
+        with self._crew.node.duties.count_failures("wake"):
             self._sweep = False
             while True:
                 woken = await self._crew.store.apply(Wake(now_us=self._crew.clock.now_us(), limit=_WAKE_LIMIT))

@@ -12,44 +12,44 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from chronos.core.detail import Detail, write_detail
-from chronos.core.events import ExecutionEnded, Trouble
+from chronos.core.concurrency_key import find_key_gate, key_limit
+from chronos.core.events import ExecutionEnded, ProblemReported
 from chronos.core.execution import Cause, Execution, Status
-from chronos.core.fence import hook_token
-from chronos.core.ids import asked_execution_id
-from chronos.core.job import JobState, On, Target, Unreadable
-from chronos.core.keys import key_limit, key_of
+from chronos.core.execution_detail import Detail, write_detail
+from chronos.core.execution_report import Report, report, to_report_body
+from chronos.core.fencing_token import hook_token
+from chronos.core.ids import requested_execution_id
+from chronos.core.job import JobState, Target, Unreadable, UpstreamCondition
 from chronos.core.lane import Lane
 from chronos.core.outcome import Failed, Succeeded
-from chronos.core.reasons import Code, Reason
-from chronos.core.report import Report, report, told
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.core.settle import End, stop
-from chronos.engine.attempts import make_attempt
-from chronos.engine.bell import Bell
-from chronos.engine.catalog import Catalog, Entry
-from chronos.engine.crew import Crew
-from chronos.engine.runners.contract import Call
-from chronos.engine.sending import insist
+from chronos.engine.execution.attempt import run_attempt
+from chronos.engine.job_catalog import CatalogEntry, JobCatalog
+from chronos.engine.node_context import NodeContext
+from chronos.engine.store_retry import apply_with_retry
+from chronos.engine.wakeup import Wakeup
 from chronos.errors import ChronosError, Invalid, NotFound, Unavailable
+from chronos.runners.contract import AttemptCall
 from chronos.store.commands import AckOutbox, OutboxItem, RecordSkip, RunRow, TakeOutbox, Trigger
 from chronos.store.contract import ExecutionFilter
 
 ON_COMPLETE = "on_complete"
-_LIMIT = 100  # that are taken at a time
-_MOST = 1_000  # that are dealt with at a time
-_LONGEST = 6  # the pause between tries is doubled so many times
-_SAFETY_TICKS = 5
-_HOOK_TRIES = 5
-_FAILURES = (Status.FAILED, Status.STALE)
+_TAKE_LIMIT = 100  # that are taken at a time
+_MAX_ITEMS_IN_PROGRESS = 1_000  # that are dealt with at a time
+_MAX_PAUSE_DOUBLINGS = 6  # the pause between tries is doubled so many times
+_MAX_WAIT_TICKS = 5
+_MAX_HOOK_ATTEMPTS = 5
+_FAILURE_STATUSES = (Status.FAILED, Status.STALE)
 
 
-class _Ended(Struct, frozen=True, kw_only=True):
+class _EndedBody(Struct, frozen=True, kw_only=True):
     execution: str
     job: str
     status: int
 
 
-class _Hook(Struct, frozen=True, kw_only=True):
+class _HookBody(Struct, frozen=True, kw_only=True):
     job: str
     version: int
     scheduled_us: int
@@ -60,32 +60,32 @@ class _Hook(Struct, frozen=True, kw_only=True):
 class Outbox:
     """One node's share of what follows. Each item is dealt with by itself: none waits for a slow one."""
 
-    def __init__(self, crew: Crew, catalog: Catalog) -> None:
+    def __init__(self, crew: NodeContext, catalog: JobCatalog) -> None:
         self._crew, self._catalog = crew, catalog
-        self._bell = Bell()
-        self._dealing: dict[bytes, asyncio.Task[None]] = {}
+        self._wakeup = Wakeup()
+        self._in_progress: dict[bytes, asyncio.Task[None]] = {}
         self._tries: dict[bytes, int] = {}  # of hooks
-        self._faults: dict[bytes, int] = {}  # of items that nobody can do anything with
+        self._error_counts: dict[bytes, int] = {}  # of items that nobody can do anything with
         self._left: set[bytes] = set()  # that failed, for whoever comes after this node
         self._again = True  # what the store says is this node's may not be known here
         self._closing = asyncio.Event()
         self._over = asyncio.Event()
 
-    def soon(self) -> None:
+    def take_soon(self) -> None:
         """Something was put in."""
-        self._bell.ring()
+        self._wakeup.wake()
 
     async def finish(self, within_s: float) -> None:
         """Deal with what is there now, and no more; what fails or takes longer is left for the next start, or another
         node.
         """
         self._closing.set()
-        self._bell.ring()
+        self._wakeup.wake()
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._over.wait()
 
-    def hurry(self) -> None:
+    def end_grace_period(self) -> None:
         """Do not wait for what is under way."""
         self._over.set()
 
@@ -95,13 +95,13 @@ class Outbox:
             while True:
                 closing = self._closing.is_set()  # before it looks: it then sees all there is
                 more = await self._begin()
-                if closing and not more and not self._dealing:
+                if closing and not more and not self._in_progress:
                     self._over.set()
                     return
                 if not more:
-                    await self._bell.wait(self._crew.options.tick_s * _SAFETY_TICKS)
+                    await self._wakeup.wait(self._crew.options.tick_s * _MAX_WAIT_TICKS)
         finally:
-            left = tuple(self._dealing.values())
+            left = tuple(self._in_progress.values())
             for dealing in left:
                 dealing.cancel()
             if left:  # else there may be no loop any more: a node that was abandoned is collected anywhere
@@ -109,13 +109,13 @@ class Outbox:
 
     async def _begin(self) -> bool:
         """Begin with a handful; True: there may be more to begin with at once."""
-        room = min(_LIMIT, _MOST - len(self._dealing))
+        room = min(_TAKE_LIMIT, _MAX_ITEMS_IN_PROGRESS - len(self._in_progress))
         if not self._crew.node.may_start or room <= 0:
             return False
         functions = self._crew.functions.names
         targets = tuple(Lane(functions=(name,)).text for name in functions) if self._crew.options.works else ()
         again, self._again = self._again, False
-        limit = room + (len(self._dealing) + len(self._left) if again else 0)  # these are among what it holds
+        limit = room + (len(self._in_progress) + len(self._left) if again else 0)  # these are among what it holds
         take = TakeOutbox(node=self._crew.node.number, limit=limit, targets=targets, again=again)
         try:
             items = await self._crew.store.apply(take)
@@ -124,16 +124,16 @@ class Outbox:
             self._crew.node.duties.failed("outbox", error)
             return False
         self._crew.node.duties.done("outbox")
-        new = [item for item in items if item.id not in self._dealing and item.id not in self._left]
+        new = [item for item in items if item.id not in self._in_progress and item.id not in self._left]
         for item in new:
-            self._dealing[item.id] = asyncio.create_task(self._deal(item))
+            self._in_progress[item.id] = asyncio.create_task(self._deal(item))
         return len(new) >= room
 
     async def _deal(self, item: OutboxItem) -> None:
         """Until it is done, or better left to whoever comes after this node."""
         node = self._crew.node.number
         try:
-            while not await self._is_done(item):
+            while not await self._handle_once(item):
                 await self._pause(item.id)
                 if self._closing.is_set():
                     self._left.add(item.id)
@@ -142,45 +142,45 @@ class Outbox:
                     self._again = True  # it may be another's by now
                     return
         finally:
-            del self._dealing[item.id]
-            self._bell.ring()
+            del self._in_progress[item.id]
+            self._wakeup.wake()
 
     async def _pause(self, item: bytes) -> None:
-        failures = self._tries.get(item, 0) + self._faults.get(item, 0)
+        failures = self._tries.get(item, 0) + self._error_counts.get(item, 0)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._crew.options.tick_s * 2 ** min(failures, _LONGEST)):
+            async with asyncio.timeout(self._crew.options.tick_s * 2 ** min(failures, _MAX_PAUSE_DOUBLINGS)):
                 await self._closing.wait()
 
-    async def _is_done(self, item: OutboxItem) -> bool:
+    async def _handle_once(self, item: OutboxItem) -> bool:
         """Whether it is done, or not worth another try, and will not come again."""
         try:
             if not await self._tell(item):
                 return False
-            await insist(self._crew.store, AckOutbox(ids=(item.id,)), self._crew.node.trouble)
+            await apply_with_retry(self._crew.store, AckOutbox(ids=(item.id,)), self._crew.node.trouble)
         except Unavailable as error:
             self._trouble(str(error))
             return False
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is this one's own trouble
-            self._faults[item.id] = self._faults.get(item.id, 0) + 1
+            self._error_counts[item.id] = self._error_counts.get(item.id, 0) + 1
             self._trouble(f"{item.kind} of {item.execution.hex()}: {type(error).__name__}: {error}")
             return False
         self._tries.pop(item.id, None)
-        self._faults.pop(item.id, None)
+        self._error_counts.pop(item.id, None)
         return True
 
     async def _tell(self, item: OutboxItem) -> bool:
         """Whoever it is for; False: to be tried again."""
         match item.kind:
             case "ended":
-                return await self._ended(item, msgspec.json.decode(item.body, type=_Ended))
+                return await self._ended(item, msgspec.json.decode(item.body, type=_EndedBody))
             case "hook":
-                return await self._hook(item, msgspec.json.decode(item.body, type=_Hook))
+                return await self._hook(item, msgspec.json.decode(item.body, type=_HookBody))
             case _:
                 return True  # of a later version, for consumers that this one does not know
 
     # --- followers
 
-    async def _ended(self, item: OutboxItem, ended: _Ended) -> bool:
+    async def _ended(self, item: OutboxItem, ended: _EndedBody) -> bool:
         """An execution that somebody wants to hear of: those that follow its job, and the job's own hook."""
         upstream = (await self._catalog.current([bytes.fromhex(ended.job)])).get(bytes.fromhex(ended.job))
         view = await self._crew.store.execution(bytes.fromhex(ended.execution))
@@ -188,20 +188,20 @@ class Outbox:
             return True
         if item.id not in self._tries:
             await self._followers(upstream, view.execution)
-        return await self._hook_of_sleeper(item, view.execution)
+        return await self._run_hook_of_canceled_sleeper(item, view.execution)
 
-    async def _hook_of_sleeper(self, item: OutboxItem, ended: Execution) -> bool:
+    async def _run_hook_of_canceled_sleeper(self, item: OutboxItem, ended: Execution) -> bool:
         """What is canceled while it sleeps is ended by the store, which knows no hooks; all else brings its report."""
         detail = msgspec.convert(ended.detail or {}, Detail)
         if ended.started_us is None or detail.group is None or detail.report is not None or ended.reason is None:
             return True
         pair = (ended.job, ended.job_version)
         entry = (await self._catalog.fetch([pair])).get(pair)
-        if entry is None or not entry.can_be_laid_out:
+        if entry is None or not entry.has_valid_layout:
             return True
-        stopped = stop(entry.layout, detail.group, Code.CANCELED, ended.finished_us or 0, ended.reason.message)
+        stopped = stop(entry.layout, detail.group, ReasonCode.CANCELED, ended.finished_us or 0, ended.reason.message)
         over = report(entry.layout, stopped.group, End(status=ended.status, reason=ended.reason))
-        hook = _Hook(
+        hook = _HookBody(
             job=ended.job.hex(),
             version=ended.job_version,
             scheduled_us=ended.scheduled_us,
@@ -210,7 +210,7 @@ class Outbox:
         )
         return await self._hook(item, hook)
 
-    async def _followers(self, upstream: Entry, ended: Execution) -> None:
+    async def _followers(self, upstream: CatalogEntry, ended: Execution) -> None:
         """Jobs that follow another: they run, or are skipped when they needed it to succeed."""
         found = await self._crew.store.followers(upstream.namespace, upstream.name)
         entries = await self._catalog.current([job for job, _ in found])
@@ -224,27 +224,29 @@ class Outbox:
             else:
                 await self._follow(entry, on, upstream, ended)
 
-    async def _follow(self, entry: Entry, on: On, upstream: Entry, ended: Execution) -> None:
+    async def _follow(
+        self, entry: CatalogEntry, on: UpstreamCondition, upstream: CatalogEntry, ended: Execution
+    ) -> None:
         finished_us = ended.finished_us or 0
-        id_ = asked_execution_id(entry.job, Cause.DEPENDENCY, finished_us, ended.id)
-        if not _satisfied(on, ended):
-            if on is On.SUCCESS:
+        id_ = requested_execution_id(entry.job, Cause.DEPENDENCY, finished_us, ended.id)
+        if not _is_satisfied(on, ended):
+            if on is UpstreamCondition.SUCCESS:
                 message = f'"{upstream.name}" did not succeed: it is {ended.status.name.lower()}.'
-                await self._skip(entry, id_, finished_us, Reason.of(Code.UPSTREAM_FAILED, message))
+                await self._skip(entry, id_, finished_us, Reason.of(ReasonCode.UPSTREAM_FAILED, message))
             return
         others = await self._others(entry, upstream)
         if others is None:
             return
         used = tuple(sorted({ended.id.hex(), *others}))
         if len(used) > 1:  # whichever of them ended last, it is the same run
-            id_ = asked_execution_id(entry.job, Cause.DEPENDENCY, 0, "".join(used).encode())
+            id_ = requested_execution_id(entry.job, Cause.DEPENDENCY, 0, "".join(used).encode())
         run = RunRow(
             id_,
             Cause.DEPENDENCY,
             finished_us,
             finished_us,
             write_detail(Detail(upstream=used)),
-            key_of(entry.effective, namespace=entry.namespace, name=entry.name, payload=entry.spec.payload),
+            find_key_gate(entry.effective, namespace=entry.namespace, name=entry.name, payload=entry.spec.payload),
             key_limit(entry.effective) if entry.effective.key is not None else 0,
         )
         try:
@@ -252,7 +254,7 @@ class Outbox:
         except NotFound:
             return  # deleted meanwhile
 
-    async def _skip(self, entry: Entry, id_: bytes, scheduled_us: int, reason: Reason) -> None:
+    async def _skip(self, entry: CatalogEntry, id_: bytes, scheduled_us: int, reason: Reason) -> None:
         now_us = self._crew.clock.now_us()
         command = RecordSkip(
             id=id_,
@@ -276,7 +278,7 @@ class Outbox:
                 )
             )
 
-    async def _others(self, entry: Entry, upstream: Entry) -> tuple[str, ...] | None:
+    async def _others(self, entry: CatalogEntry, upstream: CatalogEntry) -> tuple[str, ...] | None:
         """The last executions of the other jobs that it follows too; None: one of them has not ended anew as it must.
 
         A run uses each execution once: what the last run followed does not count again.
@@ -296,14 +298,14 @@ class Outbox:
                 None if job is None else await self._crew.store.list_executions(ExecutionFilter(job=job.id), limit=20)
             )
             last = next((e for e in (page.items if page else ()) if isinstance(e, Execution) and e.status.final), None)
-            if last is None or last.id.hex() in used or not _satisfied(after.on, last):
+            if last is None or last.id.hex() in used or not _is_satisfied(after.on, last):
                 return None
             found.append(last.id.hex())
         return tuple(found)
 
     # --- hooks
 
-    async def _hook(self, item: OutboxItem, hook: _Hook) -> bool:
+    async def _hook(self, item: OutboxItem, hook: _HookBody) -> bool:
         job, now_us = bytes.fromhex(hook.job), self._crew.clock.now_us()
         entry = (await self._catalog.fetch([(job, hook.version)])).get((job, hook.version))
         target = None if entry is None else entry.spec.on_complete
@@ -311,52 +313,52 @@ class Outbox:
             return True
         tries = self._tries[item.id] = self._tries.get(item.id, 0) + 1
         timeout_us = entry.effective.task_timeout_us
-        call = Call(
+        call = AttemptCall(
             execution=item.execution,
             job=job,
             job_name=entry.name,
             namespace=entry.namespace,
             task=ON_COMPLETE,
             number=tries,
-            token=await self._token_of(item) if hook.token is None else hook.token,
+            token=await self._read_hook_token(item) if hook.token is None else hook.token,
             scheduled_us=hook.scheduled_us,
             started_us=now_us,
             deadline_us=now_us + timeout_us if timeout_us else None,
             timeout_said=entry.timeout_said(ON_COMPLETE),
             last_run_us=None,
-            options=_telling(target),
-            payload=told(hook.report),
+            options=_to_hook_options(target),
+            payload=to_report_body(hook.report),
             sink=self._crew.book.sink(item.execution, ON_COMPLETE, tries),
             grace_s=self._crew.options.grace_s,
             timeout_grace_s=self._crew.options.timeout_grace_s,
         )
-        outcome = await make_attempt(self._crew, call, target.kind, timeout_us)
+        outcome = await run_attempt(self._crew, call, target.kind, timeout_us)
         if isinstance(outcome, Succeeded):
             return True
         self._trouble(f"{entry.name}: on_complete: {getattr(outcome, 'error', outcome)}")
-        return tries >= _HOOK_TRIES or (isinstance(outcome, Failed) and not outcome.worth_retrying)
+        return tries >= _MAX_HOOK_ATTEMPTS or (isinstance(outcome, Failed) and not outcome.worth_retrying)
 
-    async def _token_of(self, item: OutboxItem) -> int:
+    async def _read_hook_token(self, item: OutboxItem) -> int:
         """The token of a hook whose item does not say it."""
         view = await self._crew.store.execution(item.execution)
         return 0 if view is None else hook_token(view.execution.token)
 
     def _trouble(self, error: str) -> None:
-        self._crew.bus.emit(Trouble(at_us=self._crew.clock.now_us(), where="outbox", error=error))
+        self._crew.bus.emit(ProblemReported(at_us=self._crew.clock.now_us(), where="outbox", error=error))
 
 
-def _telling(hook: Target) -> Mapping[str, Any]:
+def _to_hook_options(hook: Target) -> Mapping[str, Any]:
     """A hook's options: a webhook that says nothing of its request is sent the report, and a GET would leave it out."""
     if hook.kind == "http" and not {"method", "body", "json"} & hook.options.keys():
         return {**hook.options, "method": "POST"}
     return hook.options
 
 
-def _satisfied(on: On, ended: Execution) -> bool:
+def _is_satisfied(on: UpstreamCondition, ended: Execution) -> bool:
     match on:
-        case On.SUCCESS:
+        case UpstreamCondition.SUCCESS:
             return ended.status in (Status.SUCCEEDED, Status.COMPLETED_WITH_ERRORS)
-        case On.FAILURE:
-            return ended.status in _FAILURES
-        case On.COMPLETION:
+        case UpstreamCondition.FAILURE:
+            return ended.status in _FAILURE_STATUSES
+        case UpstreamCondition.COMPLETION:
             return ended.status is not Status.SKIPPED

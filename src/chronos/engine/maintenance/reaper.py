@@ -1,8 +1,8 @@
 """Takes over from the dead: nodes that are silent for too long, and executions that outlived their timeout.
 
-Silence is measured on this node's own monotonic clock, whatever any wall clock says: see ``Watch``. Taking over is a
-compare-and-set on the beat that was seen last, so a node that was only slow keeps its work. A node of this machine
-whose process has ended, with all that it started, is taken over at once.
+Silence is measured on this node's own monotonic clock, whatever any wall clock says: see ``HeartbeatWatch``.
+Taking over is a compare-and-set on the beat that was seen last, so a node that was only slow keeps its work.
+A node of this machine whose process has ended, with all that it started, is taken over at once.
 """
 
 import asyncio
@@ -10,34 +10,39 @@ from collections.abc import Callable, Sequence
 
 from chronos.core.events import AttemptEnded, NodeLost
 from chronos.core.execution import Execution, Status
-from chronos.core.node import Node, Watch
-from chronos.core.reasons import Code, Reason
+from chronos.core.node import HeartbeatWatch, Node
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.core.settle import End
-from chronos.engine.catalog import Catalog, Entry
-from chronos.engine.crew import Crew
-from chronos.engine.ledger import ended_event
-from chronos.engine.lost import Verdict, judge
-from chronos.engine.node import ONLY_WORKS
-from chronos.process import has_children, has_ended
+from chronos.engine.execution.recorder import to_ended_event
+from chronos.engine.heartbeat import WORKER_ONLY_LABEL
+from chronos.engine.job_catalog import CatalogEntry, JobCatalog
+from chronos.engine.maintenance.takeover import TakeoverVerdict, decide_takeover
+from chronos.engine.node_context import NodeContext
+from chronos.process_identity import has_ended, has_helpers
 from chronos.store.commands import Reap, Release, ReleaseRow, Settle, SettleRow
 
-_BATCH = 200
+_REAP_BATCH_ROWS = 200
 _OVERDUE_LIMIT = 1_000
-_SOON_S = 0.1
-_NOT_SETTLED = End(status=Status.STALE, reason=Reason.of(Code.NOT_SETTLED))
+_PROCESS_RECHECK_S = 0.1
+_NOT_SETTLED_END = End(status=Status.STALE, reason=Reason.of(ReasonCode.NOT_SETTLED))
 
 
 class Reaper:
     """Watches the other nodes."""
 
     def __init__(
-        self, crew: Crew, catalog: Catalog, *, ready: Callable[[], None], peers: Callable[[tuple[int, ...]], None]
+        self,
+        crew: NodeContext,
+        catalog: JobCatalog,
+        *,
+        ready: Callable[[], None],
+        peers: Callable[[tuple[int, ...]], None],
     ) -> None:
         self._crew, self._catalog = crew, catalog
         self._ready, self._peers = ready, peers
-        self._again_soon = False  # a process has ended, and what it started is about to
+        self._recheck_soon = False  # a process has ended, and what it started is about to
         options = crew.options
-        self._watch = Watch(
+        self._watch = HeartbeatWatch(
             timeout_s=options.heartbeat_timeout_s, heartbeat_s=options.heartbeat_s, pause_s=options.reaper_s
         )
 
@@ -45,12 +50,12 @@ class Reaper:
         """Look around until cancelled. A look that failed is repeated soon, so that the watch is not interrupted."""
         options = self._crew.options
         while True:
-            looked = self._again_soon = False
-            with self._crew.node.duties.doing("takeover"):
+            looked = self._recheck_soon = False
+            with self._crew.node.duties.count_failures("takeover"):
                 await self._look()
                 looked = True
             pause_s = options.reaper_s if looked else min(options.reaper_s, options.heartbeat_s / 10)
-            await asyncio.sleep(min(pause_s, _SOON_S) if self._again_soon else pause_s)
+            await asyncio.sleep(min(pause_s, _PROCESS_RECHECK_S) if self._recheck_soon else pause_s)
 
     async def _look(self) -> None:
         loop, me = asyncio.get_running_loop(), self._crew.node.number
@@ -63,39 +68,39 @@ class Reaper:
         ]
         dead = [node for node in (*silent, *(node for node in ended if node not in silent)) if node.number != me]
         gone = {node.number for node in dead}
-        self._peers(tuple(n.number for n in nodes if self._schedules(n, gone)))
+        self._peers(tuple(n.number for n in nodes if self._may_schedule(n, gone)))
         if not self._crew.node.may_start:
             return  # it may be this node that is cut off
         for node in dead:
-            if node in silent or node.number in former or node.process is None or not has_children(node.process):
+            if node in silent or node.number in former or node.process is None or not has_helpers(node.process):
                 await self._reap(node)
             else:
-                self._again_soon = True
+                self._recheck_soon = True
         await self._reap_overdue()
 
-    def _schedules(self, node: Node, gone: set[int]) -> bool:
+    def _may_schedule(self, node: Node, gone: set[int]) -> bool:
         """Whether jobs may be left to it. One that was killed still stands in the store, and would make them late."""
-        lives = node.number in self._watch.lively - gone or node.number == self._crew.node.number
-        return lives and ONLY_WORKS not in node.labels
+        lives = node.number in self._watch.beating_nodes - gone or node.number == self._crew.node.number
+        return lives and WORKER_ONLY_LABEL not in node.labels
 
     async def _reap(self, node: Node) -> None:
         held = await self._crew.store.held_by(node.number)
-        self._watch.answered(asyncio.get_running_loop().time())
-        batches = [held[i : i + _BATCH] for i in range(0, len(held), _BATCH)] or [[]]
+        self._watch.note_store_read(asyncio.get_running_loop().time())
+        batches = [held[i : i + _REAP_BATCH_ROWS] for i in range(0, len(held), _REAP_BATCH_ROWS)] or [[]]
         reaped = 0
         for batch in batches:
-            verdicts, now_us = await self._judge(batch)
+            verdicts, now_us = await self._decide(batch)
             rows = tuple(verdict.row(execution) for execution, verdict in zip(batch, verdicts, strict=True))
             done = await self._crew.store.apply(
                 Reap(node=node.number, beat=node.beat, rows=rows, now_us=now_us, last=batch is batches[-1])
             )
-            self._watch.answered(asyncio.get_running_loop().time())
+            self._watch.note_store_read(asyncio.get_running_loop().time())
             if done is None:
                 return  # the node has beaten again, or another node took its work over
             reaped += len(done)
             if done:
                 self._ready()
-            self._tell_ends(batch, verdicts, set(done), now_us)
+            self._emit_ends(batch, verdicts, set(done), now_us)
         self._crew.bus.emit(NodeLost(at_us=self._crew.clock.now_us(), node=node.number, reaped=reaped))
 
     async def _reap_overdue(self) -> None:
@@ -116,13 +121,13 @@ class Reaper:
         overdue = [
             execution
             for execution, entry in zip(mine, entries, strict=True)
-            if entry is not None and self._past_us(entry, execution) > grace_us
+            if entry is not None and self._overrun_us(entry, execution) > grace_us
         ]
         if overdue:
             await self._settle(overdue)
-        self._watch.answered(asyncio.get_running_loop().time())
+        self._watch.note_store_read(asyncio.get_running_loop().time())
 
-    def _past_us(self, entry: Entry, execution: Execution) -> int:
+    def _overrun_us(self, entry: CatalogEntry, execution: Execution) -> int:
         """How long an execution has worked beyond its execution timeout."""
         timeout_us = entry.layout.execution_timeout_us
         if not timeout_us or execution.attempt_us is None:
@@ -131,7 +136,7 @@ class Reaper:
 
     async def _release(self, running: list[Execution]) -> None:
         """Work of nodes that were buried before it was theirs: a claim that was applied late."""
-        verdicts, now_us = await self._judge(running)
+        verdicts, now_us = await self._decide(running)
         again = tuple(
             ReleaseRow(execution.id, execution.token, execution.worked_us, verdict.detail, verdict.lost)
             for execution, verdict in zip(running, verdicts, strict=True)
@@ -144,10 +149,10 @@ class Reaper:
         await self._settle_verdicts(ended, now_us)
 
     async def _settle(self, overdue: list[Execution]) -> None:
-        verdicts, now_us = await self._judge(overdue, end=_NOT_SETTLED)
+        verdicts, now_us = await self._decide(overdue, end=_NOT_SETTLED_END)
         await self._settle_verdicts(list(zip(overdue, verdicts, strict=True)), now_us)
 
-    async def _settle_verdicts(self, ended: Sequence[tuple[Execution, Verdict]], now_us: int) -> None:
+    async def _settle_verdicts(self, ended: Sequence[tuple[Execution, TakeoverVerdict]], now_us: int) -> None:
         if not ended:
             return
         rows = tuple(
@@ -170,23 +175,25 @@ class Reaper:
         if answer.woken:
             self._ready()
         executions, verdicts = [pair[0] for pair in ended], [pair[1] for pair in ended]
-        self._tell_ends(executions, verdicts, set(answer.settled), now_us)
+        self._emit_ends(executions, verdicts, set(answer.settled), now_us)
 
-    async def _judge(self, executions: list[Execution], *, end: End | None = None) -> tuple[list[Verdict], int]:
+    async def _decide(
+        self, executions: list[Execution], *, end: End | None = None
+    ) -> tuple[list[TakeoverVerdict], int]:
         """The verdicts, and the time at which they are given: once all that they are based on is here."""
         entries = await self._entries(executions)
         now_us = self._crew.clock.now_us()
         pairs = zip(executions, entries, strict=True)
-        return [judge(entry, execution, now_us, end=end) for execution, entry in pairs], now_us
+        return [decide_takeover(entry, execution, now_us, end=end) for execution, entry in pairs], now_us
 
-    async def _entries(self, executions: list[Execution]) -> list[Entry | None]:
+    async def _entries(self, executions: list[Execution]) -> list[CatalogEntry | None]:
         """None: its definition is gone, or nobody here can read it."""
         pairs = [(execution.job, execution.job_version) for execution in executions]
         found = await self._catalog.fetch(pairs)
-        return [entry if (entry := found.get(pair)) is not None and entry.can_be_laid_out else None for pair in pairs]
+        return [entry if (entry := found.get(pair)) is not None and entry.has_valid_layout else None for pair in pairs]
 
-    def _tell_ends(
-        self, executions: Sequence[Execution], verdicts: Sequence[Verdict], done: set[bytes], now_us: int
+    def _emit_ends(
+        self, executions: Sequence[Execution], verdicts: Sequence[TakeoverVerdict], done: set[bytes], now_us: int
     ) -> None:
         for execution, verdict in zip(executions, verdicts, strict=True):
             for lost in verdict.lost if execution.id in done else ():
@@ -203,4 +210,4 @@ class Reaper:
                     )
                 )
             if verdict.end is not None and execution.id in done:
-                self._crew.bus.emit(ended_event(execution, verdict.end, now_us))
+                self._crew.bus.emit(to_ended_event(execution, verdict.end, now_us))

@@ -8,36 +8,36 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from chronos.core.detail import Detail, write_detail
 from chronos.core.execution import AttemptStatus, Execution, Status, TaskStatus
-from chronos.core.group import Group
+from chronos.core.execution_detail import Detail, write_detail
 from chronos.core.outcome import Lost
-from chronos.core.reasons import Code, Reason
-from chronos.core.settle import End, begin, put_down, tick
-from chronos.engine.catalog import Entry
-from chronos.engine.ledger import ending, follow_hook
-from chronos.store.commands import EndedAttempt, Follow, ReapRow
+from chronos.core.reasons import Reason, ReasonCode
+from chronos.core.settle import End, begin, end_running_tasks, wake_tasks
+from chronos.core.task_group import TaskGroup
+from chronos.engine.execution.recorder import to_ended_detail, to_hook_follow_up
+from chronos.engine.job_catalog import CatalogEntry
+from chronos.store.commands import EndedAttempt, FollowUp, ReapRow
 
-_LOST = Lost()
+_LOST_OUTCOME = Lost()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class TakeoverVerdict:
     """What becomes of an execution: another try (``end`` None), or a final status."""
 
     end: End | None
     attempt: int
     lost: tuple[EndedAttempt, ...]
     detail: str | None
-    follow: tuple[Follow, ...] = ()
+    follow: tuple[FollowUp, ...] = ()
 
     @property
     def status(self) -> Status:
         return Status.READY if self.end is None else self.end.status
 
     @property
-    def code(self) -> Code:
-        return Code.WORKER_LOST if self.end is None else self.end.reason.code
+    def code(self) -> ReasonCode:
+        return ReasonCode.WORKER_LOST if self.end is None else self.end.reason.code
 
     def row(self, execution: Execution) -> ReapRow:
         """What the store is told of it."""
@@ -56,17 +56,19 @@ class Verdict:
         )
 
 
-def judge(entry: Entry | None, execution: Execution, now_us: int, *, end: End | None = None) -> Verdict:
+def decide_takeover(
+    entry: CatalogEntry | None, execution: Execution, now_us: int, *, end: End | None = None
+) -> TakeoverVerdict:
     """The verdict on an execution that nobody works on any more. ``end``: it ends so, whatever its policy says."""
-    detail = _detail_of(execution)
+    detail = _read_execution_detail(execution)
     if entry is None or detail is None:  # its job is gone, and the version it ran under too; or nobody can read them
-        over = End(status=Status.STALE, reason=Reason.of(Code.WORKER_LOST))
+        over = End(status=Status.STALE, reason=Reason.of(ReasonCode.WORKER_LOST))
         ends = end or over
         text = None
         if detail is not None and detail.group is not None:
             text = write_detail(replace(detail, group=detail.group.closed(ends.reason.code, now_us)))
-        return Verdict(end=ends, attempt=execution.attempt, lost=(), detail=text)
-    group = _as_it_ran(entry, detail, execution, now_us)
+        return TakeoverVerdict(end=ends, attempt=execution.attempt, lost=(), detail=text)
+    group = _rebuild_task_group(entry, detail, execution, now_us)
     attempts = tuple(
         EndedAttempt(
             execution.id,
@@ -76,40 +78,40 @@ def judge(entry: Entry | None, execution: Execution, now_us: int, *, end: End | 
             task.attempt_us if task.attempt_us is not None else now_us,
             max(now_us, task.attempt_us or 0),
             execution.node,
-            _LOST.error,
+            _LOST_OUTCOME.error,
         )
         for task in group.tasks
         if task.status is TaskStatus.RUNNING
     )
-    step = put_down(entry.layout, group, _LOST, now_us)
+    step = end_running_tasks(entry.layout, group, _LOST_OUTCOME, now_us)
     verdict = end or step.end
     if verdict is None:
         text = write_detail(replace(detail, group=step.group))
         tries = max(task.attempts + (task.status is TaskStatus.RETRYING) for task in step.group.tasks)
-        return Verdict(end=None, attempt=max(1, tries), lost=attempts, detail=text)
-    ended = ending(entry, detail, step.group.closed(verdict.reason.code, now_us), verdict)
+        return TakeoverVerdict(end=None, attempt=max(1, tries), lost=attempts, detail=text)
+    ended = to_ended_detail(entry, detail, step.group.closed(verdict.reason.code, now_us), verdict)
     hook = entry.spec.on_complete
-    return Verdict(
+    return TakeoverVerdict(
         end=verdict,
         attempt=execution.attempt,
         lost=attempts,
         detail=write_detail(ended),
-        follow=() if hook is None else (follow_hook(entry, hook, ended, execution),),
+        follow=() if hook is None else (to_hook_follow_up(entry, hook, ended, execution),),
     )
 
 
-def _detail_of(execution: Execution) -> Detail | None:
+def _read_execution_detail(execution: Execution) -> Detail | None:
     try:
         return msgspec.convert(execution.detail or {}, Detail)
     except msgspec.ValidationError:
         return None
 
 
-def _as_it_ran(entry: Entry, detail: Detail, execution: Execution, now_us: int) -> Group:
+def _rebuild_task_group(entry: CatalogEntry, detail: Detail, execution: Execution, now_us: int) -> TaskGroup:
     """Where its tasks stood: as recorded last, and with what its worker started on its claim."""
     started_us = execution.started_us if execution.started_us is not None else now_us
     if detail.group is None:
         return begin(entry.layout, started_us, done=detail.carried or {}).group
     if any(task.status is TaskStatus.RUNNING for task in detail.group.tasks):
         return detail.group
-    return tick(entry.layout, detail.group, now_us, detail.signals).group
+    return wake_tasks(entry.layout, detail.group, now_us, detail.signals).group

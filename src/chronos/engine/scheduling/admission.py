@@ -3,7 +3,7 @@
 ::
 
     gates due within the look-ahead ─► prepared: id, next instant ─► at the instant: Admit, many in one command
-                                            └─ found too late: see ``catching_up``
+                                            └─ found too late: see ``recovery``
 
 Look-ahead only reads. It is repeated every tick as a safety net; a hint from the store brings it forward. Waiting is
 monotonic and looks at the wall clock again when it is over, so a clock that is set is noticed within a tick.
@@ -18,35 +18,37 @@ from chronos.core.config import Overlap
 from chronos.core.events import ExecutionAdmitted
 from chronos.core.execution import Cause, Status
 from chronos.core.planner import firing
-from chronos.core.reasons import Code
-from chronos.engine.bell import Bell
-from chronos.engine.catalog import Catalog, Entry
-from chronos.engine.catching_up import CatchingUp
-from chronos.engine.crew import Crew
-from chronos.engine.dispatcher import Dispatcher
-from chronos.engine.prepared import Prepared
-from chronos.engine.sending import insist
+from chronos.core.reasons import ReasonCode
+from chronos.engine.execution.dispatcher import Dispatcher
+from chronos.engine.job_catalog import CatalogEntry, JobCatalog
+from chronos.engine.node_context import NodeContext
+from chronos.engine.scheduling.due_instant import DueInstant
+from chronos.engine.scheduling.recovery import RecoveryLoop
+from chronos.engine.store_retry import apply_with_retry
+from chronos.engine.wakeup import Wakeup
 from chronos.errors import ChronosError
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claimed
-from chronos.store.contract import Due
+from chronos.store.contract import DueGate
 
-_PAGE = 100_000  # gates that one look may bring
-_BUSY_LOOK = 5_000  # gates, beyond which looking again waits for half of the look-ahead
-_BATCH = 500
-_BATCHES_AT_ONCE = 3  # on their way to the store
-_TURNS = 8  # of the loop, in which short work makes room for the next batch, which then needs no claim
-_YIELD_EVERY = 200  # preparations between which others get a turn
-_NOT_MINE_US = 1_000_000  # how long a node leaves other nodes' jobs alone
+_MAX_DUE_GATES = 100_000  # gates that one look may bring
+_BUSY_LOOK_GATES = 5_000  # gates, beyond which looking again waits for half of the look-ahead
+_ADMIT_BATCH_ROWS = 500
+_MAX_CONCURRENT_ADMITS = 3  # on their way to the store
+_MAX_TURNS_BETWEEN_BATCHES = (
+    8  # of the loop, in which short work makes room for the next batch, which then needs no claim
+)
+_PREPARATIONS_PER_TURN = 200  # preparations between which others get a turn
+_OTHER_NODES_JOB_DELAY_US = 1_000_000  # how long a node leaves other nodes' jobs alone
 
 
-class Admission:
+class AdmissionLoop:
     """The scheduling half of a node."""
 
     def __init__(
-        self, crew: Crew, catalog: Catalog, dispatcher: Dispatcher, *, new_request: Callable[[], bytes]
+        self, crew: NodeContext, catalog: JobCatalog, dispatcher: Dispatcher, *, new_request: Callable[[], bytes]
     ) -> None:
         self._crew, self._catalog, self._dispatcher = crew, catalog, dispatcher
-        self.catching_up = CatchingUp(
+        self.recovery_loop = RecoveryLoop(
             crew,
             catalog,
             dispatcher,
@@ -57,18 +59,18 @@ class Admission:
         )
         self._new_request = new_request
         self._lookahead_us = round(crew.options.lookahead_s * 1e6)
-        self._prepared: dict[bytes, Prepared] = {}
-        self._coming: list[tuple[int, int, bytes, Prepared]] = []
+        self._prepared: dict[bytes, DueInstant] = {}
+        self._coming: list[tuple[int, int, bytes, DueInstant]] = []
         self._order = count()
         self._broken: set[tuple[bytes, int]] = set()  # versions that cannot be scheduled, told once
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         self._look_s = 0.0
         self.peers: tuple[int, ...] = ()  # living nodes that schedule, this one among them
 
     def look_soon(self) -> None:
         """A job changed: look again now."""
         self._look_s = 0.0
-        self._bell.ring()
+        self._wakeup.wake()
 
     async def run(self) -> None:
         """Look, wait, admit, until the node shuts down."""
@@ -78,11 +80,11 @@ class Admission:
             if self._crew.node.may_start:
                 if loop.time() >= self._look_s:
                     await self._look()
-                with self._crew.node.duties.doing("admission"):  # the next look finds again what was prepared
-                    await self._fire()
+                with self._crew.node.duties.count_failures("admission"):  # the next look finds again what was prepared
+                    await self._admit_due()
                     wait_s = self._until_next_s(loop.time())
             if wait_s > 0:
-                await self._bell.wait(wait_s)
+                await self._wakeup.wait(wait_s)
 
     def _until_next_s(self, loop_s: float) -> float:
         """Until the next instant, the next look, or, so that a clock which is set is noticed, a tick."""
@@ -97,103 +99,103 @@ class Admission:
         options = self._crew.options
         asked_s = asyncio.get_running_loop().time()
         self._look_s = asked_s + options.tick_s
-        with self._crew.node.duties.doing("look-ahead"):
-            rows = await self._crew.store.due(self._crew.clock.now_us() + self._lookahead_us, _PAGE)
-            fresh = [row for row in rows if not self._knows(row)]
-            if len(rows) > _BUSY_LOOK:
+        with self._crew.node.duties.count_failures("look-ahead"):
+            rows = await self._crew.store.due(self._crew.clock.now_us() + self._lookahead_us, _MAX_DUE_GATES)
+            fresh = [row for row in rows if not self._is_known(row)]
+            if len(rows) > _BUSY_LOOK_GATES:
                 self._look_s = max(self._look_s, asked_s + options.lookahead_s / 2)
-            for begin in range(0, len(fresh), _BUSY_LOOK):
-                await self._prepare_all(fresh[begin : begin + _BUSY_LOOK])
+            for begin in range(0, len(fresh), _BUSY_LOOK_GATES):
+                await self._prepare_all(fresh[begin : begin + _BUSY_LOOK_GATES])
 
-    def _knows(self, row: Due) -> bool:
+    def _is_known(self, row: DueGate) -> bool:
         known = self._prepared.get(row.job)
         if known is None:
             return (row.job, row.version) in self._broken
         return (known.firing.scheduled_us, known.entry.version) == (row.next_us, row.version)
 
-    async def _prepare_all(self, rows: list[Due]) -> None:
+    async def _prepare_all(self, rows: list[DueGate]) -> None:
         entries = await self._catalog.fetch((row.job, row.version) for row in rows)
         for done, row in enumerate(rows, 1):
             entry = entries.get((row.job, row.version))
             if entry is not None:
                 self._prepare(entry, row.next_us, row.careful)
-            if done % _YIELD_EVERY == 0:
+            if done % _PREPARATIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
-    def _prepare(self, entry: Entry, scheduled_us: int, careful: bool) -> None:
+    def _prepare(self, entry: CatalogEntry, scheduled_us: int, careful: bool) -> None:
         try:
             if entry.instants is None:
                 return
-            prepared = Prepared(entry, firing(entry.job, entry.instants, scheduled_us), careful)
-            entry.warm_up()
+            prepared = DueInstant(entry, firing(entry.job, entry.instants, scheduled_us), careful)
+            entry.precompute()
         except ChronosError as error:
             self._give_up(entry, error)
             return
         at_us = prepared.firing.due_us
         if len(self.peers) > 1 and not self._mine(entry.job):
-            at_us += _NOT_MINE_US
+            at_us += _OTHER_NODES_JOB_DELAY_US
         self._prepared[entry.job] = prepared
         heapq.heappush(self._coming, (at_us, next(self._order), entry.job, prepared))
 
     def _mine(self, job: bytes) -> bool:
         """Rendezvous hashing: each job has one node that admits it first, and moves only when nodes come and go."""
         seed = int.from_bytes(job[:8])
-        return max(self.peers, key=lambda node: _mixed(seed ^ _mixed(node))) == self._crew.node.number
+        return max(self.peers, key=lambda node: _mix_bits(seed ^ _mix_bits(node))) == self._crew.node.number
 
-    def _give_up(self, entry: Entry, error: ChronosError) -> None:
-        if len(self._broken) < _PAGE:
+    def _give_up(self, entry: CatalogEntry, error: ChronosError) -> None:
+        if len(self._broken) < _MAX_DUE_GATES:
             self._broken.add((entry.job, entry.version))
         self._catalog.broken(entry, error, self._crew.clock.now_us())
 
-    def _forget(self, prepared: Prepared) -> None:
+    def _forget(self, prepared: DueInstant) -> None:
         if self._prepared.get(prepared.entry.job) is prepared:
             del self._prepared[prepared.entry.job]
 
     # --- admitting
 
-    async def _fire(self) -> None:
+    async def _admit_due(self) -> None:
         """Admit everything whose time has come."""
         if not self._coming:
             return
         now_us = self._crew.clock.now_us()
         if self._crew.clock.wrong:
             return  # the clock was set while this node looked ahead
-        behind: list[Prepared] = []
-        due: list[Prepared] = []
+        behind: list[DueInstant] = []
+        due: list[DueInstant] = []
         while self._coming and self._coming[0][0] <= now_us:
             _, _, job, prepared = heapq.heappop(self._coming)
             if self._prepared.get(job) is not prepared:
                 continue  # prepared anew since
-            if prepared.missed(now_us) or prepared.piled_up(now_us):
+            if prepared.is_missed(now_us) or prepared.has_next_due(now_us):
                 behind.append(prepared)  # known until it has been dealt with
             else:
                 del self._prepared[job]
                 due.append(prepared)
         if behind:
-            self.catching_up.add(behind)
-        if len(due) <= _BATCH:
+            self.recovery_loop.add(behind)
+        if len(due) <= _ADMIT_BATCH_ROWS:
             await self._admit(due, now_us)
         else:
-            batches = (due[i : i + _BATCH] for i in range(0, len(due), _BATCH))
+            batches = (due[i : i + _ADMIT_BATCH_ROWS] for i in range(0, len(due), _ADMIT_BATCH_ROWS))
             # As many at once as there are slots for: the next ones find those that the first have left.
-            at_once = min(self._dispatcher.free // _BATCH or _BATCHES_AT_ONCE, _BATCHES_AT_ONCE)
+            at_once = min(self._dispatcher.free // _ADMIT_BATCH_ROWS or _MAX_CONCURRENT_ADMITS, _MAX_CONCURRENT_ADMITS)
             await asyncio.gather(*(self._admit_all(batches, now_us) for _ in range(at_once)))
 
-    async def _admit_all(self, batches: Iterator[list[Prepared]], due_us: int) -> None:
+    async def _admit_all(self, batches: Iterator[list[DueInstant]], due_us: int) -> None:
         """One after the other, shared with others that do the same."""
         for batch in batches:
             await self._admit(batch, max(due_us, self._crew.clock.now_us()))
-            for _ in range(_TURNS):
+            for _ in range(_MAX_TURNS_BETWEEN_BATCHES):
                 await asyncio.sleep(0)
-                if self._dispatcher.free >= _BATCH:
+                if self._dispatcher.free >= _ADMIT_BATCH_ROWS:
                     break
             if self._crew.closing or not self._crew.node.may_start:
                 return  # what is left is found again by the next look
 
-    async def _admit(self, batch: list[Prepared], now_us: int) -> None:
+    async def _admit(self, batch: list[DueInstant], now_us: int) -> None:
         if not batch:
             return
-        reserved: dict[bytes, Prepared] = {}
+        reserved: dict[bytes, DueInstant] = {}
         rows: list[AdmitRow] = []
         for prepared in batch:
             claim = self._dispatcher.suits(prepared.entry) and self._dispatcher.reserve(prepared.entry)
@@ -204,7 +206,7 @@ class Admission:
         command = Admit(rows=tuple(rows), node=number, now_us=now_us, request=self._new_request())
         answers: dict[bytes, Admitted] = {}
         try:
-            for answer in await insist(self._crew.store, command, self._crew.node.trouble):
+            for answer in await apply_with_retry(self._crew.store, command, self._crew.node.trouble):
                 # What was claimed for an incarnation that is no more is the reaper's, not this one's to start.
                 if answer.status is not Status.RUNNING or number == self._crew.node.number:
                     answers[answer.id] = answer
@@ -217,7 +219,7 @@ class Admission:
             if admitted is not None:
                 self._admitted(prepared, admitted, now_us)
 
-    def _admitted(self, prepared: Prepared, admitted: Admitted, now_us: int) -> None:
+    def _admitted(self, prepared: DueInstant, admitted: Admitted, now_us: int) -> None:
         entry, fired = prepared.entry, prepared.firing
         self._tell(admitted, Cause.SCHEDULE, now_us)
         match admitted.status:
@@ -251,7 +253,7 @@ class Admission:
         if admitted.status is Status.SKIPPED:  # the gate does not tell why, and there is only one why for each policy
             entry = self._catalog.newest(admitted.job)
             skips = entry is None or entry.effective.overlap is Overlap.SKIP
-            code = Code.OVERLAP if skips else Code.QUEUE_FULL
+            code = ReasonCode.OVERLAP if skips else ReasonCode.QUEUE_FULL
         self._crew.bus.emit(
             ExecutionAdmitted(
                 at_us=now_us, execution=admitted.id, job=admitted.job, cause=cause, status=admitted.status, code=code
@@ -259,7 +261,7 @@ class Admission:
         )
 
 
-def _mixed(value: int) -> int:
+def _mix_bits(value: int) -> int:
     """Spreads bits (splitmix64)."""
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF

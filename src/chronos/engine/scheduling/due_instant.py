@@ -2,30 +2,30 @@
 
 from msgspec import Struct
 
+from chronos.core.concurrency_key import find_key_gate, key_limit
 from chronos.core.config import Overlap
-from chronos.core.detail import Detail, write_detail
 from chronos.core.execution import Cause
-from chronos.core.keys import key_limit, key_of
+from chronos.core.execution_detail import Detail, write_detail
 from chronos.core.planner import Firing
-from chronos.engine.catalog import Entry
+from chronos.engine.job_catalog import CatalogEntry
 from chronos.store.commands import AdmitRow, RunRow
 
-_LATE_FLOOR_US = 1_000_000  # a gap of less is never a missed instant, only a busy moment
+_MIN_MISSED_LATENESS_US = 1_000_000  # a gap of less is never a missed instant, only a busy moment
 
 
-class Prepared(Struct, frozen=True):
+class DueInstant(Struct, frozen=True):
     """Ready to be admitted."""
 
-    entry: Entry
+    entry: CatalogEntry
     firing: Firing
     careful: bool
 
-    def missed(self, now_us: int) -> bool:
+    def is_missed(self, now_us: int) -> bool:
         """Whether it is behind by more than the job's recovery calls late."""
-        after_us = max(self.entry.effective.recovery_after_us, _LATE_FLOOR_US)
+        after_us = max(self.entry.effective.recovery_after_us, _MIN_MISSED_LATENESS_US)
         return now_us - self.firing.due_us > after_us
 
-    def piled_up(self, now_us: int) -> bool:
+    def has_next_due(self, now_us: int) -> bool:
         """Whether the next instant is due too, and would be skipped for the overlap that this makes."""
         entry, next_us = self.entry, self.firing.next_us
         if next_us is None or next_us > now_us or entry.effective.overlap is not Overlap.SKIP:
@@ -35,7 +35,7 @@ class Prepared(Struct, frozen=True):
     def row(self, *, claim: bool) -> AdmitRow:
         """What admits it in time."""
         entry, fired = self.entry, self.firing
-        key, limit = _key(entry)
+        key, limit = _to_concurrency_key(entry)
         return AdmitRow(
             entry.job,
             entry.version,
@@ -50,15 +50,15 @@ class Prepared(Struct, frozen=True):
         )
 
 
-def run_row(entry: Entry, fired: Firing, cause: Cause) -> RunRow:
+def to_run_row(entry: CatalogEntry, fired: Firing, cause: Cause) -> RunRow:
     """What admits an instant together with others that are late."""
-    key, limit = _key(entry)
+    key, limit = _to_concurrency_key(entry)
     detail = None if fired.covers is None else write_detail(Detail(span=fired.covers))
     return RunRow(fired.id, cause, fired.scheduled_us, fired.due_us, detail, key, limit)
 
 
-def _key(entry: Entry) -> tuple[bytes | None, int]:
+def _to_concurrency_key(entry: CatalogEntry) -> tuple[bytes | None, int]:
     if entry.effective.key is None:
         return None, 0
-    key = key_of(entry.effective, namespace=entry.namespace, name=entry.name, payload=entry.spec.payload)
+    key = find_key_gate(entry.effective, namespace=entry.namespace, name=entry.name, payload=entry.spec.payload)
     return key, key_limit(entry.effective)

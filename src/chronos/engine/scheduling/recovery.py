@@ -14,28 +14,28 @@ from chronos.core.config import UNLIMITED, Overlap, RecoveryStrategy
 from chronos.core.events import GapFound
 from chronos.core.execution import Cause, Status
 from chronos.core.job import JobState
-from chronos.core.planner import Gap, late, plan
-from chronos.engine.catalog import Catalog, Entry
-from chronos.engine.crew import Crew
-from chronos.engine.dispatcher import Dispatcher
-from chronos.engine.prepared import Prepared, run_row
-from chronos.engine.sending import insist
+from chronos.core.planner import Gap, plan, plan_late
+from chronos.engine.execution.dispatcher import Dispatcher
+from chronos.engine.job_catalog import CatalogEntry, JobCatalog
+from chronos.engine.node_context import NodeContext
+from chronos.engine.scheduling.due_instant import DueInstant, to_run_row
+from chronos.engine.store_retry import apply_with_retry
 from chronos.errors import ChronosError, StoreBroken
 from chronos.store.commands import Admitted, Recover
 
-_BATCH = 500  # runs and spans that are sent together
-_BATCHES_AT_ONCE = 2
-_YIELD_EVERY = 50  # gaps judged, between which others get a turn
-_BACKLOG = 2_000  # ready executions, beyond which recovered runs without a limit wait
+_RECOVERY_BATCH_ROWS = 500  # runs and spans that are sent together
+_MAX_CONCURRENT_BATCHES = 2
+_DECISIONS_PER_TURN = 50  # gaps judged, between which others get a turn
+_MAX_READY_BACKLOG = 2_000  # ready executions, beyond which recovered runs without a limit wait
 
 
-class _Judged(NamedTuple):
-    entry: Entry
+class _RecoveryDecision(NamedTuple):
+    entry: CatalogEntry
     cause: Cause
     command: Recover
 
 
-class CatchingUp:
+class RecoveryLoop:
     """Judges gaps and sends what comes of it.
 
     ``tell`` is told of every run, ``dealt_with`` of every gap, whatever became of it, ``broken`` of jobs whose gaps
@@ -46,21 +46,21 @@ class CatchingUp:
 
     def __init__(
         self,
-        crew: Crew,
-        catalog: Catalog,
+        crew: NodeContext,
+        catalog: JobCatalog,
         dispatcher: Dispatcher,
         *,
         tell: Callable[[Admitted, Cause, int], None],
-        dealt_with: Callable[[Prepared], None],
-        broken: Callable[[Entry, ChronosError], None],
+        dealt_with: Callable[[DueInstant], None],
+        broken: Callable[[CatalogEntry, ChronosError], None],
         look: Callable[[], None],
     ) -> None:
         self._crew, self._catalog, self._dispatcher = crew, catalog, dispatcher
-        self._tell, self._dealt_with, self._broken, self._look = tell, dealt_with, broken, look
-        self._behind: deque[Prepared] = deque()
+        self._tell, self._on_handled, self._broken, self._look = tell, dealt_with, broken, look
+        self._behind: deque[DueInstant] = deque()
         self._some = asyncio.Event()
 
-    def add(self, behind: Iterable[Prepared]) -> None:
+    def add(self, behind: Iterable[DueInstant]) -> None:
         """Deal with these as well."""
         self._behind.extend(behind)
         self._some.set()
@@ -74,7 +74,7 @@ class CatchingUp:
         while not self._crew.closing:
             await self._some.wait()
             self._some.clear()
-            at_once = min(_BATCHES_AT_ONCE, len(self._behind))
+            at_once = min(_MAX_CONCURRENT_BATCHES, len(self._behind))
             if any(await asyncio.gather(*(self._batches() for _ in range(at_once)))):
                 self._look()
 
@@ -82,18 +82,18 @@ class CatchingUp:
         """One after the other, shared with others that do the same; answers whether any cursor moved."""
         moved = False
         while self._behind and not self._crew.closing:
-            taken: list[Prepared] = []
+            taken: list[DueInstant] = []
             try:
-                batch = await self._judge_some(taken)
+                batch = await self._decide_batch(taken)
                 moved = any(await asyncio.gather(*(self._send(judged) for judged in batch))) or moved
             finally:
                 for prepared in taken:
-                    self._dealt_with(prepared)
+                    self._on_handled(prepared)
         return moved
 
-    async def _judge_some(self, taken: list[Prepared]) -> list[_Judged]:
+    async def _decide_batch(self, taken: list[DueInstant]) -> list[_RecoveryDecision]:
         now_us = self._crew.clock.now_us()
-        batch: list[_Judged] = []
+        batch: list[_RecoveryDecision] = []
         size = 0
         backlogged: bool | None = None
         while self._behind:
@@ -101,39 +101,39 @@ class CatchingUp:
             taken.append(prepared)
             if not self._crew.node.may_start:
                 continue
-            missed = prepared.missed(now_us)
-            if missed and _floods(prepared.entry):
+            missed = prepared.is_missed(now_us)
+            if missed and _has_unlimited_runs(prepared.entry):
                 if backlogged is None:
-                    backlogged = await self._backlogged()
+                    backlogged = await self._has_backlog()
                 if backlogged:
                     continue
-            judged = self._judge(prepared, now_us, missed=missed)
+            judged = self._decide(prepared, now_us, missed=missed)
             if judged is None:
                 continue
             batch.append(judged)
             size += len(judged.command.runs) + len(judged.command.spans) or 1
-            if size >= _BATCH:
+            if size >= _RECOVERY_BATCH_ROWS:
                 break
-            if len(batch) % _YIELD_EVERY == 0:
+            if len(batch) % _DECISIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
         if not self._crew.node.may_start or self._crew.clock.now_us() < now_us:
             return []  # the clock was set while others had their turn: a later look judges by what it shows then
         return batch
 
-    def _judge(self, prepared: Prepared, now_us: int, *, missed: bool) -> _Judged | None:
+    def _decide(self, prepared: DueInstant, now_us: int, *, missed: bool) -> _RecoveryDecision | None:
         try:
-            command = _recover(prepared, now_us) if missed else _run_late(prepared, now_us)
+            command = _to_recovery_command(prepared, now_us) if missed else _to_late_command(prepared, now_us)
         except ChronosError as error:
             self._broken(prepared.entry, error)
             return None
         if command is None:
             return None
-        return _Judged(prepared.entry, Cause.RECOVERY if missed else Cause.SCHEDULE, command)
+        return _RecoveryDecision(prepared.entry, Cause.RECOVERY if missed else Cause.SCHEDULE, command)
 
-    async def _send(self, judged: _Judged) -> bool:
+    async def _send(self, judged: _RecoveryDecision) -> bool:
         entry, cause, command = judged
         try:
-            admitted = await insist(self._crew.store, command, self._crew.node.trouble)
+            admitted = await apply_with_retry(self._crew.store, command, self._crew.node.trouble)
         except StoreBroken as error:
             self._crew.node.duties.failed("recovery", error)  # which is no job's fault
             return False
@@ -159,32 +159,32 @@ class CatchingUp:
             )
         return True
 
-    async def _backlogged(self) -> bool:
+    async def _has_backlog(self) -> bool:
         try:
-            return (await self._crew.store.counts()).open.get(Status.READY, 0) > _BACKLOG
+            return (await self._crew.store.counts()).open.get(Status.READY, 0) > _MAX_READY_BACKLOG
         except ChronosError as error:
             self._crew.node.trouble(error)
             return True
 
 
-def _run_late(prepared: Prepared, now_us: int) -> Recover | None:
+def _to_late_command(prepared: DueInstant, now_us: int) -> Recover | None:
     """Instants that came together only because nobody was there in time."""
     entry = prepared.entry
     if entry.instants is None:
         return None
-    firings = late(entry.job, entry.instants, prepared.firing.scheduled_us, now_us).firings
+    firings = plan_late(entry.job, entry.instants, prepared.firing.scheduled_us, now_us).firings
     return Recover(
         job=entry.job,
         version=entry.version,
         expect_us=prepared.firing.scheduled_us,
         next_us=firings[-1].next_us,
-        runs=tuple(run_row(entry, fired, Cause.SCHEDULE) for fired in firings),
+        runs=tuple(to_run_row(entry, fired, Cause.SCHEDULE) for fired in firings),
         spans=(),
         now_us=now_us,
     )
 
 
-def _recover(prepared: Prepared, now_us: int) -> Recover | None:
+def _to_recovery_command(prepared: DueInstant, now_us: int) -> Recover | None:
     """A gap that is older than its job calls late."""
     entry = prepared.entry
     if entry.instants is None:
@@ -204,14 +204,14 @@ def _recover(prepared: Prepared, now_us: int) -> Recover | None:
         version=entry.version,
         expect_us=found.expect_us,
         next_us=found.next_us,
-        runs=tuple(run_row(entry, fired, Cause.RECOVERY) for fired in found.firings),
+        runs=tuple(to_run_row(entry, fired, Cause.RECOVERY) for fired in found.firings),
         spans=found.spans,
         now_us=now_us,
         whole=entry.effective.recovery is RecoveryStrategy.COMPRESSED,
     )
 
 
-def _floods(entry: Entry) -> bool:
+def _has_unlimited_runs(entry: CatalogEntry) -> bool:
     """Whether recovered runs of a job would all be ready at once: nothing else holds them back."""
     effective = entry.effective
     return effective.overlap is Overlap.ALLOW and effective.limit == UNLIMITED

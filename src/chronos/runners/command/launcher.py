@@ -1,4 +1,4 @@
-"""The node's side of ``keeper``: starts the nursery when it is first needed, hands it commands, hears how they end."""
+"""The node's side of ``supervisor``: starts it when it is first needed, sends it commands, and learns how they end."""
 
 import array
 import asyncio
@@ -11,13 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from chronos.engine.runners import keeper
-from chronos.process import child_mark, this_process
+from chronos.process_identity import identify_this_process, to_helper_mark
+from chronos.runners.command import supervisor
 
-_FORCED_S = 10.0  # a process that the kernel cannot kill sooner hangs in a driver; nobody waits for that
+_KILL_TIMEOUT_S = 10.0  # a process that the kernel cannot kill sooner hangs in a driver; nobody waits for that
 
 
-class Nursery:
+class CommandLauncher:
     """One small process that forks keepers. Started on first use, and again should it ever die."""
 
     def __init__(self) -> None:
@@ -25,12 +25,12 @@ class Nursery:
         self._socket: socket.socket | None = None
         self._turn = asyncio.Lock()
 
-    async def start(self, request: dict[str, Any], streams: Sequence[int]) -> "Kept":
+    async def start(self, request: dict[str, Any], streams: Sequence[int]) -> "RunningCommand":
         """Start a command on these three streams. Raises ``OSError`` when there is nobody to start it."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         sending = asyncio.ensure_future(self._send(json.dumps(request).encode(), [*streams, theirs.fileno()]))
-        kept = Kept(ours)
+        kept = RunningCommand(ours)
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:  # half a request would spoil the next one
@@ -75,7 +75,7 @@ class Nursery:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(keeper.__file__)), child_mark(this_process())],
+                [sys.executable, "-I", "-S", str(Path(supervisor.__file__)), to_helper_mark(identify_this_process())],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={},
@@ -86,7 +86,7 @@ class Nursery:
         self._socket = ours
 
 
-class Kept:
+class RunningCommand:
     """A command that a keeper runs for us."""
 
     __slots__ = ("_control", "_rest")
@@ -107,13 +107,13 @@ class Kept:
 
     def terminate(self) -> None:
         """Ask its process group to end."""
-        self._tell(keeper.TERMINATE)
+        self._tell(supervisor.TERMINATE)
 
     async def kill(self) -> None:
         """End all of it by force; returns when nothing is left."""
-        self._tell(keeper.KILL)
+        self._tell(supervisor.KILL)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_FORCED_S):
+            async with asyncio.timeout(_KILL_TIMEOUT_S):
                 await self.ended()
 
     def close(self) -> None:

@@ -10,23 +10,23 @@ from typing import Any
 import msgspec
 
 from chronos.core.calendar import rfc3339
-from chronos.core.credentials import names_credential
-from chronos.engine.runners import options as read
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.faults import Faults
-from chronos.engine.runners.masking import Mask
-from chronos.engine.runners.templates import Renderer, uuid_text
+from chronos.core.credentials import is_credential_name
 from chronos.errors import Invalid
+from chronos.runners import options as read
+from chronos.runners.contract import AttemptCall
+from chronos.runners.option_faults import OptionFaults
+from chronos.runners.secret_mask import SecretMask
+from chronos.runners.templates import Renderer, uuid_text
 
 _KNOWN = ("argv", "command", "shell", "env", "cwd", "user", "limits", "success_codes", "stdin")
 _LIMITS = ("cpu_s", "memory", "file_size", "files", "processes")
-_SIZES = ("memory", "file_size")
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "TMPDIR")
+_BYTE_LIMIT_NAMES = ("memory", "file_size")
+_INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "TMPDIR")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHELL = "/bin/sh"
 _MAX_PROCESSES = 1_000  # at once, where nothing else is said: enough for any build, too few for a fork bomb
 _MAX_ENV_PAYLOAD = 100_000  # the kernel takes no longer text in an environment
-_OURS = (
+_CHRONOS_VARIABLES = (
     "CHRONOS_EXECUTION_ID",
     "CHRONOS_JOB",
     "CHRONOS_TASK",
@@ -54,8 +54,8 @@ NO_RULES = CommandRules()
 
 def check(options: Mapping[str, Any], rules: CommandRules = NO_RULES, *, has_secrets: bool) -> None:
     """Raise ``InvalidOptions``, with all that is wrong, when no program could be started with these."""
-    faults = Faults("command", has_secrets=has_secrets)
-    if not faults.unknown((), options, _KNOWN):
+    faults = OptionFaults("command", has_secrets=has_secrets)
+    if not faults.note_unknown_options((), options, _KNOWN):
         faults.close()
     _check_program(options, faults)
     if "env" in options:
@@ -67,16 +67,18 @@ def check(options: Mapping[str, Any], rules: CommandRules = NO_RULES, *, has_sec
     if "user" in options:
         faults.of(("user",), _user, options, rules)
     if "limits" in options:
-        _check_most(faults.of(("limits",), read_limits, options["limits"]) or {}, rules, faults)
+        _check_server_limits(faults.of(("limits",), read_limits, options["limits"]) or {}, rules, faults)
     if "success_codes" in options:
         faults.of(("success_codes",), success_codes, options)
     stdin = options.get("stdin", False)
     if not isinstance(stdin, bool) and faults.of(("stdin",), read.text, "command.stdin", stdin) is not None:
-        faults.template(("stdin",), stdin)
+        faults.note_bad_templates(("stdin",), stdin)
     faults.close()
 
 
-def request(call: Call, renderer: Renderer, mask: Mask, rules: CommandRules = NO_RULES) -> dict[str, Any]:
+def build_start_request(
+    call: AttemptCall, renderer: Renderer, mask: SecretMask, rules: CommandRules = NO_RULES
+) -> dict[str, Any]:
     """What the keeper is asked to start; the mask is told of the credentials in it.
 
     A job that was saved under other rules is held to the ones in force.
@@ -94,28 +96,28 @@ def request(call: Call, renderer: Renderer, mask: Mask, rules: CommandRules = NO
     user = _user(options, rules)
     env = _environment(call, renderer, user)
     for name in options.get("env", {}):
-        if names_credential(name):
+        if is_credential_name(name):
             mask.add_credential(env[name])
     for text in (*argv, *env.values()):
         mask.add_urls(text)
     return {
         "argv": argv,
         "env": env,
-        "cwd": options.get("cwd") or (_here() if user is None else None),
+        "cwd": options.get("cwd") or (_find_node_directory() if user is None else None),
         "user": None if user is None else user.pw_name,
         "limits": limits,
         "processes": limits.get("processes", _MAX_PROCESSES),
     }
 
 
-def _here() -> str | None:
+def _find_node_directory() -> str | None:
     """Where this node runs, for commands of its own user; another user may not be allowed there. None: the root."""
     with contextlib.suppress(OSError):  # the directory is gone
         return os.getcwd()
     return None
 
 
-def given(call: Call, renderer: Renderer) -> bytes | None:
+def given(call: AttemptCall, renderer: Renderer) -> bytes | None:
     """What the command reads from stdin; None: nothing."""
     stdin = call.options.get("stdin", False)
     if isinstance(stdin, bool):
@@ -128,10 +130,10 @@ def success_codes(options: Mapping[str, Any]) -> tuple[int, ...]:
     codes = options.get("success_codes", (0,))
     if not isinstance(codes, list | tuple) or not codes:
         raise Invalid("command.success_codes must be a list of exit codes such as [0, 2]")
-    return tuple(read.whole("command.success_codes", code, 0, 255) for code in codes)
+    return tuple(read.whole_number("command.success_codes", code, 0, 255) for code in codes)
 
 
-def _check_program(options: Mapping[str, Any], faults: Faults) -> None:
+def _check_program(options: Mapping[str, Any], faults: OptionFaults) -> None:
     if "shell" in options and faults.of(("shell",), read.flag, "command.shell", options["shell"]):
         if "argv" in options:
             faults.note(("argv",), "command has argv and shell; a shell is given its text as command")
@@ -139,7 +141,7 @@ def _check_program(options: Mapping[str, Any], faults: Faults) -> None:
         if script is not None and not script.strip():
             faults.note(("command",), "command.command is empty, expected what the shell is to run")
         return
-    if "command" in options and faults.has("shell"):
+    if "command" in options and faults.has_fault("shell"):
         faults.of(("command",), read.text, "command.command", options["command"])
     elif "command" in options:
         asked = 'add "shell": true, or give argv'
@@ -148,7 +150,7 @@ def _check_program(options: Mapping[str, Any], faults: Faults) -> None:
         _check_argv(options.get("argv"), faults)
 
 
-def _check_argv(argv: Any, faults: Faults) -> None:
+def _check_argv(argv: Any, faults: OptionFaults) -> None:
     if not isinstance(argv, list | tuple) or not argv:
         example = '["pg_dump", "-f", "out"]'
         faults.note(("argv",), f"command.argv must be a list: the program and its arguments, such as {example}")
@@ -157,20 +159,20 @@ def _check_argv(argv: Any, faults: Faults) -> None:
         faults.note(("argv",), f"command.argv has {len(argv)} entries, allowed 10000")
         return
     for index, item in enumerate(argv):
-        if faults.of(("argv", index), read.plain, f"command.argv[{index}]", item) is not None:
-            faults.template(("argv", index), item, secrets=False)
+        if faults.of(("argv", index), read.text_or_number, f"command.argv[{index}]", item) is not None:
+            faults.note_bad_templates(("argv", index), item, secrets=False)
     if argv[0] == "":
         faults.note(("argv", 0), "command.argv[0] is empty, expected a program")
 
 
-def _check_env(env: Any, faults: Faults) -> None:
+def _check_env(env: Any, faults: OptionFaults) -> None:
     for name, value in faults.texts("env", env):
         if not name or "=" in name:
             shown = name.partition("=")[0][:80]  # what follows may be a credential
             faults.note(("env", name), f'command.env has "{shown}", which is no name of a variable')
-        if name in _OURS:
+        if name in _CHRONOS_VARIABLES:
             faults.note(("env", name), f'command.env may not set "{name}": Chronos sets it')
-        faults.template(("env", name), value)
+        faults.note_bad_templates(("env", name), value)
 
 
 def _user(options: Mapping[str, Any], rules: CommandRules) -> pwd.struct_passwd | None:
@@ -197,8 +199,8 @@ def find_user(where: str, name: str) -> pwd.struct_passwd:
 
 def read_limits(given: Any) -> dict[str, int]:
     """Limits by name, as numbers. Raises ``InvalidOptions`` with ways that begin below ``limits``."""
-    faults, limits = Faults("command.limits"), {}
-    if faults.unknown((), given, _LIMITS):
+    faults, limits = OptionFaults("command.limits"), {}
+    if faults.note_unknown_options((), given, _LIMITS):
         for name in _LIMITS:
             if name not in given:
                 continue
@@ -209,7 +211,7 @@ def read_limits(given: Any) -> dict[str, int]:
     return limits
 
 
-def _check_most(limits: Mapping[str, int], rules: CommandRules, faults: Faults) -> None:
+def _check_server_limits(limits: Mapping[str, int], rules: CommandRules, faults: OptionFaults) -> None:
     """Note each limit that is above the server's."""
     for name, limit in limits.items():
         most = rules.limits.get(name, limit)
@@ -220,7 +222,7 @@ def _check_most(limits: Mapping[str, int], rules: CommandRules, faults: Faults) 
 
 def _limit(name: str, value: object) -> int:
     where = f"command.limits.{name}"
-    limit = read.size_bytes(where, value) if name in _SIZES else read.whole(where, value, 1, 1 << 31)
+    limit = read.size_bytes(where, value) if name in _BYTE_LIMIT_NAMES else read.whole_number(where, value, 1, 1 << 31)
     if name == "file_size" and limit < 1:
         raise Invalid("command.limits.file_size is 0, with which nothing is written; give at least 1")
     if name == "memory" and limit < 1 << 20:
@@ -230,9 +232,9 @@ def _limit(name: str, value: object) -> int:
     return limit
 
 
-def _environment(call: Call, renderer: Renderer, user: pwd.struct_passwd | None) -> dict[str, str]:
+def _environment(call: AttemptCall, renderer: Renderer, user: pwd.struct_passwd | None) -> dict[str, str]:
     """What every program expects, what the job gives, what Chronos tells; none of the node's own secrets."""
-    env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    env = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     env.setdefault("PATH", _PATH)
     env.setdefault("LANG", "C.UTF-8")
     if user is not None:

@@ -5,19 +5,21 @@ import codecs
 import os
 from collections.abc import Callable
 
-from chronos.engine.runners.masking import Mask, MaskedStream
+from chronos.runners.secret_mask import MaskedStream, SecretMask
 
 _CHUNK = 1 << 16
-_WHOLE = 1 << 20  # of a stream is passed on as it comes; of what follows only the latest, from time to time
+_MAX_UNTHROTTLED_BYTES = (
+    1 << 20
+)  # of a stream is passed on as it comes; of what follows only the latest, from time to time
 _TAIL = 1 << 16
-_PAUSE_S = 0.2
+_TAIL_INTERVAL_S = 0.2
 _LAST = 400  # characters kept to say what it printed last
 
 
-class Output:
+class OutputReader:
     """One stream of a process, from a pipe to a sink."""
 
-    def __init__(self, fd: int, write: Callable[[str], None], mask: Mask) -> None:
+    def __init__(self, fd: int, write: Callable[[str], None], mask: SecretMask) -> None:
         self._loop = asyncio.get_running_loop()
         self._fd = fd
         self._write = write
@@ -61,7 +63,7 @@ class Output:
             chunk = b""
         if not chunk:
             self.close()
-        elif self._passed < _WHOLE:
+        elif self._passed < _MAX_UNTHROTTLED_BYTES:
             self._passed += len(chunk)
             self._pass(self._masked.feed(self._decoder.decode(chunk)))
         else:
@@ -72,7 +74,7 @@ class Output:
                 chunk = kept
             self._tail = chunk
             if self._timer is None:
-                self._timer = self._loop.call_later(_PAUSE_S, self._skip)
+                self._timer = self._loop.call_later(_TAIL_INTERVAL_S, self._skip)
 
     def _skip(self) -> None:
         """Pass on the latest of what came too fast."""

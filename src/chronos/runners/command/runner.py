@@ -1,6 +1,6 @@
 """The ``command`` target: one program, its output, its exit code; and nothing of it left when it is over.
 
-How it is started and kept is in ``keeper``. Here its options become a request to start it, and its end an outcome.
+How it is started and kept is in ``supervisor``. Here its options become a request to start it, and its end an outcome.
 """
 
 import asyncio
@@ -13,35 +13,43 @@ from collections.abc import Mapping
 from typing import Any
 
 from chronos.core.outcome import Failed, Outcome, Succeeded
-from chronos.engine.runners import command_options as options_of
-from chronos.engine.runners.command_options import NO_RULES, CommandRules
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.masking import Mask
-from chronos.engine.runners.nursery import Kept, Nursery
-from chronos.engine.runners.output import Output
-from chronos.engine.runners.templates import Renderer, Secrets, no_secrets
 from chronos.errors import Invalid, NotFound
+from chronos.runners.command import options as options_of
+from chronos.runners.command.launcher import CommandLauncher, RunningCommand
+from chronos.runners.command.options import NO_RULES, CommandRules
+from chronos.runners.command.output_reader import OutputReader
+from chronos.runners.contract import AttemptCall
+from chronos.runners.secret_mask import SecretMask
+from chronos.runners.templates import Renderer, SecretLookup, no_secrets
 
 _DRAIN_S = 1.0
-_NOT_WORTH = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG, errno.EPERM, errno.EISDIR)
+_PERMANENT_START_ERRNOS = (
+    errno.ENOENT,
+    errno.EACCES,
+    errno.ENOEXEC,
+    errno.ENOTDIR,
+    errno.E2BIG,
+    errno.EPERM,
+    errno.EISDIR,
+)
 
 
 class CommandRunner:
     """Runs programs. One for a node; ``rules`` hold for each of them, whatever a job says."""
 
-    def __init__(self, *, secrets: Secrets = no_secrets, rules: CommandRules = NO_RULES) -> None:
+    def __init__(self, *, secrets: SecretLookup = no_secrets, rules: CommandRules = NO_RULES) -> None:
         self._secrets = secrets
         self._rules = rules
-        self._nursery = Nursery()
+        self._launcher = CommandLauncher()
 
     def check(self, options: Mapping[str, Any]) -> None:
         options_of.check(options, self._rules, has_secrets=self._secrets is not no_secrets)
 
-    async def run(self, call: Call) -> Outcome:
-        mask = Mask()
+    async def run(self, call: AttemptCall) -> Outcome:
+        mask = SecretMask()
         renderer = Renderer(call, self._secrets, mask)
         try:
-            request = options_of.request(call, renderer, mask, self._rules)
+            request = options_of.build_start_request(call, renderer, mask, self._rules)
             given = options_of.given(call, renderer)
             if given is not None and b"@" in given:
                 mask.add_urls(given.decode("utf-8", "replace"))
@@ -55,17 +63,19 @@ class CommandRunner:
             return Failed(error=f"the command could not be started: {error.strerror or error}", kinds=("start",))
 
     async def close(self) -> None:
-        await self._nursery.close()
+        await self._launcher.close()
 
-    async def _start(self, call: Call, request: dict[str, Any], given: bytes | None, mask: Mask) -> Outcome:
-        outputs: list[Output] = []
+    async def _start(
+        self, call: AttemptCall, request: dict[str, Any], given: bytes | None, mask: SecretMask
+    ) -> Outcome:
+        outputs: list[OutputReader] = []
         theirs: list[int] = [_stdin(given)]
         try:
             for _ in range(2):
                 ours, other = os.pipe()
                 theirs.append(other)
-                outputs.append(Output(ours, call.sink.write, mask))
-            kept = await self._nursery.start(request, theirs)
+                outputs.append(OutputReader(ours, call.sink.write, mask))
+            kept = await self._launcher.start(request, theirs)
         except BaseException:
             for output in outputs:
                 output.close()
@@ -74,7 +84,7 @@ class CommandRunner:
             for fd in theirs:
                 os.close(fd)
         try:
-            return await _follow(call, request, kept, outputs)
+            return await _await_outcome(call, request, kept, outputs)
         except asyncio.CancelledError:
             await kept.kill()
             raise
@@ -84,10 +94,12 @@ class CommandRunner:
                 output.close()
 
 
-async def _follow(call: Call, request: dict[str, Any], kept: Kept, outputs: list[Output]) -> Outcome:
+async def _await_outcome(
+    call: AttemptCall, request: dict[str, Any], kept: RunningCommand, outputs: list[OutputReader]
+) -> Outcome:
     begun = await kept.begun()
     if "failed" in begun:
-        return _not_started(request, begun)
+        return _to_start_failure(request, begun)
     call.stop.on_ask(kept.terminate)
     ended = await kept.ended()
     call.stop.late = call.stop.asked  # it has had its SIGTERM: an exit code of success only says that it ended well
@@ -103,11 +115,11 @@ async def _follow(call: Call, request: dict[str, Any], kept: Kept, outputs: list
     if code in options_of.success_codes(call.options):
         return Succeeded()
     last = " ".join(outputs[1].last.split()[-30:])[-200:]
-    error = _ending(code, request) + (f": {last}" if last else "")
+    error = _describe_exit(code, request) + (f": {last}" if last else "")
     return Failed(error=error, kinds=(f"exit_{code}", "exit"))
 
 
-def _ending(code: int, request: dict[str, Any]) -> str:
+def _describe_exit(code: int, request: dict[str, Any]) -> str:
     if code >= 0:
         return f"it exited with code {code}"
     try:
@@ -122,7 +134,7 @@ def _ending(code: int, request: dict[str, Any]) -> str:
     return f"it was killed by {name}"
 
 
-def _not_started(request: dict[str, Any], begun: Mapping[str, Any]) -> Failed:
+def _to_start_failure(request: dict[str, Any], begun: Mapping[str, Any]) -> Failed:
     stage, number = begun["failed"], begun["errno"]
     program, reason = request["argv"][0], os.strerror(number) if number else begun["error"]
     match stage, number:
@@ -138,7 +150,7 @@ def _not_started(request: dict[str, Any], begun: Mapping[str, Any]) -> Failed:
             error = f'the directory "{request["cwd"]}" cannot be entered: {reason}'
         case _:
             error = f"the command could not be started ({stage}): {reason}"
-    return Failed(error=error, kinds=("start",), worth_retrying=number not in _NOT_WORTH)
+    return Failed(error=error, kinds=("start",), worth_retrying=number not in _PERMANENT_START_ERRNOS)
 
 
 def _stdin(given: bytes | None) -> int:

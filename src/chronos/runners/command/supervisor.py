@@ -36,8 +36,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _LINUX = sys.platform.startswith("linux")
-_WATCH_S = 0.02  # how often processes are counted at first, where the kernel does not keep the limit
-_WATCH_LATER_S = 0.1
+_FIRST_COUNT_INTERVAL_S = 0.02  # how often processes are counted at first, where the kernel does not keep the limit
+_LATER_COUNT_INTERVAL_S = 0.1
 _KILL_AGAIN_S = 0.005
 _LONGEST_ERROR = 500  # characters: as JSON they fit into one read of the pipe
 _LIMITS = {
@@ -48,7 +48,7 @@ _LIMITS = {
 }
 
 
-def nursery(requests: socket.socket) -> None:
+def serve_start_requests(requests: socket.socket) -> None:
     """Fork a keeper for each request, until the node is gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers report for themselves
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -60,7 +60,7 @@ def nursery(requests: socket.socket) -> None:
         body = _read_exactly(requests, int.from_bytes(head))
         if os.fork() == 0:
             os.dup2(os.open(os.devnull, os.O_RDONLY), requests.detach())  # a closed 0 would be given out again
-            _keep(json.loads(body), fds)
+            _supervise_command(json.loads(body), fds)
         for fd in fds:
             os.close(fd)
 
@@ -86,7 +86,7 @@ def _read_exactly(requests: socket.socket, length: int) -> bytes:
     return bytes(found)
 
 
-def _keep(request: dict[str, Any], fds: list[int]) -> NoReturn:
+def _supervise_command(request: dict[str, Any], fds: list[int]) -> NoReturn:
     """Run one command to its end, and all that came of it."""
     stdin, stdout, stderr, control_fd = fds
     control = socket.socket(fileno=control_fd)
@@ -101,14 +101,14 @@ def _keep(request: dict[str, Any], fds: list[int]) -> NoReturn:
     try:
         pid = _spawn(request, stdin, stdout, stderr)
     except _NotStarted as error:
-        _say(control, {"failed": error.stage, "errno": error.number, "error": error.text})
+        _send_message(control, {"failed": error.stage, "errno": error.number, "error": error.text})
         os._exit(0)
     for fd in (stdin, stdout, stderr):
         os.close(fd)
-    _say(control, {"pid": pid})
+    _send_message(control, {"pid": pid})
     over = _watch(pid, control, woken, request["processes"])
     code = _kill_rest(pid)
-    _say(control, {"exit": code, "processes": over})
+    _send_message(control, {"exit": code, "processes": over})
     os._exit(0)
 
 
@@ -116,14 +116,20 @@ def _watch(pid: int, control: socket.socket, woken: int, most: int) -> bool:
     """Until the command has ended; whether it was killed for its number of processes."""
     begun, over, killed = time.monotonic(), False, False
     while not _has_ended(pid):
-        wait_s = None if killed or not _LINUX else _WATCH_S if time.monotonic() - begun < 1 else _WATCH_LATER_S
+        wait_s = (
+            None
+            if killed or not _LINUX
+            else _FIRST_COUNT_INTERVAL_S
+            if time.monotonic() - begun < 1
+            else _LATER_COUNT_INTERVAL_S
+        )
         heard: list[int] = [woken] if killed else [control.fileno(), woken]
         ready, _, _ = select.select(heard, [], [], wait_s)
         if woken in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(woken, 4096)
         if control.fileno() in ready:
-            if _asked(control) == TERMINATE:
+            if _receive_order(control) == TERMINATE:
                 _signal_group(pid, signal.SIGTERM)
             else:  # to kill, or the node is gone
                 killed = True
@@ -135,7 +141,7 @@ def _watch(pid: int, control: socket.socket, woken: int, most: int) -> bool:
     return over
 
 
-def _asked(control: socket.socket) -> bytes:
+def _receive_order(control: socket.socket) -> bytes:
     try:
         return control.recv(1)
     except OSError:
@@ -147,7 +153,7 @@ def _has_ended(pid: int) -> bool:
     if not hasattr(os, "waitid"):
         ended_pid, status = os.waitpid(pid, os.WNOHANG)
         if ended_pid:
-            _taken_in[pid] = status
+            _reaped_statuses[pid] = status
         return ended_pid == pid
     while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
         if ended.si_pid == pid:
@@ -159,7 +165,7 @@ def _has_ended(pid: int) -> bool:
 def _kill_rest(pid: int) -> int:
     """Kill until there is nothing left of the command, then tell its exit code."""
     _signal_group(pid, signal.SIGKILL)
-    status = _taken_in[pid] if pid in _taken_in else os.waitpid(pid, 0)[1]
+    status = _reaped_statuses[pid] if pid in _reaped_statuses else os.waitpid(pid, 0)[1]
     while _LINUX:
         _kill_descendants()
         try:
@@ -236,7 +242,7 @@ def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int
     if pid == 0:
         stage = ["set up"]
         try:
-            _become(request, (stdin, stdout, stderr), keeper, stage)
+            _prepare_and_exec(request, (stdin, stdout, stderr), keeper, stage)
         except BaseException as error:  # noqa: BLE001 - a child must never return into the keeper's code
             number = error.errno if isinstance(error, OSError) else None
             text = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
@@ -252,14 +258,14 @@ def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int
     return pid
 
 
-def _become(request: dict[str, Any], streams: tuple[int, int, int], keeper: int, stage: list[str]) -> None:
+def _prepare_and_exec(request: dict[str, Any], streams: tuple[int, int, int], keeper: int, stage: list[str]) -> None:
     """In the child: turn into the command.
 
     Nothing is imported from here on, whether the user changes or not: another user may not be allowed to read Python's
     own files, and must not decide what is loaded.
     """
     sys.meta_path.clear()
-    places = _places(request["argv"][0], request["env"])
+    places = _list_candidate_paths(request["argv"][0], request["env"])
     os.setsid()
     for number in range(1, signal.NSIG):
         with contextlib.suppress(OSError, ValueError):
@@ -273,7 +279,7 @@ def _become(request: dict[str, Any], streams: tuple[int, int, int], keeper: int,
     user = request["user"]
     if "processes" in limits:
         own = pwd.getpwnam(user).pw_uid if user else os.getuid()
-        _lower(resource.RLIMIT_NPROC, _tasks_of(own) + limits["processes"])
+        _lower_rlimit(resource.RLIMIT_NPROC, _count_user_threads(own) + limits["processes"])
     if user is not None:
         stage[0] = "user"
         entry = pwd.getpwnam(user)
@@ -286,7 +292,7 @@ def _become(request: dict[str, Any], streams: tuple[int, int, int], keeper: int,
     stage[0] = "limits"
     for name, kind in _LIMITS.items():
         if name in limits:
-            _lower(kind, limits[name], 1 if name == "cpu_s" else 0)
+            _lower_rlimit(kind, limits[name], 1 if name == "cpu_s" else 0)
     if _LINUX:  # last, as changing the user undoes it
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)  # neither setuid programs nor file capabilities give it more than it has
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -296,7 +302,7 @@ def _become(request: dict[str, Any], streams: tuple[int, int, int], keeper: int,
     _execute(places, request["argv"], request["env"])
 
 
-def _places(program: str, env: dict[str, str]) -> list[str]:
+def _list_candidate_paths(program: str, env: dict[str, str]) -> list[str]:
     """The paths at which a program may be, in the order of ``PATH``."""
     if "/" in program:
         return [program]
@@ -319,14 +325,14 @@ def _execute(places: list[str], argv: list[str], env: dict[str, str]) -> NoRetur
     raise refused or missing
 
 
-def _lower(kind: int, limit: int, more: int = 0) -> None:
+def _lower_rlimit(kind: int, limit: int, more: int = 0) -> None:
     """Limits may be made tighter, never wider."""
     hard = resource.getrlimit(kind)[1]
     highest = limit + more if hard == resource.RLIM_INFINITY else min(hard, limit + more)
     resource.setrlimit(kind, (min(limit, highest), highest))
 
 
-def _tasks_of(user: int) -> int:
+def _count_user_threads(user: int) -> int:
     """Threads that a user has already, as the kernel's limit counts all of them."""
     if not _LINUX:
         return 0
@@ -344,13 +350,13 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno() or errno.EINVAL, "prctl")
 
 
-def _say(control: socket.socket, message: dict[str, Any]) -> None:
+def _send_message(control: socket.socket, message: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):
         control.sendall(json.dumps(message).encode() + b"\n")
 
 
-_taken_in: dict[int, int] = {}  # where a process cannot be seen to have ended without taking it in
+_reaped_statuses: dict[int, int] = {}  # where a process cannot be seen to have ended without taking it in
 _libc = ctypes.CDLL(None, use_errno=True)
 
 if __name__ == "__main__":
-    nursery(socket.socket(fileno=0))
+    serve_start_requests(socket.socket(fileno=0))

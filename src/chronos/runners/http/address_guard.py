@@ -40,18 +40,18 @@ _V4_REFUSED = tuple(
 )
 _V6_PUBLIC = IPv6Network("2000::/3")  # all that has been given out
 _V6_REFUSED = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))  # Teredo is among the first
-_MAPPED = IPv6Network("::ffff:0:0/96")
+_IPV4_MAPPED_NETWORK = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _SIX_TO_FOUR = IPv6Network("2002::/16")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
-class Refused(Exception):
+class AddressRefused(Exception):
     """An address that jobs may not reach. No ``OSError``, so that no client takes it for a failed connection."""
 
 
-class Guard:
+class AddressGuard:
     """The rules in force: ``allow_hosts`` are names (``hooks.internal``, ``*.internal``), addresses and networks."""
 
     __slots__ = ("_names", "_networks", "_suffixes", "allow_private")
@@ -64,38 +64,38 @@ class Guard:
         for entry in allow_hosts:
             self._allow(entry.strip().lower().rstrip("."))
 
-    def is_open(self, host: str) -> bool:
+    def is_unrestricted(self, host: str) -> bool:
         """Whether this host may be reached at whatever address it has."""
         host = host.lower().rstrip(".")
         return self.allow_private or host in self._names or any(host.endswith(suffix) for suffix in self._suffixes)
 
     def check_host(self, host: str) -> None:
-        """Raise ``Refused`` where the host's text alone tells that it may not be reached."""
+        """Raise ``AddressRefused`` where the host's text alone tells that it may not be reached."""
         name = host.lower().rstrip(".")
-        if self.is_open(name):
+        if self.is_unrestricted(name):
             return
         if name in _LOCAL_NAMES or name.endswith(".localhost"):
-            raise Refused(f'"{host}" is this machine, which jobs may not reach; {_ADVICE}')
-        address = literal(name)
+            raise AddressRefused(f'"{host}" is this machine, which jobs may not reach; {_ADVICE}')
+        address = parse_address(name)
         if address is not None:
             self._check(address, host)
 
     def check_address(self, text: str) -> None:
-        """Raise ``Refused`` when a connection to this address may not be made."""
+        """Raise ``AddressRefused`` when a connection to this address may not be made."""
         if self.allow_private or _is_public_text(text):
             return
         self._check(ip_address(text), text)
 
     @staticmethod
-    def refusal(host: str) -> Refused:
+    def refusal(host: str) -> AddressRefused:
         """What is told of a host none of whose addresses may be reached: its name, and never what it resolved to."""
-        return Refused(f"{host} has no public address; {_ADVICE}")
+        return AddressRefused(f"{host} has no public address; {_ADVICE}")
 
     def _check(self, address: Address, shown: str) -> None:
         if is_public(address) or any(address in network for network in self._networks):
             return
         told = str(address) if shown == str(address) else f"{shown} ({address})"
-        raise Refused(f"{told} is no public address; {_ADVICE}")
+        raise AddressRefused(f"{told} is no public address; {_ADVICE}")
 
     def _allow(self, entry: str) -> None:
         if entry.startswith("*."):
@@ -105,7 +105,7 @@ class Guard:
                 self._networks.append(ip_network(entry))
             except ValueError as error:
                 raise Invalid(f'allow_hosts: "{entry}" is no network: {error}') from None
-        elif (address := literal(entry.strip("[]"))) is not None:
+        elif (address := parse_address(entry.strip("[]"))) is not None:
             self._networks.append(ip_network(address))
         else:
             self._names.add(entry)
@@ -115,7 +115,7 @@ _ADVICE = "allow it with dispatcher.http.allow_hosts, or all of them with allow_
 
 
 @lru_cache(maxsize=4096)
-def literal(host: str) -> Address | None:
+def parse_address(host: str) -> Address | None:
     """The address that a host's text is, in any form that a resolver takes: ``127.1``, ``0x7f000001``, ``::1``."""
     text = host.strip("[]")
     try:
@@ -132,18 +132,18 @@ def is_public(address: Address) -> bool:
     """Whether an address, and any that it carries inside, is one of the public internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _V4_REFUSED)
-    inner = _inner(address)
+    inner = _extract_embedded_ipv4(address)
     if inner is not None and not is_public(inner):
         return False
-    if address in _MAPPED or address in _NAT64:
+    if address in _IPV4_MAPPED_NETWORK or address in _NAT64:
         return True
     return address in _V6_PUBLIC and not any(address in network for network in _V6_REFUSED)
 
 
-def _inner(address: IPv6Address) -> IPv4Address | None:
+def _extract_embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address to which a translator or a tunnel would send it on."""
     number = int(address)
-    if address in _MAPPED or address in _NAT64 or (number >> 32 & 0xFFFFFFFF) in _ISATAP:
+    if address in _IPV4_MAPPED_NETWORK or address in _NAT64 or (number >> 32 & 0xFFFFFFFF) in _ISATAP:
         return IPv4Address(number & 0xFFFFFFFF)
     if address in _SIX_TO_FOUR:
         return IPv4Address(number >> 80 & 0xFFFFFFFF)

@@ -33,24 +33,24 @@ from aiohttp import (
     StreamReader,
 )
 
-from chronos.engine.runners.addresses import Guard
-from chronos.engine.runners.http_connector import GuardedConnector, KnownConnections, Use, current_use
-from chronos.engine.runners.http_request import Request
-from chronos.engine.runners.http_response import Response
+from chronos.runners.http.address_guard import AddressGuard
+from chronos.runners.http.connector import ConnectionUse, GuardedConnector, KnownConnections, current_use
+from chronos.runners.http.request import Request
+from chronos.runners.http.response import Response
 
 IDLE_TIMEOUT_S = 4.0  # shorter than the five seconds after which many servers hang up
 MAX_AGE_S = 60.0  # of a connection, and of the certificate authorities that were read
 MAX_HEADER = 1 << 16  # bytes
 MAX_HEADERS = 256
 _CONNECT_S = 10  # TLS and all
-_THREADS = 16  # lookups block, and may hang
-_MARGIN_S = 1.0  # by which a connection is given up before the server closes it
-_KEPT_FOR = re.compile(r"timeout\s*=\s*\"?(\d{1,9})", re.ASCII | re.IGNORECASE)
+_LOOKUP_THREADS = 16  # lookups block, and may hang
+_KEEP_ALIVE_MARGIN_S = 1.0  # by which a connection is given up before the server closes it
+_KEEP_ALIVE_TIMEOUT_PATTERN = re.compile(r"timeout\s*=\s*\"?(\d{1,9})", re.ASCII | re.IGNORECASE)
 _REPEATABLE = ("GET", "HEAD", "OPTIONS")  # anything else may have had its effect
 _ADDED_BY_AIOHTTP = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # where a request has none
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """The answer did not come, or only half of it. ``kind`` is dns, connect, tls, reset or protocol."""
 
     def __init__(self, kind: str, said: str = "", *, silent: bool = False) -> None:
@@ -59,15 +59,17 @@ class NoAnswer(Exception):
         self.silent = silent  # the server hung up without a byte of an answer
 
 
-class Client:
+class HttpClient:
     """All connections of a node. It belongs to the loop on which it was made."""
 
-    def __init__(self, guard: Guard, *, limit: int, max_idle: int, idle_timeout_s: float, max_age_s: float) -> None:
+    def __init__(
+        self, guard: AddressGuard, *, limit: int, max_idle: int, idle_timeout_s: float, max_age_s: float
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._places = asyncio.Semaphore(limit)
+        self._exchange_slots = asyncio.Semaphore(limit)
         self._busy = 0
         self._closed = False
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="chronos-http")
+        self._threads = ThreadPoolExecutor(_LOOKUP_THREADS, thread_name_prefix="chronos-http")
         self._max_age_s = max_age_s
         self._trusted: asyncio.Future[ssl.SSLContext] | None = None
         self._trusted_until_s = 0.0
@@ -83,7 +85,7 @@ class Client:
             max_line_size=MAX_HEADER,
             max_field_size=MAX_HEADER,
             max_headers=MAX_HEADERS,
-            middlewares=(_once,),
+            middlewares=(_send_once,),
         )
 
     async def close(self) -> None:
@@ -94,26 +96,26 @@ class Client:
             await self._session.close()
 
     async def send(self, request: Request, room: int) -> Response:
-        """The answer to a request, with so many bytes of its body. Raises ``NoAnswer``, ``Refused``, ``ValueError``.
+        """The answer to a request, with so many bytes of its body. Raises ``NoResponse``, ``Refused``, ``ValueError``.
 
         A server may hang up just as a kept connection is used again: what may be repeated is then sent once more.
         """
         self._busy += 1
         try:
-            async with self._places:
-                use = Use()
+            async with self._exchange_slots:
+                use = ConnectionUse()
                 try:
                     return await self._exchange(use, request, room)
-                except NoAnswer as error:
+                except NoResponse as error:
                     if not (error.silent and use.reused and request.method in _REPEATABLE):
                         raise
-                return await self._exchange(Use(fresh=True), request, room)
+                return await self._exchange(ConnectionUse(fresh=True), request, room)
         finally:
             self._busy -= 1
             if self._closed and not self._busy:
                 await self._session.close()
 
-    async def _exchange(self, use: Use, request: Request, room: int) -> Response:
+    async def _exchange(self, use: ConnectionUse, request: Request, room: int) -> Response:
         current_use.set(use)
         kept_s = None
         try:
@@ -123,23 +125,23 @@ class Client:
                 headers=request.headers,
                 data=request.body or None,
                 allow_redirects=False,
-                ssl=await self._trust() if request.url.scheme == "https" else True,
+                ssl=await self._get_ssl_context() if request.url.scheme == "https" else True,
             )
             try:
                 body, cut = await _read(answer, room)
             finally:
                 answer.close()  # which closes the connection, unless the answer was read to its end
-            if (said := _KEPT_FOR.search(answer.headers.get("Keep-Alive", ""))) is not None:
-                kept_s = int(said[1]) - _MARGIN_S
+            if (said := _KEEP_ALIVE_TIMEOUT_PATTERN.search(answer.headers.get("Keep-Alive", ""))) is not None:
+                kept_s = int(said[1]) - _KEEP_ALIVE_MARGIN_S
             return Response(answer.status, answer.raw_headers, body, cut)
         except InvalidURL:  # a ValueError, and a ClientError
             raise
         except (ClientError, OSError, RuntimeError) as error:
-            raise _no_answer(error) from error
+            raise _to_no_response(error) from error
         finally:
             self._known.leave(use, kept_s)
 
-    async def _trust(self) -> ssl.SSLContext:
+    async def _get_ssl_context(self) -> ssl.SSLContext:
         """The certificate authorities of this machine; a connection made with other ones is not used again."""
         now_s = self._loop.time()
         if self._trusted is None or now_s >= self._trusted_until_s:
@@ -148,16 +150,16 @@ class Client:
         return await asyncio.shield(self._trusted)
 
 
-async def _once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
     """Keep aiohttp from sending a request again: it would repeat PUT and DELETE, and after half an answer."""
     try:
         return await send(request)
     except ServerDisconnectedError as error:
-        raise NoAnswer("reset", silent=isinstance(error.message, str)) from error
+        raise NoResponse("reset", silent=isinstance(error.message, str)) from error
     except (ClientConnectorError, ClientSSLError):
         raise
     except ClientOSError as error:
-        raise NoAnswer("reset", silent=True) from error
+        raise NoResponse("reset", silent=True) from error
 
 
 async def _read(answer: ClientResponse, room: int) -> tuple[bytes, bool]:
@@ -192,22 +194,22 @@ async def _read_up_to(content: StreamReader, room: int) -> tuple[bytes, bool]:
     return bytes(body), False
 
 
-def _no_answer(error: Exception) -> NoAnswer:
+def _to_no_response(error: Exception) -> NoResponse:
     match error:
         case ClientConnectorDNSError():
-            return NoAnswer("dns")
+            return NoResponse("dns")
         case ClientSSLError():
-            return NoAnswer("tls", str(error.__cause__))
+            return NoResponse("tls", str(error.__cause__))
         case ServerTimeoutError():
-            return NoAnswer("connect", f"none within {_CONNECT_S} s")
+            return NoResponse("connect", f"none within {_CONNECT_S} s")
         case ClientResponseError():
-            return NoAnswer("protocol", " ".join(error.message.partition("\n\n")[0].split()))
+            return NoResponse("protocol", " ".join(error.message.partition("\n\n")[0].split()))
         case ClientPayloadError():
-            return NoAnswer("reset")
+            return NoResponse("reset")
         case OSError(errno=int(number)):
-            return NoAnswer("connect", os.strerror(number))  # the message itself names the address
+            return NoResponse("connect", os.strerror(number))  # the message itself names the address
         case _:  # among them uvloop's RuntimeError for an address that cannot be connected to
-            return NoAnswer("connect", "none of its addresses can be connected to")
+            return NoResponse("connect", "none of its addresses can be connected to")
 
 
 def _read_authorities() -> ssl.SSLContext:

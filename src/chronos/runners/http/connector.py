@@ -16,13 +16,13 @@ from aiohttp import AddrInfoType, ClientRequest, TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.connector import Connection
 
-from chronos.engine.runners.addresses import Guard, Refused
+from chronos.runners.http.address_guard import AddressGuard, AddressRefused
 
 log = logging.getLogger("chronos.engine")
 _DNS_KEPT_S = 10
 
 
-class Use:
+class ConnectionUse:
     """One exchange's use of a connection."""
 
     __slots__ = ("fresh", "reused", "transport")
@@ -33,13 +33,15 @@ class Use:
         self.transport: asyncio.Transport | None = None
 
 
-current_use: ContextVar[Use] = ContextVar("current_use")
+current_use: ContextVar[ConnectionUse] = ContextVar("current_use")
 
 
 class GuardedConnector(TCPConnector):
     """Dials only addresses that the guard approves, and hands out only connections that may still be used."""
 
-    def __init__(self, guard: Guard, threads: Executor, idle_timeout_s: float, known: "KnownConnections") -> None:
+    def __init__(
+        self, guard: AddressGuard, threads: Executor, idle_timeout_s: float, known: "KnownConnections"
+    ) -> None:
         super().__init__(
             limit=0,  # the client bounds how many exchanges are under way
             keepalive_timeout=idle_timeout_s,
@@ -66,10 +68,10 @@ class KnownConnections:
     def __init__(self, *, max_idle: int, idle_timeout_s: float, max_age_s: float) -> None:
         self._max_idle, self._idle_timeout_s, self._max_age_s = max_idle, idle_timeout_s, max_age_s
         self._now_s = asyncio.get_running_loop().time
-        self._busy: dict[asyncio.Transport, tuple[Use, float]] = {}  # and when it is too old
+        self._busy: dict[asyncio.Transport, tuple[ConnectionUse, float]] = {}  # and when it is too old
         self._idle: dict[asyncio.Transport, tuple[float, float]] = {}  # until when; the longest idle first
 
-    def take(self, transport: asyncio.Transport | None, use: Use, *, spoiled: bool) -> bool:
+    def take(self, transport: asyncio.Transport | None, use: ConnectionUse, *, spoiled: bool) -> bool:
         """Whether an exchange may use a connection that aiohttp dialled or had kept."""
         assert transport is not None
         idle, busy = self._idle.pop(transport, None), self._busy.get(transport)
@@ -87,7 +89,7 @@ class KnownConnections:
         self._busy[transport] = use, old_s
         return True
 
-    def leave(self, use: Use, kept_s: float | None) -> None:
+    def leave(self, use: ConnectionUse, kept_s: float | None) -> None:
         """An exchange is over; the server promised to keep the connection for so long, or said nothing about it."""
         transport = use.transport
         if transport is None or (busy := self._busy.get(transport)) is None or busy[0] is not use:
@@ -106,26 +108,26 @@ class KnownConnections:
 class _GuardedResolver(AbstractResolver):
     """Looks names up and gives only those of their addresses that may be reached."""
 
-    def __init__(self, guard: Guard, threads: Executor) -> None:
+    def __init__(self, guard: AddressGuard, threads: Executor) -> None:
         self._guard = guard
         self._threads = threads
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses to dial. Raises ``Refused`` where the name has others only, and ``OSError``."""
+        """The addresses to dial. Raises ``AddressRefused`` where the name has others only, and ``OSError``."""
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
         except RuntimeError as error:  # the node shuts down
             raise OSError(str(error)) from error
-        if self._guard.is_open(host):
+        if self._guard.is_unrestricted(host):
             return found
         allowed: list[ResolveResult] = []
         refused: list[str] = []
         for address in found:
             try:
                 self._guard.check_address(address["host"])
-            except Refused:
+            except AddressRefused:
                 refused.append(address["host"])
             else:
                 allowed.append(address)

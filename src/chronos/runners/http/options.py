@@ -11,11 +11,11 @@ from typing import Any
 from yarl import URL
 
 from chronos.core.credentials import hide_userinfo
-from chronos.engine.runners import options as read
-from chronos.engine.runners.addresses import Guard, Refused
-from chronos.engine.runners.faults import Faults
-from chronos.engine.runners.templates import check_template, is_template
 from chronos.errors import Invalid
+from chronos.runners import options as read
+from chronos.runners.http.address_guard import AddressGuard, AddressRefused
+from chronos.runners.option_faults import OptionFaults
+from chronos.runners.templates import check_template, is_template
 
 KNOWN = (
     "url",
@@ -40,13 +40,13 @@ _AUTH = {
     "hmac": ("secret",),
 }
 _AUTH_NEEDS = {"basic": ("username",), "bearer": ("token",), "api_key": ("value",), "hmac": ("secret",)}
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_UNSEEN = re.compile(r"[\x00-\x20\x7f]")
+_HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_SPACE_OR_CONTROL_PATTERN = re.compile(r"[\x00-\x20\x7f]")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _HOST = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _CODE = re.compile(r"([1-5])xx|([1-5][0-9]{2})-([1-5][0-9]{2})|([1-5][0-9]{2})", re.ASCII)
-_SET_BY_US = ("idempotency-key", "traceparent", "webhook-id", "webhook-timestamp", "webhook-signature")
-_OF_THE_CONNECTION = (
+_CHRONOS_HEADERS = ("idempotency-key", "traceparent", "webhook-id", "webhook-timestamp", "webhook-signature")
+_CONNECTION_HEADERS = (
     "host",
     "connection",
     "content-length",
@@ -62,7 +62,7 @@ _OF_THE_CONNECTION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
+class StatusRanges:
     """A set of HTTP statuses, as ranges."""
 
     ranges: tuple[tuple[int, int], ...]
@@ -74,26 +74,26 @@ class Codes:
         return False
 
 
-SUCCESS = Codes(((200, 299),))
-WORTH_RETRYING = Codes(((408, 408), (425, 425), (429, 429), (500, 599)))
+SUCCESS = StatusRanges(((200, 299),))
+WORTH_RETRYING = StatusRanges(((408, 408), (425, 425), (429, 429), (500, 599)))
 
 
-def check(options: Mapping[str, Any], guard: Guard, *, has_secrets: bool) -> None:
+def check(options: Mapping[str, Any], guard: AddressGuard, *, has_secrets: bool) -> None:
     """Raise ``InvalidOptions``, with all that is wrong, when a request could never be made of these."""
-    faults = Faults("http", has_secrets=has_secrets)
-    if not faults.unknown((), options, KNOWN):
+    faults = OptionFaults("http", has_secrets=has_secrets)
+    if not faults.note_unknown_options((), options, KNOWN):
         faults.close()
     _check_url(options, guard, faults)
     if "headers" in options:
         _check_headers(options["headers"], faults)
     if "query" in options:
         for name, value in faults.texts("query", options["query"]):
-            faults.template(("query", name), value)
+            faults.note_bad_templates(("query", name), value)
     if "body" in options or "json" in options:
         _check_body(options, faults)
     if "auth" in options:
         _check_auth(options["auth"], faults)
-    for name, check_option in _ALONE.items():
+    for name, check_option in _INDEPENDENT_OPTION_CHECKS.items():
         if name in options:
             faults.of((name,), check_option, options)
     faults.close()
@@ -110,7 +110,7 @@ def method(options: Mapping[str, Any]) -> str:
     return found
 
 
-def codes(name: str, options: Mapping[str, Any], usual: Codes) -> Codes:
+def read_status_ranges(name: str, options: Mapping[str, Any], usual: StatusRanges) -> StatusRanges:
     """Statuses as they are written: 200, "200-299", "2xx"."""
     given = options.get(name)
     if given is None:
@@ -127,20 +127,20 @@ def codes(name: str, options: Mapping[str, Any], usual: Codes) -> Codes:
             ranges.append((int(hundred) * 100, int(hundred) * 100 + 99))
         else:
             ranges.append((int(single or low), int(single or high)))
-    return Codes(tuple(ranges))
+    return StatusRanges(tuple(ranges))
 
 
-def redirects(options: Mapping[str, Any]) -> int:
+def read_max_redirects(options: Mapping[str, Any]) -> int:
     """How many may be followed."""
     given = options.get("redirects", False)
     if isinstance(given, bool):
         return _USUAL_REDIRECTS if given else 0
-    return read.whole("http.redirects", given, 0, MAX_REDIRECTS)
+    return read.whole_number("http.redirects", given, 0, MAX_REDIRECTS)
 
 
-def parse_url(text: str, guard: Guard, where: str = "http.url") -> URL:
-    """The address of a request. Raises ``Invalid``, or ``Refused`` where its host may not be reached."""
-    url = _parsed(text)
+def parse_url(text: str, guard: AddressGuard, where: str = "http.url") -> URL:
+    """The address of a request. Raises ``Invalid``, or ``AddressRefused`` where its host may not be reached."""
+    url = _parse_url_or_fault(text)
     if isinstance(url, str):
         raise Invalid(f"{where} {url}")
     guard.check_host(url.host or "")
@@ -148,10 +148,10 @@ def parse_url(text: str, guard: Guard, where: str = "http.url") -> URL:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> URL | str:
+def _parse_url_or_fault(text: str) -> URL | str:
     """The address, or what is wrong with it."""
     shown = hide_userinfo(text)[:200]
-    if _UNSEEN.search(text):
+    if _SPACE_OR_CONTROL_PATTERN.search(text):
         return "has a space or a control character in it"
     try:
         url = URL(text)
@@ -171,16 +171,16 @@ def _parsed(text: str) -> URL | str:
 
 def check_header_name(name: str) -> None:
     """Refuse what is no name, or not for a job to set."""
-    if _TOKEN.fullmatch(name) is None:
-        raise Invalid(f"http.headers has {_before(name, ':')!r}, which is no name of a header")
+    if _HEADER_NAME_PATTERN.fullmatch(name) is None:
+        raise Invalid(f"http.headers has {_cut_after_sign(name, ':')!r}, which is no name of a header")
     lower = name.lower()
-    if lower in _OF_THE_CONNECTION:
+    if lower in _CONNECTION_HEADERS:
         raise Invalid(f'http.headers may not set "{name}": the connection decides it')
-    if lower.startswith("x-chronos-") or lower in _SET_BY_US:
+    if lower.startswith("x-chronos-") or lower in _CHRONOS_HEADERS:
         raise Invalid(f'http.headers may not set "{name}": Chronos sends its own')
 
 
-def _before(name: str, sign: str) -> str:
+def _cut_after_sign(name: str, sign: str) -> str:
     """A wrong name as a message quotes it; what stands behind the sign may be a value, and so a credential."""
     name, found, _ = name.partition(sign)
     return f"{name[:80]}{found}"
@@ -194,7 +194,7 @@ def check_header_value(name: str, value: str) -> None:
         raise Invalid(f'http.headers: "{name}" has {len(value)} characters, allowed 8192')
 
 
-def _check_url(options: Mapping[str, Any], guard: Guard, faults: Faults) -> None:
+def _check_url(options: Mapping[str, Any], guard: AddressGuard, faults: OptionFaults) -> None:
     if "url" not in options:
         faults.note(("url",), "http needs a url")
         return
@@ -206,15 +206,15 @@ def _check_url(options: Mapping[str, Any], guard: Guard, faults: Faults) -> None
         check_template("http.url", url, has_secrets=faults.has_secrets)
         if not url.startswith(("http://", "https://", "{{")):
             raise Invalid("http.url must begin with https:// or http://, or be one placeholder")
-    except Refused as error:
+    except AddressRefused as error:
         faults.note(("url",), f"http.url: {error}")
     except Invalid as error:
         faults.note(("url",), str(error))
 
 
-def _check_headers(headers: Any, faults: Faults) -> None:
+def _check_headers(headers: Any, faults: OptionFaults) -> None:
     for name, value in faults.texts("headers", headers, most=100):
-        faults.template(("headers", name), value)
+        faults.note_bad_templates(("headers", name), value)
         try:
             check_header_name(name)
             if not is_template(value):
@@ -223,9 +223,9 @@ def _check_headers(headers: Any, faults: Faults) -> None:
             faults.note(("headers", name), str(error))
 
 
-def _check_body(options: Mapping[str, Any], faults: Faults) -> None:
+def _check_body(options: Mapping[str, Any], faults: OptionFaults) -> None:
     if "json" in options:
-        faults.template(("json",), options["json"])
+        faults.note_bad_templates(("json",), options["json"])
     if "body" not in options:
         return
     if "json" in options:
@@ -233,23 +233,23 @@ def _check_body(options: Mapping[str, Any], faults: Faults) -> None:
     if not isinstance(options["body"], str):
         faults.note(("body",), "http.body must be text; give a value as json instead")
     elif faults.of(("body",), read.text, "http.body", options["body"]) is not None:
-        faults.template(("body",), options["body"])
+        faults.note_bad_templates(("body",), options["body"])
 
 
-def _check_auth(auth: Any, faults: Faults) -> None:
+def _check_auth(auth: Any, faults: OptionFaults) -> None:
     kind = auth.get("type") if isinstance(auth, Mapping) else None
     if not isinstance(kind, str) or kind not in _AUTH:
         way = ("auth", "type") if isinstance(auth, Mapping) else ("auth",)
         faults.note(way, f'http.auth must be an object whose "type" is one of {", ".join(_AUTH)}')
         return
-    faults.unknown(("auth",), auth, ("type", *_AUTH[kind]))
+    faults.note_unknown_options(("auth",), auth, ("type", *_AUTH[kind]))
     for name in _AUTH_NEEDS[kind]:
         if name not in auth:
             faults.note(("auth", name), f'http.auth ({kind}) needs "{name}"')
     said = dict(faults.texts("auth", auth))
     for name, value in said.items():
-        faults.template(("auth", name), value)
-    if kind == "api_key" and not faults.has("auth", "in"):
+        faults.note_bad_templates(("auth", name), value)
+    if kind == "api_key" and not faults.has_fault("auth", "in"):
         if said.get("in", "header") not in ("header", "query"):
             faults.note(("auth", "in"), 'http.auth.in must be "header" or "query"')
         elif said.get("in", "header") == "header" and "name" in said:
@@ -269,10 +269,10 @@ def signing_key(secret: str) -> bytes:
 
 
 #: Options that have nothing to do with others.
-_ALONE: dict[str, Callable[[Mapping[str, Any]], object]] = {
+_INDEPENDENT_OPTION_CHECKS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "method": method,
-    "success_codes": lambda options: codes("success_codes", options, SUCCESS),
-    "retry_codes": lambda options: codes("retry_codes", options, WORTH_RETRYING),
-    "redirects": redirects,
+    "success_codes": lambda options: read_status_ranges("success_codes", options, SUCCESS),
+    "retry_codes": lambda options: read_status_ranges("retry_codes", options, WORTH_RETRYING),
+    "redirects": read_max_redirects,
     "timeout": lambda options: read.duration_us("http.timeout", options["timeout"]),
 }

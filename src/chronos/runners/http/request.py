@@ -1,6 +1,6 @@
 """From a call to the request it makes: templates replaced, credentials added, Chronos' own headers set.
 
-What is the same for every call of a job (an ``Outline``) is worked out once.
+What is the same for every call of a job (an ``RequestOutline``) is worked out once.
 """
 
 import hmac
@@ -16,27 +16,27 @@ from msgspec.structs import replace
 from yarl import URL
 
 from chronos.core.calendar import SECOND_US, rfc3339
-from chronos.core.credentials import names_credential
+from chronos.core.credentials import is_credential_name
 from chronos.core.ids import attempt_id, task_id
-from chronos.engine.runners import http_options
-from chronos.engine.runners import options as read
-from chronos.engine.runners.addresses import Guard, Refused
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.http_options import (
+from chronos.errors import Invalid
+from chronos.runners import options as read
+from chronos.runners.contract import AttemptCall
+from chronos.runners.http import options as http_options
+from chronos.runners.http.address_guard import AddressGuard, AddressRefused
+from chronos.runners.http.options import (
     SUCCESS,
     WORTH_RETRYING,
-    Codes,
+    StatusRanges,
     check_header_value,
     parse_url,
     signing_key,
 )
-from chronos.engine.runners.masking import Mask
-from chronos.engine.runners.templates import Renderer, Secrets, is_template, uuid_text
-from chronos.errors import Invalid
+from chronos.runners.secret_mask import SecretMask
+from chronos.runners.templates import Renderer, SecretLookup, is_template, uuid_text
 
-_CARRIES_PAYLOAD = ("POST", "PUT", "PATCH")
-_STAYS_ELSEWHERE = ("content-type", "accept", "user-agent", "accept-encoding", "idempotency-key", "traceparent")
-_GET_AFTER = (301, 302, 303)
+_PAYLOAD_METHODS = ("POST", "PUT", "PATCH")
+_CROSS_ORIGIN_HEADERS = ("content-type", "accept", "user-agent", "accept-encoding", "idempotency-key", "traceparent")
+_REDIRECT_TO_GET_STATUSES = (301, 302, 303)
 USER_AGENT = "Chronos"
 _USUAL_HEADERS = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
 
@@ -48,13 +48,13 @@ class Request(Struct, frozen=True, kw_only=True):
     url: URL
     headers: dict[str, str]
     body: bytes | None = None
-    mask: Mask
+    mask: SecretMask
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.mask(str(self.url))})"
 
 
-class Outline:
+class RequestOutline:
     """What a target's options say to every call alike. Each part raises ``Invalid`` where it is first asked for."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -67,16 +67,16 @@ class Outline:
         return http_options.method(self.options)
 
     @cached_property
-    def success(self) -> Codes:
-        return http_options.codes("success_codes", self.options, SUCCESS)
+    def success(self) -> StatusRanges:
+        return http_options.read_status_ranges("success_codes", self.options, SUCCESS)
 
     @cached_property
-    def worth_retrying(self) -> Codes:
-        return http_options.codes("retry_codes", self.options, WORTH_RETRYING)
+    def worth_retrying(self) -> StatusRanges:
+        return http_options.read_status_ranges("retry_codes", self.options, WORTH_RETRYING)
 
     @cached_property
     def redirects(self) -> int:
-        return http_options.redirects(self.options)
+        return http_options.read_max_redirects(self.options)
 
     @cached_property
     def timeout_s(self) -> float | None:
@@ -85,7 +85,7 @@ class Outline:
             return None
         return read.duration_us("http.timeout", self.options["timeout"]) / SECOND_US
 
-    def url(self, renderer: Renderer, guard: Guard) -> URL:
+    def url(self, renderer: Renderer, guard: AddressGuard) -> URL:
         """Where a call goes; where every call goes to the same address, it is judged once."""
         if self._url is not None:
             return self._url
@@ -109,64 +109,64 @@ class Outline:
             self._said[kind] = headers.copy()
         return headers
 
-    def hide(self, headers: Mapping[str, str], body: bytes | None, mask: Mask) -> None:
+    def add_credentials_to_mask(self, headers: Mapping[str, str], body: bytes | None, mask: SecretMask) -> None:
         """Tell the mask what must not be found in an answer: headers named like credentials, and users of URLs."""
         for name in self.options.get("headers", ()):
             value = headers.get(name, "")
-            if names_credential(name):
+            if is_credential_name(name):
                 mask.add_credential(value)
             mask.add_urls(value)
         if body and b"@" in body and b"://" in body:
             mask.add_urls(body.decode("utf-8", "replace"))
 
 
-def build(call: Call, outline: Outline, secrets: Secrets, guard: Guard) -> Request:
-    """The request of a call. Raises ``Invalid``, ``NotFound`` (a secret) or ``Refused``; none shows a secret."""
-    options, mask = outline.options, Mask()
+def build_request(call: AttemptCall, outline: RequestOutline, secrets: SecretLookup, guard: AddressGuard) -> Request:
+    """The request of a call. Raises ``Invalid``, ``NotFound`` (a secret) or ``AddressRefused``; none shows a secret."""
+    options, mask = outline.options, SecretMask()
     renderer = Renderer(call, secrets, mask)
     try:
         method = outline.method
         body, kind = _body(call, method, renderer)
         headers = outline.headers(kind, renderer)
-        outline.hide(headers, body, mask)
+        outline.add_credentials_to_mask(headers, body, mask)
         _add_own_headers(headers, call)
         url = outline.url(renderer, guard)
         if "auth" in options:
             url = _authenticate(call, options["auth"], renderer, headers, url, body or b"", mask)
         return Request(method=method, url=url, headers=headers, body=body, mask=mask)
-    except Refused as error:
-        raise Refused(mask(str(error))) from None
+    except AddressRefused as error:
+        raise AddressRefused(mask(str(error))) from None
     except ValueError as error:  # among them every Invalid, and text that cannot be encoded
         raise Invalid(mask(str(error))) from None
 
 
-def after_redirect(request: Request, status: int, location: str, guard: Guard) -> Request:
+def build_redirected_request(request: Request, status: int, location: str, guard: AddressGuard) -> Request:
     """The request that a redirect asks for; credentials do not go along to another origin."""
     url = parse_url(str(request.url.join(URL(location))), guard, "the redirect's address")
     if request.url.scheme == "https" and url.scheme != "https":
         raise Invalid("the redirect leads from https to http, which is not followed")
     method, headers, body = request.method, request.headers, request.body
-    if status in _GET_AFTER and method not in ("GET", "HEAD"):
+    if status in _REDIRECT_TO_GET_STATUSES and method not in ("GET", "HEAD"):
         method, body = "GET", None
         headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
     if url.origin() != request.url.origin():
-        if body is not None and request.mask.is_in(body.decode("utf-8", "replace")):
+        if body is not None and request.mask.has_secret_in(body.decode("utf-8", "replace")):
             raise Invalid("the redirect would hand a secret in the body to another host, and is not followed")
         headers = {
             name: value
             for name, value in headers.items()
-            if name.lower() in _STAYS_ELSEWHERE or name.lower().startswith("x-chronos-")
+            if name.lower() in _CROSS_ORIGIN_HEADERS or name.lower().startswith("x-chronos-")
         }
-        headers = {name: value for name, value in headers.items() if not request.mask.is_in(value)}
+        headers = {name: value for name, value in headers.items() if not request.mask.has_secret_in(value)}
     return replace(request, method=method, url=url, headers=headers, body=body)
 
 
-def delivery_id(call: Call) -> str:
+def delivery_id(call: AttemptCall) -> str:
     """The same for every try of a task of an execution, and for nothing else."""
     return uuid_text(task_id(call.execution, call.task))
 
 
-def _add_own_headers(headers: dict[str, str], call: Call) -> None:
+def _add_own_headers(headers: dict[str, str], call: AttemptCall) -> None:
     execution = call.execution
     span = attempt_id(execution, call.task, call.number)[:8].hex()
     headers["X-Chronos-Job-ID"] = uuid_text(call.job)
@@ -178,26 +178,26 @@ def _add_own_headers(headers: dict[str, str], call: Call) -> None:
     headers["traceparent"] = f"00-{execution.hex()}-{span}-01"
 
 
-def _body(call: Call, method: str, renderer: Renderer) -> tuple[bytes | None, str | None]:
+def _body(call: AttemptCall, method: str, renderer: Renderer) -> tuple[bytes | None, str | None]:
     """The body and its type; a payload goes along where nothing else was said."""
     options = call.options
     if "json" in options:
         return msgspec.json.encode(renderer.value("http.json", options["json"])), "application/json"
     if "body" in options:
         return renderer.text("http.body", options["body"]).encode("utf-8", "replace"), "text/plain; charset=utf-8"
-    if method in _CARRIES_PAYLOAD:
+    if method in _PAYLOAD_METHODS:
         if call.payload is not None:
             return msgspec.json.encode(call.payload), "application/json"
         return b"", None
     return None, None
 
 
-def _url(options: Mapping[str, Any], renderer: Renderer, guard: Guard) -> URL:
+def _url(options: Mapping[str, Any], renderer: Renderer, guard: AddressGuard) -> URL:
     template = options["url"]
     if "{{" in template:
         whole = renderer.value("http.url", template)  # one placeholder and nothing else is an address as it is
         alone = template.startswith("{{") and template.find("}}") == len(template) - 2
-        text = whole if alone and isinstance(whole, str) else renderer.text("http.url", template, _quoted)
+        text = whole if alone and isinstance(whole, str) else renderer.text("http.url", template, _quote_value)
     else:
         text = template
     url = parse_url(text, guard)
@@ -206,41 +206,47 @@ def _url(options: Mapping[str, Any], renderer: Renderer, guard: Guard) -> URL:
     return url
 
 
-def _quoted(value: str, secret: bool) -> str:
+def _quote_value(value: str, secret: bool) -> str:
     """Nothing that comes from outside may change where a request goes; a secret is the operator's own."""
     return quote(value, safe="/" if secret else "")
 
 
 def _authenticate(
-    call: Call, auth: Mapping[str, Any], renderer: Renderer, headers: dict[str, str], url: URL, body: bytes, mask: Mask
+    call: AttemptCall,
+    auth: Mapping[str, Any],
+    renderer: Renderer,
+    headers: dict[str, str],
+    url: URL,
+    body: bytes,
+    mask: SecretMask,
 ) -> URL:
-    def said(name: str, otherwise: str = "") -> str:
+    def option(name: str, otherwise: str = "") -> str:
         return renderer.text(f"http.auth.{name}", str(auth.get(name, otherwise)))
 
     match auth["type"]:
         case "basic":
-            password = said("password")
-            pair = b64encode(f"{said('username')}:{password}".encode()).decode()
-            _hide(mask, password, pair)
+            password = option("password")
+            pair = b64encode(f"{option('username')}:{password}".encode()).decode()
+            _add_to_mask(mask, password, pair)
             _set(headers, "Authorization", f"Basic {pair}")
         case "bearer":
-            token = said("token")
-            _hide(mask, token)
+            token = option("token")
+            _add_to_mask(mask, token)
             _set(headers, "Authorization", f"Bearer {token}")
         case "api_key":
-            key = said("value")
-            _hide(mask, key)
+            key = option("value")
+            _add_to_mask(mask, key)
             if auth.get("in", "header") == "query":
-                return url.extend_query([(said("name", "api_key"), key)])
+                return url.extend_query([(option("name", "api_key"), key)])
             _set(headers, str(auth.get("name", "X-API-Key")), key)
         case _:
-            secret = said("secret")
-            _hide(mask, secret)
+            secret = option("secret")
+            _add_to_mask(mask, secret)
             _sign(call, signing_key(secret), headers, body)
     return url
 
 
-def _sign(call: Call, key: bytes, headers: dict[str, str], body: bytes) -> None:
+def _sign(call: AttemptCall, key: bytes, headers: dict[str, str], body: bytes) -> None:
     """Standard Webhooks: id, time and body under one HMAC, so that none of them can be changed or sent again later."""
     message, seconds = delivery_id(call), str(call.started_us // SECOND_US)
     digest = hmac.digest(key, f"{message}.{seconds}.".encode() + body, "sha256")
@@ -249,7 +255,7 @@ def _sign(call: Call, key: bytes, headers: dict[str, str], body: bytes) -> None:
     headers["webhook-signature"] = f"v1,{b64encode(digest).decode()}"
 
 
-def _hide(mask: Mask, *values: str) -> None:
+def _add_to_mask(mask: SecretMask, *values: str) -> None:
     for value in values:
         mask.add(value)
 

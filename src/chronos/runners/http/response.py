@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from chronos.core.credentials import MASK, names_credential
-from chronos.engine.runners.masking import Mask
+from chronos.core.credentials import MASK, is_credential_name
+from chronos.runners.secret_mask import SecretMask
 
 MAX_BODY = 1 << 20
 MAX_RESULT = 1 << 16
-_PACKING = 1 << 16  # by which packing may make a body longer that would have fitted
+_COMPRESSION_OVERHEAD_BYTES = 1 << 16  # by which packing may make a body longer that would have fitted
 _MAX_HEADERS = 64
 _MAX_HEADER_VALUE = 1_024
-_LEFT_OUT = ("set-cookie", "set-cookie2")  # credentials of a session that nobody goes on with
-_WINDOW = {"gzip": 31, "x-gzip": 31, "deflate": 47}
+_UNRECORDED_HEADERS = ("set-cookie", "set-cookie2")  # credentials of a session that nobody goes on with
+_ZLIB_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 #: Encodings that decode in linear time; with any other, or none, it is taken for UTF-8.
 _CHARSETS = re.compile(
     r"(us-)?ascii|utf-?8|utf-?16(le|be)?|latin-?1|iso-8859-(\d|1[0-6])|windows-125\d|koi8-[ru]|"
@@ -50,7 +50,7 @@ def _header_text(value: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CapturedResponse:
     """An answer as it is recorded."""
 
     status: int
@@ -74,26 +74,28 @@ class Answer:
             return None
 
 
-def room(mask: Mask) -> int:
+def body_limit_bytes(mask: SecretMask) -> int:
     """How many bytes of a body are worth reading; what is beyond is never taken off the wire."""
-    return MAX_BODY + _PACKING + mask.longest  # a secret at the edge must be seen whole to be masked
+    return (
+        MAX_BODY + _COMPRESSION_OVERHEAD_BYTES + mask.longest_secret_chars
+    )  # a secret at the edge must be seen whole to be masked
 
 
-def capture(response: Response, mask: Mask) -> Answer:
+def capture(response: Response, mask: SecretMask) -> CapturedResponse:
     """What is kept of an answer."""
     body = text = ""
     truncated = False
     if response.body:
-        unpacked = _unpacked(response, MAX_BODY + mask.longest)
+        unpacked = _decompress_body(response, MAX_BODY + mask.longest_secret_chars)
         text = mask(_decode(unpacked, response.header(b"content-type") or "")).replace("\0", "�")
         body = text[:MAX_BODY]
         truncated = response.cut or len(unpacked) > MAX_BODY or len(text) > MAX_BODY
-    return Answer(status=response.status, headers=_headers(response, mask), body=body, truncated=truncated)
+    return CapturedResponse(status=response.status, headers=_headers(response, mask), body=body, truncated=truncated)
 
 
-def _unpacked(response: Response, most: int) -> bytes:
+def _decompress_body(response: Response, most: int) -> bytes:
     """The body without its compression, up to one byte more than is kept: a bomb is not unpacked any further."""
-    window = _WINDOW.get((response.header(b"content-encoding") or "").strip().lower())
+    window = _ZLIB_WINDOW_BITS.get((response.header(b"content-encoding") or "").strip().lower())
     if window is None:
         return response.body[: most + 1]
     try:
@@ -115,24 +117,24 @@ def _charset(content_type: str) -> str:
     return name if _CHARSETS.fullmatch(name) else "utf-8"
 
 
-def _headers(response: Response, mask: Mask) -> dict[str, str]:
+def _headers(response: Response, mask: SecretMask) -> dict[str, str]:
     kept: dict[str, str] = {}
     for name, value in response.headers:
         if len(kept) >= _MAX_HEADERS:
             break
-        if (shown := _shown_name(name)) is not None:
-            kept[shown] = MASK if value and names_credential(shown) else _text(value, mask)
+        if (shown := _to_recorded_name(name)) is not None:
+            kept[shown] = MASK if value and is_credential_name(shown) else _text(value, mask)
     return kept
 
 
-def _text(value: bytes, mask: Mask) -> str:
+def _text(value: bytes, mask: SecretMask) -> str:
     """A header's value as every store takes it."""
     text = mask(_header_text(value)[:_MAX_HEADER_VALUE]).replace("\0", "�")
     return text if value.isascii() else text.encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=1024)
-def _shown_name(name: bytes) -> str | None:
+def _to_recorded_name(name: bytes) -> str | None:
     """How a header is called in the record; None: it is left out."""
     shown = name.decode("ascii", "replace")
-    return None if shown.lower() in _LEFT_OUT else shown.title()[:200]
+    return None if shown.lower() in _UNRECORDED_HEADERS else shown.title()[:200]

@@ -16,15 +16,15 @@ from contextlib import suppress
 from typing import Any
 
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
-from chronos.engine.deadlines import Deadlines
-from chronos.engine.runners import http_options
-from chronos.engine.runners.addresses import Guard, Refused
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.http_client import IDLE_TIMEOUT_S, MAX_AGE_S, Client, NoAnswer
-from chronos.engine.runners.http_request import Outline, Request, after_redirect, build
-from chronos.engine.runners.http_response import Answer, capture, room
-from chronos.engine.runners.templates import Secrets, no_secrets
 from chronos.errors import Invalid, NotFound
+from chronos.runners.contract import AttemptCall
+from chronos.runners.http import options as http_options
+from chronos.runners.http.address_guard import AddressGuard, AddressRefused
+from chronos.runners.http.client import IDLE_TIMEOUT_S, MAX_AGE_S, HttpClient, NoResponse
+from chronos.runners.http.request import Request, RequestOutline, build_redirected_request, build_request
+from chronos.runners.http.response import CapturedResponse, body_limit_bytes, capture
+from chronos.runners.templates import SecretLookup, no_secrets
+from chronos.timers import Timers
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _OUTLINES = 4_096  # kept
@@ -40,35 +40,35 @@ class HttpRunner:
         allow_private: bool = False,
         allow_hosts: Sequence[str] = (),
         timeout_s: float = 30.0,
-        secrets: Secrets = no_secrets,
+        secrets: SecretLookup = no_secrets,
         max_connections: int = 1_000,
         max_idle: int = 1_000,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
         max_age_s: float = MAX_AGE_S,
     ) -> None:
-        self._guard = Guard(allow_private=allow_private, allow_hosts=allow_hosts)
+        self._guard = AddressGuard(allow_private=allow_private, allow_hosts=allow_hosts)
         self._timeout_s = timeout_s  # where no level sets one
         self._secrets = secrets
         self._max_connections, self._max_idle = max_connections, max_idle
         self._idle_timeout_s, self._max_age_s = idle_timeout_s, max_age_s
-        self._client: Client | None = None
-        self._deadlines = Deadlines()
-        self._outlines: dict[int, Outline] = {}  # by the identity of the options, which an outline keeps alive
+        self._client: HttpClient | None = None
+        self._deadlines = Timers()
+        self._outlines: dict[int, RequestOutline] = {}  # by the identity of the options, which an outline keeps alive
 
     def check(self, options: Mapping[str, Any]) -> None:
         http_options.check(options, self._guard, has_secrets=self._secrets is not no_secrets)
 
-    async def run(self, call: Call) -> Outcome:
+    async def run(self, call: AttemptCall) -> Outcome:
         try:
             outline = self._outline(call.options)
             limit_s = outline.timeout_s
-            request = build(call, outline, self._secrets, self._guard)
+            request = build_request(call, outline, self._secrets, self._guard)
         except NotFound as error:
             return Failed(error=str(error), kinds=("secret",))
         except Invalid as error:
             return Failed(error=str(error), kinds=("request",), worth_retrying=False)
-        except Refused as error:
-            return _refused(error)
+        except AddressRefused as error:
+            return _to_refused_failure(error)
         if limit_s is None and not call.timeout_said:
             limit_s = self._timeout_s
         return await self._within_time(call, outline, request, limit_s)
@@ -78,23 +78,25 @@ class HttpRunner:
         if client is not None:
             await client.close()
 
-    def _outline(self, options: Mapping[str, Any]) -> Outline:
+    def _outline(self, options: Mapping[str, Any]) -> RequestOutline:
         """What these options say to every call; a job's are the same object as long as its version is in use."""
         outline = self._outlines.get(id(options))
         if outline is None:
             if len(self._outlines) >= _OUTLINES:
                 self._outlines.clear()
-            outline = self._outlines[id(options)] = Outline(options)
+            outline = self._outlines[id(options)] = RequestOutline(options)
         return outline
 
-    async def _within_time(self, call: Call, outline: Outline, request: Request, limit_s: float | None) -> Outcome:
+    async def _within_time(
+        self, call: AttemptCall, outline: RequestOutline, request: Request, limit_s: float | None
+    ) -> Outcome:
         """Ends when it is asked to stop, or when a time of its own is up; both close the connection."""
         if call.stop.asked:
             return _STOPPED
         limit = asyncio.timeout(None)
 
         def end() -> None:
-            _end(limit)
+            _expire_timeout(limit)
 
         call.stop.on_ask(end)
         deadline = None if limit_s is None else self._deadlines.set(id(limit), limit_s, end)
@@ -107,28 +109,28 @@ class HttpRunner:
             if deadline is not None:
                 self._deadlines.drop(id(limit), deadline)
 
-    async def _exchange(self, call: Call, outline: Outline, request: Request) -> Outcome:
+    async def _exchange(self, call: AttemptCall, outline: RequestOutline, request: Request) -> Outcome:
         try:
             left = outline.redirects
             while True:
-                response = await (self._client or self._opened()).send(request, room(request.mask))
+                response = await (self._client or self._opened()).send(request, body_limit_bytes(request.mask))
                 answer = capture(response, request.mask)
                 call.detail["response"] = answer.record()
                 location = response.header(b"location") if left and answer.status in _REDIRECTS else None
                 if location is None:
-                    return _judge(outline, answer)
+                    return _to_outcome(outline, answer)
                 left -= 1
-                request = after_redirect(request, answer.status, location, self._guard)
-        except Refused as error:
-            return _refused(error, request)
+                request = build_redirected_request(request, answer.status, location, self._guard)
+        except AddressRefused as error:
+            return _to_refused_failure(error, request)
         except (Invalid, ValueError) as error:
             return Failed(error=request.mask(str(error)), kinds=("request",), worth_retrying=False)
-        except NoAnswer as error:
-            return _unreachable(request, error)
+        except NoResponse as error:
+            return _to_connection_failure(request, error)
 
-    def _opened(self) -> Client:
+    def _opened(self) -> HttpClient:
         """Made on first use, as it belongs to the running loop."""
-        self._client = Client(
+        self._client = HttpClient(
             self._guard,
             limit=self._max_connections,
             max_idle=self._max_idle,
@@ -138,13 +140,13 @@ class HttpRunner:
         return self._client
 
 
-def _end(limit: asyncio.Timeout) -> None:
+def _expire_timeout(limit: asyncio.Timeout) -> None:
     """Let the time be up, unless it is all over."""
     with suppress(RuntimeError):
         limit.reschedule(asyncio.get_running_loop().time())
 
 
-def _judge(outline: Outline, answer: Answer) -> Outcome:
+def _to_outcome(outline: RequestOutline, answer: CapturedResponse) -> Outcome:
     status = answer.status
     if status in outline.success:
         return Succeeded(result=answer.result())
@@ -161,12 +163,12 @@ def _judge(outline: Outline, answer: Answer) -> Outcome:
     )
 
 
-def _refused(error: Refused, request: Request | None = None) -> Failed:
+def _to_refused_failure(error: AddressRefused, request: Request | None = None) -> Failed:
     shown = str(error) if request is None else request.mask(str(error))
     return Failed(error=f"the request was not made: {shown}", kinds=("address",), worth_retrying=False)
 
 
-def _unreachable(request: Request, error: NoAnswer) -> Failed:
+def _to_connection_failure(request: Request, error: NoResponse) -> Failed:
     """No answer, or half of one: the network's fault or the server's, and so worth another try."""
     host = request.url.host
     match error.kind:

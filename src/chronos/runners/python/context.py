@@ -26,12 +26,12 @@ import msgspec
 
 from chronos.clock import Clock
 from chronos.core.calendar import LAST_US, SECOND_US, from_us, rfc3339
-from chronos.core.detail import Remembered
-from chronos.core.every import parse_go_duration
+from chronos.core.execution_detail import RecordedTask
 from chronos.core.outcome import Waits
-from chronos.core.planner import Covered
-from chronos.engine.runners.contract import Call
+from chronos.core.planner import CoveredSpan
+from chronos.core.schedule.interval import parse_go_duration
 from chronos.errors import Conflict, Invalid
+from chronos.runners.contract import AttemptCall
 
 SLEEP, SIGNAL, STEP = "sleep", "signal", "step"
 TIMEOUT = "timeout"  # a signal that was waited for and did not come
@@ -48,11 +48,11 @@ class Suspended(BaseException):
         self.waits = waits
 
 
-class Diverged(Conflict):
+class ReplayDiverged(Conflict):
     """A function was changed while it slept: what it remembers is not what it does."""
 
 
-class Done:
+class StepDone:
     """An answer that is there already: awaiting it takes no time."""
 
     __slots__ = ("value",)
@@ -75,7 +75,7 @@ class MissedSpan:
     exact: bool  # False: at least so many
 
 
-def missed_span(covered: Covered | None) -> MissedSpan | None:
+def missed_span(covered: CoveredSpan | None) -> MissedSpan | None:
     """The span of a run, as users see it."""
     if covered is None:
         return None
@@ -84,7 +84,7 @@ def missed_span(covered: Covered | None) -> MissedSpan | None:
     )
 
 
-class Log:
+class TaskLogger:
     """Writes lines into the attempt's output, under the names that ``logging`` has."""
 
     __slots__ = ("_clock", "_context")
@@ -149,11 +149,11 @@ class Context:
 
     def __init__(
         self,
-        call: Call,
+        call: AttemptCall,
         clock: Clock,
         *,
         awaited: bool,
-        remembered: Callable[[int, Remembered], None] | None = None,
+        remembered: Callable[[int, RecordedTask], None] | None = None,
     ) -> None:
         """``awaited``: the function is async. ``remembered`` hears of each change to the memory."""
         self._call = call
@@ -222,8 +222,8 @@ class Context:
     # --- beside the work
 
     @property
-    def log(self) -> Log:
-        return Log(self, self._clock)
+    def log(self) -> TaskLogger:
+        return TaskLogger(self, self._clock)
 
     @property
     def transaction(self) -> Transaction:
@@ -253,21 +253,23 @@ class Context:
 
     # --- durable calls
 
-    def sleep(self, duration: float | timedelta | str) -> Done:
+    def sleep(self, duration: float | timedelta | str) -> StepDone:
         """Sleep for seconds, a timedelta or ``"1h30m"``, across restarts, holding no slot and no memory."""
         length_us = to_duration_us(duration)
         place, found = self._next(SLEEP, "")
         if found is None:
-            found = Remembered(kind=SLEEP, until_us=min(self._clock.now_us() + length_us, LAST_US), done=not length_us)
+            found = RecordedTask(
+                kind=SLEEP, until_us=min(self._clock.now_us() + length_us, LAST_US), done=not length_us
+            )
             self._remember(place, found)
             if found.done:
-                return Done(None)
-            raise self._suspended(found)
+                return StepDone(None)
+            raise self._suspend_error(found)
         if not found.done:
             if not self._is_over(found):
-                raise self._suspended(found)
+                raise self._suspend_error(found)
             self._remember(place, msgspec.structs.replace(found, done=True))
-        return Done(None)
+        return StepDone(None)
 
     def wait_for_signal(self, name: str, timeout: float | timedelta | str | None = None) -> Any:
         """Wait until somebody sends the signal; gives its payload. Raises ``TimeoutError`` when it does not come."""
@@ -278,20 +280,20 @@ class Context:
         begins = found is None
         if found is None:
             until_us = None if length_us is None else min(self._clock.now_us() + length_us, LAST_US)
-            found = Remembered(kind=SIGNAL, name=name, until_us=until_us)
+            found = RecordedTask(kind=SIGNAL, name=name, until_us=until_us)
             self._remember(place, found)
         if not found.done:
             if name in self._call.signals and name not in self._used:
                 self._used.add(name)
-                found = Remembered(kind=SIGNAL, name=name, done=True, value=self._call.signals[name])
+                found = RecordedTask(kind=SIGNAL, name=name, done=True, value=self._call.signals[name])
             elif self._is_over(found) and not begins:
                 found = msgspec.structs.replace(found, kind=TIMEOUT, done=True)
             else:
-                raise self._suspended(found)
+                raise self._suspend_error(found)
             self._remember(place, found)
         if found.kind == TIMEOUT and found.until_us is not None:
             raise TimeoutError(f'the signal "{name}" did not come until {rfc3339(found.until_us)}')
-        return Done(found.value) if self._awaited else found.value
+        return StepDone(found.value) if self._awaited else found.value
 
     def step(self, name: str, function: Callable[..., Any], *values: Any) -> Any:
         """Call a function once in the life of the task, and remember its JSON result over sleeps and retries.
@@ -300,9 +302,9 @@ class Context:
         """
         place, found = self._next(STEP, name)
         if found is not None and found.done:
-            return Done(found.value) if self._awaited else found.value
+            return StepDone(found.value) if self._awaited else found.value
         if found is None:
-            self._remember(place, Remembered(kind=STEP, name=name))
+            self._remember(place, RecordedTask(kind=STEP, name=name))
         if self._awaited:
             return self._step(place, name, function, values)
         value = function(*values)
@@ -310,15 +312,15 @@ class Context:
             if isinstance(value, Coroutine):
                 value.close()
             raise Invalid(f'step "{name}" is async: make the function that takes it async too, and await the step')
-        return self._step_done(place, name, value)
+        return self._record_step(place, name, value)
 
     async def _step(self, place: int, name: str, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         value = function(*values)
         if isinstance(value, Awaitable):
             value = await value
-        return self._step_done(place, name, value)
+        return self._record_step(place, name, value)
 
-    def _step_done(self, place: int, name: str, value: Any) -> Any:
+    def _record_step(self, place: int, name: str, value: Any) -> Any:
         try:  # what the first run gets is what later ones will remember: JSON
             encoded = msgspec.json.encode(value)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -327,10 +329,10 @@ class Context:
         if len(encoded) > MAX_STEP_BYTES:
             raise Invalid(f'step "{name}" gave {len(encoded):,} bytes of JSON, allowed {MAX_STEP_BYTES:,}')
         value = msgspec.json.decode(encoded)
-        self._remember(place, Remembered(kind=STEP, name=name, done=True, value=value))
+        self._remember(place, RecordedTask(kind=STEP, name=name, done=True, value=value))
         return value
 
-    def _next(self, kind: str, name: str) -> tuple[int, Remembered | None]:
+    def _next(self, kind: str, name: str) -> tuple[int, RecordedTask | None]:
         if self._left:
             raise Conflict("this attempt has been given up: nothing more of it is remembered")
         place = self._place
@@ -343,19 +345,20 @@ class Context:
         found = memory[place]
         found_kind = SIGNAL if found.kind == TIMEOUT else found.kind
         if found_kind != kind or found.name != name:
-            raise Diverged(
-                f"durable call {place + 1} is {_said(kind, name)}, and was {_said(found_kind, found.name)} when it was "
-                "remembered: the function was changed meanwhile. Replay the execution to start it anew"
+            raise ReplayDiverged(
+                f"durable call {place + 1} is {_describe_durable_call(kind, name)}, and was "
+                f"{_describe_durable_call(found_kind, found.name)} when it was remembered: "
+                "the function has changed since. Replay the execution to start it from the beginning"
             )
         return place, found
 
-    def _is_over(self, entry: Remembered) -> bool:
+    def _is_over(self, entry: RecordedTask) -> bool:
         return entry.until_us is not None and self._call.started_us >= entry.until_us
 
-    def _suspended(self, entry: Remembered) -> Suspended:
+    def _suspend_error(self, entry: RecordedTask) -> Suspended:
         return Suspended(Waits(until_us=entry.until_us, signal=entry.name or None, resumes=True))
 
-    def _remember(self, place: int, entry: Remembered) -> None:
+    def _remember(self, place: int, entry: RecordedTask) -> None:
         memory = self._call.memory
         if place < len(memory):
             memory[place] = entry
@@ -397,5 +400,5 @@ def _number(value: float) -> float:
     return value if type(value) is int else float(value)
 
 
-def _said(kind: str, name: str) -> str:
+def _describe_durable_call(kind: str, name: str) -> str:
     return f'a {kind} of "{name}"' if name else f"a {kind}"

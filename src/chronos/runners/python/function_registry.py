@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from chronos.engine.runners.context import Context
 from chronos.errors import Conflict, Invalid
+from chronos.runners.python.context import Context
 
 
 class Isolation(Enum):
@@ -25,7 +25,7 @@ class Isolation(Enum):
     INLINE = "inline"  # on the event loop itself: only for what takes microseconds
 
 
-class Home(Struct, frozen=True, kw_only=True):
+class FunctionOrigin(Struct, frozen=True, kw_only=True):
     """Where another process finds a function: by import, never by pickle."""
 
     module: str
@@ -45,7 +45,7 @@ class Function:
     required: frozenset[str]  # of these, those without a default
     takes_more: bool  # ``**others``: the payload may hold any name
     plain: bool  # wants neither context nor payload
-    home: Home | None  # of one that runs in a process
+    home: FunctionOrigin | None  # of one that runs in a process
 
     def arguments(self, payload: Any) -> dict[str, Any]:
         """The arguments that a payload gives, new for each call.
@@ -63,16 +63,18 @@ class Function:
             )
         given = payload.keys()
         if missing := self.required - given:
-            raise Invalid(f'the payload of "{self.name}" lacks {_listed(missing)}')
+            raise Invalid(f'the payload of "{self.name}" lacks {_join_quoted(missing)}')
         if not self.takes_more and (extra := given - self.parameters):
-            known = _listed(self.parameters)
-            raise Invalid(f'the payload of "{self.name}" has {_listed(extra)}, and the function knows only {known}')
+            known = _join_quoted(self.parameters)
+            raise Invalid(
+                f'the payload of "{self.name}" has {_join_quoted(extra)}, and the function knows only {known}'
+            )
         if self.ctx_parameter in given:
             raise Invalid(f'the payload of "{self.name}" has "{self.ctx_parameter}", which is the context\'s own name')
         return dict(payload)
 
 
-class Functions:
+class FunctionRegistry:
     """The functions of one program, by name."""
 
     def __init__(self) -> None:
@@ -88,24 +90,25 @@ class Functions:
 
         Raises ``Conflict`` when the name is another's, ``Invalid`` when it could never be called as a job.
         """
-        function = look_at(name, call, isolation)
+        function = inspect_function(name, call, isolation)
         known = self._functions.get(name)
         if known is not None and (known.call is not call or known.isolation is not function.isolation):
             raise Conflict(
-                f'the name "{name}" belongs to {_place(known.call)} already, so {_place(call)} needs another one'
+                f'the name "{name}" belongs to {_describe_callable(known.call)} already, '
+                f"so {_describe_callable(call)} needs another one"
             )
         function = self._functions.setdefault(name, function)
         self.names = frozenset(self._functions)
         return function
 
 
-def look_at(name: str, call: Callable[..., Any], isolation: Isolation | str = Isolation.THREAD) -> Function:
+def inspect_function(name: str, call: Callable[..., Any], isolation: Isolation | str = Isolation.THREAD) -> Function:
     """Inspect a function. Raises ``Invalid`` when it could never be called as a job."""
     if isinstance(isolation, str):
         try:
             isolation = Isolation(isolation)
         except ValueError:
-            known = _listed({each.value for each in Isolation})
+            known = _join_quoted({each.value for each in Isolation})
             raise Invalid(f'isolation of "{name}" is "{isolation}", expected one of {known}') from None
     parameters = _signature(name, call).parameters.values()
     inner = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004
@@ -130,7 +133,7 @@ def look_at(name: str, call: Callable[..., Any], isolation: Isolation | str = Is
         required=frozenset(each.name for each in filled if each.default is inspect.Parameter.empty),
         takes_more=takes_more,
         plain=ctx_parameter is None and not filled and not takes_more,
-        home=_home(name, call) if isolation is Isolation.PROCESS else None,
+        home=_find_origin(name, call) if isolation is Isolation.PROCESS else None,
     )
 
 
@@ -161,7 +164,7 @@ def _is_ctx(parameter: inspect.Parameter) -> bool:
     return parameter.name == "ctx" or annotation is Context
 
 
-def _home(name: str, call: Callable[..., Any]) -> Home:
+def _find_origin(name: str, call: Callable[..., Any]) -> FunctionOrigin:
     """Where a function is found again. Raises ``Invalid`` for one that has no name of its own in a module."""
     if isinstance(call, MethodType) and not isinstance(call.__self__, type):
         raise Invalid(f'"{name}" is a method of an object, which another process does not have: use a function')
@@ -172,13 +175,13 @@ def _home(name: str, call: Callable[..., Any]) -> Home:
         raise Invalid(
             f'"{name}" is {what}, and isolation="process" imports it by name: move it to the top of its module'
         )
-    return Home(module=call.__module__, qualname=call.__qualname__)
+    return FunctionOrigin(module=call.__module__, qualname=call.__qualname__)
 
 
-def _place(call: Callable[..., Any]) -> str:
+def _describe_callable(call: Callable[..., Any]) -> str:
     module, qualname = getattr(call, "__module__", None), getattr(call, "__qualname__", None)
     return f"{module}.{qualname}" if module and qualname else repr(call)
 
 
-def _listed(names: set[str] | frozenset[str]) -> str:
+def _join_quoted(names: set[str] | frozenset[str]) -> str:
     return ", ".join(f'"{name}"' for name in sorted(names)) or "none"

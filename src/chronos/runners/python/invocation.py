@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from chronos.core.outcome import Failed, Outcome, Succeeded, storable
-from chronos.engine.runners.context import Diverged, Suspended
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.functions import Function
-from chronos.engine.runners.printing import prints_to
+from chronos.core.outcome import Failed, Outcome, Succeeded, to_storable_text
+from chronos.runners.contract import AttemptCall
+from chronos.runners.python.context import ReplayDiverged, Suspended
+from chronos.runners.python.function_registry import Function
+from chronos.runners.python.stdout_capture import route_prints_to
 
 MAX_RESULT_BYTES = 1 << 20
 MAX_ERROR = 2_000  # characters of an exception's text
@@ -22,35 +22,36 @@ BAD_PAYLOAD = "bad_payload"
 BAD_RESULT = "bad_result"
 STOPPED = Failed(error="it was asked to stop, and did", kinds=("stopped",))
 
-_HERE = str(Path(__file__).parent.parent)  # the engine, whose frames are left out of tracebacks
-_NOTHING = Succeeded()
+_PACKAGE = Path(__file__).parent.parent.parent
+_HIDDEN_FRAME_PATHS = (str(_PACKAGE / "engine"), str(_PACKAGE / "runners"))  # their frames are left out of tracebacks
+_SUCCESS_WITHOUT_RESULT = Succeeded()
 _SIMPLE = (str, bool)
 
 
-def call_plain(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
+def call_sync(function: Function, arguments: dict[str, Any], call: AttemptCall) -> Outcome:
     """Call a function that is not async, here and now, in a context of its own."""
-    prints_to(call.sink)
+    route_prints_to(call.sink)
     try:
-        return succeeded(function, function.call(**arguments), call)
+        return to_success_outcome(function, function.call(**arguments), call)
     except BaseException as error:  # noqa: BLE001 - a job that says sys.exit() must not end the engine
-        return failed(error, call)
+        return to_failure_outcome(error, call)
 
 
-async def call_async(function: Function, arguments: dict[str, Any], call: Call) -> Outcome:
+async def call_async(function: Function, arguments: dict[str, Any], call: AttemptCall) -> Outcome:
     """Call an async function and wait for it, in the task of its attempt."""
-    prints_to(call.sink)
+    route_prints_to(call.sink)
     try:
-        return succeeded(function, await function.call(**arguments), call)
+        return to_success_outcome(function, await function.call(**arguments), call)
     except GeneratorExit:  # the event loop is gone
         raise
     except BaseException as error:  # noqa: BLE001 - as above
-        return failed(error, call)
+        return to_failure_outcome(error, call)
 
 
-def succeeded(function: Function, result: Any, call: Call) -> Succeeded | Failed:
+def to_success_outcome(function: Function, result: Any, call: AttemptCall) -> Succeeded | Failed:
     """The outcome of what a function returned."""
     if result is None:
-        return _NOTHING
+        return _SUCCESS_WITHOUT_RESULT
     try:
         encoded = msgspec.json.encode(result)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -71,24 +72,24 @@ def succeeded(function: Function, result: Any, call: Call) -> Succeeded | Failed
     return Succeeded(result=result if type(result) in _SIMPLE else msgspec.json.decode(encoded))
 
 
-def failed(error: BaseException, call: Call) -> Outcome:
+def to_failure_outcome(error: BaseException, call: AttemptCall) -> Outcome:
     """The outcome of what a function raised; its traceback goes to the output."""
     call.statements.clear()
     if isinstance(error, Suspended):
         return error.waits
     if isinstance(error, asyncio.CancelledError) and call.stop.asked:
         return STOPPED
-    if isinstance(error, Diverged):
+    if isinstance(error, ReplayDiverged):
         return Failed(error=str(error), kinds=("diverged",), worth_retrying=False)
     trace: str | None = None
     with contextlib.suppress(Exception):  # an exception that cannot even be shown is still only a failure
         text = _traceback(error)
-        trace = storable(text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:])
+        trace = to_storable_text(text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:])
         call.sink.write(text)
-    return Failed(error=_said(error), kinds=_kinds(type(error)), traceback=trace)
+    return Failed(error=_describe_error(error), kinds=_kinds(type(error)), traceback=trace)
 
 
-def _said(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - the user's own __str__
@@ -108,7 +109,7 @@ def _traceback(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error, compact=True)
     seen: TracebackExceptionOrNone = told
     while seen is not None:
-        seen.stack[:] = [frame for frame in seen.stack if not frame.filename.startswith(_HERE)]
+        seen.stack[:] = [frame for frame in seen.stack if not frame.filename.startswith(_HIDDEN_FRAME_PATHS)]
         seen = seen.__cause__ or seen.__context__
     return "".join(told.format())
 

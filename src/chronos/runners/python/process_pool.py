@@ -19,25 +19,25 @@ import msgspec
 
 from chronos.clock import Clock
 from chronos.core.outcome import Failed, Outcome
-from chronos.engine.runners.calling import STOPPED
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.functions import Function
-from chronos.engine.runners.limits import Limits, read_limits
-from chronos.engine.runners.wire import (
+from chronos.process_identity import identify_this_process, to_helper_mark
+from chronos.runners.contract import AttemptCall
+from chronos.runners.python.function_registry import Function
+from chronos.runners.python.invocation import STOPPED
+from chronos.runners.python.resource_limits import Limits, read_limits
+from chronos.runners.python.worker_protocol import (
     LENGTH_BYTES,
     MAX_MESSAGE_BYTES,
-    TO_NODE,
-    Ended,
-    Progressed,
-    Remembers,
-    Stop,
-    Stopping,
-    Wrote,
-    frame,
-    outcome_of,
-    run_message,
+    NODE_MESSAGE_DECODER,
+    EndMessage,
+    ProgressMessage,
+    RememberMessage,
+    StopMessage,
+    StoppingMessage,
+    WroteMessage,
+    encode_frame,
+    to_outcome,
+    to_run_message,
 )
-from chronos.process import child_mark, this_process
 
 CRASHED = "crashed"  # what ``retry_on`` calls an attempt whose process died
 IDLE_S = 60.0
@@ -46,12 +46,12 @@ _BOOT = (
     "import json, sys\n"
     "fd, parent, path, program, _ = json.loads(sys.argv.pop())\n"
     "sys.path[:] = path\n"
-    "from chronos.engine.runners.worker import main\n"
+    "from chronos.runners.python.worker_process import main\n"
     "main(fd, parent, program)\n"
 )
 
 
-class _Worker:
+class _WorkerHandle:
     """The node's end of one worker process."""
 
     def __init__(
@@ -66,12 +66,14 @@ class _Worker:
         self.reaped = asyncio.create_task(self._reap())
 
     @classmethod
-    async def start(cls) -> "_Worker":
+    async def start(cls) -> "_WorkerHandle":
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 fd = theirs.fileno()
-                given = json.dumps([fd, os.getpid(), sys.path, _program(), child_mark(this_process())])
+                given = json.dumps(
+                    [fd, os.getpid(), sys.path, _find_main_program(), to_helper_mark(identify_this_process())]
+                )
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-c",
@@ -87,42 +89,42 @@ class _Worker:
             raise
         return cls(process, reader, writer)
 
-    async def run(self, function: Function, limits: Limits, call: Call, now_us: int) -> Outcome:
+    async def run(self, function: Function, limits: Limits, call: AttemptCall, now_us: int) -> Outcome:
         """Make one attempt; an outcome also when the process dies of it."""
         assert function.home is not None
         self.uses += 1
-        self._say(frame(run_message(function.name, function.home, limits, call, now_us)))
+        self._send_message(encode_frame(to_run_message(function.name, function.home, limits, call, now_us)))
         running = True
 
         def ask() -> None:
             if running and call.stop.reason is not None:
-                self._say(frame(Stop(reason=call.stop.reason)))
+                self._send_message(encode_frame(StopMessage(reason=call.stop.reason)))
 
         def tell() -> None:
             if running:
-                self._say(frame(Stopping()))
+                self._send_message(encode_frame(StoppingMessage()))
 
         call.stop.on_ask(ask)
         call.stopping.on_ask(tell)
         try:
             while (message := await self._hear()) is not None:
                 match message:
-                    case Wrote():
+                    case WroteMessage():
                         call.sink.write(message.text)
-                    case Progressed():
+                    case ProgressMessage():
                         call.sink.progress(message.done, message.total)
-                    case Remembers():
+                    case RememberMessage():
                         call.memory[message.place : message.place + 1] = [message.entry]
-                    case Ended():
+                    case EndMessage():
                         self.worn = message.worn
-                        return outcome_of(message, call)
+                        return to_outcome(message, call)
                     case _:
                         assert_never(message)
         finally:
             running = False
         code = await asyncio.shield(self.end())
         call.detail["exit_code"] = code
-        return _crashed(code, limits)
+        return _to_crash_failure(code, limits)
 
     async def end(self) -> int:
         """Kill it and all it started; gives its exit code when it is gone."""
@@ -140,22 +142,22 @@ class _Worker:
             await self._writer.wait_closed()
         return code
 
-    def _say(self, message: bytes) -> None:
+    def _send_message(self, message: bytes) -> None:
         if not self._writer.is_closing():
             self._writer.write(message)
 
-    async def _hear(self) -> Wrote | Progressed | Remembers | Ended | None:
+    async def _hear(self) -> WroteMessage | ProgressMessage | RememberMessage | EndMessage | None:
         """What it says next; None: it is gone."""
         try:
             size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES))
             if size > MAX_MESSAGE_BYTES:
                 return None
-            return TO_NODE.decode(await self._reader.readexactly(size))
+            return NODE_MESSAGE_DECODER.decode(await self._reader.readexactly(size))
         except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):  # or it does not talk sense any more
             return None
 
 
-class Processes:
+class ProcessPool:
     """The pool."""
 
     def __init__(self, size: int, *, clock: Clock, idle_s: float = IDLE_S, max_uses: int = MAX_USES) -> None:
@@ -163,14 +165,14 @@ class Processes:
         self._clock = clock
         self._idle_s = idle_s
         self._max_uses = max_uses
-        self._idle: list[_Worker] = []
-        self._workers: set[_Worker] = set()
+        self._idle: list[_WorkerHandle] = []
+        self._workers: set[_WorkerHandle] = set()
         self._taken = 0  # places: workers, and those that are being started
         self._waiting: deque[asyncio.Future[bool]] = deque()  # True: there is a place; False: asked to stop
         self._ends: set[asyncio.Task[int]] = set()
         self._closed = False
 
-    async def run(self, function: Function, call: Call) -> Outcome:
+    async def run(self, function: Function, call: AttemptCall) -> Outcome:
         """Make one attempt in a process. Cancelled, it kills the process before it lets the cancellation through."""
         limits = read_limits(call.options.get("limits"))
         worker = await self._take(call)
@@ -195,7 +197,7 @@ class Processes:
         while self._ends:
             await asyncio.wait(self._ends)
 
-    async def _take(self, call: Call) -> _Worker | None:
+    async def _take(self, call: AttemptCall) -> _WorkerHandle | None:
         while not self._idle and self._taken >= self._size:
             place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             call.stop.on_ask(lambda place=place: None if place.done() else place.set_result(False))  # type: ignore[misc]
@@ -220,26 +222,26 @@ class Processes:
             await self._end(worker)
         self._taken += 1
         try:
-            worker = await _Worker.start()
+            worker = await _WorkerHandle.start()
         except BaseException:
             self._free()
             raise
         self._workers.add(worker)
         return worker
 
-    def _give_back(self, worker: _Worker) -> None:
+    def _give_back(self, worker: _WorkerHandle) -> None:
         self._idle.append(worker)
         worker.timer = asyncio.get_running_loop().call_later(self._idle_s, self._retire, worker)
         self._wake()
 
-    def _retire(self, worker: _Worker) -> None:
+    def _retire(self, worker: _WorkerHandle) -> None:
         if worker in self._idle:
             self._idle.remove(worker)  # at once: whoever comes before it is ended must not be given it
             task = asyncio.create_task(self._end(worker))
             self._ends.add(task)
             task.add_done_callback(self._ends.discard)
 
-    async def _end(self, worker: _Worker) -> int:
+    async def _end(self, worker: _WorkerHandle) -> int:
         if worker in self._idle:
             self._idle.remove(worker)
         if worker not in self._workers:
@@ -267,7 +269,7 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _crashed(code: int, limits: Limits) -> Failed:
+def _to_crash_failure(code: int, limits: Limits) -> Failed:
     if code >= 0:
         text = f"its process ended by itself, with exit code {code}"
     elif -code == signal.SIGXCPU and limits.cpu_s is not None:
@@ -286,7 +288,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _program() -> tuple[str, str] | None:
+def _find_main_program() -> tuple[str, str] | None:
     """How to load this program's main module again: a module by name, a file by path; None: it has neither."""
     module: ModuleType | None = sys.modules.get("__main__")
     spec = getattr(module, "__spec__", None)

@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from chronos.engine.runners import options as read
-from chronos.engine.runners.faults import Faults
 from chronos.errors import Invalid
+from chronos.runners import options as read
+from chronos.runners.option_faults import OptionFaults
 
 
 class Limits(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,9 +21,9 @@ def read_limits(given: Any) -> Limits:
     """The limits of a target's option. Raises ``InvalidOptions``, naming what is wrong."""
     if given is None:
         return Limits()
-    faults = Faults("python")
+    faults = OptionFaults("python")
     memory_bytes = cpu_s = None
-    if faults.unknown(("limits",), given, ("cpu_s", "memory")):
+    if faults.note_unknown_options(("limits",), given, ("cpu_s", "memory")):
         cpu_s = faults.of(("limits", "cpu_s"), _cpu_s, given.get("cpu_s"))
         memory_bytes = faults.of(("limits", "memory"), _memory_bytes, given.get("memory"))
     faults.close()

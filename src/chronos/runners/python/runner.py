@@ -7,35 +7,35 @@ from typing import Any, assert_never
 
 from chronos.clock import Clock
 from chronos.core.outcome import Failed, Outcome
-from chronos.engine.runners.calling import BAD_PAYLOAD, STOPPED, call_async, call_plain
-from chronos.engine.runners.context import Context
-from chronos.engine.runners.contract import Call
-from chronos.engine.runners.faults import Faults
-from chronos.engine.runners.functions import Function, Functions, Isolation
-from chronos.engine.runners.limits import Limits, read_limits
-from chronos.engine.runners.processes import Processes
-from chronos.engine.runners.threads import Threads
 from chronos.errors import Invalid
+from chronos.runners.contract import AttemptCall
+from chronos.runners.option_faults import OptionFaults
+from chronos.runners.python.context import Context
+from chronos.runners.python.function_registry import Function, FunctionRegistry, Isolation
+from chronos.runners.python.invocation import BAD_PAYLOAD, STOPPED, call_async, call_sync
+from chronos.runners.python.process_pool import ProcessPool
+from chronos.runners.python.resource_limits import Limits, read_limits
+from chronos.runners.python.thread_pool import ThreadPool
 
 
 class PythonRunner:
     """The runner of ``python`` targets. ``inline`` runs every function on the loop, as tests with their own time do."""
 
     def __init__(
-        self, functions: Functions, *, threads: int, processes: int, clock: Clock, inline: bool = False
+        self, functions: FunctionRegistry, *, threads: int, processes: int, clock: Clock, inline: bool = False
     ) -> None:
         self._functions = functions
         self._clock = clock
         self._inline = inline
-        self._threads = Threads(threads)
-        self._processes = Processes(processes, clock=clock)
+        self._threads = ThreadPool(threads)
+        self._processes = ProcessPool(processes, clock=clock)
         self._left: set[asyncio.Task[Any]] = set()
-        self._left_in_all = 0
+        self._abandoned_tasks_total = 0
 
     @property
     def abandoned(self) -> int:
         """How many functions ignored that they were stopped, and were left to themselves; in all."""
-        return self._threads.abandoned + self._left_in_all
+        return self._threads.abandoned + self._abandoned_tasks_total
 
     @property
     def left(self) -> int:
@@ -44,8 +44,8 @@ class PythonRunner:
 
     def check(self, options: Mapping[str, Any]) -> None:
         """That it names a function; which nodes have it is another question."""
-        faults = Faults("python")
-        if not faults.unknown((), options, ("limits", "name", "payload")):
+        faults = OptionFaults("python")
+        if not faults.note_unknown_options((), options, ("limits", "name", "payload")):
             faults.close()
         name = options.get("name")
         if not isinstance(name, str) or not name:
@@ -57,7 +57,7 @@ class PythonRunner:
                 faults.note(("limits",), f'python.limits needs a process: register "{name}" with isolation="process"')
         faults.close()
 
-    async def run(self, call: Call) -> Outcome:
+    async def run(self, call: AttemptCall) -> Outcome:
         """Make the attempt."""
         name = call.options["name"]
         function = self._functions.get(name)
@@ -78,10 +78,10 @@ class PythonRunner:
         if function.is_async:
             return await self._on_loop(function, arguments, call, context)
         if self._inline:
-            return copy_context().run(call_plain, function, arguments, call)
+            return copy_context().run(call_sync, function, arguments, call)
         match function.isolation:
             case Isolation.INLINE:
-                return copy_context().run(call_plain, function, arguments, call)
+                return copy_context().run(call_sync, function, arguments, call)
             case Isolation.THREAD:
                 return await self._in_thread(function, arguments, call, context)
             case Isolation.PROCESS:
@@ -96,7 +96,7 @@ class PythonRunner:
         await self._processes.close()
 
     async def _on_loop(
-        self, function: Function, arguments: dict[str, Any], call: Call, context: Context | None
+        self, function: Function, arguments: dict[str, Any], call: AttemptCall, context: Context | None
     ) -> Outcome:
         """In this task, which is cancelled when the attempt is to stop."""
         task = asyncio.current_task()
@@ -108,7 +108,7 @@ class PythonRunner:
                 stop.late = True  # the function hears of it, whatever it makes of that
 
         def leave() -> None:
-            self._left_in_all += 1
+            self._abandoned_tasks_total += 1
             self._left.add(task)
             task.add_done_callback(self._left.discard)
             if context is not None:
@@ -119,12 +119,12 @@ class PythonRunner:
         return await call_async(function, arguments, call)
 
     async def _in_thread(
-        self, function: Function, arguments: dict[str, Any], call: Call, context: Context | None
+        self, function: Function, arguments: dict[str, Any], call: AttemptCall, context: Context | None
     ) -> Outcome:
         variables = copy_context()
         try:
             with self._clock.outside():
-                return await self._threads.run(lambda: variables.run(call_plain, function, arguments, call), call.stop)
+                return await self._threads.run(lambda: variables.run(call_sync, function, arguments, call), call.stop)
         except asyncio.CancelledError:
             if context is not None:
                 context.leave()

@@ -24,7 +24,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
-from chronos.engine.runners.contract import Sink
+from chronos.runners.contract import Sink
 
 #: Where the attempt that runs here prints to, and how old the youngest stand-in was when it began.
 _ATTEMPT: ContextVar[tuple[Sink, int] | None] = ContextVar("chronos_attempt", default=None)
@@ -32,19 +32,19 @@ _SYS: dict[str, Any] = vars(sys)  # by subscript, comparing and replacing is one
 _NAMES = ("stdout", "stderr")
 
 
-class _Nowhere(io.TextIOBase):
+class _DiscardedOutput(io.TextIOBase):
     """Where a program without a terminal prints to."""
 
     def write(self, text: str) -> int:
         return len(text)
 
 
-class StandIn:
+class StdoutStandIn:
     """In the place of a stream: all it is asked goes to that stream, and what is written to the attempt as well."""
 
     def __init__(self, found: Any, age: int) -> None:
         self.found = found  # what stood in its place, perhaps nothing
-        self.stream: Any = _Nowhere() if found is None else found
+        self.stream: Any = _DiscardedOutput() if found is None else found
         self._age = age
 
     def write(self, text: str) -> int:
@@ -65,7 +65,7 @@ class StandIn:
 
     def _sink(self) -> Sink | None:
         attempt = _ATTEMPT.get()
-        return attempt[0] if attempt is not None and self._age <= attempt[1] and _places.users else None
+        return attempt[0] if attempt is not None and self._age <= attempt[1] and _stand_ins.users else None
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -83,7 +83,7 @@ class StandIn:
             raise AttributeError(name)
         return getattr(self.stream, name)
 
-    def __enter__(self) -> "StandIn":
+    def __enter__(self) -> "StdoutStandIn":
         return self
 
     def __exit__(
@@ -95,60 +95,60 @@ class StandIn:
         return f"<{type(self).__name__} of {self.found!r}>"
 
 
-class _Places:
+class _InstalledStandIns:
     """Who stands where, in this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users = 0
         self.age = 0  # of the youngest stand-in
-        self.now: dict[str, StandIn | None] = dict.fromkeys(_NAMES)
+        self.now: dict[str, StdoutStandIn | None] = dict.fromkeys(_NAMES)
 
     def take(self, name: str) -> None:
         """Stand before the stream that is there."""
         if name not in _SYS:
             return
         found, mine = _SYS[name], self.now[name]
-        if isinstance(found, StandIn):
+        if isinstance(found, StdoutStandIn):
             self.now[name] = found
         else:
             if mine is None or mine.found is not found:
                 self.age += 1
-                mine = StandIn(found, self.age)
+                mine = StdoutStandIn(found, self.age)
             if _SYS[name] is found:
                 _SYS[name] = self.now[name] = mine
 
     def leave(self, name: str) -> None:
         """Put the stream back. What others put there is theirs; a stand-in that they put back later hears nothing."""
         found, self.now[name] = _SYS.get(name), None
-        if isinstance(found, StandIn):
+        if isinstance(found, StdoutStandIn):
             stream = found.found
             if _SYS[name] is found:
                 _SYS[name] = stream
 
 
-_places = _Places()
+_stand_ins = _InstalledStandIns()
 
 
 def start() -> None:
     """Listen to what is printed in this process, until ``stop`` has been called as often."""
-    with _places.lock:
-        _places.users += 1
+    with _stand_ins.lock:
+        _stand_ins.users += 1
         for name in _NAMES:
-            _places.take(name)
+            _stand_ins.take(name)
 
 
 def stop() -> None:
     """Listen no more, and leave ``sys`` as it was."""
-    with _places.lock:
-        _places.users -= 1
-        if not _places.users:
+    with _stand_ins.lock:
+        _stand_ins.users -= 1
+        if not _stand_ins.users:
             for name in _NAMES:
-                _places.leave(name)
+                _stand_ins.leave(name)
 
 
 @contextmanager
-def listening() -> Iterator[None]:
+def capture_prints() -> Iterator[None]:
     """Listen for as long as this lasts."""
     start()
     try:
@@ -157,28 +157,28 @@ def listening() -> Iterator[None]:
         stop()
 
 
-def prints_to(sink: Sink) -> None:
+def route_prints_to(sink: Sink) -> None:
     """What is printed from here on is an attempt's. To be called in a context that ends with the attempt."""
-    now = _places.now
+    now = _stand_ins.now
     if _SYS.get("stdout") is not now["stdout"] or _SYS.get("stderr") is not now["stderr"]:
-        _look()
-    _ATTEMPT.set((sink, _places.age))
+        _retake_streams()
+    _ATTEMPT.set((sink, _stand_ins.age))
 
 
-def _look() -> None:
-    with _places.lock:
-        if _places.users:
+def _retake_streams() -> None:
+    with _stand_ins.lock:
+        if _stand_ins.users:
             for name in _NAMES:
-                _places.take(name)
+                _stand_ins.take(name)
 
 
-def _in_a_fork() -> None:
+def _reset_in_fork() -> None:
     """A fork has no engine, and shares locks and sockets that it must not touch: it prints as any program does."""
     _ATTEMPT.set(None)
-    _places.lock = threading.Lock()
-    _places.users = 0
+    _stand_ins.lock = threading.Lock()
+    _stand_ins.users = 0
     for name in _NAMES:
-        _places.leave(name)
+        _stand_ins.leave(name)
 
 
-os.register_at_fork(after_in_child=_in_a_fork)
+os.register_at_fork(after_in_child=_reset_in_fork)

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from chronos.core.outcome import Outcome
-from chronos.engine.runners.calling import STOPPED
-from chronos.engine.runners.contract import Stop
+from chronos.runners.contract import Stop
+from chronos.runners.python.invocation import STOPPED
 
-MAX_LEFT = 1_000  # abandoned threads that still run; beyond it no more are replaced
+MAX_ABANDONED_THREADS = 1_000  # abandoned threads that still run; beyond it no more are replaced
 
 
-class _Item:
+class _QueuedCall:
     """One piece of work, and whoever waits for it."""
 
     __slots__ = ("answer", "begun", "dropped", "finished", "loop", "work")
@@ -33,17 +33,17 @@ class _Item:
         self.finished = False
 
 
-class Threads:
+class ThreadPool:
     """A pool that grows up to its size as it is needed."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._lock = threading.Lock()
-        self._queue: SimpleQueue[_Item | None] = SimpleQueue()
+        self._queue: SimpleQueue[_QueuedCall | None] = SimpleQueue()
         self._alive = 0  # without those that were abandoned
         self._idle = 0
         self._backlog = 0  # items that no thread is free for
-        self._ended: deque[tuple[_Item, Outcome]] = deque()
+        self._ended: deque[tuple[_QueuedCall, Outcome]] = deque()
         self._told = False  # the loop has been woken for what stands in ``_ended``
         self.abandoned = 0  # in all
         self.left = 0  # of these, those that still run
@@ -53,7 +53,7 @@ class Threads:
 
         Cancelled, it abandons the thread and lets the cancellation through.
         """
-        item = _Item(work, asyncio.get_running_loop())
+        item = _QueuedCall(work, asyncio.get_running_loop())
         stop.on_ask(lambda: self._drop(item))
         if item.dropped:
             return STOPPED
@@ -71,7 +71,7 @@ class Threads:
                 self._queue.put(None)
             self._alive = self._idle = 0
 
-    def _submit(self, item: _Item) -> None:
+    def _submit(self, item: _QueuedCall) -> None:
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -82,13 +82,13 @@ class Threads:
         self._queue.put(item)
 
     def _has_room(self) -> bool:
-        return self._alive + max(0, self.left - MAX_LEFT) < self._size
+        return self._alive + max(0, self.left - MAX_ABANDONED_THREADS) < self._size
 
     def _start(self) -> None:
         self._alive += 1
         threading.Thread(target=self._serve, name="chronos-function", daemon=True).start()
 
-    def _drop(self, item: _Item) -> None:
+    def _drop(self, item: _QueuedCall) -> None:
         with self._lock:
             if item.begun:
                 return
@@ -96,7 +96,7 @@ class Threads:
         if not item.answer.done():
             item.answer.set_result(STOPPED)
 
-    def _abandon(self, item: _Item) -> None:
+    def _abandon(self, item: _QueuedCall) -> None:
         with self._lock:
             item.dropped = True
             if not item.begun or item.finished:
@@ -121,7 +121,7 @@ class Threads:
                     self._rest()
             del item  # an idle thread keeps nothing alive
 
-    def _finish(self, item: _Item, outcome: Outcome) -> bool:
+    def _finish(self, item: _QueuedCall, outcome: Outcome) -> bool:
         """Hand over an outcome; False: this thread was abandoned meanwhile."""
         with self._lock:
             if item.dropped:

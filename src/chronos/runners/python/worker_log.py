@@ -7,15 +7,15 @@ would be taken for the next one's.
 import threading
 from collections.abc import Callable
 
-from chronos.core.detail import Remembered
-from chronos.engine.runners.wire import Ended, Progressed, Remembers, ToNode, Wrote
+from chronos.core.execution_detail import RecordedTask
+from chronos.runners.python.worker_protocol import EndMessage, ProgressMessage, RememberMessage, ToNode, WroteMessage
 
-PIECE = 1 << 20  # characters of one message
+MAX_MESSAGE_CHARS = 1 << 20  # characters of one message
 
 _speaking = threading.RLock()
 
 
-class Voice:
+class WorkerLog:
     """The sink of one attempt. Safe from any thread, and from whatever interrupts one; that is not said."""
 
     __slots__ = ("_inside", "_over", "_send")
@@ -28,24 +28,24 @@ class Voice:
     def write(self, text: str) -> None:
         """Add output, in pieces that a message holds."""
         text = text.encode("utf-8", "replace").decode()
-        for start in range(0, len(text), PIECE):
-            self._say(Wrote(text=text[start : start + PIECE]))
+        for start in range(0, len(text), MAX_MESSAGE_CHARS):
+            self._send_message(WroteMessage(text=text[start : start + MAX_MESSAGE_CHARS]))
 
     def progress(self, done: float, total: float | None) -> None:
         """Say how far the work is."""
-        self._say(Progressed(done=done, total=total))
+        self._send_message(ProgressMessage(done=done, total=total))
 
-    def remembered(self, place: int, entry: Remembered) -> None:
+    def send_memory_entry(self, place: int, entry: RecordedTask) -> None:
         """Say what its memory holds now."""
-        self._say(Remembers(place=place, entry=entry))
+        self._send_message(RememberMessage(place=place, entry=entry))
 
-    def end(self, message: Ended) -> None:
+    def end(self, message: EndMessage) -> None:
         """Say how it ended, which is the last thing."""
         with _speaking:
             self._over = True
             self._send(message)
 
-    def _say(self, message: ToNode) -> None:
+    def _send_message(self, message: ToNode) -> None:
         with _speaking:
             if self._over or self._inside:
                 return

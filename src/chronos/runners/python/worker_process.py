@@ -29,15 +29,24 @@ from typing import Any, NoReturn, assert_never
 
 from chronos.clock import SystemClock
 from chronos.core.outcome import Failed, Outcome
-from chronos.engine.runners import printing
-from chronos.engine.runners.calling import BAD_PAYLOAD, call_plain, failed
-from chronos.engine.runners.context import Context
-from chronos.engine.runners.contract import Call, StopReason
-from chronos.engine.runners.functions import Home, look_at
-from chronos.engine.runners.limits import Limits
-from chronos.engine.runners.voice import Voice
-from chronos.engine.runners.wire import LENGTH_BYTES, TO_WORKER, Run, Stop, Stopping, ToNode, ended, frame
 from chronos.errors import Invalid
+from chronos.runners.contract import AttemptCall, StopReason
+from chronos.runners.python import stdout_capture
+from chronos.runners.python.context import Context
+from chronos.runners.python.function_registry import FunctionOrigin, inspect_function
+from chronos.runners.python.invocation import BAD_PAYLOAD, call_sync, to_failure_outcome
+from chronos.runners.python.resource_limits import Limits
+from chronos.runners.python.worker_log import WorkerLog
+from chronos.runners.python.worker_protocol import (
+    LENGTH_BYTES,
+    WORKER_MESSAGE_DECODER,
+    RunMessage,
+    StopMessage,
+    StoppingMessage,
+    ToNode,
+    encode_frame,
+    to_end_message,
+)
 
 MAIN = "__mp_main__"  # the name under which ``multiprocessing`` loads a program again, too
 _PR_SET_PDEATHSIG = 1
@@ -60,9 +69,9 @@ class Worker:
     def __init__(self, sock: socket.socket, main: tuple[str, str] | None) -> None:
         self._sock = sock
         self._main = main
-        self._runs: SimpleQueue[tuple[Run, Call, Voice]] = SimpleQueue()
-        self._current: Call | None = None
-        self._found: dict[Home, Callable[..., Any]] = {}
+        self._runs: SimpleQueue[tuple[RunMessage, AttemptCall, WorkerLog]] = SimpleQueue()
+        self._current: AttemptCall | None = None
+        self._found: dict[FunctionOrigin, Callable[..., Any]] = {}
 
     def serve(self) -> NoReturn:
         """Until the node goes away or kills this process."""
@@ -74,59 +83,59 @@ class Worker:
                 with contextlib.suppress(OSError, ValueError, AttributeError):  # the function may have closed it
                     stream.flush()
             worn = isinstance(outcome, Failed) and "MemoryError" in outcome.kinds
-            voice.end(ended(outcome, call, worn=worn))
+            voice.end(to_end_message(outcome, call, worn=worn))
 
     def send(self, message: ToNode) -> None:
         """Say something to the node. The voices see to it that one does at a time."""
-        self._sock.sendall(frame(message))
+        self._sock.sendall(encode_frame(message))
 
     # --- one attempt
 
-    def _run(self, run: Run, call: Call, voice: Voice) -> Outcome:
+    def _run(self, run: RunMessage, call: AttemptCall, voice: WorkerLog) -> Outcome:
         try:
             found = self._find(run.home)
-            function = look_at(run.name, found)
+            function = inspect_function(run.name, found)
         except BaseException as error:  # noqa: BLE001 - importing runs the user's code
-            return failed(error, call)
+            return to_failure_outcome(error, call)
         try:
             arguments = function.arguments(run.payload)
         except Invalid as error:
             return Failed(error=str(error), kinds=(BAD_PAYLOAD,), worth_retrying=False)
         if function.ctx_parameter is not None:
-            context = Context(call, _NodeClock(run.now_us), awaited=False, remembered=voice.remembered)
+            context = Context(call, _NodeClock(run.now_us), awaited=False, remembered=voice.send_memory_entry)
             arguments[function.ctx_parameter] = context
         _limit(run.limits)
         try:
-            return copy_context().run(call_plain, function, arguments, call)
+            return copy_context().run(call_sync, function, arguments, call)
         finally:
             _limit(Limits())
 
-    def _find(self, home: Home) -> Callable[..., Any]:
+    def _find(self, home: FunctionOrigin) -> Callable[..., Any]:
         found = self._found.get(home)
         if found is None:
-            found = self._found[home] = find(home, self._main)
+            found = self._found[home] = import_function(home, self._main)
         return found
 
     # --- what the node says
 
     def _listen(self) -> None:
         try:
-            self._obey()
+            self._handle_messages()
         finally:  # nobody is there any more, or can be heard; nor is anybody interested in what was started here
             os.killpg(os.getpgrp(), signal.SIGKILL)
 
-    def _obey(self) -> None:
+    def _handle_messages(self) -> None:
         while body := self._receive():
-            message = TO_WORKER.decode(body)
+            message = WORKER_MESSAGE_DECODER.decode(body)
             match message:
-                case Run():
-                    voice = Voice(self.send)
-                    self._current = _call(message, voice)
+                case RunMessage():
+                    voice = WorkerLog(self.send)
+                    self._current = _to_attempt_call(message, voice)
                     self._runs.put((message, self._current, voice))
-                case Stop(reason=reason):
+                case StopMessage(reason=reason):
                     if self._current is not None:
                         self._current.stop.ask(reason)
-                case Stopping():
+                case StoppingMessage():
                     if self._current is not None:
                         self._current.stopping.ask(StopReason.SHUTDOWN)
                 case _:
@@ -142,8 +151,8 @@ class Worker:
         return body if len(body) == size else b""
 
 
-def _call(run: Run, voice: Voice) -> Call:
-    call = Call(
+def _to_attempt_call(run: RunMessage, voice: WorkerLog) -> AttemptCall:
+    call = AttemptCall(
         execution=run.execution,
         job=run.job,
         job_name=run.job_name,
@@ -168,7 +177,7 @@ def _call(run: Run, voice: Voice) -> Call:
     return call
 
 
-def find(home: Home, main: tuple[str, str] | None) -> Callable[..., Any]:
+def import_function(home: FunctionOrigin, main: tuple[str, str] | None) -> Callable[..., Any]:
     """Import a function. What stands under its name may be an object that holds it, as a decorator left it."""
     found: Any = _load_main(main) if home.module == "__main__" else import_module(home.module)
     for name in home.qualname.split("."):
@@ -240,5 +249,5 @@ def main(fd: int, parent: int, program: tuple[str, str] | None) -> NoReturn:
     sock = socket.socket(fileno=fd)
     sock.set_inheritable(False)
     _start_guard(sock)
-    printing.start()
+    stdout_capture.start()
     Worker(sock, program).serve()

@@ -6,22 +6,22 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from chronos.core.detail import Remembered
+from chronos.core.execution_detail import RecordedTask
 from chronos.core.outcome import Canceled, Failed, Lost, Outcome, Released, Succeeded, TimedOut, Waits
-from chronos.core.planner import Covered
-from chronos.engine.runners.contract import Call, StopReason
-from chronos.engine.runners.functions import Home
-from chronos.engine.runners.limits import Limits
+from chronos.core.planner import CoveredSpan
+from chronos.runners.contract import AttemptCall, StopReason
+from chronos.runners.python.function_registry import FunctionOrigin
+from chronos.runners.python.resource_limits import Limits
 
 LENGTH_BYTES = 4
 MAX_MESSAGE_BYTES = 64 << 20
 
 
-class Run(Struct, frozen=True, kw_only=True, tag=True):
+class RunMessage(Struct, frozen=True, kw_only=True, tag=True):
     """Make this attempt."""
 
     name: str  # of the function, as jobs know it
-    home: Home
+    home: FunctionOrigin
     limits: Limits
     execution: bytes
     job: bytes
@@ -35,39 +35,39 @@ class Run(Struct, frozen=True, kw_only=True, tag=True):
     deadline_us: int | None
     last_run_us: int | None
     payload: Any
-    span: Covered | None
+    span: CoveredSpan | None
     signals: dict[str, Any]
-    memory: list[Remembered]
+    memory: list[RecordedTask]
     grace_s: float
     stopping: bool
     now_us: int  # on the node's clock, which is corrected to the store's
 
 
-class Stop(Struct, frozen=True, kw_only=True, tag=True):
+class StopMessage(Struct, frozen=True, kw_only=True, tag=True):
     """Ask the function to stop."""
 
     reason: StopReason
 
 
-class Stopping(Struct, frozen=True, kw_only=True, tag=True):
+class StoppingMessage(Struct, frozen=True, kw_only=True, tag=True):
     """The node shuts down."""
 
 
-class Wrote(Struct, frozen=True, kw_only=True, tag=True):
+class WroteMessage(Struct, frozen=True, kw_only=True, tag=True):
     text: str
 
 
-class Progressed(Struct, frozen=True, kw_only=True, tag=True):
+class ProgressMessage(Struct, frozen=True, kw_only=True, tag=True):
     done: float
     total: float | None
 
 
-class Remembers(Struct, frozen=True, kw_only=True, tag=True):
+class RememberMessage(Struct, frozen=True, kw_only=True, tag=True):
     place: int
-    entry: Remembered
+    entry: RecordedTask
 
 
-class Ended(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+class EndMessage(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """How it ended: exactly one of the three, or nothing for a success without a result."""
 
     result: Any = None
@@ -83,23 +83,23 @@ class Ended(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     worn: bool = False  # the process should not be used again
 
 
-ToWorker = Run | Stop | Stopping
-ToNode = Wrote | Progressed | Remembers | Ended
+ToWorker = RunMessage | StopMessage | StoppingMessage
+ToNode = WroteMessage | ProgressMessage | RememberMessage | EndMessage
 
 _ENCODER = msgspec.json.Encoder()
-TO_WORKER: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
-TO_NODE: msgspec.json.Decoder[ToNode] = msgspec.json.Decoder(ToNode)
+WORKER_MESSAGE_DECODER: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
+NODE_MESSAGE_DECODER: msgspec.json.Decoder[ToNode] = msgspec.json.Decoder(ToNode)
 
 
-def frame(message: ToWorker | ToNode) -> bytes:
+def encode_frame(message: ToWorker | ToNode) -> bytes:
     """The bytes of a message."""
     body = _ENCODER.encode(message)
     return len(body).to_bytes(LENGTH_BYTES) + body
 
 
-def run_message(name: str, home: Home, limits: Limits, call: Call, now_us: int) -> Run:
+def to_run_message(name: str, home: FunctionOrigin, limits: Limits, call: AttemptCall, now_us: int) -> RunMessage:
     """What a worker must know of a call."""
-    return Run(
+    return RunMessage(
         name=name,
         home=home,
         limits=limits,
@@ -124,22 +124,24 @@ def run_message(name: str, home: Home, limits: Limits, call: Call, now_us: int) 
     )
 
 
-def ended(outcome: Outcome, call: Call, *, worn: bool) -> Ended:
+def to_end_message(outcome: Outcome, call: AttemptCall, *, worn: bool) -> EndMessage:
     """The message of an outcome."""
-    sent = [(sql, [_sent(value) for value in values]) for sql, values in call.statements]
+    sent = [(sql, [_encode_sql_value(value) for value in values]) for sql, values in call.statements]
     match outcome:
         case Succeeded():
-            return Ended(result=outcome.result, statements=sent, late=call.stop.late, worn=worn)
+            return EndMessage(result=outcome.result, statements=sent, late=call.stop.late, worn=worn)
         case Failed():
             again, trace = outcome.worth_retrying, outcome.traceback
-            return Ended(error=outcome.error, kinds=outcome.kinds, worth_retrying=again, traceback=trace, worn=worn)
+            return EndMessage(
+                error=outcome.error, kinds=outcome.kinds, worth_retrying=again, traceback=trace, worn=worn
+            )
         case Waits():
-            return Ended(waits=True, until_us=outcome.until_us, signal=outcome.signal, worn=worn)
+            return EndMessage(waits=True, until_us=outcome.until_us, signal=outcome.signal, worn=worn)
         case TimedOut() | Canceled() | Lost() | Released():
             raise AssertionError(f"a function does not end as {outcome!r}: only whoever runs it can tell that")
 
 
-def outcome_of(message: Ended, call: Call) -> Outcome:
+def to_outcome(message: EndMessage, call: AttemptCall) -> Outcome:
     """The outcome of a message; the statements of a success go to its call."""
     if message.waits:
         return Waits(until_us=message.until_us, signal=message.signal, resumes=True)
@@ -147,13 +149,15 @@ def outcome_of(message: Ended, call: Call) -> Outcome:
         again, trace = message.worth_retrying, message.traceback
         return Failed(error=message.error, kinds=message.kinds, worth_retrying=again, traceback=trace)
     call.stop.late = call.stop.late or message.late
-    call.statements.extend((sql, tuple(_received(value) for value in values)) for sql, values in message.statements)
+    call.statements.extend(
+        (sql, tuple(_decode_sql_value(value) for value in values)) for sql, values in message.statements
+    )
     return Succeeded(result=message.result)
 
 
-def _sent(value: Any) -> Any:
+def _encode_sql_value(value: Any) -> Any:
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 
 
-def _received(value: Any) -> Any:
+def _decode_sql_value(value: Any) -> Any:
     return base64.b64decode(value["base64"]) if isinstance(value, dict) else value

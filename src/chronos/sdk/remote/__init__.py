@@ -1,5 +1,6 @@
 """``Chronos("http://…")``: the same app, as a client of a server.
 
-``wire`` speaks HTTP and knows errors and retries, ``remote`` is what stands behind the app instead of a store,
-``values`` reads answers, ``app``, ``job`` and ``run`` are what users hold.
+``http_client`` sends requests with retries and turns problems into errors, ``session`` replaces store and engine,
+``responses`` reads JSON; ``app``, ``job`` and ``run`` are what users hold. Running jobs belongs in
+``sdk.runtime``.
 """

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from chronos.assembly import without_password
+from chronos.assembly import hide_url_password
 from chronos.errors import Invalid
 from chronos.sdk.app import Chronos, check_program
-from chronos.sdk.home import at_home
+from chronos.sdk.home_loop import at_home
+from chronos.sdk.info import JobInfo
 from chronos.sdk.job import JobHandle
-from chronos.sdk.options import Instant
+from chronos.sdk.job_options import Instant
 from chronos.sdk.remote.job import RemoteGroup, RemoteHandle, RemoteJob
-from chronos.sdk.remote.remote import Remote
+from chronos.sdk.remote.responses import job_info
 from chronos.sdk.remote.run import RemoteRun
-from chronos.sdk.remote.values import job_info
+from chronos.sdk.remote.session import RemoteSession
 from chronos.sdk.run import Run
 from chronos.sdk.runtime import Runtime
-from chronos.sdk.values import JobInfo
 
 
 class RemoteChronos(Chronos):
@@ -41,7 +41,7 @@ class RemoteChronos(Chronos):
         if others:
             raise Invalid(f"{', '.join(others)}: the server runs the jobs, so it is told there")
         check_program(namespace=namespace, owner=owner, timezone=timezone)
-        self._remote = Remote(url, namespace=namespace, owner=owner, defaults=defaults)
+        self._remote = RemoteSession(url, namespace=namespace, owner=owner, defaults=defaults)
         self._runtime = cast("Runtime", self._remote)  # for declaring, starting and stopping, which are the same
         self._home = self._remote.home
         self._timezone = timezone
@@ -50,7 +50,7 @@ class RemoteChronos(Chronos):
     def run(self) -> int:
         """A client runs nothing. Raises ``Invalid``."""
         raise Invalid(
-            f"{without_password(self._remote.url)} is a server, which runs commands and requests by itself; "
+            f"{hide_url_password(self._remote.url)} is a server, which runs commands and requests by itself; "
             "workers for Python functions connect to the store instead: Chronos('postgresql://…').run()"
         )
 

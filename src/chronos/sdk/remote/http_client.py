@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 import aiohttp
 import msgspec
 
-from chronos.assembly import without_password
+from chronos.assembly import hide_url_password
 from chronos.errors import (
     ChronosError,
     Conflict,
@@ -27,7 +27,7 @@ from chronos.errors import (
     StoreUnavailable,
     Unavailable,
 )
-from chronos.service.shapes import InvalidJob, Problem
+from chronos.service.serializers import InvalidJob, Problem
 
 API = "/api/v1"
 TRIES = 5
@@ -50,7 +50,7 @@ class Address:
         """Of ``http://host:8080``; a name and password in it are for Basic, ``CHRONOS_TOKEN`` is for Bearer."""
         parts = urlsplit(url)
         if not parts.hostname or parts.query or parts.fragment:
-            raise Invalid(f"{without_password(url)} is no address of a server; write it like http://127.0.0.1:8080")
+            raise Invalid(f"{hide_url_password(url)} is no address of a server; write it like http://127.0.0.1:8080")
         host = parts.netloc.rpartition("@")[2]
         authorization = None
         if parts.username is not None:
@@ -63,14 +63,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class HttpReply:
     """An answer that is no error."""
 
     value: Any
     etag: str | None
 
 
-class Wire:
+class ServerConnection:
     """Connections to one server, on one event loop."""
 
     def __init__(self, address: Address) -> None:
@@ -106,7 +106,7 @@ class Wire:
         headers: Mapping[str, str] | None = None,
         again: bool,
         text: bool = False,
-    ) -> Reply:
+    ) -> HttpReply:
         """One request; with ``again``, sent again when the server is away or has no time."""
         url = f"{self._base}{API}/" + "/".join(quote(step, safe="") for step in path)
         params = {name: str(value) for name, value in (query or {}).items() if value is not None}
@@ -122,7 +122,7 @@ class Wire:
                 await asyncio.sleep(_pause_s(None, attempt))
                 continue
             if status < 300:
-                return Reply(value=raw.decode() if text else _read(raw), etag=answered.get("ETag"))
+                return HttpReply(value=raw.decode() if text else _read(raw), etag=answered.get("ETag"))
             if not again or status not in _LATER or attempt == TRIES:
                 raise error_of(status, raw)
             await asyncio.sleep(_pause_s(answered.get("Retry-After"), attempt))

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from chronos.core.calendar import from_us, rfc3339
 from chronos.core.job import JobState
-from chronos.sdk.declared import Call
-from chronos.sdk.filling import fill
+from chronos.sdk.backfill import fill
+from chronos.sdk.declarations import FunctionRef
 from chronos.sdk.group import Group
-from chronos.sdk.home import at_home
+from chronos.sdk.home_loop import at_home
+from chronos.sdk.info import JobInfo, RunInfo, SpanInfo
 from chronos.sdk.job import Job, JobHandle, at_least_one, key_text
-from chronos.sdk.options import Instant, Shape, instant_us
+from chronos.sdk.job_options import Instant, Shape, instant_us
+from chronos.sdk.remote.responses import instant, job_info, past_info
 from chronos.sdk.remote.run import RemoteRun
-from chronos.sdk.remote.values import instant, job_info, past_info
-from chronos.sdk.values import JobInfo, RunInfo, SpanInfo
-from chronos.service.asking import checked_payload
+from chronos.service.run_requests import to_stored_payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from chronos.sdk.remote.remote import Remote
+    from chronos.sdk.remote.session import RemoteSession
     from chronos.sdk.run import Run
     from chronos.sdk.runtime import Runtime
 
@@ -31,9 +31,9 @@ R_co = TypeVar("R_co", covariant=True)
 class RemoteHandle(JobHandle):
     """A job by its name; everything about it is asked of the server."""
 
-    _remote: "Remote"
+    _remote: "RemoteSession"
 
-    def __init__(self, remote: "Remote", name: str) -> None:
+    def __init__(self, remote: "RemoteSession", name: str) -> None:
         self._remote = remote
         self._home = remote.home
         self.name = name
@@ -43,7 +43,7 @@ class RemoteHandle(JobHandle):
     @at_home
     async def atrigger(self, payload: Any = None, *, at: Instant | None = None, key: str | None = None) -> "Run":
         """Run it once, now, whether or not it has a schedule or is paused."""
-        body = {"payload": checked_payload(payload), "at": None if at is None else _moment(at, "at")}
+        body = {"payload": to_stored_payload(payload), "at": None if at is None else _moment(at, "at")}
         wire = await self._remote.session()
         query = {"namespace": self._remote.namespace}
         asked = await wire.post("jobs", self.name, "trigger", query=query, body=body, key=key_text(key) or "")
@@ -136,7 +136,7 @@ class RemoteHandle(JobHandle):
 class RemoteJob(RemoteHandle, Job[P, R_co]):
     """A function that is a job of the server; who runs it is another program that has the function."""
 
-    def __init__(self, remote: "Remote", name: str, function: Callable[P, R_co]) -> None:
+    def __init__(self, remote: "RemoteSession", name: str, function: Callable[P, R_co]) -> None:
         functools.update_wrapper(self, function)
         RemoteHandle.__init__(self, remote, name)
 
@@ -144,7 +144,7 @@ class RemoteJob(RemoteHandle, Job[P, R_co]):
 class RemoteGroup(RemoteHandle, Group):
     """A job of several tasks on the server."""
 
-    def __init__(self, remote: "Remote", name: str, shape: Shape, calls: "Mapping[str, Call]") -> None:
+    def __init__(self, remote: "RemoteSession", name: str, shape: Shape, calls: "Mapping[str, FunctionRef]") -> None:
         RemoteHandle.__init__(self, remote, name)
         # A group only declares with its runtime, and declaring is the same here.
         Group.__init__(self, cast("Runtime", remote), name, shape, calls)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from chronos.engine.runners.context import MissedSpan
-from chronos.sdk.values import JobInfo, RunInfo, SpanInfo, TaskInfo
+from chronos.runners.python.context import MissedSpan
+from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, TaskInfo
 
 MANUAL = "manual"
 Answer = Mapping[str, Any]

@@ -4,16 +4,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from chronos.errors import Conflict, NotFound
-from chronos.sdk.home import at_home
-from chronos.sdk.options import Duration
-from chronos.sdk.remote.values import run_info
+from chronos.sdk.home_loop import at_home
+from chronos.sdk.info import RunInfo
+from chronos.sdk.job_options import Duration
+from chronos.sdk.remote.responses import run_info
 from chronos.sdk.run import Run, execution_bytes, wait_s
-from chronos.sdk.values import RunInfo
-from chronos.service.asking import checked_payload
-from chronos.service.shapes import id_text
+from chronos.service.run_requests import to_stored_payload
+from chronos.service.serializers import id_text
 
 if TYPE_CHECKING:
-    from chronos.sdk.remote.remote import Remote
+    from chronos.sdk.remote.session import RemoteSession
 
 _SOONEST_S = 0.02
 _RAREST_S = 1.0
@@ -22,7 +22,7 @@ _RAREST_S = 1.0
 class RemoteRun(Run):
     """An execution; everything about it is asked of the server."""
 
-    def __init__(self, remote: "Remote", execution: str, job: str) -> None:
+    def __init__(self, remote: "RemoteSession", execution: str, job: str) -> None:
         self._remote = remote
         self._home = remote.home
         self._execution = execution_bytes(execution)
@@ -58,7 +58,7 @@ class RemoteRun(Run):
     async def asignal(self, name: str, payload: Any = None) -> bool:
         """Send it a signal. Gives False when it does not wait for this one."""
         wire = await self._remote.session()
-        body = {"name": name, "payload": checked_payload(payload)}
+        body = {"name": name, "payload": to_stored_payload(payload)}
         try:  # sent again it could end the next wait for the same signal, so it is not
             await wire.ask("POST", "executions", self.id, "signal", body=body, again=False)
         except Conflict:

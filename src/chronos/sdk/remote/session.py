@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chronos.assembly import Reach, checks_of, make_runners
+from chronos.assembly import WebhookOptions, collect_target_checks, make_runners
 from chronos.clock import SystemClock
-from chronos.engine.runners.functions import Functions
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound
-from chronos.sdk.declared import Call, Declared, naming
-from chronos.sdk.home import Home
-from chronos.sdk.options import Shape, default_shape
-from chronos.sdk.remote.wire import Address, Wire
-from chronos.service.shapes.names import fault_of_name
+from chronos.runners.python.function_registry import FunctionRegistry
+from chronos.sdk.declarations import DeclaredJobs, FunctionRef, naming
+from chronos.sdk.home_loop import HomeLoop
+from chronos.sdk.job_options import Shape, default_shape
+from chronos.sdk.remote.http_client import Address, ServerConnection
+from chronos.service.serializers.identifiers import fault_of_name
 
 _PAGE = 1_000
 _SAVED_AT_ONCE = 500
@@ -25,22 +25,22 @@ _RACES = 5  # times that somebody else may change a job between reading it and c
 
 
 @dataclass(slots=True)
-class Shapes(Declared):
+class JobShapes(DeclaredJobs):
     """What a program declares, kept as it was said: the server reads it again."""
 
     shapes: dict[str, Shape] = field(default_factory=dict)
     defaults: Shape = field(default_factory=dict)
 
-    def put(self, name: str, shape: Shape, calls: Mapping[str, Call]) -> None:
+    def put(self, name: str, shape: Shape, calls: Mapping[str, FunctionRef]) -> None:
         """A job, new or with more to it than before."""
         whole = {**self.defaults, **shape}
-        Declared.put(self, name, whole, calls)
+        DeclaredJobs.put(self, name, whole, calls)
         said = {"name": name, "namespace": self.namespace, "schedule": "manual", **whole}
         self.shapes[name] = said if self.owner is None else {**said, "owner": self.owner}
         self.unsaved.add(name)  # once more: another thread may have saved what it was before
 
 
-class Remote:
+class RemoteSession:
     """One app's way to its server. It has what a ``Runtime`` has for those who declare jobs."""
 
     def __init__(
@@ -53,22 +53,24 @@ class Remote:
         self.clock = SystemClock()
         self._address = Address.of(url)
         # Where requests may go is the server's to say.
-        functions = Functions()
-        checks = checks_of(make_runners(functions, clock=self.clock, http=Reach(allow_private=True)))
-        self.declared = Shapes(namespace=namespace, owner=owner, functions=functions, checks=checks)
+        functions = FunctionRegistry()
+        checks = collect_target_checks(
+            make_runners(functions, clock=self.clock, http=WebhookOptions(allow_private=True))
+        )
+        self.declared = JobShapes(namespace=namespace, owner=owner, functions=functions, checks=checks)
         with naming("defaults"):
             self.declared.defaults = default_shape({} if defaults is None else defaults)
             self.declared.read("defaults", {**self.declared.defaults, "wait": {"for": "1s"}})
-        self.home = Home(self.stop)
-        self._wire: Wire | None = None
+        self.home = HomeLoop(self.stop)
+        self._wire: ServerConnection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._saving = asyncio.Lock()
 
-    async def session(self) -> Wire:
+    async def session(self) -> ServerConnection:
         """The connections, with all saved that the program has declared."""
         loop = asyncio.get_running_loop()
         if self._wire is None or self._loop is not loop:
-            self._wire, self._loop, self._saving = Wire(self._address), loop, asyncio.Lock()
+            self._wire, self._loop, self._saving = ServerConnection(self._address), loop, asyncio.Lock()
         if self.declared.unsaved:
             await self._save(self._wire)
         return self._wire
@@ -87,7 +89,7 @@ class Remote:
             wire, self._wire = self._wire, None
             await wire.close()
 
-    async def every(self, wire: Wire, *path: str, **query: object) -> list[Mapping[str, Any]]:
+    async def every(self, wire: ServerConnection, *path: str, **query: object) -> list[Mapping[str, Any]]:
         """All items of a list."""
         items: list[Mapping[str, Any]] = []
         cursor: str | None = None
@@ -114,7 +116,7 @@ class Remote:
                 return reply.value
         raise AssertionError("the last race is won or raised")
 
-    async def _save(self, wire: Wire) -> None:
+    async def _save(self, wire: ServerConnection) -> None:
         async with self._saving:
             unsaved = tuple(self.declared.unsaved)
             names = sorted(name for name in unsaved if name in self.declared.shapes)
@@ -125,7 +127,7 @@ class Remote:
                 if self.declared.shapes[name] is sent[name]:
                     self.declared.unsaved.discard(name)
 
-    async def _send(self, wire: Wire, jobs: Sequence[Shape]) -> None:
+    async def _send(self, wire: ServerConnection, jobs: Sequence[Shape]) -> None:
         query = {"namespace": self.namespace}
         answer = await wire.ask("POST", "jobs", "bulk", query=query, body={"jobs": jobs}, again=True)
         failed = [one for one in answer.value["results"] if one["result"] == "failed"]
@@ -133,7 +135,7 @@ class Remote:
             said = "\n".join(str(one["message"]) for one in failed)
             raise (Invalid if failed[0].get("status") == 422 else ChronosError)(said)
 
-    async def _prune(self, wire: Wire) -> None:
+    async def _prune(self, wire: ServerConnection) -> None:
         """Delete what this owner declared once and no longer does."""
         if self.declared.owner is None:
             return

@@ -1,7 +1,11 @@
-"""JSON ⇄ definitions: the shapes that every face takes and gives, with their aliases and limits."""
+"""JSON to definitions and back: what every interface accepts and returns, with aliases and limits.
 
-from chronos.service.shapes.executions import write_execution, write_span
-from chronos.service.shapes.job import (
+HTTP bodies belong in ``chronos.api``; rows of the store belong in ``store.sql.row_mappers``.
+"""
+
+from chronos.service.serializers.execution import write_execution, write_span
+from chronos.service.serializers.identifiers import id_text, read_id
+from chronos.service.serializers.job import (
     Check,
     Draft,
     check_targets,
@@ -11,10 +15,9 @@ from chronos.service.shapes.job import (
     write_job,
     write_spec,
 )
-from chronos.service.shapes.names import id_text, read_id
-from chronos.service.shapes.problems import InvalidJob, Problem
-from chronos.service.shapes.reader import JobReader
-from chronos.service.shapes.schedule import read_schedule_only
+from chronos.service.serializers.job_reader import JobReader
+from chronos.service.serializers.problems import InvalidJob, Problem
+from chronos.service.serializers.schedule import read_schedule_only
 
 __all__ = [
     "Check",

@@ -10,13 +10,13 @@ from typing import Any, assert_never
 import msgspec
 
 from chronos.core.calendar import rfc3339
-from chronos.core.credentials import hide_urls, hide_userinfo
-from chronos.core.detail import NO_DETAIL, Detail
+from chronos.core.credentials import hide_url_credentials, hide_userinfo
 from chronos.core.execution import Attempt, AttemptStatus, Execution, Span, Status, TaskStatus, due_us
-from chronos.core.group import TaskState
+from chronos.core.execution_detail import NO_DETAIL, Detail
+from chronos.core.execution_report import Report, to_report_body
 from chronos.core.reasons import Reason
-from chronos.core.report import Report, told
-from chronos.service.shapes.names import id_text
+from chronos.core.task_group import TaskState
+from chronos.service.serializers.identifiers import id_text
 from chronos.store.contract import ExecutionView
 
 #: How the one attempt of an execution ended, where only the execution tells.
@@ -66,7 +66,7 @@ def write_execution(
             answer = _columns(execution, detail, job_name, nodes or {})
             answer["tasks"] = _tasks(execution, detail, item.attempts, tasks, nodes or {})
             ended = detail.report or report
-            answer["report"] = None if ended is None else told(ended)
+            answer["report"] = None if ended is None else to_report_body(ended)
             if detail.payload is not None:
                 answer["payload"] = detail.payload
             return hidden(answer)
@@ -76,7 +76,7 @@ def write_execution(
 
 def hidden(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer without the user and password of any URL; other credentials never come into a record."""
-    without: dict[str, Any] = hide_urls(answer)
+    without: dict[str, Any] = hide_url_credentials(answer)
     return without
 
 
@@ -111,7 +111,7 @@ def lateness_us(execution: Execution) -> int | None:
     return max(0, execution.started_us - due_us(execution.cause, execution.scheduled_us, execution.admitted_us))
 
 
-def attempts_made(execution: Execution, detail: Detail) -> int:
+def count_attempts(execution: Execution, detail: Detail) -> int:
     """How many attempts an execution has made or is making: of several tasks, those of the task with the most.
 
     The row holds the number of the attempt that comes next, so while a retry waits it is one ahead.
@@ -122,10 +122,10 @@ def attempts_made(execution: Execution, detail: Detail) -> int:
         return max((task.attempts for task in detail.report.tasks), default=0)
     if detail.group is None:  # its first attempt; one that is ready was given back before it began
         return execution.attempt - (execution.status is Status.READY)
-    return max((_begun(task, execution) for task in detail.group.tasks), default=0)
+    return max((_count_task_attempts(task, execution) for task in detail.group.tasks), default=0)
 
 
-def _begun(task: TaskState, execution: Execution) -> int:
+def _count_task_attempts(task: TaskState, execution: Execution) -> int:
     """The attempts of one task. The claim starts a retry that has come up; its group is written with the next step."""
     runs = execution.status is Status.RUNNING and task.status is TaskStatus.RETRYING
     come = task.wake_us is not None and execution.attempt_us is not None and task.wake_us <= execution.attempt_us
@@ -152,7 +152,7 @@ def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: 
         "reason": None if execution.reason is None else _reason(execution.reason),
         "recovered": execution.recovered,
         "node": _node(execution.node, nodes),
-        "attempts": attempts_made(execution, detail),
+        "attempts": count_attempts(execution, detail),
         "lateness_ms": None if late_us is None else _ms(late_us),
         "duration_ms": None if took_us is None else _ms(took_us),
     }
@@ -162,7 +162,7 @@ def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: 
         "replay_of": None if detail.replay_of is None else id_text(bytes.fromhex(detail.replay_of)),
         "asked_because": None if detail.reason is None else hide_userinfo(detail.reason),
         "upstream": [id_text(bytes.fromhex(one)) for one in detail.upstream] or None,
-        "result": hide_urls(detail.result),
+        "result": hide_url_credentials(detail.result),
     }
     if detail.span is not None:
         extra["span"] = {
@@ -200,7 +200,9 @@ def _tasks(
             )
             for task in detail.report.tasks
         ]
-    return [_bare(execution, detail, name, by_task.get(name, []), nodes) for name in names or list(by_task)]
+    return [
+        _write_unrecorded_task(execution, detail, name, by_task.get(name, []), nodes) for name in names or list(by_task)
+    ]
 
 
 def _task(
@@ -209,11 +211,16 @@ def _task(
     if state.status is TaskStatus.RUNNING and len(attempts) < max(1, state.attempts):
         began_us = state.attempt_us or state.started_us
         number = max(1, state.attempts)
-        attempts = [*attempts, _made(number, AttemptStatus.RUNNING, began_us, None, None, execution, nodes)]
+        attempts = [
+            *attempts,
+            _write_unrecorded_attempt(number, AttemptStatus.RUNNING, began_us, None, None, execution, nodes),
+        ]
     elif state.status.final and state.started_us is not None and state.attempts > len(attempts):
         status = AttemptStatus.__members__.get(state.status.name, AttemptStatus.FAILED)
         began_us = state.started_us if state.attempts == 1 else None
-        made = _made(state.attempts, status, began_us, state.finished_us, state.error, execution, nodes)
+        made = _write_unrecorded_attempt(
+            state.attempts, status, began_us, state.finished_us, state.error, execution, nodes
+        )
         attempts = [*attempts, made]
     task: dict[str, Any] = {
         "name": state.name,
@@ -232,7 +239,7 @@ def _task(
     return task | {name: value for name, value in extra.items() if value is not None}
 
 
-def _bare(
+def _write_unrecorded_task(
     execution: Execution, detail: Detail, name: str, attempts: list[dict[str, Any]], nodes: Mapping[int, str]
 ) -> dict[str, Any]:
     """A task of which nothing was written down: its execution's columns tell."""
@@ -244,7 +251,9 @@ def _bare(
     recorded = {attempt["number"] for attempt in attempts}
     if execution.started_us is not None and ended is not None and execution.attempt not in recorded:
         began_us = execution.started_us if execution.attempt == 1 else None
-        made = _made(execution.attempt, ended, began_us, execution.finished_us, error, execution, nodes)
+        made = _write_unrecorded_attempt(
+            execution.attempt, ended, began_us, execution.finished_us, error, execution, nodes
+        )
         attempts = [*attempts, made]
     task: dict[str, Any] = {
         "name": name,
@@ -269,7 +278,7 @@ def _attempt(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]:
     return (attempt.detail or {}) | shown
 
 
-def _made(
+def _write_unrecorded_attempt(
     number: int,
     status: AttemptStatus,
     began_us: int | None,

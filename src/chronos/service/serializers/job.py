@@ -11,29 +11,29 @@ from msgspec.structs import replace
 
 from chronos.core.calendar import rfc3339
 from chronos.core.config import NOTHING_SET, Mode, Settings
-from chronos.core.credentials import MASK, hide_named, hide_urls, hide_userinfo, shown_options
-from chronos.core.group import lay_out
+from chronos.core.credentials import MASK, hide_named, hide_url_credentials, hide_userinfo, mask_options
 from chronos.core.job import (
     DEFAULT_NAMESPACE,
-    After,
     Job,
     JobSpec,
     JobState,
-    On,
     ScheduleSpec,
     Target,
     Task,
     Unreadable,
+    UpstreamCondition,
+    UpstreamJob,
 )
 from chronos.core.lane import PYTHON
-from chronos.core.schedule import Schedule
+from chronos.core.schedule.schedule import Schedule
+from chronos.core.task_group import build_layout
 from chronos.errors import Invalid, InvalidOptions
-from chronos.service.shapes.form import Form
-from chronos.service.shapes.names import fault_of_name, id_text
-from chronos.service.shapes.plain import plain, step
-from chronos.service.shapes.problems import InvalidJob, Problem
-from chronos.service.shapes.schedule import read_when, write_when
-from chronos.service.shapes.settings import read_overrides, read_settings, write_settings
+from chronos.service.serializers.identifiers import fault_of_name, id_text
+from chronos.service.serializers.json_values import extend_pointer, plain
+from chronos.service.serializers.object_reader import ObjectReader
+from chronos.service.serializers.problems import InvalidJob, Problem
+from chronos.service.serializers.schedule import read_schedule, write_schedule
+from chronos.service.serializers.settings import read_overrides, read_settings, write_settings
 
 Check = Callable[[Mapping[str, Any]], None]
 
@@ -48,13 +48,13 @@ NO_ALERTS = (
     "alerts do not exist yet, so that none would be sent; leave the field out, or set it to null in a change to a job "
     "that has it"
 )
-ONLY_TASK = "main"  # the name of a task that was given without one
+DEFAULT_TASK_NAME = "main"  # the name of a task that was given without one
 MASKED = MASK.encode()
 
 instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
 
 #: In answers, and of no effect when they are sent back.
-_ANSWERED = frozenset(
+_READ_ONLY_FIELDS = frozenset(
     (
         "id",
         "version",
@@ -116,14 +116,14 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
     data = plain(data, problems)
     if not isinstance(data, dict):
         raise InvalidJob(problems or [Problem("", "a job is an object with a name, a schedule and tasks")])
-    form = Form(data, "", problems)
+    form = ObjectReader(data, "", problems)
     name = _name(form, "name")
     space = _name(form, "namespace", default=namespace)
-    form.lacks(_ANSWERED)
-    when = read_when(form, name)
+    form.lacks(_READ_ONLY_FIELDS)
+    when = read_schedule(form, name)
     tasks = _tasks(form, checks)
     settings = _with_mode(form, read_settings(form), tasks)
-    after: tuple[After, ...] = ()
+    after: tuple[UpstreamJob, ...] = ()
     enabled: bool | None = None
     if form.lacks(_RARE):
         tags = form.text_map("tags", most=MAX_TAGS, listed=True)
@@ -212,7 +212,7 @@ def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if spec.description:
         said["description"] = hide_userinfo(spec.description) if masked else spec.description
-    said |= write_when(spec.schedule, follows=bool(spec.after))
+    said |= write_schedule(spec.schedule, follows=bool(spec.after))
     said["tasks"] = [_written_task(task, written) for task in spec.tasks]
     said |= write_settings(spec.settings)
     if spec.after:
@@ -228,14 +228,14 @@ def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:
     if spec.tags:
         said["tags"] = spec.tags
     if spec.payload is not None:
-        said["payload"] = hide_urls(spec.payload) if masked else spec.payload
+        said["payload"] = hide_url_credentials(spec.payload) if masked else spec.payload
     return said
 
 
 # --- reading
 
 
-def _name(form: Form, field: str, default: str | None = None) -> str:
+def _name(form: ObjectReader, field: str, default: str | None = None) -> str:
     value = form.text(field, longest=1024)
     if value is None:
         if default is None and not form.given(field):
@@ -247,7 +247,7 @@ def _name(form: Form, field: str, default: str | None = None) -> str:
     return value
 
 
-def _tasks(form: Form, checks: Mapping[str, Check]) -> tuple[Task, ...]:
+def _tasks(form: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...]:
     function = form.text("job_type", longest=200)
     direct = _direct(form, checks)
     name, given = form.items("tasks", most=MAX_TASKS)
@@ -261,20 +261,20 @@ def _tasks(form: Form, checks: Mapping[str, Check]) -> tuple[Task, ...]:
     if function is not None:
         options = {"name": function}
         _check(form, "job_type", PYTHON, options, checks)
-        found.append(Task(name=ONLY_TASK, target=Target(kind=PYTHON, options=options)))
+        found.append(Task(name=DEFAULT_TASK_NAME, target=Target(kind=PYTHON, options=options)))
     for field in direct:
         target = read_target(form, field, checks)
-        found.append(None if target is None else Task(name=ONLY_TASK, target=target))
+        found.append(None if target is None else Task(name=DEFAULT_TASK_NAME, target=target))
     if given:
         found += [_task(form.sub((name, place), value), checks, len(given)) for place, value in enumerate(given)]
         _check_names(form, name, given)
     return tuple(task for task in found if task is not None)
 
 
-def _task(form: Form | None, checks: Mapping[str, Check], count: int) -> Task | None:
+def _task(form: ObjectReader | None, checks: Mapping[str, Check], count: int) -> Task | None:
     if form is None:
         return None
-    name = _name(form, "name", default=ONLY_TASK if count == 1 else None)
+    name = _name(form, "name", default=DEFAULT_TASK_NAME if count == 1 else None)
     direct = _direct(form, checks)
     if len(direct) != 1:
         kinds = ", ".join(sorted(checks))
@@ -288,12 +288,12 @@ def _task(form: Form | None, checks: Mapping[str, Check], count: int) -> Task | 
     return None if target is None else Task(name=name, target=target, needs=needs, settings=settings)
 
 
-def _check_names(form: Form, field: str, given: list[Any]) -> None:
+def _check_names(form: ObjectReader, field: str, given: list[Any]) -> None:
     """That no two tasks have the same name, and that each needs only such as there are."""
     if len(given) == 1 and not (isinstance(given[0], dict) and given[0].get("needs")):
         return
     tasks = [(place, value) for place, value in enumerate(given) if isinstance(value, dict)]
-    names: set[str] = {ONLY_TASK} if len(given) == 1 and tasks[0][1].get("name") is None else set()
+    names: set[str] = {DEFAULT_TASK_NAME} if len(given) == 1 and tasks[0][1].get("name") is None else set()
     for place, task in tasks:
         name = task.get("name")
         if isinstance(name, str) and name in names:
@@ -308,7 +308,7 @@ def _check_names(form: Form, field: str, given: list[Any]) -> None:
                 form.fault((field, place, *way), f'is "{need[:64]}", a task which the job does not have')
 
 
-def _direct(form: Form, checks: Mapping[str, Check]) -> list[str]:
+def _direct(form: ObjectReader, checks: Mapping[str, Check]) -> list[str]:
     """Which fields of an object are targets."""
     return form.given(*_targets(tuple(checks)))
 
@@ -319,7 +319,7 @@ def _targets(kinds: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_KINDS, *_ALIASES, *kinds)))
 
 
-def read_target(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
+def read_target(form: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
     """What a field says that is to be done; None: it is no object."""
     inner = form.form(field)
     if inner is None:
@@ -332,7 +332,7 @@ def read_target(form: Form, field: str, checks: Mapping[str, Check]) -> Target |
     return Target(kind=kind, options=options)
 
 
-def _check(form: Form, field: str, kind: str, options: dict[str, Any], checks: Mapping[str, Check]) -> None:
+def _check(form: ObjectReader, field: str, kind: str, options: dict[str, Any], checks: Mapping[str, Check]) -> None:
     """Ask the runner whether it could ever run this."""
     check = checks.get(kind)
     if check is None:
@@ -354,7 +354,7 @@ def check_targets(name: str, spec: JobSpec, checks: Mapping[str, Check]) -> None
     targets += [("/on_start", spec.on_start)] if spec.on_start is not None else []
     targets += [("/on_complete", spec.on_complete)] if spec.on_complete is not None else []
     for pointer, target in targets:
-        _check(Form({}, pointer, problems), target.kind, target.kind, target.options, checks)
+        _check(ObjectReader({}, pointer, problems), target.kind, target.kind, target.options, checks)
     if problems:
         raise InvalidJob(problems, name=name)
 
@@ -367,7 +367,7 @@ def _option(kind: str, message: str) -> tuple[str, ...]:
     return () if named is None else tuple(re.findall(r"[A-Za-z0-9_-]+", named.group(1)))
 
 
-def _hook(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
+def _hook(form: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
     inner = form.form(field)
     if inner is None:
         return None
@@ -379,23 +379,23 @@ def _hook(form: Form, field: str, checks: Mapping[str, Check]) -> Target | None:
     return targets[0] if targets else None
 
 
-def _after(form: Form, name: str) -> tuple[After, ...]:
+def _after(form: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
     field, given = form.items("after", most=MAX_FOLLOWED)
-    found: list[After] = []
+    found: list[UpstreamJob] = []
     for place, value in enumerate(given):
         if isinstance(value, str):
-            found.append(After(job=value))
+            found.append(UpstreamJob(job=value))
             continue
         inner = form.sub((field, place), value)
         if inner is None:
             continue
         job = inner.text("job", longest=200)
-        on = inner.one_of(On, "on") or On.SUCCESS
+        on = inner.one_of(UpstreamCondition, "on") or UpstreamCondition.SUCCESS
         inner.finish()
         if job is None:
             inner.fault("job", "is missing")
         else:
-            found.append(After(job=job, on=on))
+            found.append(UpstreamJob(job=job, on=on))
     if any(one.job == name for one in found):
         form.fault(field, "names the job itself")
     if len({one.job for one in found}) < len(found):
@@ -403,21 +403,21 @@ def _after(form: Form, name: str) -> tuple[After, ...]:
     return tuple(found)
 
 
-def _refuse_alerts(form: Form) -> None:
+def _refuse_alerts(form: ObjectReader) -> None:
     """Refuse alerts until something sends them; jobs that were stored with some keep them and run."""
     field, given = form.take("alerts")
     if given is not None and given != []:
         form.fault(field, NO_ALERTS)
 
 
-def _payload(form: Form) -> Any:
+def _payload(form: ObjectReader) -> Any:
     _, payload = form.take("payload")
     if payload is not None and len(msgspec.json.encode(payload)) > MAX_PAYLOAD:
         form.fault("payload", f"is larger than {MAX_PAYLOAD // 1024} KiB")
     return payload
 
 
-def _with_mode(form: Form, settings: Settings, tasks: tuple[Task, ...]) -> Settings:
+def _with_mode(form: ObjectReader, settings: Settings, tasks: tuple[Task, ...]) -> Settings:
     """Tasks that name what they need make a graph."""
     if not any(task.needs for task in tasks) or settings.mode is Mode.GRAPH:
         return settings
@@ -437,7 +437,7 @@ def _check_whole(spec: JobSpec, problems: list[Problem]) -> bytes:
     if any(problem.pointer.startswith(_SAY_WHAT) for problem in problems):
         return encoded  # they are not as they were meant to be, and neither is what they need
     try:
-        lay_out(spec)
+        build_layout(spec)
     except Invalid as error:
         problems.append(Problem("/tasks", str(error)))
     return encoded
@@ -450,7 +450,9 @@ def _targets_at(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]
     written = [(f"/tasks/{place}", task) for place, task in enumerate(tasks)] if tasks else [("", data)]
     places = [(task.name, at, said) for task, (at, said) in zip(spec.tasks, written, strict=True)]
     places += [(f"/{hook}", f"/{hook}", data[hook]) for hook in ("on_start", "on_complete") if data.get(hook)]
-    return {name: step(at, next((field for field in fields if field in said), "")) for name, at, said in places}
+    return {
+        name: extend_pointer(at, next((field for field in fields if field in said), "")) for name, at, said in places
+    }
 
 
 # --- writing
@@ -464,7 +466,7 @@ def _written_task(task: Task, written: Callable[[Target], dict[str, Any]]) -> di
 
 
 def _masked_target(target: Target) -> dict[str, Any]:
-    return {target.kind: shown_options(target.options)}
+    return {target.kind: mask_options(target.options)}
 
 
 def _written_target(target: Target) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import msgspec
 from msgspec.structs import replace
 
 from chronos.core.job import DEFAULT_NAMESPACE
-from chronos.service.shapes.job import Check, Draft, read_job
-from chronos.service.shapes.names import fault_of_name
-from chronos.service.shapes.plain import plain
-from chronos.service.shapes.problems import Problem
+from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.job import Check, Draft, read_job
+from chronos.service.serializers.json_values import plain
+from chronos.service.serializers.problems import Problem
 
 _LARGE = 2 * 1024  # bytes of a job that is not worth keeping
 _MOST_KEPT = 4_096
@@ -25,7 +25,7 @@ class JobReader:
 
     def read(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Draft:
         """The job that a caller wrote. Raises ``InvalidJob``, see ``read_job``."""
-        name, key = _apart(data)
+        name, key = _split_name(data)
         kept = self._kept.get(key)
         if kept is not None and fault_of_name(name) is None:
             own = kept.namespace if data.get("namespace") else namespace
@@ -38,7 +38,7 @@ class JobReader:
         return draft
 
 
-def _apart(data: Any) -> tuple[str, bytes]:
+def _split_name(data: Any) -> tuple[str, bytes]:
     """The name of a job, and all else that makes two the same; nothing of one that is large or not in order."""
     problems: list[Problem] = []
     rest = plain(data, problems)
@@ -52,4 +52,4 @@ def _apart(data: Any) -> tuple[str, bytes]:
 def _is_nameless(draft: Draft) -> bool:
     """Whether nothing of a draft was read in the light of its name."""
     schedule = draft.spec.schedule
-    return not draft.spec.after and (schedule is None or schedule.is_nameless)
+    return not draft.spec.after and (schedule is None or schedule.is_name_independent)

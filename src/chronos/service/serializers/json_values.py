@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from chronos.service.shapes.problems import Problem
+from chronos.service.serializers.problems import Problem
 
 MAX_DEPTH = 32
 _INT64 = 1 << 63
@@ -68,7 +68,7 @@ def _checked(data: Any, problems: list[Problem], pointer: str, depth: int) -> An
     return str(data) if isinstance(data, str) else data
 
 
-def step(pointer: str, name: str) -> str:
+def extend_pointer(pointer: str, name: str) -> str:
     """The pointer of a field."""
     if "~" in name or "/" in name:
         name = name.replace("~", "~0").replace("/", "~1")
@@ -82,7 +82,7 @@ def _mapping(data: Mapping[Any, Any], problems: list[Problem], pointer: str, dep
         if fault is not None:
             problems.append(Problem(pointer, fault))
             continue
-        copy[str(key)] = _checked(value, problems, step(pointer, key), depth + 1)
+        copy[str(key)] = _checked(value, problems, extend_pointer(pointer, key), depth + 1)
     return copy
 
 

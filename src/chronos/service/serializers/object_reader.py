@@ -13,17 +13,17 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from chronos.core.calendar import DAY_S, SECOND_US
-from chronos.core.every import parse_go_duration
-from chronos.core.iso8601 import parse_period
-from chronos.core.parse import MAX_LENGTH
+from chronos.core.schedule.interval import parse_go_duration
+from chronos.core.schedule.iso8601 import parse_period
+from chronos.core.schedule.parser import MAX_LENGTH
 from chronos.errors import InvalidSchedule
-from chronos.service.shapes.plain import step
-from chronos.service.shapes.problems import MOST_PROBLEMS, Problem
+from chronos.service.serializers.json_values import extend_pointer
+from chronos.service.serializers.problems import MOST_PROBLEMS, Problem
 
 E = TypeVar("E", bound=StrEnum)
 
 #: A field, or the way to something within it: ``("tasks", 0)``.
-Where = str | tuple[str | int, ...]
+FieldPath = str | tuple[str | int, ...]
 
 LONGEST_US = 36_525 * DAY_S * SECOND_US  # a hundred years
 _DAYS = re.compile(r"(?:(\d{1,5})w)?(?:(\d{1,6})d)?(.*)", re.ASCII | re.DOTALL)
@@ -34,7 +34,7 @@ _LONGEST_HINTED = 64  # characters
 _MOST_BYTES = 4  # of a character in UTF-8
 
 
-class Form:
+class ObjectReader:
     """One object that is being read."""
 
     __slots__ = ("_known", "data", "pointer", "problems")
@@ -47,16 +47,16 @@ class Form:
 
     # --- what is there
 
-    def at(self, name: Where) -> str:
+    def at(self, name: FieldPath) -> str:
         """The pointer of a field, or of something within it."""
         if isinstance(name, str):
-            return step(self.pointer, name)
+            return extend_pointer(self.pointer, name)
         pointer = self.pointer
         for part in name:
-            pointer = step(pointer, str(part))
+            pointer = extend_pointer(pointer, str(part))
         return pointer
 
-    def fault(self, name: Where, message: str) -> None:
+    def fault(self, name: FieldPath, message: str) -> None:
         """Note what is wrong with a field."""
         self.problems.append(Problem(self.at(name), message))
 
@@ -188,17 +188,17 @@ class Form:
 
     # --- values that hold others
 
-    def form(self, *names: str) -> "Form | None":
+    def form(self, *names: str) -> "ObjectReader | None":
         """An object."""
         name, value = self.take(*names)
         return None if value is None else self.sub(name, value)
 
-    def sub(self, name: Where, value: Any) -> "Form | None":
+    def sub(self, name: FieldPath, value: Any) -> "ObjectReader | None":
         """An object, of a value that was taken already."""
         if not isinstance(value, dict):
             self._not(name, "an object", value)
             return None
-        return Form(value, self.at(name), self.problems)
+        return ObjectReader(value, self.at(name), self.problems)
 
     def items(self, *names: str, most: int) -> tuple[str, list[Any]]:
         """A list, empty when it is not given."""
@@ -252,7 +252,7 @@ class Form:
         self.fault(name, f"is {value}, allowed {_figure(low)} to {_figure(high)}")
         return False
 
-    def _not(self, name: Where, wanted: str, value: Any) -> None:
+    def _not(self, name: FieldPath, wanted: str, value: Any) -> None:
         self.fault(name, f"has to be {wanted}, got {_kind(value)}")
 
 

@@ -8,25 +8,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from chronos.core.amounts import go_duration, in_words
 from chronos.core.calendar import rfc3339
-from chronos.core.cron import CronRule
-from chronos.core.every import SHORTEST_JOB_INTERVAL_US, EveryRule
-from chronos.core.iso8601 import Period, PeriodRule, is_instant
 from chronos.core.job import ScheduleSpec
-from chronos.core.parse import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH, parse_schedule
-from chronos.core.schedule import Schedule
+from chronos.core.schedule.cron import CronRule
+from chronos.core.schedule.durations import format_period, go_duration
+from chronos.core.schedule.interval import SHORTEST_JOB_INTERVAL_US, EveryRule
+from chronos.core.schedule.iso8601 import Period, PeriodRule, is_instant
+from chronos.core.schedule.parser import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH, parse_schedule
+from chronos.core.schedule.schedule import Schedule
 from chronos.errors import InvalidSchedule
-from chronos.service.shapes.form import Form, read_duration_us
-from chronos.service.shapes.plain import plain
-from chronos.service.shapes.problems import InvalidJob, Problem
+from chronos.service.serializers.json_values import plain
+from chronos.service.serializers.object_reader import ObjectReader, read_duration_us
+from chronos.service.serializers.problems import InvalidJob, Problem
 
 NOW = "now"
 MANUAL = "manual"  # only when it is triggered
 
 _KEYS = ("cron", "every", "iso8601", "at", "in", "words")
 #: What may stand around it, and how it is read.
-_AROUND: dict[str, Callable[[Form], Any]] = {
+_AROUND: dict[str, Callable[[ObjectReader], Any]] = {
     "timezone": lambda form: form.text("timezone", longest=256),
     "dst": lambda form: form.text("dst", longest=32),
     "start": lambda form: form.text("start", longest=256),
@@ -36,12 +36,16 @@ _AROUND: dict[str, Callable[[Form], Any]] = {
 }
 _AROUND_FIELDS = frozenset(_AROUND)
 _TYPE = frozenset(("schedule_type",))
-_ONCE, _OFTEN, _AT_ONCE = ("one_time", "once", "delayed"), ("recurring", "cron", "interval"), ("immediate", "now")
+_ONE_TIME_TYPES, _RECURRING_TYPES, _IMMEDIATE_TYPES = (
+    ("one_time", "once", "delayed"),
+    ("recurring", "cron", "interval"),
+    ("immediate", "now"),
+)
 _ZONE_PREFIX = re.compile(r"CRON_TZ=\S+[ \t]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class When:
+class ScheduleInput:
     """When a job runs: by a schedule, or once now, or only when it is triggered."""
 
     spec: ScheduleSpec | None = None
@@ -52,7 +56,7 @@ class When:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Said:
+class _ScheduleParts:
     """The parts of a schedule while they are put together."""
 
     text: str
@@ -64,24 +68,24 @@ class _Said:
     kind: str | None = None  # what schedule_type says of it
 
 
-def read_when(form: Form, key: str) -> When:
+def read_schedule(form: ObjectReader, key: str) -> ScheduleInput:
     """The schedule of a job; ``key`` is its name."""
     kind = None if form.lacks(_TYPE) else _schedule_type(form)
     name, value = form.take("schedule", "cron_expression", "execute_at")
     outer = form
-    inner: Form | None = None
-    said: _Said | None = None
+    inner: ObjectReader | None = None
+    said: _ScheduleParts | None = None
     if isinstance(value, dict):
-        inner = Form(value, form.at(name), form.problems)
+        inner = ObjectReader(value, form.at(name), form.problems)
         said = _from_object(inner)
     elif value is not None and not isinstance(value, str):
         form.fault(name, "has to be text or an object with one of " + ", ".join(_KEYS))
     elif value in (NOW, MANUAL):
-        _faults_around(form, _around(outer, None))
-        return When(now=value == NOW, manual=value == MANUAL)
+        _note_option_faults(form, _around(outer, None))
+        return ScheduleInput(now=value == NOW, manual=value == MANUAL)
     elif value is not None:
         expected = {"cron_expression": "cron", "execute_at": "at"}.get(name)
-        said = _Said(text=value, pointer=form.at(name), expected=expected)
+        said = _ScheduleParts(text=value, pointer=form.at(name), expected=expected)
         if expected == "cron":
             said.dialect = _cron_dialect(value)
     around = _around(outer, inner)
@@ -92,16 +96,16 @@ def read_when(form: Form, key: str) -> When:
         if said is not None:
             said.kind = kind
     if said is None:
-        _faults_around(form, around)
-        return When()
+        _note_option_faults(form, around)
+        return ScheduleInput()
     return _when(form, said, around, key)
 
 
 def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
     """A schedule by itself, for a preview: text, or an object as a job's ``schedule``. Raises ``InvalidJob``."""
     problems: list[Problem] = []
-    form = Form({"schedule": plain(data, problems)}, "", problems)
-    when = read_when(form, key)
+    form = ObjectReader({"schedule": plain(data, problems)}, "", problems)
+    when = read_schedule(form, key)
     if when.spec is None and not problems:
         problems.append(Problem("/schedule", "names no schedule to look at"))
     if problems or when.spec is None:
@@ -109,7 +113,7 @@ def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
     return when.spec
 
 
-def write_when(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any]:
+def write_schedule(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any]:
     """The fields of a job that say when it runs."""
     if spec is None:
         return {} if follows else {"schedule": MANUAL}
@@ -136,7 +140,7 @@ def write_when(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any]:
 # --- the text
 
 
-def _from_object(form: Form) -> _Said | None:
+def _from_object(form: ObjectReader) -> _ScheduleParts | None:
     """The text that an object means."""
     name, value = form.take(*_KEYS)
     dialect = form.text("dialect", longest=32)
@@ -146,7 +150,7 @@ def _from_object(form: Form) -> _Said | None:
     if not isinstance(value, str):
         form.fault(name, "has to be text")
         return None
-    said = _Said(text=value, pointer=form.at(name), expected=name)
+    said = _ScheduleParts(text=value, pointer=form.at(name), expected=name)
     if name == "cron":
         said.dialect = _cron_dialect(value)
     elif name in ("every", "in"):
@@ -162,7 +166,7 @@ def _from_object(form: Form) -> _Said | None:
     return said
 
 
-def _interval(form: Form, name: str, value: str) -> str | None:
+def _interval(form: ObjectReader, name: str, value: str) -> str | None:
     """A duration as the expression that means it."""
     try:
         us = read_duration_us(value)
@@ -172,7 +176,7 @@ def _interval(form: Form, name: str, value: str) -> str | None:
     if us <= 0:
         form.fault(name, f"is {value}, which has to be more than zero")
         return None
-    return f"@every {go_duration(us)}" if name == "every" else f"in {in_words(Period(us=us))}"
+    return f"@every {go_duration(us)}" if name == "every" else f"in {format_period(Period(us=us))}"
 
 
 def _cron_dialect(text: str) -> str:
@@ -183,7 +187,7 @@ def _cron_dialect(text: str) -> str:
 # --- what stands around it
 
 
-def _around(outer: Form, inner: Form | None) -> dict[str, Any]:
+def _around(outer: ObjectReader, inner: ObjectReader | None) -> dict[str, Any]:
     """Zone, window and exclusions, said with the job or with the schedule; and where (``timezone_at`` …)."""
     forms = [outer] if inner is None else [inner, outer]
     found: dict[str, Any] = {}
@@ -205,7 +209,7 @@ def _around(outer: Form, inner: Form | None) -> dict[str, Any]:
     return found
 
 
-def _when(form: Form, said: _Said, around: dict[str, Any], key: str) -> When:
+def _when(form: ObjectReader, said: _ScheduleParts, around: dict[str, Any], key: str) -> ScheduleInput:
     """The schedule as it is stored, once it has been read."""
     timezone, dst = around.get("timezone"), around.get("dst", "robust")
     jitter_us, exclude = around.get("jitter", 0), around.get("exclude", ())
@@ -229,15 +233,15 @@ def _when(form: Form, said: _Said, around: dict[str, Any], key: str) -> When:
         else:
             schedule = spec.parse(key)
     except InvalidSchedule as error:
-        _faults_apart(form, said, around, key, error)
-        return When()
+        _note_schedule_faults(form, said, around, key, error)
+        return ScheduleInput()
     fault = _fault(said, schedule)
     if fault is not None:
         form.problems.append(Problem(said.pointer, fault))
-        return When()
+        return ScheduleInput()
     if said.kept_dialect == said.dialect and not windowed:
-        return When(spec=spec, schedule=schedule, pointer=said.pointer)
-    return When(
+        return ScheduleInput(spec=spec, schedule=schedule, pointer=said.pointer)
+    return ScheduleInput(
         pointer=said.pointer,
         spec=replace(
             spec,
@@ -248,10 +252,12 @@ def _when(form: Form, said: _Said, around: dict[str, Any], key: str) -> When:
     )
 
 
-def _faults_apart(form: Form, said: _Said, around: dict[str, Any], key: str, error: InvalidSchedule) -> None:
+def _note_schedule_faults(
+    form: ObjectReader, said: _ScheduleParts, around: dict[str, Any], key: str, error: InvalidSchedule
+) -> None:
     """Note all that is wrong with a schedule: its text and what stands around it, each by itself, or else together."""
     before = len(form.problems)
-    zone = _faults_around(form, around)
+    zone = _note_option_faults(form, around)
     dialect = said.dialect
     if dialect not in DIALECTS:
         form.problems.append(Problem(said.dialect_at, f'is "{dialect}", allowed: {", ".join(DIALECTS)}'))
@@ -268,7 +274,7 @@ def _faults_apart(form: Form, said: _Said, around: dict[str, Any], key: str, err
         form.problems.append(Problem(said.pointer, str(error)))
 
 
-def _faults_around(form: Form, around: dict[str, Any]) -> str | None:
+def _note_option_faults(form: ObjectReader, around: dict[str, Any]) -> str | None:
     """Note what is wrong around a schedule, whatever that is. Its zone, if there is one by this name."""
     zone = around.get("timezone")
     if zone is not None and not _is_in_order(form, around["timezone_at"], timezone=zone):
@@ -284,7 +290,7 @@ def _faults_around(form: Form, around: dict[str, Any]) -> str | None:
     return zone
 
 
-def _is_in_order(form: Form, pointer: str, **part: Any) -> bool:
+def _is_in_order(form: ObjectReader, pointer: str, **part: Any) -> bool:
     """Whether a schedule with nothing but this around it could be read; if not, that is noted."""
     try:
         parse_schedule("@daily", **part)
@@ -295,21 +301,21 @@ def _is_in_order(form: Form, pointer: str, **part: Any) -> bool:
     return True
 
 
-def _fault(said: _Said, schedule: Schedule) -> str | None:
+def _fault(said: _ScheduleParts, schedule: Schedule) -> str | None:
     """What a schedule may be as a value, and not as that of a job."""
     rule = schedule.rule
     period_us = None
     if isinstance(rule, EveryRule):
         period_us = rule.period_us
     elif isinstance(rule, PeriodRule):
-        period_us = rule.period.about_us()
+        period_us = rule.period.mean_us()
     if period_us is not None and period_us < SHORTEST_JOB_INTERVAL_US:
-        return f"runs every {in_words(Period(us=period_us))}; a job may run every 100 milliseconds at most"
+        return f"runs every {format_period(Period(us=period_us))}; a job may run every 100 milliseconds at most"
     if said.expected == "cron" and not isinstance(rule, CronRule | EveryRule):  # crontabs know "@every" too
         return f'"{said.text}" is no cron expression; write schedule: "{said.text}"'
     if said.expected == "at" and not is_instant(said.text):
         return f'is "{said.text}", which is no date and time; write it like 2027-01-01T09:00:00Z'
-    if said.kind in _ONCE and isinstance(rule, CronRule | EveryRule):
+    if said.kind in _ONE_TIME_TYPES and isinstance(rule, CronRule | EveryRule):
         return f'is "{said.text}", again and again, and schedule_type says once; say when in execute_at'
     return None
 
@@ -317,20 +323,20 @@ def _fault(said: _Said, schedule: Schedule) -> str | None:
 # --- the names of other schedulers
 
 
-def _schedule_type(form: Form) -> str | None:
+def _schedule_type(form: ObjectReader) -> str | None:
     kind = form.text("schedule_type", longest=64)
-    known = (*_ONCE, *_OFTEN, *_AT_ONCE)
+    known = (*_ONE_TIME_TYPES, *_RECURRING_TYPES, *_IMMEDIATE_TYPES)
     if kind is not None and kind.lower() not in known:
         form.fault("schedule_type", f'is "{kind}", allowed: {", ".join(known)}')
         return None
     return None if kind is None else kind.lower()
 
 
-def _check_kind(form: Form, kind: str | None, said: _Said | None) -> None:
+def _check_kind(form: ObjectReader, kind: str | None, said: _ScheduleParts | None) -> None:
     """What ``schedule_type`` promises has to be there."""
-    if kind in _AT_ONCE and said is not None:
+    if kind in _IMMEDIATE_TYPES and said is not None:
         form.fault("schedule_type", "says that it runs at once, and there is a schedule; leave out one of them")
-    elif kind in _ONCE and said is None:
+    elif kind in _ONE_TIME_TYPES and said is None:
         form.fault("schedule_type", "says that it runs once; say when in execute_at")
-    elif kind in _OFTEN and (said is None or said.expected == "at"):
+    elif kind in _RECURRING_TYPES and (said is None or said.expected == "at"):
         form.fault("schedule_type", "says that it runs again and again; say when in cron_expression or schedule")

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from chronos.core.amounts import go_duration
+from chronos.core.concurrency_key import check_key
 from chronos.core.config import (
     NOTHING_SET,
     UNLIMITED,
@@ -21,14 +21,14 @@ from chronos.core.config import (
     Update,
     UpdatePolicy,
 )
-from chronos.core.keys import check_key
+from chronos.core.schedule.durations import go_duration
 from chronos.errors import Invalid
-from chronos.service.shapes.form import Form
-from chronos.service.shapes.names import fault_of_name
+from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.object_reader import ObjectReader
 
 D = TypeVar("D", bound=Definition)
 
-_MANY = 1_000_000
+_MAX_COUNT = 1_000_000
 _FORBID = {"forbid": Overlap.SKIP}
 #: What most jobs leave as it is, all but the retries and the time-out of a task.
 _RARE = frozenset(
@@ -42,7 +42,7 @@ _RARE_IN_RETRY = frozenset(("max_retries", "multiplier", "max_interval", "jitter
 _TIMEOUT = frozenset(("task_timeout", "timeout", "timeout_secs"))
 
 
-def read_settings(form: Form) -> Settings:
+def read_settings(form: ObjectReader) -> Settings:
     """All that a job can set."""
     if form.lacks(_RARE):
         return _usual(form)
@@ -70,13 +70,13 @@ def read_settings(form: Form) -> Settings:
         concurrency=None if limits is None else _concurrency(form, limits),
         retention=_retention(form),
         queue=queue,
-        queue_max=form.whole("queue_max", low=0, high=_MANY),
+        queue_max=form.whole("queue_max", low=0, high=_MAX_COUNT),
         placement=_placement(form),
     )
     return NOTHING_SET if settings == NOTHING_SET else settings
 
 
-def read_overrides(form: Form) -> Settings:
+def read_overrides(form: ObjectReader) -> Settings:
     """What one task can set."""
     if form.lacks(_RARE_OVERRIDES):
         return _usual(form)
@@ -105,7 +105,7 @@ def write_settings(settings: Settings) -> dict[str, Any]:
         "recovery": None if settings.recovery is None else _written_recovery(settings.recovery),
         "priority": settings.priority,
         "update": None if settings.update is None else _written_update(settings.update),
-        "concurrency": None if limits is None else _said(limit=limits.limit, key=limits.key),
+        "concurrency": None if limits is None else _drop_none(limit=limits.limit, key=limits.key),
         "retention": None if settings.retention is None else _written_retention(settings.retention),
         "queue": settings.queue,
         "queue_max": settings.queue_max,
@@ -117,7 +117,7 @@ def write_settings(settings: Settings) -> dict[str, Any]:
 # --- reading
 
 
-def _usual(form: Form) -> Settings:
+def _usual(form: ObjectReader) -> Settings:
     """What is set when nothing rare is."""
     retry, task_timeout_us = _retry(form), _task_timeout_us(form)
     if retry is None and task_timeout_us is None:
@@ -125,7 +125,7 @@ def _usual(form: Form) -> Settings:
     return Settings(retry=retry, task_timeout_us=task_timeout_us)
 
 
-def _task_timeout_us(form: Form) -> int | None:
+def _task_timeout_us(form: ObjectReader) -> int | None:
     if form.lacks(_TIMEOUT):
         return None
     found = form.given("task_timeout", "timeout", "timeout_secs")
@@ -136,21 +136,21 @@ def _task_timeout_us(form: Form) -> int | None:
     return form.duration_us(*(found[:1] or ["task_timeout"]), low_us=1000)
 
 
-def _retry(form: Form) -> Retry | None:
+def _retry(form: ObjectReader) -> Retry | None:
     if form.lacks(_RETRY):
         return None
-    max_retries = form.whole("max_retries", low=0, high=_MANY - 1)
+    max_retries = form.whole("max_retries", low=0, high=_MAX_COUNT - 1)
     inner = form.form("retry", "retry_policy")
     if inner is None:
         return None if max_retries is None else Retry(max_attempts=max_retries + 1)
     unlimited = inner.null("max_attempts")
-    max_attempts = inner.whole("max_attempts", low=1, high=_MANY)
+    max_attempts = inner.whole("max_attempts", low=1, high=_MAX_COUNT)
     if inner.lacks(_RARE_IN_RETRY) and max_retries is None:
         max_attempts = UNLIMITED if unlimited else max_attempts
         retry = Retry(max_attempts=max_attempts, initial_us=inner.duration_us("initial_interval", low_us=0))
         inner.finish()
         return _or_none(retry)
-    said = inner.whole("max_retries", low=0, high=_MANY - 1)
+    said = inner.whole("max_retries", low=0, high=_MAX_COUNT - 1)
     if sum(value is not None for value in (max_attempts, said, max_retries)) + unlimited > 1:
         inner.fault("max_attempts", 'says the same as "max_retries"; give one of them')
     for retries in (said, max_retries):
@@ -167,7 +167,7 @@ def _retry(form: Form) -> Retry | None:
     return _or_none(retry)
 
 
-def _recovery(form: Form) -> Recovery | None:
+def _recovery(form: ObjectReader) -> Recovery | None:
     name, value = form.take("recovery")
     if value is None or isinstance(value, str):
         strategy = None if value is None else form.choice(RecoveryStrategy, name, value)
@@ -177,7 +177,7 @@ def _recovery(form: Form) -> Recovery | None:
         return None
     recovery = Recovery(
         strategy=inner.one_of(RecoveryStrategy, "strategy"),
-        max_count=inner.whole("max_count", low=0, high=_MANY),
+        max_count=inner.whole("max_count", low=0, high=_MAX_COUNT),
         max_age_us=inner.duration_us("max_age"),
         after_us=inner.duration_us("after", low_us=0),
     )
@@ -185,7 +185,7 @@ def _recovery(form: Form) -> Recovery | None:
     return _or_none(recovery)
 
 
-def _update(form: Form) -> Update | None:
+def _update(form: ObjectReader) -> Update | None:
     name, value = form.take("update")
     if value is None or isinstance(value, str):
         policy = None if value is None else form.choice(UpdatePolicy, name, value)
@@ -202,11 +202,13 @@ def _update(form: Form) -> Update | None:
     return _or_none(update)
 
 
-def _concurrency(form: Form, value: Any) -> Concurrency | None:
+def _concurrency(form: ObjectReader, value: Any) -> Concurrency | None:
     inner = form.sub("concurrency", value)
     if inner is None:
         return None
-    limits = Concurrency(limit=inner.whole("limit", low=UNLIMITED, high=_MANY), key=inner.text("key", longest=1024))
+    limits = Concurrency(
+        limit=inner.whole("limit", low=UNLIMITED, high=_MAX_COUNT), key=inner.text("key", longest=1024)
+    )
     inner.finish()
     if limits.key is not None:
         try:
@@ -216,7 +218,7 @@ def _concurrency(form: Form, value: Any) -> Concurrency | None:
     return _or_none(limits)
 
 
-def _retention(form: Form) -> Retention | None:
+def _retention(form: ObjectReader) -> Retention | None:
     inner = form.form("retention")
     if inner is None:
         return None
@@ -227,7 +229,7 @@ def _retention(form: Form) -> Retention | None:
     return _or_none(kept)
 
 
-def _placement(form: Form) -> Placement | None:
+def _placement(form: ObjectReader) -> Placement | None:
     inner = form.form("placement")
     if inner is None:
         return None
@@ -246,7 +248,7 @@ def _or_none(value: D) -> D | None:
 
 
 def _written_retry(retry: Retry) -> dict[str, Any]:
-    said = _said(
+    said = _drop_none(
         initial_interval=_duration(retry.initial_us),
         multiplier=retry.multiplier,
         max_interval=_duration(retry.max_us),
@@ -261,7 +263,7 @@ def _written_retry(retry: Retry) -> dict[str, Any]:
 def _written_recovery(recovery: Recovery) -> str | dict[str, Any]:
     if recovery.strategy is not None and recovery == Recovery(strategy=recovery.strategy):
         return recovery.strategy.value
-    return _said(
+    return _drop_none(
         strategy=None if recovery.strategy is None else recovery.strategy.value,
         max_count=recovery.max_count,
         max_age=_duration(recovery.max_age_us),
@@ -272,7 +274,7 @@ def _written_recovery(recovery: Recovery) -> str | dict[str, Any]:
 def _written_update(update: Update) -> str | dict[str, Any]:
     if update.policy is not None and update == Update(policy=update.policy):
         return update.policy.value
-    return _said(
+    return _drop_none(
         policy=None if update.policy is None else update.policy.value,
         count=update.count,
         duration=_duration(update.duration_us),
@@ -280,16 +282,16 @@ def _written_update(update: Update) -> str | dict[str, Any]:
 
 
 def _written_retention(kept: Retention) -> dict[str, Any]:
-    return _said(max_count=kept.max_count, max_age=_duration(kept.max_age_us))
+    return _drop_none(max_count=kept.max_count, max_age=_duration(kept.max_age_us))
 
 
 def _written_placement(placement: Placement) -> dict[str, Any]:
-    return _said(labels=placement.labels, fallback=_duration(placement.fallback_us))
+    return _drop_none(labels=placement.labels, fallback=_duration(placement.fallback_us))
 
 
 def _duration(us: int | None) -> str | None:
     return None if us is None else go_duration(us)
 
 
-def _said(**fields: Any) -> dict[str, Any]:
+def _drop_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}

@@ -4,7 +4,8 @@ A command is applied whole or not at all. ``Admit`` and ``Settle`` carry rows of
 each row is applied whole, those of different jobs perhaps in different transactions. Hot commands answer row by row: a
 row that lost a race is simply not among the answers, never an error. ``R`` is what applying the command answers.
 
-Rows are plain tuples, because tens of thousands of them pass here each second.
+How an engine applies them belongs in ``store.sql``. Rows are plain tuples, because tens of thousands of them pass here
+each second.
 """
 
 from chronos.store.commands.admission import (
@@ -20,9 +21,7 @@ from chronos.store.commands.admission import (
     Triggered,
 )
 from chronos.store.commands.base import SYSTEM, Command
-from chronos.store.commands.jobs import NEW, AtOnce, DeleteJob, DeleteRow, JobRow, Saved, SaveJobs, SetJobState
-from chronos.store.commands.nodes import Beat, Beaten, Held, Reap, ReapRow, RegisterNode, StopNode
-from chronos.store.commands.running import (
+from chronos.store.commands.executions import (
     PROGRESS,
     Advance,
     AdvanceRow,
@@ -31,7 +30,7 @@ from chronos.store.commands.running import (
     Claim,
     Claimed,
     EndedAttempt,
-    Follow,
+    FollowUp,
     OutputRow,
     Release,
     ReleaseRow,
@@ -45,8 +44,8 @@ from chronos.store.commands.running import (
     Wake,
     WriteOutput,
 )
-from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
-from chronos.store.commands.upkeep import (
+from chronos.store.commands.jobs import NEW, DeleteJob, DeleteRow, JobRow, RunOnSave, Saved, SaveJobs, SetJobState
+from chronos.store.commands.maintenance import (
     AckOutbox,
     AuditLine,
     DropDeadLetters,
@@ -55,6 +54,8 @@ from chronos.store.commands.upkeep import (
     Trim,
     WriteAudit,
 )
+from chronos.store.commands.nodes import Beat, BeatResult, HeldExecution, Reap, ReapRow, RegisterNode, StopNode
+from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
 
 #: Commands that answer row by row and never refuse as a whole.
 HOT = (Admit, Claim, Settle, Advance, Suspend, Release, Wake, Beat, WriteOutput)
@@ -72,12 +73,11 @@ __all__ = [
     "Advance",
     "AdvanceRow",
     "AdvanceWith",
-    "AtOnce",
     "AuditLine",
     "Backfill",
     "Backfilled",
     "Beat",
-    "Beaten",
+    "BeatResult",
     "CancelExecution",
     "Claim",
     "Claimed",
@@ -87,8 +87,8 @@ __all__ = [
     "DeleteRow",
     "DropDeadLetters",
     "EndedAttempt",
-    "Follow",
-    "Held",
+    "FollowUp",
+    "HeldExecution",
     "JobRow",
     "OutboxItem",
     "OutputRow",
@@ -100,6 +100,7 @@ __all__ = [
     "Release",
     "ReleaseRow",
     "RevokeToken",
+    "RunOnSave",
     "RunRow",
     "SaveJobs",
     "Saved",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from chronos.core.execution import Cause, Span, Status
 from chronos.core.node import Actor
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands.base import SYSTEM, Command
 
 
@@ -77,7 +77,7 @@ class Recover(Command[list[Admitted]]):
     spans: tuple[Span, ...]
     now_us: int
     whole: bool = False
-    others: tuple["Recover", ...] = ()  # gaps of other jobs that were merged into this one: see ``store.merge``
+    others: tuple["Recover", ...] = ()  # gaps of other jobs that were merged into this one: see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["Recover", ...]:
@@ -143,6 +143,6 @@ class RecordSkip(Command[bool]):
     job: bytes
     cause: Cause
     scheduled_us: int
-    code: Code
+    code: ReasonCode
     message: str | None  # None: the code's usual sentence
     now_us: int

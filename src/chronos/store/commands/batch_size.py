@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from chronos.store.commands.admission import Backfill, Trigger
 from chronos.store.commands.base import Command
-from chronos.store.commands.running import (
+from chronos.store.commands.executions import (
     Advance,
     AdvanceRow,
     AdvanceWith,
@@ -21,21 +21,21 @@ from chronos.store.commands.running import (
     WriteOutput,
 )
 
-MAX_ROWS = 500
-MAX_TEXT = 1 << 20  # characters
+MAX_BATCH_ROWS = 500
+MAX_BATCH_CHARACTERS = 1 << 20  # characters
 
 T = TypeVar("T")
 
 
-def text_of(command: Command[Any]) -> int:
+def count_characters(command: Command[Any]) -> int:
     """About how many characters a command brings, as far as they may be many; jobs are bounded by their request."""
     match command:
         case Settle() | Advance() | Suspend() | Release():
-            return sum(map(text_of_run, command.rows))
+            return sum(map(count_run_characters, command.rows))
         case WriteOutput():
-            return sum(map(text_of_output, command.rows))
+            return sum(map(count_output_characters, command.rows))
         case SettleWith() | AdvanceWith():
-            return text_of_run(command.row)
+            return count_run_characters(command.row)
         case Trigger():
             return len(command.run.detail or "")
         case Backfill():
@@ -46,7 +46,7 @@ def text_of(command: Command[Any]) -> int:
             return 0
 
 
-def text_of_run(row: SettleRow | AdvanceRow | SuspendRow | ReleaseRow) -> int:
+def count_run_characters(row: SettleRow | AdvanceRow | SuspendRow | ReleaseRow) -> int:
     """Of a row that says what became of an execution."""
     text = len(row.detail or "")
     for attempt in row.attempts:
@@ -54,16 +54,16 @@ def text_of_run(row: SettleRow | AdvanceRow | SuspendRow | ReleaseRow) -> int:
     return text
 
 
-def text_of_output(row: OutputRow) -> int:
+def count_output_characters(row: OutputRow) -> int:
     """Of a row of output."""
     return len(row.text)
 
 
-def first_that_fit(items: Iterable[T], text: Callable[[T], int]) -> Iterator[T]:
+def take_one_batch(items: Iterable[T], text: Callable[[T], int]) -> Iterator[T]:
     """The first of some rows, or what holds them, that go into one command: one at least."""
     total = 0
     for place, item in enumerate(items):
         total += text(item)
-        if place and (total > MAX_TEXT or place == MAX_ROWS):
+        if place and (total > MAX_BATCH_CHARACTERS or place == MAX_BATCH_ROWS):
             return
         yield item

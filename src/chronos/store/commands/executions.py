@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.node import Actor
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands.base import SYSTEM, Command
 
 
@@ -57,7 +57,7 @@ class EndedAttempt(NamedTuple):
     detail: str | None = None  # JSON
 
 
-class Follow(NamedTuple):
+class FollowUp(NamedTuple):
     """Something that must follow an outcome: a dependent, a hook, an alert. At least once."""
 
     kind: str
@@ -72,12 +72,12 @@ class SettleRow(NamedTuple):
     job: bytes
     token: int
     status: Status
-    code: Code
+    code: ReasonCode
     message: str | None  # None: the code's usual sentence
     finished_us: int
     detail: str | None = None  # JSON; None keeps what the execution carries
     attempts: tuple[EndedAttempt, ...] = ()  # those not recorded yet
-    follow: tuple[Follow, ...] = ()
+    follow: tuple[FollowUp, ...] = ()
     dead_letter: bool = False
 
 

@@ -14,7 +14,7 @@ from chronos.store.commands.base import SYSTEM, Command
 NEW = 0  # as ``expect``: the job must not exist
 
 
-class AtOnce(NamedTuple):
+class RunOnSave(NamedTuple):
     """An execution that a job is to have as soon as it is saved. Its id follows from the job and its version."""
 
     key: bytes | None = None  # of its concurrency gate
@@ -32,7 +32,7 @@ class JobRow(Struct, frozen=True, kw_only=True, gc=False):
     state: JobState = JobState.ACTIVE
     expect: int | None = None  # the version it was made from; NEW; None: whatever is there
     was: JobState | None = None  # the state that ``state`` was decided for; None: whatever it is
-    run: AtOnce | None = None  # with a new job or version; one that says what is there already does not run
+    run: RunOnSave | None = None  # with a new job or version; one that says what is there already does not run
 
 
 class Saved(NamedTuple):
@@ -73,7 +73,7 @@ class SaveJobs(Command[list[Saved]]):
     delete: tuple[DeleteRow, ...] = ()
     idempotency: str | None = None
     back_to: int | None = None  # the old version that the (one) job is to say again, for the audit log
-    others: tuple["SaveJobs", ...] = ()  # of others that were merged into this one: see ``store.merge``
+    others: tuple["SaveJobs", ...] = ()  # of others that were merged into this one: see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["SaveJobs", ...]:
@@ -117,7 +117,7 @@ class SetJobState(Command[bool]):
     expect: int | None = None
     was: JobState | None = None
     actor: Actor = SYSTEM
-    others: tuple["SetJobState", ...] = ()  # of other jobs that were merged into this one: see ``store.merge``
+    others: tuple["SetJobState", ...] = ()  # of other jobs that were merged into this one: see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["SetJobState", ...]:

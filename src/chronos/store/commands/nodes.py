@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from chronos.core.execution import Cancel, Status
+from chronos.core.execution import CancelRequest, Status
 from chronos.core.node import Process
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands.base import Command
-from chronos.store.commands.running import EndedAttempt, Follow
+from chronos.store.commands.executions import EndedAttempt, FollowUp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,22 +23,22 @@ class RegisterNode(Command[int]):
     process: Process | None = None
 
 
-class Held(NamedTuple):
+class HeldExecution(NamedTuple):
     """What the store says a node holds."""
 
     id: bytes
     token: int
-    cancel: Cancel
+    cancel: CancelRequest
     message: str | None = None  # why it was asked to cancel, as whoever asked said it
 
 
-class Beaten(NamedTuple):
+class BeatResult(NamedTuple):
     alive: bool  # False: the node was declared dead; it must stop its work and register anew
-    held: list[Held]
+    held: list[HeldExecution]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat(Command[Beaten]):
+class Beat(Command[BeatResult]):
     """A heartbeat: the node's beat becomes ``beat`` if that is newer. Answers what the store says the node holds.
 
     ``offer`` replaces what the node offered before; None leaves it.
@@ -57,11 +57,11 @@ class ReapRow(NamedTuple):
     job: bytes
     token: int
     status: Status
-    code: Code
+    code: ReasonCode
     attempt: int  # the number its next try has
     lost: tuple[EndedAttempt, ...]  # what was running when the node died
     detail: str | None = None
-    follow: tuple[Follow, ...] = ()
+    follow: tuple[FollowUp, ...] = ()
     dead_letter: bool = False
     message: str | None = None  # None: the code's usual sentence
 

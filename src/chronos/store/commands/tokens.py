@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from chronos.core.node import Actor
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.store.commands.base import SYSTEM, Command
 
 MAX_TOKENS = 10_000
@@ -16,7 +16,7 @@ class CreateToken(Command[None]):
     Raises ``Conflict`` when the name is taken, or when there are ``MAX_TOKENS`` already.
     """
 
-    token: Token
+    token: ApiToken
     now_us: int
     actor: Actor = SYSTEM
 

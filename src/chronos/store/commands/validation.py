@@ -11,19 +11,19 @@ from typing import Any
 from chronos.errors import Invalid
 from chronos.store.commands.admission import Backfill, RecordSkip, Trigger
 from chronos.store.commands.base import Command
+from chronos.store.commands.executions import CancelExecution, Signal
 from chronos.store.commands.jobs import DeleteJob, SaveJobs, SetJobState
+from chronos.store.commands.maintenance import DropDeadLetters, WriteAudit
 from chronos.store.commands.nodes import RegisterNode
-from chronos.store.commands.running import CancelExecution, Signal
 from chronos.store.commands.tokens import CreateToken, RevokeToken
-from chronos.store.commands.upkeep import DropDeadLetters, WriteAudit
 
-_MAX = (1 << 63) - 1
-_HALF = "a text holds half a character (a lone surrogate), which no store can keep; take it out"
+_MAX_INT64 = (1 << 63) - 1
+_LONE_SURROGATE_MESSAGE = "a text holds half a character (a lone surrogate), which no store can keep; take it out"
 
 
 def check_storable(command: Command[Any]) -> None:
     """Raises ``Invalid`` for text with NUL or lone surrogates, and for numbers beyond 64 bits."""
-    said = _SAID.get(type(command))
+    said = _READ_FIELDS.get(type(command))
     if said is None:
         return
     texts, numbers = said(command)
@@ -33,21 +33,21 @@ def check_storable(command: Command[Any]) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise half_a_character() from error
+        raise lone_surrogate_error() from error
     for number in numbers:
-        if number is not None and not -_MAX - 1 <= number <= _MAX:
+        if number is not None and not -_MAX_INT64 - 1 <= number <= _MAX_INT64:
             raise Invalid(f"{number} is beyond what a store can keep (64 bits); give a smaller number")
 
 
-def half_a_character() -> Invalid:
+def lone_surrogate_error() -> Invalid:
     """For text that could not be encoded after all: within a definition, say."""
-    return Invalid(_HALF)
+    return Invalid(_LONE_SURROGATE_MESSAGE)
 
 
-_Said = tuple[Iterable[str | None], Iterable[int | None]]
+_TextsAndNumbers = tuple[Iterable[str | None], Iterable[int | None]]
 
 
-def _saved(command: SaveJobs) -> _Said:
+def _read_save_jobs(command: SaveJobs) -> _TextsAndNumbers:
     rows = command.rows
     texts: list[str | None] = [row.name for row in rows]
     texts += {row.namespace for row in rows}
@@ -60,54 +60,54 @@ def _saved(command: SaveJobs) -> _Said:
     return texts, [command.now_us, *(row.next_us for row in rows)]
 
 
-def _switched(command: SetJobState) -> _Said:
+def _read_set_job_state(command: SetJobState) -> _TextsAndNumbers:
     texts = (command.note, command.actor.name, command.actor.origin, *(span.reason.message for span in command.spans))
     return texts, (command.now_us, command.next_us)
 
 
-def _asked(command: Trigger | Backfill) -> _Said:
+def _read_trigger(command: Trigger | Backfill) -> _TextsAndNumbers:
     runs = (command.run,) if isinstance(command, Trigger) else command.runs
     texts = (command.idempotency, command.actor.name, command.actor.origin)
     return texts, [command.now_us, *(run.scheduled_us for run in runs), *(run.ready_us for run in runs)]
 
 
-def _made(command: CreateToken) -> _Said:
+def _read_create_token(command: CreateToken) -> _TextsAndNumbers:
     token = command.token
     return (token.name, token.author, command.actor.name, command.actor.origin), (command.now_us, token.expires_us)
 
 
-def _told(command: WriteAudit) -> _Said:
+def _read_write_audit(command: WriteAudit) -> _TextsAndNumbers:
     texts = [text for line in command.lines for text in (*line[1:], line.actor.name, line.actor.origin)]
     return texts, (command.now_us,)
 
 
-def _named(*names: str) -> Callable[[Any], _Said]:
+def _field_reader(*names: str) -> Callable[[Any], _TextsAndNumbers]:
     """These fields, and whoever asks where that is known."""
 
-    def said(command: Any) -> _Said:
+    def read(command: Any) -> _TextsAndNumbers:
         actor = getattr(command, "actor", None)
         texts = [getattr(command, name) for name in names]
         return texts if actor is None else [*texts, actor.name, actor.origin], (command.now_us,)
 
-    return said
+    return read
 
 
-def _node(command: RegisterNode) -> _Said:
+def _read_register_node(command: RegisterNode) -> _TextsAndNumbers:
     return (command.name, *command.labels, *command.labels.values()), (command.now_us, command.slots)
 
 
-_SAID: dict[type[Command[Any]], Callable[[Any], _Said]] = {
-    SaveJobs: _saved,
-    SetJobState: _switched,
-    DeleteJob: _named(),
-    Trigger: _asked,
-    Backfill: _asked,
-    RecordSkip: _named("message"),
-    CancelExecution: _named("message"),
-    Signal: _named("name"),
-    DropDeadLetters: _named(),
-    CreateToken: _made,
-    RevokeToken: _named("name"),
-    RegisterNode: _node,
-    WriteAudit: _told,
+_READ_FIELDS: dict[type[Command[Any]], Callable[[Any], _TextsAndNumbers]] = {
+    SaveJobs: _read_save_jobs,
+    SetJobState: _read_set_job_state,
+    DeleteJob: _field_reader(),
+    Trigger: _read_trigger,
+    Backfill: _read_trigger,
+    RecordSkip: _field_reader("message"),
+    CancelExecution: _field_reader("message"),
+    Signal: _field_reader("name"),
+    DropDeadLetters: _field_reader(),
+    CreateToken: _read_create_token,
+    RevokeToken: _field_reader("name"),
+    RegisterNode: _read_register_node,
+    WriteAudit: _read_write_audit,
 }

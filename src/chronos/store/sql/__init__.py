@@ -1,1 +1,4 @@
-"""The store in SQL: statements once, named; two small drivers (SQLite, PostgreSQL) run them."""
+"""The store in SQL: statements that SQLite and PostgreSQL share, and the two engines that run them.
+
+What only one engine has belongs in ``sqlite`` or ``postgres``.
+"""

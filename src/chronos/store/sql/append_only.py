@@ -8,14 +8,14 @@ from chronos.core.execution import Span, Status
 from chronos.core.ids import id_floor
 from chronos.core.job import JobState
 from chronos.core.node import Actor
-from chronos.store.commands import EndedAttempt, Follow
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
+from chronos.store.commands import EndedAttempt, FollowUp
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
-Line = tuple[str, str, str, str]  # of the audit log: action, namespace, subject, detail
-ENDED = "ended"  # the kind of outbox item that tells the followers of a job
+AuditLineRow = tuple[str, str, str, str]  # of the audit log: action, namespace, subject, detail
+EXECUTION_ENDED = "ended"  # the kind of outbox item that tells the followers of a job
 
 
-class Records:
+class AppendOnlyTables:
     """Statements and steps for append-only records. Writing one twice is harmless."""
 
     def __init__(self, d: Dialect) -> None:
@@ -46,7 +46,7 @@ class Records:
         self._add_lines = f"""
             insert into audit (id, at_us, actor, action, namespace, subject, origin, detail)
             select * from {d.rows(1, entry)} as i where true on conflict do nothing"""
-        self._keyed = f"""
+        self._select_idempotency_keys = f"""
             select key, execution from idempotency where namespace = $1 and {d.one_of("key", 2, "t")}"""
         self._remember = f"""
             insert into idempotency (namespace, key, execution, created_us)
@@ -55,27 +55,27 @@ class Records:
             select namespace, name from job where {d.is_job("job", "$1")}
             union all select namespace, name from remains where job = $1 and name is not null"""
 
-    def made_before(self, namespace: str, key: str | None) -> Steps[bytes | None]:
+    def find_by_idempotency_key(self, namespace: str, key: str | None) -> Steps[bytes | None]:
         """What a request with this idempotency key made: an execution, or a job; None: it was not sent before."""
-        return None if key is None else (yield from self.made_of(namespace, [key])).get(key)
+        return None if key is None else (yield from self.find_by_idempotency_keys(namespace, [key])).get(key)
 
     def remember(self, namespace: str, key: str | None, made: bytes, now_us: int) -> Steps[None]:
         """Keep what a request with an idempotency key has made."""
         if key is not None:
-            yield from self.remember_all(namespace, [(key, made)], now_us)
+            yield from self.remember_idempotency_keys(namespace, [(key, made)], now_us)
 
-    def made_of(self, namespace: str, keys: Sequence[str]) -> Steps[dict[str, bytes]]:
+    def find_by_idempotency_keys(self, namespace: str, keys: Sequence[str]) -> Steps[dict[str, bytes]]:
         """What requests with these keys made, as far as they were sent before."""
-        found = yield Query(self._keyed, (namespace,), Rows("t", [(key,) for key in keys]))
+        found = yield Query(self._select_idempotency_keys, (namespace,), Rows("t", [(key,) for key in keys]))
         return dict(found)
 
-    def remember_all(self, namespace: str, made: Iterable[tuple[str, bytes]], now_us: int) -> Steps[None]:
+    def remember_idempotency_keys(self, namespace: str, made: Iterable[tuple[str, bytes]], now_us: int) -> Steps[None]:
         """Keep what requests with idempotency keys have made."""
         rows = Rows("ti", list(made))
         if rows.values:
             yield Query(self._remember, (namespace, now_us), rows)
 
-    def tally(self, changes: Counter[int], sign: int = 1) -> Steps[None]:
+    def add_to_tally(self, changes: Counter[int], sign: int = 1) -> Steps[None]:
         """Jobs that came into a state, less those that left it; with -1 all of them left it."""
         rows = [(state, sign * count) for state, count in sorted(changes.items()) if count]
         if rows:
@@ -83,7 +83,7 @@ class Records:
 
     def done(self, jobs: int) -> Steps[None]:
         """So many active jobs came to the end of their schedule."""
-        yield from self.tally(Counter({int(JobState.ACTIVE): -jobs, int(JobState.DONE): jobs}))
+        yield from self.add_to_tally(Counter({int(JobState.ACTIVE): -jobs, int(JobState.DONE): jobs}))
 
     def attempts(self, rows: Iterable[EndedAttempt]) -> Steps[None]:
         """Record ended tries."""
@@ -91,11 +91,11 @@ class Records:
         if values:
             yield Query(self._attempts, rows=Rows("itnnnnntt", values))
 
-    def follow(self, items: Sequence[tuple[bytes, Follow]], now_us: int) -> Steps[None]:
+    def follow(self, items: Sequence[tuple[bytes, FollowUp]], now_us: int) -> Steps[None]:
         """Put what must follow executions into the outbox."""
         values = [
             (
-                stamped(now_us, b"outbox", execution, "\0".join(item).encode()),
+                time_ordered_id(now_us, b"outbox", execution, "\0".join(item).encode()),
                 *item[:2],
                 execution,
                 item.body,
@@ -109,7 +109,7 @@ class Records:
     def ended(self, ends: Sequence[tuple[bytes, bytes, Status]], now_us: int) -> Steps[None]:
         """Tell of executions of followed jobs that came to an end: (execution, job, status)."""
         body = '{{"execution":"{}","job":"{}","status":{:d}}}'.format
-        items = [(e, Follow(ENDED, "", body(e.hex(), job.hex(), status))) for e, job, status in ends]
+        items = [(e, FollowUp(EXECUTION_ENDED, "", body(e.hex(), job.hex(), status))) for e, job, status in ends]
         yield from self.follow(items, now_us)
 
     def dead_letters(self, rows: Sequence[tuple[bytes, bytes, int, str, str | None]]) -> Steps[None]:
@@ -133,23 +133,23 @@ class Records:
         self, actor: Actor, action: str, namespace: str, subject: str, at_us: int, detail: str = ""
     ) -> Steps[None]:
         """One line of the audit log."""
-        yield from self.audits(actor, at_us, [(action, namespace, subject, detail)])
+        yield from self.audit_lines_by_actor(actor, at_us, [(action, namespace, subject, detail)])
 
-    def audit_run(self, actor: Actor, action: str, job: bytes, at_us: int, detail: str) -> Steps[None]:
+    def audit_execution(self, actor: Actor, action: str, job: bytes, at_us: int, detail: str) -> Steps[None]:
         """One line about an execution, under the name that its job has or had."""
         found = yield Query(self._name_of, (job,))
         namespace, name = found[0] if found else ("", job.hex())
         yield from self.audit(actor, action, namespace, name, at_us, detail)
 
-    def audits(self, actor: Actor, at_us: int, lines: Sequence[Line]) -> Steps[None]:
+    def audit_lines_by_actor(self, actor: Actor, at_us: int, lines: Sequence[AuditLineRow]) -> Steps[None]:
         """Lines of the audit log by one actor."""
-        yield from self.audit_all([(actor, at_us, line) for line in lines])
+        yield from self.audit_lines([(actor, at_us, line) for line in lines])
 
-    def audit_all(self, lines: Iterable[tuple[Actor, int, Line]]) -> Steps[None]:
+    def audit_lines(self, lines: Iterable[tuple[Actor, int, AuditLineRow]]) -> Steps[None]:
         """Lines of the audit log, each with who did it and when."""
         values = [
             (
-                stamped(
+                time_ordered_id(
                     at_us, b"audit", "\0".join((actor.name, action, namespace, subject, detail, actor.origin)).encode()
                 ),
                 *(at_us, actor.name, action, namespace, subject, actor.origin, detail),
@@ -159,7 +159,7 @@ class Records:
         yield Query(self._add_lines, rows=Rows("intttttt", values))
 
 
-def stamped(at_us: int, *parts: bytes) -> bytes:
+def time_ordered_id(at_us: int, *parts: bytes) -> bytes:
     """A deterministic id that sorts by time, to the microsecond."""
     fraction = (at_us % 1000).to_bytes(2)
     digest = blake2b(b"\0".join(parts) + at_us.to_bytes(8, signed=True), digest_size=8).digest()

@@ -1,46 +1,66 @@
-"""What both drivers share: reads, hints, and that is all. A driver opens, runs steps, applies and looks after."""
+"""What both engines share: reads, hints, commit listeners and resent requests. An engine applies."""
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
+from chronos.store.commands import Admit, Claim, Command
 from chronos.store.contract import Hint
-from chronos.store.sql.dialect import Dialect
-from chronos.store.sql.reads import Reads
+from chronos.store.sql.queries import Queries
+from chronos.store.sql.query import Dialect
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 log = logging.getLogger("chronos.store")
 
 
-class SqlStore(Reads):
+class SqlStore(Queries):
     """Reads, and listeners of what was written; see ``contract.Store`` for what each method promises."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self._hints: list[Callable[[Hint], None]] = []
-        self._commits: list[Callable[[int, float], None]] = []
+        self._hint_listeners: list[Callable[[Hint], None]] = []
+        self._commit_listeners: list[Callable[[int, float], None]] = []
 
     def on_hint(self, callback: Callable[[Hint], None]) -> None:
-        self._hints.append(callback)
+        self._hint_listeners.append(callback)
 
     def on_commit(self, callback: Callable[[int, float], None]) -> None:
-        self._commits.append(callback)
+        self._commit_listeners.append(callback)
 
-    def _committed(self, rows: int, took_s: float) -> None:
-        _tell(self._commits, rows, took_s)
+    def _notify_commit_listeners(self, rows: int, took_s: float) -> None:
+        _notify_listeners(self._commit_listeners, rows, took_s)
 
     def _hint(self, hint: Hint) -> None:
-        _tell(self._hints, hint)
+        _notify_listeners(self._hint_listeners, hint)
 
     async def check_statements(self) -> list[str]:
         return []
 
 
-def _tell(listeners: Sequence[Callable[[*Ts], None]], *news: *Ts) -> None:
+def _notify_listeners(listeners: Sequence[Callable[[*Ts], None]], *news: *Ts) -> None:
     """A listener's own trouble must not become that of a commit, which would be made once more."""
     for listener in listeners:
         try:
             listener(*news)
         except Exception:
             log.exception("a listener of the store failed")
+
+
+_MAX_REMEMBERED_REQUESTS = 1024
+
+
+class ResentRequests:
+    """Sent again, they are asked what they did the first time. The latest are remembered."""
+
+    def __init__(self) -> None:
+        self._requests: dict[bytes, None] = {}
+
+    def add(self, command: Command[Any]) -> None:
+        if isinstance(command, Admit | Claim):
+            self._requests[command.request] = None
+            while len(self._requests) > _MAX_REMEMBERED_REQUESTS:
+                del self._requests[next(iter(self._requests))]
+
+    def about(self, command: Command[Any]) -> bool:
+        return bool(self._requests) and isinstance(command, Admit | Claim) and command.request in self._requests

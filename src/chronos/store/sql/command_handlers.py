@@ -36,29 +36,29 @@ from chronos.store.commands import (
     WriteAudit,
     WriteOutput,
 )
-from chronos.store.sql.dialect import Dialect, Steps
-from chronos.store.sql.endings import Endings, Hot
-from chronos.store.sql.executions import Executions
-from chronos.store.sql.gates import Gates
-from chronos.store.sql.jobs import Jobs
-from chronos.store.sql.records import Records
-from chronos.store.sql.switching import Switching
-from chronos.store.sql.tokens import TokenWrites
-from chronos.store.sql.upkeep import Upkeep
+from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.executions.gate_queue import GateQueue
+from chronos.store.sql.executions.lifecycle import LifecycleHandler
+from chronos.store.sql.executions.settlement import HotSettlement, SettlementHandler
+from chronos.store.sql.jobs.save import SaveJobsHandler
+from chronos.store.sql.jobs.state import JobStateHandler
+from chronos.store.sql.maintenance import MaintenanceHandler
+from chronos.store.sql.query import Dialect, Steps
+from chronos.store.sql.tokens import TokenHandler
 
 
-class Writes:
+class CommandHandlers:
     """How each command is applied."""
 
-    def __init__(self, d: Dialect, hot: Hot) -> None:
-        records = Records(d)
-        gates = Gates(d, records)
-        endings = Endings(d, hot, gates, records)
-        executions = Executions(d, hot, gates, records, endings)
-        switching = Switching(d, gates, records)
-        jobs = Jobs(d, gates, records, switching)
-        upkeep = Upkeep(d, gates, records)
-        tokens = TokenWrites(records)
+    def __init__(self, d: Dialect, hot: HotSettlement) -> None:
+        records = AppendOnlyTables(d)
+        gates = GateQueue(d, records)
+        endings = SettlementHandler(d, hot, gates, records)
+        executions = LifecycleHandler(d, hot, gates, records, endings)
+        switching = JobStateHandler(d, gates, records)
+        jobs = SaveJobsHandler(d, gates, records, switching)
+        upkeep = MaintenanceHandler(d, gates, records)
+        tokens = TokenHandler(records)
         self._once: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
             Recover: executions.recover,
             Trigger: executions.trigger,

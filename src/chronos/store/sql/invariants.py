@@ -2,22 +2,22 @@
 
 import msgspec
 
-from chronos.core.detail import read_detail
 from chronos.core.execution import Status, TaskStatus
+from chronos.core.execution_detail import read_detail
 from chronos.core.job import Unreadable
-from chronos.store.sql import rows as record
-from chronos.store.sql.dialect import Dialect, Query, Steps
+from chronos.store.sql import row_mappers as record
+from chronos.store.sql.query import Dialect, Query, Steps
 
 _READY, _QUEUED, _RUNNING, _WAITING = (
     int(status) for status in (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
 )
-_WORST = 20  # exceptions named for each check
-_PAGE = 1_000
-_PAGES = 10  # of the latest ended executions are looked into
-_LAST = b"\xff" * 16  # later than every id
-_ENDED = "select id, detail from history where id < $1 order by id desc limit $2"
-_OPEN_WORDS = {status.name.lower() for status in TaskStatus if not status.final}
-_DEFINITIONS = """
+_MAX_EXCEPTIONS_PER_CHECK = 20  # exceptions named for each check
+_ROWS_PER_PAGE = 1_000
+_MAX_PAGES_OF_HISTORY = 10  # of the latest ended executions are looked into
+_ID_AFTER_ALL = b"\xff" * 16  # later than every id
+_SELECT_ENDED = "select id, detail from history where id < $1 order by id desc limit $2"
+_OPEN_TASK_STATUS_NAMES = {status.name.lower() for status in TaskStatus if not status.final}
+_SELECT_SPECS = """
     select namespace, name, spec from job where (namespace, name) > ($1, $2) order by namespace, name limit $3"""
 
 CHECKS = {
@@ -72,7 +72,7 @@ CHECKS = {
 }
 
 
-class Verify:
+class InvariantChecks:
     """The checks as steps."""
 
     def __init__(self, d: Dialect) -> None:
@@ -82,29 +82,29 @@ class Verify:
         """One sentence for each exception."""
         found: list[str] = []
         for sentence, sql in CHECKS.items():
-            rows = yield Query(f"{sql} limit {_WORST}".replace("{is_job}", self._is_job))
+            rows = yield Query(f"{sql} limit {_MAX_EXCEPTIONS_PER_CHECK}".replace("{is_job}", self._is_job))
             found += [
                 sentence.format(*(value.hex() if isinstance(value, bytes) else value for value in row)) for row in rows
             ]
-        return found + (yield from _open_tasks()) + (yield from _unreadable())
+        return found + (yield from _find_open_tasks()) + (yield from _find_unreadable_specs())
 
 
-def _open_tasks() -> Steps[list[str]]:
+def _find_open_tasks() -> Steps[list[str]]:
     """Tasks of ended executions that have not ended, among the latest of them: no statement finds these either."""
     found: list[str] = []
-    last = _LAST
-    for _ in range(_PAGES):
-        rows = yield Query(_ENDED, (last, _PAGE))
+    last = _ID_AFTER_ALL
+    for _ in range(_MAX_PAGES_OF_HISTORY):
+        rows = yield Query(_SELECT_ENDED, (last, _ROWS_PER_PAGE))
         for execution, text in rows:
-            if text is not None and (names := _open_in(text)):
+            if text is not None and (names := _open_task_names(text)):
                 found.append(f"execution {execution.hex()} has ended, its tasks {', '.join(names)} have not")
-        if len(rows) < _PAGE or len(found) >= _WORST:
+        if len(rows) < _ROWS_PER_PAGE or len(found) >= _MAX_EXCEPTIONS_PER_CHECK:
             break
         last = rows[-1][0]
-    return found[:_WORST]
+    return found[:_MAX_EXCEPTIONS_PER_CHECK]
 
 
-def _open_in(text: str) -> list[str]:
+def _open_task_names(text: str) -> list[str]:
     """The tasks of a detail that have not ended; those of one that cannot be read are not known."""
     try:
         detail = read_detail(text)
@@ -112,20 +112,20 @@ def _open_in(text: str) -> list[str]:
         return []
     stand = [] if detail.group is None else [task.name for task in detail.group.tasks if not task.status.final]
     told = [] if detail.report is None else detail.report.tasks
-    return stand + [task.name for task in told if task.status in _OPEN_WORDS]
+    return stand + [task.name for task in told if task.status in _OPEN_TASK_STATUS_NAMES]
 
 
-def _unreadable() -> Steps[list[str]]:
+def _find_unreadable_specs() -> Steps[list[str]]:
     """Definitions that this release cannot read: no statement finds these."""
     found: list[str] = []
     last = ("", "")
-    while len(found) < _WORST:
-        rows = yield Query(_DEFINITIONS, (*last, _PAGE))
+    while len(found) < _MAX_EXCEPTIONS_PER_CHECK:
+        rows = yield Query(_SELECT_SPECS, (*last, _ROWS_PER_PAGE))
         for namespace, name, text in rows:
-            spec = record.spec(text)
+            spec = record.to_job_spec(text)
             if isinstance(spec, Unreadable):
                 found.append(f'job "{name}" in the namespace "{namespace}": {spec.error}')
-        if len(rows) < _PAGE:
+        if len(rows) < _ROWS_PER_PAGE:
             break
         last = rows[-1][:2]
-    return found[:_WORST]
+    return found[:_MAX_EXCEPTIONS_PER_CHECK]

@@ -1,12 +1,12 @@
 """Steps for nodes, the outbox, dead letters and output. The same on every engine."""
 
-from chronos.core.execution import Cancel, Status
+from chronos.core.execution import CancelRequest, Status
 from chronos.store.commands import (
     AckOutbox,
     Beat,
-    Beaten,
+    BeatResult,
     DropDeadLetters,
-    Held,
+    HeldExecution,
     OutboxItem,
     RegisterNode,
     StopNode,
@@ -15,21 +15,21 @@ from chronos.store.commands import (
     WriteAudit,
     WriteOutput,
 )
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.gates import Gates
-from chronos.store.sql.locks import ids
-from chronos.store.sql.records import Records
-from chronos.store.sql.rows import write_labels
-from chronos.store.sql.trimming import Trimming
+from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.executions.gate_queue import GateQueue
+from chronos.store.sql.executions.gates import to_id_rows
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
+from chronos.store.sql.retention import TrimHandler
+from chronos.store.sql.row_mappers import write_labels
 
-_NAMED = 100  # executions that one line of the audit log names
+_EXECUTIONS_PER_AUDIT_LINE = 100  # executions that one line of the audit log names
 
 
-class Upkeep:
+class MaintenanceHandler:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, gates: Gates, records: Records) -> None:
-        self._gates, self._records, self._trimming = gates, records, Trimming(d, records)
+    def __init__(self, d: Dialect, gates: GateQueue, records: AppendOnlyTables) -> None:
+        self._gates, self._records, self._trim_handler = gates, records, TrimHandler(d, records)
         self._mutex = d.mutex()
         self._same_node = "select number from node where incarnation = $1"
         self._register = """
@@ -48,7 +48,7 @@ class Upkeep:
         if d.name == "sqlite":
             self._beat, self._held = beat, held.format("(select $1 as number)")
         self._stop = "update node set stopped_us = $2 where number = $1 and stopped_us is null"
-        self._disown = "update outbox set owner = null where owner = $1"
+        self._release_outbox = "update outbox set owner = null where owner = $1"
         self._take = {
             (again, chosen): f"""
             with taken as materialized (
@@ -79,20 +79,22 @@ class Upkeep:
                 yield Query(self._offer, (rows[0][0], command.offer))
         return int(rows[0][0])
 
-    def beat(self, command: Beat) -> Steps[Beaten]:
+    def beat(self, command: Beat) -> Steps[BeatResult]:
         """See ``Beat``."""
         args = (command.node, command.beat, command.now_us, command.offer)
         rows = yield Query(self._beat, args, alone=self._held is None)
         alive = bool(rows)
         if alive and self._held is not None:
             rows = yield Query(self._held, (command.node,))
-        held = [Held(row[0], row[1], Cancel(row[2]), row[3]) for row in rows if alive and row[0] is not None]
-        return Beaten(alive=alive, held=held)
+        held = [
+            HeldExecution(row[0], row[1], CancelRequest(row[2]), row[3]) for row in rows if alive and row[0] is not None
+        ]
+        return BeatResult(alive=alive, held=held)
 
     def stop(self, command: StopNode) -> Steps[None]:
         """See ``StopNode``."""
         yield Query(self._stop, (command.node, command.now_us))
-        yield Query(self._disown, (command.node,))
+        yield Query(self._release_outbox, (command.node,))
 
     def take_outbox(self, command: TakeOutbox) -> Steps[list[OutboxItem]]:
         """See ``TakeOutbox``."""
@@ -105,16 +107,21 @@ class Upkeep:
 
     def ack_outbox(self, command: AckOutbox) -> Steps[None]:
         """See ``AckOutbox``."""
-        yield Query(self._ack, rows=ids(command.ids))
+        yield Query(self._ack, rows=to_id_rows(command.ids))
 
     def drop_dead_letters(self, command: DropDeadLetters) -> Steps[int]:
         """See ``DropDeadLetters``."""
-        rows = yield Query(self._drop_dead, rows=ids(command.executions))
+        rows = yield Query(self._drop_dead, rows=to_id_rows(command.executions))
         for namespace in sorted({row[0] for row in rows}):
             own = sorted(row[1].hex() for row in rows if row[0] == namespace)
-            more = f" and {len(own) - _NAMED} more" if len(own) > _NAMED else ""
-            line = ("discard dead letters", namespace, str(len(own)), ", ".join(own[:_NAMED]) + more)
-            yield from self._records.audits(command.actor, command.now_us, [line])
+            more = f" and {len(own) - _EXECUTIONS_PER_AUDIT_LINE} more" if len(own) > _EXECUTIONS_PER_AUDIT_LINE else ""
+            line = (
+                "discard dead letters",
+                namespace,
+                str(len(own)),
+                ", ".join(own[:_EXECUTIONS_PER_AUDIT_LINE]) + more,
+            )
+            yield from self._records.audit_lines_by_actor(command.actor, command.now_us, [line])
         return len(rows)
 
     def write_output(self, command: WriteOutput) -> Steps[None]:
@@ -129,8 +136,8 @@ class Upkeep:
         lines = [
             (one.actor, command.now_us, (one.action, one.namespace, one.subject, one.detail)) for one in command.lines
         ]
-        yield from self._records.audit_all(lines)
+        yield from self._records.audit_lines(lines)
 
     def trim(self, command: Trim) -> Steps[int]:
         """See ``Trim``."""
-        return self._trimming.trim(command)
+        return self._trim_handler.trim(command)

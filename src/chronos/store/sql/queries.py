@@ -10,28 +10,38 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from chronos.core.execution import Attempt, DeadLetter, Execution, Span, Status
-from chronos.core.job import Job, JobSpec, JobState, JobVersion, On
+from chronos.core.job import Job, JobSpec, JobState, JobVersion, UpstreamCondition
 from chronos.core.node import AuditEntry, Node
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.store.commands import OutboxItem, OutputRow
-from chronos.store.contract import Counts, Depth, Due, ExecutionFilter, ExecutionView, JobFilter, JobName, Page
-from chronos.store.sql import rows as record
+from chronos.store.contract import Counts, Depth, DueGate, ExecutionFilter, ExecutionView, JobFilter, JobName, Page
+from chronos.store.sql import row_mappers as record
 from chronos.store.sql import tokens
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.job_list import JobList
-from chronos.store.sql.locks import OVERLAPS
-from chronos.store.sql.locks import ids as those
-from chronos.store.sql.numbers import ran
-from chronos.store.sql.verify import Verify
+from chronos.store.sql.executions.gates import OVERLAPS, to_id_rows
+from chronos.store.sql.invariants import InvariantChecks
+from chronos.store.sql.jobs.queries import JobQueries
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
-REPLACE = [overlap.value for overlap in OVERLAPS].index("replace")
-_TROUBLED = 20  # and above: see ``Status``
-_LAST = b"\xff" * 16  # later than every id
-_DEAD = "execution, job, namespace, failed_us, code, message"
+
+def job_number_sql(job: str) -> str:
+    """The number of the job with this id, an expression."""
+    number = f"(select o.number from {{}} as o where o.job = {job})".format
+    return f"coalesce({number('gate')}, {number('gone')})"
+
+
+def history_of_job_sql(history: str, job: str) -> str:
+    """A condition: the row of ``history`` (a table's alias) is of the job with this id, an expression."""
+    return f"{history}.number = {job_number_sql(job)} and {history}.job = {job}"
+
+
+REPLACE_INDEX = [overlap.value for overlap in OVERLAPS].index("replace")
+_FIRST_TROUBLED_STATUS = 20  # and above: see ``Status``
+_ID_AFTER_ALL = b"\xff" * 16  # later than every id
+_DEAD_LETTER_COLUMNS = "execution, job, namespace, failed_us, code, message"
 
 
 P = ParamSpec("P")
-S = TypeVar("S", bound="Reads")
+S = TypeVar("S", bound="Queries")
 T = TypeVar("T")
 
 
@@ -45,26 +55,30 @@ def read(steps: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S
     return run
 
 
-class Reads(ABC):
+class Queries(ABC):
     """The reading half of the contract; see ``contract.Store`` for what each method promises."""
 
     def __init__(self, d: Dialect) -> None:
-        self._job_list, self._verify = JobList(d), Verify(d)
+        self._job_list, self._verify = JobQueries(d), InvariantChecks(d)
         self._due = f"""
-            select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE} then 1 else 0 end from gate
-            where state = 0 and next_us is not null and next_us <= $1 order by next_us{d.then("number")} limit $2"""
+            select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE_INDEX} then 1 else 0 end
+            from gate where state = 0 and next_us is not null and next_us <= $1
+            order by next_us{d.then("number")} limit $2"""
         self._next_due = "select min(next_us) from gate where state = 0 and next_us is not null"
         self._next_wake = (
             f"select min(wake_us) from active where status = {int(Status.WAITING)} and wake_us is not null"
         )
-        self._held = f"select {record.OPEN} from active where owner = $1 and status = {int(Status.RUNNING)} order by id"
+        self._held = (
+            f"select {record.OPEN_COLUMNS} from active where owner = $1 and status = {int(Status.RUNNING)} order by id"
+        )
         self._depths = "select lane, status, count(*) from active group by lane, status order by lane, status"
         self._job_counts = "select state, jobs from tally where jobs > 0"
         self._open_counts = "select status, count(*) from active group by status"
         self._by_id = f"""
-            select {record.JOB} from job as j join gate as g on {d.gate_of("g", "j")} where {d.is_job_of("j", 1)}"""
+            select {record.JOB_COLUMNS} from job as j join gate as g on {d.gate_of("g", "j")}
+            where {d.is_job_of("j", 1)}"""
         self._by_name = f"""
-            select {record.JOB} from job as j join gate as g on {d.gate_of("g", "j")}
+            select {record.JOB_COLUMNS} from job as j join gate as g on {d.gate_of("g", "j")}
             where j.namespace = $1 and j.name = $2"""
         self._names_of = f"""
             select id, namespace, name from job where {d.is_job_of("job", 1)}
@@ -81,16 +95,16 @@ class Reads(ABC):
             union all select job, version, spec, saved_us, author from job_version where job = $1 and version < $2
             order by version desc limit $3"""
         self._by_execution = f"""
-            select {record.OPEN} from active where id = $1
-            union all select {record.ENDED} from history where id = $1"""
+            select {record.OPEN_COLUMNS} from active where id = $1
+            union all select {record.ENDED_COLUMNS} from history where id = $1"""
         # Attempts of a task are in the order of their numbers, even where the clock went back between two of them.
         self._attempts = f"""
-            select {record.ATTEMPT} from (
-                select {record.ATTEMPT}, max(started_us) over (partition by task order by number) as since_us
+            select {record.ATTEMPT_COLUMNS} from (
+                select {record.ATTEMPT_COLUMNS}, max(started_us) over (partition by task order by number) as since_us
                 from attempt where execution = $1
             ) as a order by since_us, task, number"""
         self._running_since = f"""
-            select {record.OPEN} from active where status = {int(Status.RUNNING)} and attempt_us < $1
+            select {record.OPEN_COLUMNS} from active where status = {int(Status.RUNNING)} and attempt_us < $1
             order by attempt_us, id limit $2"""
         # One look for each lane, whatever stands in it.
         ready = f"select min(lane) from active where status = {int(Status.READY)} and held = 0"
@@ -110,10 +124,13 @@ class Reads(ABC):
         self._output = """
             select execution, task, number, part, text from output where execution = $1 order by task, number, part"""
         self._ended_since = f"""
-            select {record.ENDED} from history where (finished_us, id) > ($1, $2) order by finished_us, id limit $3"""
-        self._latest = _latest(d, open_ones="true", ended="e.until_us is null")
-        self._latest_started = _latest(d, open_ones="e.started_us is not null", ended="e.started_us is not null")
-        self._nodes = f"select {record.NODE} from node order by number"
+            select {record.ENDED_COLUMNS} from history where (finished_us, id) > ($1, $2)
+            order by finished_us, id limit $3"""
+        self._latest = _latest_execution_sql(d, open_ones="true", ended="e.until_us is null")
+        self._latest_started = _latest_execution_sql(
+            d, open_ones="e.started_us is not null", ended="e.started_us is not null"
+        )
+        self._nodes = f"select {record.NODE_COLUMNS} from node order by number"
         self._all_lanes = "select number, key from lane order by number"
         self._outbox = """
             select id, kind, target, execution, body, created_us from outbox where id > $1 order by id limit $2"""
@@ -123,9 +140,9 @@ class Reads(ABC):
         """Run reading steps on a connection of their own."""
 
     @read
-    def due(self, until_us: int, limit: int) -> Steps[list[Due]]:
+    def due(self, until_us: int, limit: int) -> Steps[list[DueGate]]:
         found = yield Query(self._due, (until_us, limit), alone=True)
-        return [Due(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in found]
+        return [DueGate(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in found]
 
     @read
     def next_due_us(self) -> Steps[int | None]:
@@ -140,12 +157,12 @@ class Reads(ABC):
     @read
     def held_by(self, node: int) -> Steps[list[Execution]]:
         found = yield Query(self._held, (node,), alone=True)
-        return [item for row in found if isinstance(item := record.execution(row), Execution)]
+        return [item for row in found if isinstance(item := record.to_execution(row), Execution)]
 
     @read
     def running_since(self, before_us: int, limit: int) -> Steps[list[Execution]]:
         found = yield Query(self._running_since, (before_us, limit), alone=True)
-        return [item for row in found if isinstance(item := record.execution(row), Execution)]
+        return [item for row in found if isinstance(item := record.to_execution(row), Execution)]
 
     @read
     def ready_lanes(self) -> Steps[list[int]]:
@@ -160,7 +177,7 @@ class Reads(ABC):
         found = yield Query(self._depths, alone=True)
         lanes: dict[int, dict[Status, int]] = {}
         for lane, status, count in found:
-            lanes.setdefault(lane, {})[record.member(Status, status)] = count
+            lanes.setdefault(lane, {})[record.to_enum_member(Status, status)] = count
         order = (Status.READY, Status.QUEUED, Status.RUNNING, Status.WAITING)
         return [Depth(lane, *(counts.get(status, 0) for status in order)) for lane, counts in lanes.items()]
 
@@ -168,24 +185,24 @@ class Reads(ABC):
     def counts(self) -> Steps[Counts]:
         jobs = yield Query(self._job_counts)
         opened = yield Query(self._open_counts)
-        states = {record.member(JobState, s): n for s, n in jobs}
-        return Counts(states, {record.member(Status, s): n for s, n in opened})
+        states = {record.to_enum_member(JobState, s): n for s, n in jobs}
+        return Counts(states, {record.to_enum_member(Status, s): n for s, n in opened})
 
     @read
     def jobs_by_id(self, ids: Sequence[bytes]) -> Steps[dict[bytes, Job]]:
-        found = yield Query(self._by_id, rows=those(ids), alone=True)
-        return {row[0]: record.job(row) for row in found}
+        found = yield Query(self._by_id, rows=to_id_rows(ids), alone=True)
+        return {row[0]: record.to_job(row) for row in found}
 
     @read
     def job_named(self, namespace: str, name: str) -> Steps[Job | None]:
         found = yield Query(self._by_name, (namespace, name), alone=True)
-        return record.job(found[0]) if found else None
+        return record.to_job(found[0]) if found else None
 
     @read
     def names_of(self, ids: Sequence[bytes]) -> Steps[dict[bytes, JobName]]:
         if not ids:
             return {}
-        found = yield Query(self._names_of, rows=those(ids), alone=True)
+        found = yield Query(self._names_of, rows=to_id_rows(ids), alone=True)
         return {job: JobName(namespace, name) for job, namespace, name in found}
 
     @read
@@ -195,12 +212,12 @@ class Reads(ABC):
     @read
     def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> Steps[dict[tuple[bytes, int], JobSpec]]:
         found = yield Query(self._specs_at, rows=Rows("in", list(dict.fromkeys(pairs))), alone=True)
-        return {(job, version): record.spec(text) for job, version, text in found}
+        return {(job, version): record.to_job_spec(text) for job, version, text in found}
 
     @read
-    def followers(self, namespace: str, name: str) -> Steps[list[tuple[bytes, On]]]:
+    def followers(self, namespace: str, name: str) -> Steps[list[tuple[bytes, UpstreamCondition]]]:
         found = yield Query(self._followers, (namespace, name), alone=True)
-        return [(job, On(outcome)) for job, outcome in found]
+        return [(job, UpstreamCondition(outcome)) for job, outcome in found]
 
     @read
     def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Steps[Page[Job]]:
@@ -210,7 +227,7 @@ class Reads(ABC):
     def versions(self, job: bytes, *, limit: int, before: int | None = None) -> Steps[list[JobVersion]]:
         args = (job, 1 << 62 if before is None else before, limit)
         found = yield Query(self._versions, args, alone=True)
-        return [record.version(row) for row in found]
+        return [record.to_job_version(row) for row in found]
 
     @read
     def list_executions(
@@ -222,10 +239,10 @@ class Reads(ABC):
         opened, ended, latest = [*tests], [*tests], newest
         status = where.status
         if where.troubled:
-            ended.append(f"status >= {_TROUBLED}")
+            ended.append(f"status >= {_FIRST_TROUBLED_STATUS}")
         if status is not None and where.job is None and status > Status.SUCCEEDED:
-            args = [limit + 1, cursor or _LAST, int(status)]
-            ended += [f"status > {int(Status.SUCCEEDED)}", *_among("status", "id", "$3", "$2")]
+            args = [limit + 1, cursor or _ID_AFTER_ALL, int(status)]
+            ended += [f"status > {int(Status.SUCCEEDED)}", *_equals_and_before("status", "id", "$3", "$2")]
             latest = "order by status desc, id desc limit $1"
         elif status is not None:
             args.append(int(status))
@@ -234,26 +251,28 @@ class Reads(ABC):
         if where.job is not None:
             args.append(where.job)
             opened.append(f"job = ${len(args)}")
-            ended.append(ran("history", f"${len(args)}"))
+            ended.append(history_of_job_sql("history", f"${len(args)}"))
         parts = []
         if not where.troubled and (status is None or not status.final):
-            parts.append(f"select * from (select {record.OPEN} from active where {' and '.join(opened)} {newest}) as o")
+            parts.append(
+                f"select * from (select {record.OPEN_COLUMNS} from active where {' and '.join(opened)} {newest}) as o"
+            )
         if status is None or status.final:
             parts.append(
-                f"select * from (select {record.ENDED} from history where {' and '.join(ended)} {latest}) as h"
+                f"select * from (select {record.ENDED_COLUMNS} from history where {' and '.join(ended)} {latest}) as h"
             )
         sql = f"select * from ({' union all '.join(parts)}) as found {newest}"
         found = yield Query(sql, tuple(args), alone=True)
-        items = [record.execution(row) for row in found[:limit]]
+        items = [record.to_execution(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
 
     @read
     def execution(self, execution: bytes) -> Steps[ExecutionView | None]:
         found = yield Query(self._by_execution, (execution,))
-        item = record.execution(found[0]) if found else None
+        item = record.to_execution(found[0]) if found else None
         if not isinstance(item, Execution):
             return None
-        attempts: list[Attempt] = [record.attempt(row) for row in (yield Query(self._attempts, (execution,)))]
+        attempts: list[Attempt] = [record.to_attempt(row) for row in (yield Query(self._attempts, (execution,)))]
         return ExecutionView(execution=item, attempts=attempts)
 
     @read
@@ -263,14 +282,14 @@ class Reads(ABC):
     @read
     def ended_since(self, after: tuple[int, bytes], limit: int) -> Steps[list[Execution | Span]]:
         found = yield Query(self._ended_since, (*after, limit), alone=True)
-        return [record.execution(row) for row in found]
+        return [record.to_execution(row) for row in found]
 
     @read
     def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> Steps[dict[bytes, Execution]]:
-        found = yield Query(self._latest_started if started else self._latest, rows=those(jobs), alone=True)
+        found = yield Query(self._latest_started if started else self._latest, rows=to_id_rows(jobs), alone=True)
         newest: dict[bytes, Execution] = {}
         for row in sorted(found, key=lambda row: row[0]):
-            item = record.execution(row)
+            item = record.to_execution(row)
             if isinstance(item, Execution):
                 newest[item.job] = item
         return newest
@@ -279,28 +298,32 @@ class Reads(ABC):
     def list_dead_letters(
         self, *, namespace: str | None, limit: int, cursor: bytes | None = None
     ) -> Steps[Page[DeadLetter]]:
-        found = yield self._newest("dead_letter", _DEAD, "execution", namespace, limit, cursor)
-        items = [record.dead_letter(row) for row in found[:limit]]
+        found = yield self._newest("dead_letter", _DEAD_LETTER_COLUMNS, "execution", namespace, limit, cursor)
+        items = [record.to_dead_letter(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].execution if len(found) > limit else None)
 
     @read
     def audit(self, *, namespace: str | None, limit: int, cursor: bytes | None = None) -> Steps[Page[AuditEntry]]:
-        found = yield self._newest("audit", record.AUDIT, "id", namespace, limit, cursor)
-        items = [record.audit(row) for row in found[:limit]]
+        found = yield self._newest("audit", record.AUDIT_COLUMNS, "id", namespace, limit, cursor)
+        items = [record.to_audit_entry(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
 
     def _newest(
         self, table: str, columns: str, key: str, namespace: str | None, limit: int, cursor: bytes | None
     ) -> Query:
-        args, tests, order = [limit + 1, cursor or _LAST], [f"{key} < $2"], f"{key} desc"
+        args, tests, order = [limit + 1, cursor or _ID_AFTER_ALL], [f"{key} < $2"], f"{key} desc"
         if namespace is not None:
-            args, tests, order = [*args, namespace], _among("namespace", key, "$3", "$2"), f"namespace desc, {key} desc"
+            args, tests, order = (
+                [*args, namespace],
+                _equals_and_before("namespace", key, "$3", "$2"),
+                f"namespace desc, {key} desc",
+            )
         sql = f"select {columns} from {table} where {' and '.join(tests)} order by {order} limit $1"
         return Query(sql, tuple(args), alone=True)
 
     @read
     def nodes(self) -> Steps[list[Node]]:
-        return [record.node(row) for row in (yield Query(self._nodes, alone=True))]
+        return [record.to_node(row) for row in (yield Query(self._nodes, alone=True))]
 
     @read
     def outbox(self, *, limit: int, after: bytes | None = None) -> Steps[list[OutboxItem]]:
@@ -308,24 +331,24 @@ class Reads(ABC):
         return [OutboxItem(*row) for row in found]
 
     @read
-    def token(self, token_hash: str) -> Steps[Token | None]:
-        return tokens.by_hash(token_hash)
+    def token(self, token_hash: str) -> Steps[ApiToken | None]:
+        return tokens.find_token(token_hash)
 
     @read
-    def tokens(self) -> Steps[list[Token]]:
-        return tokens.everything()
+    def tokens(self) -> Steps[list[ApiToken]]:
+        return tokens.list_tokens()
 
     @read
     def verify(self) -> Steps[list[str]]:
         return self._verify.steps()
 
 
-def _among(column: str, id_: str, value: str, before: str) -> list[str]:
-    """Conditions: the column is this, the id is before that; said as bounds, see ``job_list``."""
+def _equals_and_before(column: str, id_: str, value: str, before: str) -> list[str]:
+    """Conditions: the column is this, the id is before that; said as bounds, see ``jobs.queries``."""
     return [f"({column}, {id_}) < ({value}, {before})", f"{column} >= {value}"]
 
 
-def _latest(d: Dialect, *, open_ones: str, ended: str) -> str:
+def _latest_execution_sql(d: Dialect, *, open_ones: str, ended: str) -> str:
     """The newest execution of each job that fits, of each table.
 
     What a job has open is few, and looked for first: else a plan made while nothing was open would read all that is.
@@ -333,11 +356,11 @@ def _latest(d: Dialect, *, open_ones: str, ended: str) -> str:
     opened = (
         f"with o as materialized (select e.id from active as e where e.job = i.job and {open_ones}) select id from o"
     )
-    gone_by = f"select e.id from history as e where {ran('e', 'i.job')} and {ended}"
+    gone_by = f"select e.id from history as e where {history_of_job_sql('e', 'i.job')} and {ended}"
     newest_open, newest_ended = (
         d.among("id", f"select ({those} order by id desc limit 1) from {d.rows(1, 'job:i')} as i")
         for those in (opened, gone_by)
     )
     return f"""
-        select {record.OPEN} from active where {newest_open}
-        union all select {record.ENDED} from history where {newest_ended}"""
+        select {record.OPEN_COLUMNS} from active where {newest_open}
+        union all select {record.ENDED_COLUMNS} from history where {newest_ended}"""

@@ -57,13 +57,13 @@ class Dialect(Protocol):
         """What a join with a ``Rows`` argument implies, said once more: the column is one of those at this number.
 
         PostgreSQL keeps its plans, and they must hold for a table that was empty when they were made: rows are found
-        by these keys, never by reading a whole table (see ``postgres_link``). SQLite finds them by the join.
+        by these keys, never by reading a whole table (see ``postgres.connection``). SQLite finds them by the join.
         """
 
     def among(self, column: str, query: str) -> str:
         """A condition: the column is one of what the query gives; it is run once, and first."""
 
-    def of_each(self, rows: str, query: str) -> str:
+    def ids_for_each(self, rows: str, query: str) -> str:
         """A table of ids: those that a query, which may name columns of ``i``, gives for each row ``i`` of another."""
 
     def then(self, column: str) -> str:
@@ -102,7 +102,7 @@ class Dialect(Protocol):
     def next_number(self) -> str:
         """A statement: the number that the next job is to have. Empty where the engine gives it out."""
 
-    def plan_anew(self) -> str:
+    def force_custom_plan(self) -> str:
         """A statement that has the next ones planned for their arguments; empty where no plan is kept.
 
         How to search best depends on how often the text occurs, which a plan made once cannot know.
@@ -111,20 +111,20 @@ class Dialect(Protocol):
     def mutex(self) -> str:
         """A statement after which only one transaction at a time goes on; empty where that is so anyway."""
 
-    def share_names(self, *, alone: bool) -> str:
+    def lock_followed_names(self, *, alone: bool) -> str:
         """A condition after which nobody says whom a job follows until this transaction ends; or nobody else does.
 
         A job that is created must not miss that it is followed.
         """
 
-    def aside(self) -> tuple[str, str]:
+    def user_session_settings(self) -> tuple[str, str]:
         """Statements before and after those of a user: names are looked up where users have them, plans are usual."""
 
     def final(self, sql: str) -> str:
         """The statement as the driver takes it."""
 
 
-class Sqlite:
+class SqliteDialect:
     """One writer at a time, so nothing needs locking."""
 
     name = "sqlite"
@@ -161,7 +161,7 @@ class Sqlite:
     def among(self, column: str, query: str) -> str:
         return f"{column} in ({query})"
 
-    def of_each(self, rows: str, query: str) -> str:
+    def ids_for_each(self, rows: str, query: str) -> str:
         found = f"json_each((select json_group_array(hex(id)) from ({query})))"
         return f"(select unhex(found.value) as id from {rows} as i cross join {found} as found)"
 
@@ -178,7 +178,7 @@ class Sqlite:
         return f"instr(lower({job}.name), lower({arg(text)})) > 0"
 
     def candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
-        pieces = sorted({text[i : i + _TRIGRAM] for i in range(len(text) - _TRIGRAM + 1)})
+        pieces = sorted({text[i : i + _TRIGRAM_LENGTH] for i in range(len(text) - _TRIGRAM_LENGTH + 1)})
         if not pieces:
             return None
         all_pieces = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
@@ -202,23 +202,23 @@ class Sqlite:
     def next_number(self) -> str:
         return "select max(coalesce((select max(number) from job), 0), coalesce((select max(number) from gone), 0)) + 1"
 
-    def plan_anew(self) -> str:
+    def force_custom_plan(self) -> str:
         return ""
 
     def mutex(self) -> str:
         return ""
 
-    def share_names(self, *, alone: bool) -> str:
+    def lock_followed_names(self, *, alone: bool) -> str:
         return "true"
 
-    def aside(self) -> tuple[str, str]:
+    def user_session_settings(self) -> tuple[str, str]:
         return "", ""
 
     def final(self, sql: str) -> str:
-        return _ARGUMENT.sub(lambda found: found[1] or f"?{found[2]}", sql)
+        return _PLACEHOLDER.sub(lambda found: found[1] or f"?{found[2]}", sql)
 
 
-class Postgres:
+class PostgresDialect:
     """Concurrent writers: gates are locked in key order, before anything else."""
 
     name = "postgres"
@@ -242,11 +242,11 @@ class Postgres:
         for i, column in enumerate(columns.split()):
             name, kind = column.split(":")
             names.append(name)
-            arrays.append(f"${start + i}::{_ARRAYS[kind]}")
+            arrays.append(f"${start + i}::{_ARRAY_TYPES[kind]}")
         return f"(select * from unnest({', '.join(arrays)}) as t({', '.join(names)}))"
 
     def one_of(self, column: str, number: int, kind: str = "i") -> str:
-        return f"{column} = any(${number}::{_ARRAYS[kind]})"
+        return f"{column} = any(${number}::{_ARRAY_TYPES[kind]})"
 
     def within(self, column: str, number: int) -> str:
         return f"{column} = any(${number})"
@@ -254,7 +254,7 @@ class Postgres:
     def among(self, column: str, query: str) -> str:
         return f"{column} = any(array({query}))"
 
-    def of_each(self, rows: str, query: str) -> str:
+    def ids_for_each(self, rows: str, query: str) -> str:
         return f"(select found.id from {rows} as i cross join lateral ({query}) as found)"
 
     def then(self, column: str) -> str:
@@ -288,7 +288,7 @@ class Postgres:
     def next_number(self) -> str:
         return ""
 
-    def plan_anew(self) -> str:
+    def force_custom_plan(self) -> str:
         names = dict.fromkeys(("enable_bitmapscan", "enable_sort"), "on")  # which their index needs
         anew = {"plan_cache_mode": "force_custom_plan", **names}
         settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in anew.items())
@@ -297,11 +297,15 @@ class Postgres:
     def mutex(self) -> str:
         return f"select pg_advisory_xact_lock({NUMBERS_LOCK})"
 
-    def share_names(self, *, alone: bool) -> str:
-        return f"(select pg_advisory_xact_lock{'' if alone else '_shared'}({NAMES_LOCK}))::text is not null"
+    def lock_followed_names(self, *, alone: bool) -> str:
+        return f"(select pg_advisory_xact_lock{'' if alone else '_shared'}({FOLLOWED_NAMES_LOCK}))::text is not null"
 
-    def aside(self) -> tuple[str, str]:
-        usual = {"search_path": '"$user", public', **dict.fromkeys(_UNUSUAL, "on"), "plan_cache_mode": "auto"}
+    def user_session_settings(self) -> tuple[str, str]:
+        usual = {
+            "search_path": '"$user", public',
+            **dict.fromkeys(_RESTRICTED_PLANNER_SETTINGS, "on"),
+            "plan_cache_mode": "auto",
+        }
         enter = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in usual.items())
         leave = ", ".join(
             f"set_config('{name}', (select reset_val from pg_settings where name = '{name}'), true)" for name in usual
@@ -312,15 +316,15 @@ class Postgres:
         return sql
 
 
-_TRIGRAM = 3
-_ARGUMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|--[^\n]*)|\$(\d+)""")  # but not within what is quoted
-_UNUSUAL = ("enable_seqscan", "enable_nestloop", "enable_mergejoin", "enable_bitmapscan")
-NAMES_LOCK = 0x6368726F04  # advisory lock: whoever says which job follows which
+_TRIGRAM_LENGTH = 3
+_PLACEHOLDER = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|--[^\n]*)|\$(\d+)""")  # but not within what is quoted
+_RESTRICTED_PLANNER_SETTINGS = ("enable_seqscan", "enable_nestloop", "enable_mergejoin", "enable_bitmapscan")
+FOLLOWED_NAMES_LOCK = 0x6368726F04  # advisory lock: whoever says which job follows which
 NUMBERS_LOCK = 0x6368726F01  # advisory lock: whoever gives out the next number of a lane or node
-_ARRAYS = {"i": "uuid[]", "n": "bigint[]", "t": "text[]"}
+_ARRAY_TYPES = {"i": "uuid[]", "n": "bigint[]", "t": "text[]"}
 
 
-def json_rows(rows: Rows) -> str:
+def to_json_rows(rows: Rows) -> str:
     """SQLite's form of the ``Rows`` argument."""
     places = [i for i, kind in enumerate(rows.types) if kind == "i"]
     if not places:

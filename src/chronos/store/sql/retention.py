@@ -1,39 +1,39 @@
 """Steps of retention: what nobody wants to keep any more goes, the oldest first. The same on every engine.
 
 Jobs that run often are looked at as they run, what deleted jobs left behind once in a while, and everything else when
-the round comes by (see ``sweeping``).
+the round comes by (see ``retention_sweep``).
 """
 
 from chronos.core.ids import id_floor
 from chronos.store.commands import Trim
-from chronos.store.sql.burying import Burying
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.forgetting import NONE, Forgetting, Old
-from chronos.store.sql.locks import ids
-from chronos.store.sql.records import Records
-from chronos.store.sql.sweeping import Sweeping
+from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.executions.gates import to_id_rows
+from chronos.store.sql.jobs.delete import JobDeletes
+from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.retention_deletes import ZERO_ID, ExpiredRows, RetentionDeletes
+from chronos.store.sql.retention_sweep import RetentionSweep
 
 IDEMPOTENCY_KEPT_US = 7 * 86_400 * 1_000_000
 AUDIT_KEPT_US = 400 * 86_400 * 1_000_000
 NODES_KEPT_US = 30 * 86_400 * 1_000_000
-_JOBS = 100  # looked at by one command
-_LOOKS = 32  # so often is a deleted job looked at while its history is kept
-_LOOK_EVERY_US = 3_600 * 1_000_000  # but not more often than this
+_JOBS_PER_TRIM = 100  # looked at by one command
+_CHECKS_PER_DELETED_JOB = 32  # so often is a deleted job looked at while its history is kept
+_MIN_CHECK_INTERVAL_US = 3_600 * 1_000_000  # but not more often than this
 
 
-class Trimming:
+class TrimHandler:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, records: Records) -> None:
-        self._forgetting = Forgetting(d)
-        self._sweeping = Sweeping(d, self._forgetting, Burying(d, records))
+    def __init__(self, d: Dialect, records: AppendOnlyTables) -> None:
+        self._deletes = RetentionDeletes(d)
+        self._sweep = RetentionSweep(d, self._deletes, JobDeletes(d, records))
         # Served by an index of its own: jobs that ran 64 times since their history was looked at last, or a 64th of the
         # times they keep, all of which have to be counted.
-        self._too_long = """
+        self._select_busy_gates = """
             select job, number, keep_count, keep_age_us, seq from gate
             where seq - trimmed >= 64 and seq - trimmed >= keep_count / 64 order by job limit $1"""
         self._free = f"select job from gate where {d.one_of('job', 1)} order by job {d.lock_or_skip()}"
-        self._trimmed = f"""
+        self._mark_trimmed = f"""
             update gate as g set trimmed = i.seq from {d.rows(1, "job:i seq:n")} as i
             where {d.within("g.job", 1)} and g.job = i.job"""
         self._remains = """
@@ -42,9 +42,11 @@ class Trimming:
         self._open = f"""
             select i.job, (select a.id from active as a where a.job = i.job limit 1)
             from {d.rows(1, "job:i")} as i"""
-        self._with_letters = f"select distinct job from dead_letter where namespace = $1 and {d.one_of('job', 2)}"
-        self._look_again = f"update remains set look_us = $1 where {d.one_of('job', 2)}"
-        self._nothing_left = f"delete from remains where {d.one_of('job', 1)}"
+        self._select_jobs_with_dead_letters = (
+            f"select distinct job from dead_letter where namespace = $1 and {d.one_of('job', 2)}"
+        )
+        self._postpone_remains = f"update remains set look_us = $1 where {d.one_of('job', 2)}"
+        self._drop_remains = f"delete from remains where {d.one_of('job', 1)}"
         self._drop_versions = f"delete from job_version where {d.one_of('job', 1)}"
         self._drop_keys = """
             delete from idempotency where created_us < $1 and created_us <= coalesce(
@@ -66,53 +68,58 @@ class Trimming:
         """See ``Trim``."""
         yield Query(self._drop_keys, (command.now_us - IDEMPOTENCY_KEPT_US, command.limit))
         left = command.limit
-        for part in (self._busy, self._sweeping.sweep, self._left_behind, self._audit, self._nodes):
+        for part in (self._busy, self._sweep.sweep, self._trim_deleted_jobs, self._audit, self._nodes):
             if left > 0:
                 left -= yield from part(command, left)
         return command.limit - left
 
     def _busy(self, command: Trim, limit: int) -> Steps[int]:
         """Jobs that ran often since they were looked at."""
-        gates: list[Row] = yield Query(self._too_long, (min(limit, _JOBS),))
+        gates: list[Row] = yield Query(self._select_busy_gates, (min(limit, _JOBS_PER_TRIM),))
         if not gates:
             return 0
-        cuts = yield from self._forgetting.too_many([gate[:3] for gate in gates])
-        old = [Old(job, number, command.now_us - age_us, cuts.get(job, NONE)) for job, number, _, age_us, _ in gates]
-        dropped, unfinished = yield from self._forgetting.drop(old, limit)
+        cuts = yield from self._deletes.find_cuts([gate[:3] for gate in gates])
+        old = [
+            ExpiredRows(job, number, command.now_us - age_us, cuts.get(job, ZERO_ID))
+            for job, number, _, age_us, _ in gates
+        ]
+        dropped, unfinished = yield from self._deletes.drop(old, limit)
         seen = {job: seq for job, *_, seq in gates if job not in unfinished}
-        free = [row[0] for row in (yield Query(self._free, rows=ids(seen)))] if seen else []
+        free = [row[0] for row in (yield Query(self._free, rows=to_id_rows(seen)))] if seen else []
         if free:
-            yield Query(self._trimmed, rows=Rows("in", [(job, seen[job]) for job in free]))
+            yield Query(self._mark_trimmed, rows=Rows("in", [(job, seen[job]) for job in free]))
         return dropped
 
-    def _left_behind(self, command: Trim, limit: int) -> Steps[int]:
+    def _trim_deleted_jobs(self, command: Trim, limit: int) -> Steps[int]:
         """What deleted jobs left behind: they have no gate that would say how long it is wanted."""
-        jobs: list[Row] = yield Query(self._remains, (command.now_us, min(limit, _JOBS)))
+        jobs: list[Row] = yield Query(self._remains, (command.now_us, min(limit, _JOBS_PER_TRIM)))
         if not jobs:
             return 0
-        old = [Old(job, number, command.now_us - command.keep_deleted_us) for job, number, _ in jobs]
-        dropped, unfinished = yield from self._forgetting.drop(old, limit)
+        old = [ExpiredRows(job, number, command.now_us - command.keep_deleted_us) for job, number, _ in jobs]
+        dropped, unfinished = yield from self._deletes.drop(old, limit)
         seen = [row for row in jobs if row[0] not in unfinished]
-        kept = yield from self._something_left(seen)
+        kept = yield from self._find_recorded_jobs(seen)
         if kept:
-            again_us = command.now_us + max(command.keep_deleted_us // _LOOKS, _LOOK_EVERY_US)
-            yield Query(self._look_again, (again_us,), ids(sorted(kept)))
+            again_us = command.now_us + max(command.keep_deleted_us // _CHECKS_PER_DELETED_JOB, _MIN_CHECK_INTERVAL_US)
+            yield Query(self._postpone_remains, (again_us,), to_id_rows(sorted(kept)))
         if gone := [job for job, *_ in seen if job not in kept]:
-            yield Query(self._drop_versions, rows=ids(gone))
-            yield Query(self._nothing_left, rows=ids(gone))
+            yield Query(self._drop_versions, rows=to_id_rows(gone))
+            yield Query(self._drop_remains, rows=to_id_rows(gone))
         return dropped
 
-    def _something_left(self, jobs: list[Row]) -> Steps[set[bytes]]:
+    def _find_recorded_jobs(self, jobs: list[Row]) -> Steps[set[bytes]]:
         """Which of these deleted jobs still are on record: an execution, ended or not, or a dead letter."""
-        kept = yield from self._forgetting.left([row[:2] for row in jobs])
+        kept = yield from self._deletes.left([row[:2] for row in jobs])
         if rest := [job for job, *_ in jobs if job not in kept]:
-            kept |= {job for job, found in (yield Query(self._open, rows=ids(rest))) if found is not None}
+            kept |= {job for job, found in (yield Query(self._open, rows=to_id_rows(rest))) if found is not None}
         named: dict[str, list[bytes]] = {}
         for job, _, namespace in jobs:
             if job not in kept and namespace is not None:
                 named.setdefault(namespace, []).append(job)
         for namespace, own in sorted(named.items()):
-            kept |= {row[0] for row in (yield Query(self._with_letters, (namespace,), ids(own)))}
+            kept |= {
+                row[0] for row in (yield Query(self._select_jobs_with_dead_letters, (namespace,), to_id_rows(own)))
+            }
         return kept
 
     def _audit(self, command: Trim, limit: int) -> Steps[int]:

@@ -8,44 +8,44 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from chronos.core.ids import ID_BYTES, id_floor
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.locks import ids
+from chronos.store.sql.executions.gates import to_id_rows
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
-NONE = bytes(ID_BYTES)
-_OWN = "h.number = i.number and h.job = i.job"
+ZERO_ID = bytes(ID_BYTES)
+_HISTORY_OF_ROW = "h.number = i.number and h.job = i.job"
 
 
-class Old(NamedTuple):
+class ExpiredRows(NamedTuple):
     """What of a job's history is to go: up to an id what ended before a time, up to another one everything."""
 
     job: bytes
     number: int
     before_us: int
-    all_to: bytes = NONE
+    all_to: bytes = ZERO_ID
 
 
-class Forgetting:
+class RetentionDeletes:
     """Statements and steps."""
 
     def __init__(self, d: Dialect) -> None:
         jobs = d.rows(2, "job:i number:n")
         self._cuts = f"""
-            select i.job, (select h.id from history as h where {_OWN} order by h.id desc limit 1 offset $1)
+            select i.job, (select h.id from history as h where {_HISTORY_OF_ROW} order by h.id desc limit 1 offset $1)
             from {jobs} as i"""
         oldest = f"""
             select h.id from history as h
-            where {_OWN} and h.id <= i.upto and (h.id <= i.all_to or h.finished_us < i.before_us)
+            where {_HISTORY_OF_ROW} and h.id <= i.upto and (h.id <= i.all_to or h.finished_us < i.before_us)
             order by h.id limit $1"""
-        doomed = d.of_each(d.rows(2, "job:i number:n upto:i all_to:i before_us:n"), oldest)
+        doomed = d.ids_for_each(d.rows(2, "job:i number:n upto:i all_to:i before_us:n"), oldest)
         doomed_ids = f"select doomed.id from {doomed} as doomed"  # PostgreSQL before 16 wants the alias
         self._drop = f"delete from history where {d.among('id', doomed_ids)} returning id, job"
         self._drop_attempts = f"delete from attempt where {d.one_of('execution', 1)}"
         self._drop_output = f"delete from output where {d.one_of('execution', 1)}"
         self._first = f"""
-            select i.job, (select h.id from history as h where {_OWN} order by h.id limit 1)
+            select i.job, (select h.id from history as h where {_HISTORY_OF_ROW} order by h.id limit 1)
             from {d.rows(1, "job:i number:n")} as i"""
 
-    def too_many(self, jobs: Iterable[tuple[bytes, int, int]]) -> Steps[dict[bytes, bytes]]:
+    def find_cuts(self, jobs: Iterable[tuple[bytes, int, int]]) -> Steps[dict[bytes, bytes]]:
         """Of jobs (id, number, how many to keep) that have more: the latest id that is not kept."""
         alike: dict[int, list[tuple[bytes, int]]] = {}
         for job, number, keep_count in jobs:
@@ -56,7 +56,7 @@ class Forgetting:
             cuts.update((job, cut) for job, cut in found if cut is not None)
         return cuts
 
-    def drop(self, old: Sequence[Old], limit: int) -> Steps[tuple[int, set[bytes]]]:
+    def drop(self, old: Sequence[ExpiredRows], limit: int) -> Steps[tuple[int, set[bytes]]]:
         """Delete it, the oldest of each job first. Answers how much went, and which jobs may have more of it.
 
         Each job gets an equal share of the limit; those that are not done with theirs share what the others left.
@@ -72,8 +72,8 @@ class Forgetting:
             ]
             gone = yield Query(self._drop, (share,), Rows("iniin", rows))
             if gone:
-                yield Query(self._drop_attempts, rows=ids(row[0] for row in gone))
-                yield Query(self._drop_output, rows=ids(row[0] for row in gone))
+                yield Query(self._drop_attempts, rows=to_id_rows(row[0] for row in gone))
+                yield Query(self._drop_output, rows=to_id_rows(row[0] for row in gone))
             left -= len(gone)
             count: dict[bytes, int] = {}
             for _, job in gone:

@@ -12,22 +12,22 @@ from typing import NamedTuple
 from chronos.core.ids import ID_BYTES, id_floor, job_ids
 from chronos.core.job import JobSpec, JobState, Unreadable
 from chronos.store.commands import Trim
-from chronos.store.sql import rows as record
-from chronos.store.sql.burying import Burying
-from chronos.store.sql.dialect import Dialect, Query, Row, Steps
-from chronos.store.sql.followers import OWN, Followers
-from chronos.store.sql.forgetting import NONE, Forgetting, Old
-from chronos.store.sql.locks import ids
+from chronos.store.sql import row_mappers as record
+from chronos.store.sql.executions.gates import to_id_rows
+from chronos.store.sql.jobs.delete import JobDeletes
+from chronos.store.sql.jobs.dependencies import OWN_OUTCOME, JobDependencies
+from chronos.store.sql.query import Dialect, Query, Row, Steps
+from chronos.store.sql.retention_deletes import ZERO_ID, ExpiredRows, RetentionDeletes
 
 TOMBSTONES_KEPT_US = 400 * 86_400 * 1_000_000
-_EVERY_US = 3_600 * 1_000_000
-_JOBS = 100  # of a page
-_OTHERS = 1_000
-_ENTRIES = 100_000  # of history that are counted for a page, about
-_FEW = 64  # to keep: counting more than that is for jobs that ran so often
-_INCARNATIONS = 100  # names that were used more often keep their tombstone
-_STAGE = 1 << 8 * ID_BYTES
-_PLACE = "trim_round"
+_SWEEP_INTERVAL_US = 3_600 * 1_000_000
+_JOBS_PER_PAGE = 100  # of a page
+_ROWS_PER_PAGE = 1_000
+_MAX_COUNTED_HISTORY_ROWS = 100_000  # of history that are counted for a page, about
+_SMALL_KEEP_COUNT = 64  # to keep: counting more than that is for jobs that ran so often
+_MAX_FORGOTTEN_INCARNATIONS = 100  # names that were used more often keep their tombstone
+_STAGE_FACTOR = 1 << 8 * ID_BYTES
+_POSITION_NAME = "trim_round"
 _DONE = int(JobState.DONE)
 
 
@@ -38,7 +38,7 @@ class _Page(NamedTuple):
     last: int | None = None
 
 
-class _Seen(NamedTuple):
+class _SweptRows(NamedTuple):
     """A job, as the round comes by."""
 
     job: bytes
@@ -52,27 +52,27 @@ class _Seen(NamedTuple):
     first: bytes | None  # of its history
 
     @property
-    def may_be_too_many(self) -> bool:
+    def may_exceed_keep_count(self) -> bool:
         """As far as the round cares: those that keep very much are looked at as they run."""
-        if self.first is None or self.keep_count > _ENTRIES:
+        if self.first is None or self.keep_count > _MAX_COUNTED_HISTORY_ROWS:
             return False
-        return self.seq > self.keep_count or self.keep_count < _FEW
+        return self.seq > self.keep_count or self.keep_count < _SMALL_KEEP_COUNT
 
 
-class Sweeping:
+class RetentionSweep:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, forgetting: Forgetting, burying: Burying) -> None:
-        self._forgetting, self._burying, self._followers = forgetting, burying, Followers(d)
+    def __init__(self, d: Dialect, forgetting: RetentionDeletes, burying: JobDeletes) -> None:
+        self._deletes, self._job_deletes, self._followers = forgetting, burying, JobDependencies(d)
         self._stages: tuple[Callable[[Trim, bytes, int], Steps[_Page]], ...] = (
             self._jobs,
             self._letters,
             self._keys,
             self._tombstones,
         )
-        self._place = f"select value from meta where name = '{_PLACE}' {d.lock_or_skip()}"
-        self._begin = f"insert into meta (name, value) values ('{_PLACE}', '0') on conflict do nothing"
-        self._go_on = f"update meta set value = $1 where name = '{_PLACE}'"
+        self._place = f"select value from meta where name = '{_POSITION_NAME}' {d.lock_or_skip()}"
+        self._begin = f"insert into meta (name, value) values ('{_POSITION_NAME}', '0') on conflict do nothing"
+        self._write_position = f"update meta set value = $1 where name = '{_POSITION_NAME}'"
         self._gates = """
             select g.job, g.number, g.keep_count, g.keep_age_us, g.seq, g.state, g.active + g.queued, g.done_us,
                 (select h.id from history as h where h.number = g.number and h.job = g.job order by h.id limit 1)
@@ -80,7 +80,9 @@ class Sweeping:
         self._still_done = f"""
             select job from gate where {d.one_of("job", 1)} and state = {_DONE} and active + queued = 0
             order by job {d.lock_or_skip()}"""
-        self._following = f"select follower from job_after where {d.one_of('follower', 1)} and outcome <> '{OWN}'"
+        self._following = (
+            f"select follower from job_after where {d.one_of('follower', 1)} and outcome <> '{OWN_OUTCOME}'"
+        )
         self._named = f"""
             select id, namespace, name, incarnation, updated_us, owner, spec from job where {d.is_job_of("job", 1)}
             order by id"""
@@ -88,7 +90,7 @@ class Sweeping:
             select l.execution, l.failed_us, (select g.keep_age_us from gate as g where g.job = l.job)
             from dead_letter as l where l.execution > $1 and l.execution < $3 order by l.execution limit $2"""
         self._drop_letters = f"delete from dead_letter where {d.one_of('execution', 1)} returning execution"
-        self._some_keys = "select key, active + queued from key_gate where key > $1 order by key limit $2"
+        self._select_keys = "select key, active + queued from key_gate where key > $1 order by key limit $2"
         self._drop_keys = f"""
             with idle as materialized (
                 select key from key_gate where {d.one_of("key", 1)} and active = 0 and queued = 0
@@ -103,12 +105,12 @@ class Sweeping:
 
     def sweep(self, command: Trim, limit: int) -> Steps[int]:
         """Go on with the round, a page of each stage at most."""
-        place = yield from self._where()
+        place = yield from self._read_position()
         if place is None:
             return 0
-        stage, last = divmod(place, _STAGE)
+        stage, last = divmod(place, _STAGE_FACTOR)
         if stage >= len(self._stages):
-            if command.now_us < last <= command.now_us + _EVERY_US:
+            if command.now_us < last <= command.now_us + _SWEEP_INTERVAL_US:
                 return 0
             stage, last = 0, 0
         left = limit
@@ -120,11 +122,11 @@ class Sweeping:
                 break
             stage, last = stage + 1, 0
         if stage >= len(self._stages):
-            last = command.now_us + _EVERY_US
-        yield Query(self._go_on, (str(stage * _STAGE + last),))
+            last = command.now_us + _SWEEP_INTERVAL_US
+        yield Query(self._write_position, (str(stage * _STAGE_FACTOR + last),))
         return limit - left
 
-    def _where(self) -> Steps[int | None]:
+    def _read_position(self) -> Steps[int | None]:
         """Where the round is; None: somebody else is at it."""
         found = yield Query(self._place)
         if not found:
@@ -135,21 +137,21 @@ class Sweeping:
     # --- jobs
 
     def _jobs(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
-        size = min(_JOBS, limit)
-        seen = [_Seen(*row) for row in (yield Query(self._gates, (after, size)))]
+        size = min(_JOBS_PER_PAGE, limit)
+        seen = [_SweptRows(*row) for row in (yield Query(self._gates, (after, size)))]
         more = len(seen) == size
-        few = _countable(seen)
+        few = _count_jobs_to_sweep(seen)
         more, seen = more or few < len(seen), seen[:few]
-        many = [(one.job, one.number, one.keep_count) for one in seen if one.may_be_too_many]
-        cuts = yield from self._forgetting.too_many(many)
+        many = [(one.job, one.number, one.keep_count) for one in seen if one.may_exceed_keep_count]
+        cuts = yield from self._deletes.find_cuts(many)
         old = []
         for one in seen:
             before_us = command.now_us - one.keep_age_us
             if one.job in cuts or (one.first is not None and one.first <= id_floor(before_us)):
-                old.append(Old(one.job, one.number, before_us, cuts.get(one.job, NONE)))
-        went, unfinished = yield from self._forgetting.drop(old, limit)
+                old.append(ExpiredRows(one.job, one.number, before_us, cuts.get(one.job, ZERO_ID)))
+        went, unfinished = yield from self._deletes.drop(old, limit)
         if unfinished:
-            return _Page(went, _before(min(unfinished)))
+            return _Page(went, _position_before(min(unfinished)))
         over = [
             one
             for one in seen
@@ -158,37 +160,39 @@ class Sweeping:
         room = limit - went
         went += yield from self._expire(over[:room], command.now_us)
         if len(over) > room:
-            return _Page(went, _before(over[room].job))
+            return _Page(went, _position_before(over[room].job))
         return _Page(went, int.from_bytes(seen[-1].job) if more else None)
 
-    def _expire(self, over: Sequence[_Seen], now_us: int) -> Steps[int]:
+    def _expire(self, over: Sequence[_SweptRows], now_us: int) -> Steps[int]:
         """Jobs that are done go when nothing of them is left.
 
         But for those that follow others, and those that somebody would save again, to whom they were new: jobs of an
         owner, and functions, which a program declares each time it starts.
         """
         of = {one.job: one for one in over}
-        free = [row[0] for row in (yield Query(self._still_done, rows=ids(of)))] if of else []
+        free = [row[0] for row in (yield Query(self._still_done, rows=to_id_rows(of)))] if of else []
         if not free:
             return 0
-        kept = yield from self._forgetting.left([(job, of[job].number) for job in free])
-        kept |= {row[0] for row in (yield Query(self._following, rows=ids(free)))}
-        found: list[Row] = yield Query(self._named, rows=ids(job for job in free if job not in kept))
+        kept = yield from self._deletes.left([(job, of[job].number) for job in free])
+        kept |= {row[0] for row in (yield Query(self._following, rows=to_id_rows(free)))}
+        found: list[Row] = yield Query(self._named, rows=to_id_rows(job for job in free if job not in kept))
         doomed = [
             row[:4]
             for row in found
-            if row[4] < now_us - of[row[0]].keep_age_us and row[5] is None and not _is_declared(record.spec(row[6]))
+            if row[4] < now_us - of[row[0]].keep_age_us
+            and row[5] is None
+            and not _is_declared(record.to_job_spec(row[6]))
         ]
         if doomed:
             yield from self._followers.forget([row[0] for row in doomed])
-            yield from self._burying.bury(doomed, Counter({_DONE: len(doomed)}), now_us)
+            yield from self._job_deletes.delete_jobs(doomed, Counter({_DONE: len(doomed)}), now_us)
         return len(doomed)
 
     # --- all else
 
     def _letters(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
         """Dead letters, as long as the server keeps history, and their job does."""
-        size = min(_OTHERS, limit)
+        size = min(_ROWS_PER_PAGE, limit)
         latest = id_floor(command.now_us - command.keep_deleted_us)
         rows = yield Query(self._old_letters, (after, size, latest))
         old = [
@@ -196,35 +200,35 @@ class Sweeping:
             for execution, failed_us, keep_age_us in rows
             if failed_us < command.now_us - max(command.keep_deleted_us, keep_age_us or 0)
         ]
-        went = len((yield Query(self._drop_letters, rows=ids(old)))) if old else 0
+        went = len((yield Query(self._drop_letters, rows=to_id_rows(old)))) if old else 0
         return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
 
     def _keys(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
         """Concurrency keys that nothing holds or waits for: whoever uses one next makes it anew."""
-        size = min(_OTHERS, limit)
-        rows = yield Query(self._some_keys, (after, size))
+        size = min(_ROWS_PER_PAGE, limit)
+        rows = yield Query(self._select_keys, (after, size))
         idle = [key for key, used in rows if not used]
-        went = len((yield Query(self._drop_keys, rows=ids(idle)))) if idle else 0
+        went = len((yield Query(self._drop_keys, rows=to_id_rows(idle)))) if idle else 0
         return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
 
     def _tombstones(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
         """Names of deleted jobs: the next of that name may have the id of the first, for nothing knows it any more."""
-        size = min(_OTHERS, limit)
+        size = min(_ROWS_PER_PAGE, limit)
         before_us = command.now_us - max(TOMBSTONES_KEPT_US, command.keep_deleted_us)
         rows = yield Query(self._buried, (after, size))
         of = {
             job: job_ids((namespace, name, n) for n in range(1, incarnation + 1))
             for job, namespace, name, incarnation, deleted_us in rows
-            if deleted_us < before_us and incarnation <= _INCARNATIONS
+            if deleted_us < before_us and incarnation <= _MAX_FORGOTTEN_INCARNATIONS
         }
         went = 0
         if of:
-            every = ids(job for own in of.values() for job in own)
+            every = to_id_rows(job for own in of.values() for job in own)
             known = {row[0] for row in (yield Query(self._known, rows=every))}
             forgotten = [job for job, own in of.items() if known.isdisjoint(own)]
             if forgotten:
-                yield Query(self._drop_versions, rows=ids(job for one in forgotten for job in of[one]))
-                went = len((yield Query(self._forget, (before_us,), ids(forgotten))))
+                yield Query(self._drop_versions, rows=to_id_rows(job for one in forgotten for job in of[one]))
+                went = len((yield Query(self._forget, (before_us,), to_id_rows(forgotten))))
         return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
 
 
@@ -232,16 +236,16 @@ def _is_declared(spec: JobSpec) -> bool:
     return isinstance(spec, Unreadable) or any(task.target.kind == "python" for task in spec.tasks)
 
 
-def _before(job: bytes) -> int:
+def _position_before(job: bytes) -> int:
     """Whoever goes on behind it comes to this job next."""
     return int.from_bytes(job) - 1
 
 
-def _countable(seen: Sequence[_Seen]) -> int:
+def _count_jobs_to_sweep(seen: Sequence[_SweptRows]) -> int:
     """How many jobs of a page are looked at, so that not too much of their history has to be counted; one at least."""
     entries = 0
     for place, one in enumerate(seen):
-        entries += min(one.keep_count, one.seq) if one.may_be_too_many else 0
-        if entries > _ENTRIES and place > 0:
+        entries += min(one.keep_count, one.seq) if one.may_exceed_keep_count else 0
+        if entries > _MAX_COUNTED_HISTORY_ROWS and place > 0:
             return place
     return len(seen)

@@ -10,41 +10,41 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from chronos.core.execution import Attempt, AttemptStatus, Cancel, Cause, DeadLetter, Execution, Span, Status
+from chronos.core.execution import Attempt, AttemptStatus, CancelRequest, Cause, DeadLetter, Execution, Span, Status
 from chronos.core.job import Job, JobSpec, JobState, JobVersion, Unreadable
 from chronos.core.node import AuditEntry, Node, Process
-from chronos.core.reasons import Code, Reason
-from chronos.store.sql.dialect import Row
+from chronos.core.reasons import Reason, ReasonCode
+from chronos.store.sql.query import Row
 
-JOB = """j.id, j.namespace, j.name, j.incarnation, j.version, g.state, j.spec, g.next_us, j.created_us, j.updated_us,
-    j.paused_us, j.note"""
+JOB_COLUMNS = """j.id, j.namespace, j.name, j.incarnation, j.version, g.state, j.spec, g.next_us, j.created_us,
+    j.updated_us, j.paused_us, j.note"""
 #: The same columns of an open and of an ended execution, so that both make one list.
-OPEN = """id, job, version, cause, scheduled_us, status, null as code, null as message, attempt, token, owner,
+OPEN_COLUMNS = """id, job, version, cause, scheduled_us, status, null as code, null as message, attempt, token, owner,
     admitted_us, started_us, cast(null as bigint) as finished_us, wake_us, cancel, held, worked_us, detail,
     cast(null as bigint) as until_us, 1 as count, attempt_us"""
-ENDED = """id, job, version, cause, scheduled_us, status, code, message, attempt, token, owner,
+ENDED_COLUMNS = """id, job, version, cause, scheduled_us, status, code, message, attempt, token, owner,
     admitted_us, started_us, finished_us, cast(null as bigint) as wake_us, 0 as cancel, 0 as held, 0 as worked_us,
     detail, until_us, count, attempt_us"""
-ATTEMPT = "execution, task, number, status, started_us, finished_us, node, error, detail"
-NODE = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels, offer"
-AUDIT = "id, at_us, actor, action, namespace, subject, origin, detail"
+ATTEMPT_COLUMNS = "execution, task, number, status, started_us, finished_us, node, error, detail"
+NODE_COLUMNS = "number, name, incarnation, beat, started_us, beat_us, stopped_us, slots, labels, offer"
+AUDIT_COLUMNS = "id, at_us, actor, action, namespace, subject, origin, detail"
 
-_SPEC = msgspec.json.Decoder(JobSpec)
-_JSON = msgspec.json.Decoder()
+_SPEC_DECODER = msgspec.json.Decoder(JobSpec)
+_JSON_DECODER = msgspec.json.Decoder()
 _WORLD, _PROCESS = "chronos/world", "chronos/process"  # among the labels of a node
 E = TypeVar("E", bound=Enum)
 
 
-def job(row: Row) -> Job:
-    """Of the ``JOB`` columns."""
+def to_job(row: Row) -> Job:
+    """Of the ``JOB_COLUMNS`` columns."""
     return Job(
         id=row[0],
         namespace=row[1],
         name=row[2],
         incarnation=row[3],
         version=row[4],
-        state=member(JobState, row[5]),
-        spec=spec(row[6]),
+        state=to_enum_member(JobState, row[5]),
+        spec=to_job_spec(row[6]),
         next_us=row[7],
         created_us=row[8],
         updated_us=row[9],
@@ -53,10 +53,10 @@ def job(row: Row) -> Job:
     )
 
 
-def spec(text: str) -> JobSpec:
+def to_job_spec(text: str) -> JobSpec:
     """Of its JSON; ``Unreadable`` where that says what no job can say, or nothing this release understands."""
     try:
-        return _SPEC.decode(text)
+        return _SPEC_DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return Unreadable(
             error=f"its definition cannot be read ({error}): it was changed by hand, is damaged, or was written by a "
@@ -64,7 +64,7 @@ def spec(text: str) -> JobSpec:
         )
 
 
-def member(kind: type[E], value: Any) -> E:
+def to_enum_member(kind: type[E], value: Any) -> E:
     """Of an enumeration; one that this release does not know is none of those that it knows, and has a name."""
     try:
         return kind(value)
@@ -75,15 +75,15 @@ def member(kind: type[E], value: Any) -> E:
         return strange  # type: ignore[no-any-return]
 
 
-def version(row: Row) -> JobVersion:
+def to_job_version(row: Row) -> JobVersion:
     """Of job, version, spec, saved_us, author."""
-    return JobVersion(job=row[0], version=row[1], spec=spec(row[2]), saved_us=row[3], author=row[4])
+    return JobVersion(job=row[0], version=row[1], spec=to_job_spec(row[2]), saved_us=row[3], author=row[4])
 
 
-def execution(row: Row) -> Execution | Span:
-    """Of the ``OPEN`` or ``ENDED`` columns."""
-    reason = _reason(row[6], row[7])
-    status = member(Status, row[5])
+def to_execution(row: Row) -> Execution | Span:
+    """Of the ``OPEN_COLUMNS`` or ``ENDED_COLUMNS`` columns."""
+    reason = _to_reason(row[6], row[7])
+    status = to_enum_member(Status, row[5])
     if row[19] is not None and reason is not None:
         return Span(
             id=row[0],
@@ -99,7 +99,7 @@ def execution(row: Row) -> Execution | Span:
         id=row[0],
         job=row[1],
         job_version=row[2],
-        cause=member(Cause, row[3]),
+        cause=to_enum_member(Cause, row[3]),
         scheduled_us=row[4],
         status=status,
         reason=reason,
@@ -110,32 +110,32 @@ def execution(row: Row) -> Execution | Span:
         started_us=row[12],
         finished_us=row[13],
         wake_us=row[14],
-        cancel=member(Cancel, row[15]),
+        cancel=to_enum_member(CancelRequest, row[15]),
         held=bool(row[16]),
         worked_us=row[17],
-        detail=_detail(row[18]),
+        detail=_to_detail(row[18]),
         attempt_us=row[21],
     )
 
 
-def attempt(row: Row) -> Attempt:
-    """Of the ``ATTEMPT`` columns."""
+def to_attempt(row: Row) -> Attempt:
+    """Of the ``ATTEMPT_COLUMNS`` columns."""
     return Attempt(
         execution=row[0],
         task=row[1],
         number=row[2],
-        status=member(AttemptStatus, row[3]),
+        status=to_enum_member(AttemptStatus, row[3]),
         started_us=row[4],
         finished_us=row[5],
         node=row[6],
         error=row[7],
-        detail=_detail(row[8]),
+        detail=_to_detail(row[8]),
     )
 
 
-def dead_letter(row: Row) -> DeadLetter:
+def to_dead_letter(row: Row) -> DeadLetter:
     """Of execution, job, namespace, failed_us, code, message."""
-    reason = Reason.of(member(Code, row[4]), row[5])
+    reason = Reason.of(to_enum_member(ReasonCode, row[4]), row[5])
     return DeadLetter(execution=row[0], job=row[1], namespace=row[2], failed_us=row[3], reason=reason)
 
 
@@ -145,9 +145,9 @@ def write_labels(labels: Mapping[str, str], process: Process | None) -> str:
     return msgspec.json.encode({**labels, **said}, order="sorted").decode()
 
 
-def node(row: Row) -> Node:
-    """Of the ``NODE`` columns."""
-    labels = _JSON.decode(row[8])
+def to_node(row: Row) -> Node:
+    """Of the ``NODE_COLUMNS`` columns."""
+    labels = _JSON_DECODER.decode(row[8])
     world, (pid, _, started) = labels.pop(_WORLD, None), labels.pop(_PROCESS, "").partition("/")
     known = world is not None and pid.isdecimal()
     return Node(
@@ -165,21 +165,21 @@ def node(row: Row) -> Node:
     )
 
 
-def audit(row: Row) -> AuditEntry:
-    """Of the ``AUDIT`` columns."""
+def to_audit_entry(row: Row) -> AuditEntry:
+    """Of the ``AUDIT_COLUMNS`` columns."""
     names = ("id", "at_us", "actor", "action", "namespace", "subject", "origin", "detail")
     return AuditEntry(**dict(zip(names, row, strict=True)))
 
 
-def _reason(code: str | None, message: str | None) -> Reason | None:
-    return None if code is None else Reason.of(member(Code, code), message)
+def _to_reason(code: str | None, message: str | None) -> Reason | None:
+    return None if code is None else Reason.of(to_enum_member(ReasonCode, code), message)
 
 
-def _detail(text: str | None) -> dict[str, Any] | None:
+def _to_detail(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = _JSON.decode(text)
+        found = _JSON_DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -6,7 +6,7 @@ from typing import Any
 _FIRST_WORDS = ("select ", "insert ", "update ", "delete ", "with ")
 
 
-def statements(*parts: Any) -> dict[str, str]:
+def collect_statements(*parts: Any) -> dict[str, str]:
     """Every statement in the attributes of these parts, and of the parts that they use, with the name of its place."""
     found: dict[str, str] = {}
     seen: set[int] = set()

@@ -4,25 +4,25 @@ from typing import Any
 
 import msgspec
 
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.errors import Conflict, NotFound
 from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
-from chronos.store.sql.dialect import Query, Row, Steps
-from chronos.store.sql.records import Records
+from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.query import Query, Row, Steps
 
 _COLUMNS = "name, hash, role, namespaces, created_us, expires_us, author"
 _INSERT = f"insert into token ({_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing returning name"
-_NAMED = "select hash from token where name = $1"
+_SELECT_HASH = "select hash from token where name = $1"
 _COUNT = "select count(*) from token"
 _DELETE = "delete from token where name = $1 returning name"
 _BY_HASH = f"select {_COLUMNS} from token where hash = $1"
 _ALL = f"select {_COLUMNS} from token order by name"
 
 
-class TokenWrites:
+class TokenHandler:
     """How tokens come and go. They belong to no namespace, so neither do their lines of the audit log."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: AppendOnlyTables) -> None:
         self._records = records
 
     def create(self, command: CreateToken) -> Steps[None]:
@@ -34,10 +34,12 @@ class TokenWrites:
         places = None if token.namespaces is None else msgspec.json.encode(token.namespaces, order="sorted").decode()
         args = (token.name, token.token_hash, token.role, places, command.now_us, token.expires_us, command.actor.name)
         if not (yield Query(_INSERT, args)):
-            if (yield Query(_NAMED, (token.name,))) == [(token.token_hash,)]:
+            if (yield Query(_SELECT_HASH, (token.name,))) == [(token.token_hash,)]:
                 return  # sent again
             raise Conflict(f'a token named "{token.name}" exists already')
-        yield from self._records.audit(command.actor, "create token", "", token.name, command.now_us, _told(token))
+        yield from self._records.audit(
+            command.actor, "create token", "", token.name, command.now_us, _describe_grant(token)
+        )
 
     def revoke(self, command: RevokeToken) -> Steps[None]:
         """See ``RevokeToken``."""
@@ -46,21 +48,21 @@ class TokenWrites:
         yield from self._records.audit(command.actor, "revoke token", "", command.name, command.now_us)
 
 
-def by_hash(token_hash: str) -> Steps[Token | None]:
+def find_token(token_hash: str) -> Steps[ApiToken | None]:
     """The token of a hash."""
     found = yield Query(_BY_HASH, (token_hash,), alone=True)
-    return _read(found[0]) if found else None
+    return _to_api_token(found[0]) if found else None
 
 
-def everything() -> Steps[list[Token]]:
+def list_tokens() -> Steps[list[ApiToken]]:
     """All tokens, by name."""
-    return [_read(row) for row in (yield Query(_ALL, alone=True))]
+    return [_to_api_token(row) for row in (yield Query(_ALL, alone=True))]
 
 
-def _read(row: Row) -> Token:
+def _to_api_token(row: Row) -> ApiToken:
     name, token_hash, role, places, created_us, expires_us, author = row
     spaces: Any = None if places is None else msgspec.json.decode(places)
-    return Token(
+    return ApiToken(
         name=name,
         token_hash=token_hash,
         role=role,
@@ -71,7 +73,7 @@ def _read(row: Row) -> Token:
     )
 
 
-def _told(token: Token) -> str:
+def _describe_grant(token: ApiToken) -> str:
     """What a new token may do, for those who look later."""
     match token.namespaces:
         case None:

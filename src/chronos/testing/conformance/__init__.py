@@ -6,10 +6,11 @@ Run it on an engine with any test runner::
     def test_contract(case):
         asyncio.run(with_my_store(case))
 
-After each case the store must still ``verify()``. No case knows which engine it runs on.
+After each case the store must still ``verify()``. No case knows which engine it runs on:
+tests of one engine belong in the folder ``tests`` of the repository.
 """
 
+from chronos.testing.conformance.fixture import StoreFixture
 from chronos.testing.conformance.suite import CASES, Case, run
-from chronos.testing.conformance.world import World
 
-__all__ = ["CASES", "Case", "World", "run"]
+__all__ = ["CASES", "Case", "StoreFixture", "run"]

@@ -3,16 +3,16 @@
 import asyncio
 
 from chronos.core.config import Overlap
-from chronos.core.execution import Cancel, Cause, Status
+from chronos.core.execution import CancelRequest, Cause, Status
 from chronos.core.ids import key_gate_id, scheduled_execution_id
 from chronos.core.job import JobState
-from chronos.core.policy import Admission, admit
-from chronos.core.reasons import Code
+from chronos.core.policy import AdmissionVerdict, admit
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admit
-from chronos.testing.conformance.world import SECOND, T0, World, admit_row
+from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, admit_row
 
 
-async def case_an_instant_is_admitted_once(w: World) -> None:
+async def case_an_instant_is_admitted_once(w: StoreFixture) -> None:
     saved = await w.save()
     job = await w.job()
     row = admit_row(job, T0 + SECOND, T0 + 2 * SECOND)
@@ -29,7 +29,7 @@ async def case_an_instant_is_admitted_once(w: World) -> None:
     assert (await w.job()).next_us == T0 + 2 * SECOND
 
 
-async def case_the_cursor_moves_only_from_where_it_stood(w: World) -> None:
+async def case_the_cursor_moves_only_from_where_it_stood(w: StoreFixture) -> None:
     await w.save()
     job = await w.job()
     late = admit_row(job, T0 + 5 * SECOND, T0 + 6 * SECOND)
@@ -40,7 +40,7 @@ async def case_the_cursor_moves_only_from_where_it_stood(w: World) -> None:
     assert (await w.job()).next_us == T0 + SECOND
 
 
-async def case_an_instant_on_record_is_not_admitted_again(w: World) -> None:
+async def case_an_instant_on_record_is_not_admitted_again(w: StoreFixture) -> None:
     for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
         careful = overlap is Overlap.REPLACE
         await w.save(name, overlap=overlap)
@@ -54,7 +54,7 @@ async def case_an_instant_on_record_is_not_admitted_again(w: World) -> None:
         assert (await w.execution(second.id)).scheduled_us == T0 + 2 * SECOND
 
 
-async def case_without_a_slot_it_waits_ready(w: World) -> None:
+async def case_without_a_slot_it_waits_ready(w: StoreFixture) -> None:
     await w.save()
     [ready] = await w.instant("job", claim=False)
     assert ready.status is Status.READY
@@ -65,7 +65,7 @@ async def case_without_a_slot_it_waits_ready(w: World) -> None:
     assert claimed.token > ready.token
 
 
-async def case_many_at_once(w: World) -> None:
+async def case_many_at_once(w: StoreFixture) -> None:
     for i in range(30):
         await w.save(f"job-{i:02}")
     admitted = await w.instant(*(f"job-{i:02}" for i in range(30)))
@@ -75,7 +75,7 @@ async def case_many_at_once(w: World) -> None:
     assert set(settled.settled) == {a.id for a in admitted}
 
 
-async def case_the_end_of_a_schedule_makes_the_job_done(w: World) -> None:
+async def case_the_end_of_a_schedule_makes_the_job_done(w: StoreFixture) -> None:
     await w.save("once")
     [admitted] = await w.instant("once", last=True)
     assert admitted.status is Status.RUNNING
@@ -86,34 +86,34 @@ async def case_the_end_of_a_schedule_makes_the_job_done(w: World) -> None:
     await w.settle(admitted)
 
 
-async def case_skip_lets_only_one_be_under_way(w: World) -> None:
+async def case_skip_lets_only_one_be_under_way(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.SKIP)
     first = await w.one()
     second = await w.one()
     assert second.status is Status.SKIPPED
     skipped = await w.execution(second.id)
     assert skipped.reason is not None
-    assert (skipped.reason.code, skipped.scheduled_us) == (Code.OVERLAP, T0 + 2 * SECOND)
+    assert (skipped.reason.code, skipped.scheduled_us) == (ReasonCode.OVERLAP, T0 + 2 * SECOND)
     await w.settle(first)
     third = await w.one()
     assert third.status is Status.RUNNING
 
 
-async def case_ready_and_waiting_count_as_under_way(w: World) -> None:
+async def case_ready_and_waiting_count_as_under_way(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.SKIP)
     first = await w.one(claim=False)
     assert first.status is Status.READY
     assert (await w.one()).status is Status.SKIPPED
 
 
-async def case_allow_without_a_limit_runs_everything(w: World) -> None:
+async def case_allow_without_a_limit_runs_everything(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     runs = [await w.one() for _ in range(5)]
     assert {run.status for run in runs} == {Status.RUNNING}
     assert len({run.token for run in runs}) == 5
 
 
-async def case_a_limit_queues_the_excess(w: World) -> None:
+async def case_a_limit_queues_the_excess(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW, limit=2, queue_max=2)
     runs = [await w.one() for _ in range(5)]
     assert [run.status for run in runs] == [
@@ -121,12 +121,12 @@ async def case_a_limit_queues_the_excess(w: World) -> None:
     ]
     full = await w.execution(runs[4].id)
     assert full.reason is not None
-    assert full.reason.code is Code.QUEUE_FULL
+    assert full.reason.code is ReasonCode.QUEUE_FULL
     assert (await w.settle(runs[0])).woken == 1
     assert [await w.status(run.id) for run in runs[2:4]] == [Status.READY, Status.QUEUED]
 
 
-async def case_queue_runs_in_the_order_of_instants(w: World) -> None:
+async def case_queue_runs_in_the_order_of_instants(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     runs = [await w.one() for _ in range(4)]
     order = [runs[0].id]
@@ -139,7 +139,7 @@ async def case_queue_runs_in_the_order_of_instants(w: World) -> None:
     assert order == [run.id for run in runs]
 
 
-async def case_settling_hands_over_to_the_same_node(w: World) -> None:
+async def case_settling_hands_over_to_the_same_node(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     first, second, third = [await w.one() for _ in range(3)]
     [lane] = await w.store.lanes()
@@ -153,22 +153,22 @@ async def case_settling_hands_over_to_the_same_node(w: World) -> None:
     assert await w.status(third.id) is Status.READY
 
 
-async def case_replace_cancels_the_running_one_then_starts(w: World) -> None:
+async def case_replace_cancels_the_running_one_then_starts(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
     [first] = await w.instant("job", careful=True)
     [second] = await w.instant("job", careful=True)
     [third] = await w.instant("job", careful=True)
     assert (first.status, second.status, third.status) == (Status.RUNNING, Status.QUEUED, Status.QUEUED)
-    assert (await w.execution(first.id)).cancel is Cancel.REPLACED
+    assert (await w.execution(first.id)).cancel is CancelRequest.REPLACED
     replaced = await w.execution(second.id)
     assert replaced.reason is not None
-    assert (replaced.status, replaced.reason.code) == (Status.CANCELED, Code.REPLACED)
+    assert (replaced.status, replaced.reason.code) == (Status.CANCELED, ReasonCode.REPLACED)
     await w.settle(first, status=Status.CANCELED)
     [claimed] = await w.claim()
     assert claimed.id == third.id
 
 
-async def case_replace_takes_the_place_of_one_that_has_not_started(w: World) -> None:
+async def case_replace_takes_the_place_of_one_that_has_not_started(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
     [first] = await w.instant("job", careful=True, claim=False)
     [second] = await w.instant("job", careful=True, claim=False)
@@ -176,7 +176,7 @@ async def case_replace_takes_the_place_of_one_that_has_not_started(w: World) -> 
     assert second.status is Status.READY
 
 
-async def case_the_hot_statement_leaves_careful_gates_alone(w: World) -> None:
+async def case_the_hot_statement_leaves_careful_gates_alone(w: StoreFixture) -> None:
     await w.save("replacing", overlap=Overlap.REPLACE)
     await w.save("keyed", overlap=Overlap.ALLOW, keyed=True)
     assert await w.instant("replacing") == []
@@ -185,7 +185,7 @@ async def case_the_hot_statement_leaves_careful_gates_alone(w: World) -> None:
     assert [d.careful for d in due] == [True, True]
 
 
-async def case_keys_share_a_limit_across_jobs(w: World) -> None:
+async def case_keys_share_a_limit_across_jobs(w: StoreFixture) -> None:
     key = key_gate_id("default", "tenant-1")
     for name in ("a", "b"):
         await w.save(name, overlap=Overlap.ALLOW, keyed=True)
@@ -206,7 +206,7 @@ async def case_keys_share_a_limit_across_jobs(w: World) -> None:
     assert started[0] in {runs[1].id, runs[2].id}
 
 
-async def case_the_statement_decides_as_the_policy_does(w: World) -> None:
+async def case_the_statement_decides_as_the_policy_does(w: StoreFixture) -> None:
     settings = [
         (overlap, limit, queue_max)
         for overlap in (Overlap.SKIP, Overlap.QUEUE, Overlap.ALLOW)
@@ -214,10 +214,10 @@ async def case_the_statement_decides_as_the_policy_does(w: World) -> None:
         for queue_max in (0, 1, 2)
     ]
     expected = {
-        Admission.RUN: Status.RUNNING,
-        Admission.QUEUE: Status.QUEUED,
-        Admission.SKIP_OVERLAP: Status.SKIPPED,
-        Admission.SKIP_FULL: Status.SKIPPED,
+        AdmissionVerdict.RUN: Status.RUNNING,
+        AdmissionVerdict.QUEUE: Status.QUEUED,
+        AdmissionVerdict.SKIP_OVERLAP: Status.SKIPPED,
+        AdmissionVerdict.SKIP_FULL: Status.SKIPPED,
     }
     names = []
     for i, (overlap, limit, queue_max) in enumerate(settings):
@@ -233,11 +233,11 @@ async def case_the_statement_decides_as_the_policy_does(w: World) -> None:
             )
             run = admitted[(await w.job(name)).id]
             assert run.status is expected[verdict], (name, overlap, limit, queue_max, active, queued)
-            counts[name][0] += verdict is Admission.RUN
-            counts[name][1] += verdict is Admission.QUEUE
+            counts[name][0] += verdict is AdmissionVerdict.RUN
+            counts[name][1] += verdict is AdmissionVerdict.QUEUE
 
 
-async def case_racing_admissions_have_one_winner(w: World) -> None:
+async def case_racing_admissions_have_one_winner(w: StoreFixture) -> None:
     for i in range(10):
         await w.save(f"job-{i}", overlap=Overlap.ALLOW)
     jobs = [await w.job(f"job-{i}") for i in range(10)]

@@ -1,33 +1,36 @@
-"""Many gates in one transaction: rows of one command, and gaps that are sent together, stand for themselves."""
+"""Many gates or many creators in one transaction: each row and each command succeeds or fails on its own."""
 
 import asyncio
 from dataclasses import replace
 from typing import Any
 
 from chronos.core.config import Overlap
-from chronos.core.execution import Cancel, Cause, Span, Status
-from chronos.core.ids import key_gate_id, scheduled_execution_id, span_id
-from chronos.core.job import After, Job
-from chronos.core.reasons import Code, Reason
-from chronos.store.commands import Admit, AdmitRow, Admitted, Recover, RunRow
-from chronos.testing.conformance.world import SECOND, T0, World, admit_row
+from chronos.core.execution import CancelRequest, Cause, Span, Status
+from chronos.core.ids import job_id, key_gate_id, scheduled_execution_id, span_id
+from chronos.core.job import Job, UpstreamJob
+from chronos.core.node import Actor
+from chronos.core.reasons import Reason, ReasonCode
+from chronos.errors import Conflict
+from chronos.store.commands import NEW, Admit, AdmitRow, Admitted, DeleteJob, Recover, RunRow, SaveJobs
+from chronos.store.contract import JobFilter
+from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, admit_row, raises
 
 KEY = key_gate_id("default", "tenant")
 
 
-async def _admit(w: World, *rows: AdmitRow, request: bytes | None = None) -> list[Admitted]:
+async def _admit(w: StoreFixture, *rows: AdmitRow, request: bytes | None = None) -> list[Admitted]:
     return await w.store.apply(
         Admit(rows=rows, node=w.node, now_us=max(w.now, T0 + SECOND), request=request or w.request())
     )
 
 
-async def _careful(w: World, name: str, **changes: Any) -> AdmitRow:
+async def _build_careful_row(w: StoreFixture, name: str, **changes: Any) -> AdmitRow:
     job = await w.job(name)
     assert job.next_us is not None
     return admit_row(job, job.next_us, job.next_us + SECOND, careful=True)._replace(**changes)
 
 
-def _gap(job: Job, *, missed: int = 0, runs: int = 1, **options: Any) -> Recover:
+def _build_recover(job: Job, *, missed: int = 0, runs: int = 1, **options: Any) -> Recover:
     """So many instants that were missed, and then so many that run."""
     begin = job.next_us
     assert begin is not None
@@ -39,7 +42,7 @@ def _gap(job: Job, *, missed: int = 0, runs: int = 1, **options: Any) -> Recover
         from_us=begin,
         to_us=first - SECOND,
         count=missed,
-        reason=Reason.of(Code.OUTSIDE_RECOVERY),
+        reason=Reason.of(ReasonCode.OUTSIDE_RECOVERY),
         recorded_us=T0 + 100 * SECOND,
     )
     key, limit = options.pop("key", None), options.pop("key_limit", 0)
@@ -58,37 +61,37 @@ def _gap(job: Job, *, missed: int = 0, runs: int = 1, **options: Any) -> Recover
     )
 
 
-async def _recover(w: World, *gaps: Recover) -> list[list[Status]]:
+async def _recover(w: StoreFixture, *gaps: Recover) -> list[list[Status]]:
     answers = await asyncio.gather(*(w.store.apply(gap) for gap in gaps))
     for gap, answer in zip(gaps, answers, strict=True):
         assert {one.job for one in answer} <= {gap.job}
     return [[one.status for one in answer] for answer in answers]
 
 
-async def case_many_careful_rows_stand_for_themselves(w: World) -> None:
+async def case_many_careful_rows_stand_for_themselves(w: StoreFixture) -> None:
     """What they find open, ready, running or nothing at all, and a row that is stale among them."""
     names = ("empty", "ready", "running", "queued", "stale")
     for name in names:
         await w.save(name, overlap=Overlap.REPLACE)
-    await w.save("follower", after=(After(job="ready"),))
+    await w.save("follower", after=(UpstreamJob(job="ready"),))
     [ready] = await w.instant("ready", careful=True, claim=False)
     [running] = await w.instant("running", careful=True)
     [under_it] = await w.instant("queued", careful=True)
     [queued] = await w.instant("queued", careful=True)
-    stale = await _careful(w, "stale", version=7)
-    rows = [await _careful(w, name) for name in names[:-1]]
+    stale = await _build_careful_row(w, "stale", version=7)
+    rows = [await _build_careful_row(w, name) for name in names[:-1]]
     answers = {one.job: one.status for one in await _admit(w, *rows, stale)}
     assert [answers.get(row.job) for row in (*rows, stale)] == [
         *(Status.RUNNING, Status.RUNNING, Status.QUEUED, Status.QUEUED, None)
     ]
     assert [await w.status(run.id) for run in (ready, queued)] == [Status.CANCELED] * 2
-    assert [(await w.execution(run.id)).cancel for run in (running, under_it)] == [Cancel.REPLACED] * 2
+    assert [(await w.execution(run.id)).cancel for run in (running, under_it)] == [CancelRequest.REPLACED] * 2
     assert [item.execution for item in await w.store.outbox(limit=10)] == [ready.id]
     assert (await w.job("stale")).next_us == T0 + SECOND
     assert [(await w.job(name)).next_us for name in names[:4]] == [T0 + s * SECOND for s in (2, 3, 3, 4)]
 
 
-async def case_several_careful_rows_of_one_job_come_one_after_the_other(w: World) -> None:
+async def case_several_careful_rows_of_one_job_come_one_after_the_other(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
     await w.save("asked", overlap=Overlap.REPLACE)
     for name, claim, fates in (
@@ -99,15 +102,15 @@ async def case_several_careful_rows_of_one_job_come_one_after_the_other(w: World
         rows = [admit_row(job, T0 + s * SECOND, T0 + (s + 1) * SECOND, claim=claim, careful=True) for s in range(1, 4)]
         assert len(await _admit(w, *rows)) == 3
         assert [await w.status(row.id) for row in rows] == fates
-        assert ((await w.execution(rows[0].id)).cancel is Cancel.REPLACED) is claim
+        assert ((await w.execution(rows[0].id)).cancel is CancelRequest.REPLACED) is claim
         assert (await w.job(name)).next_us == T0 + 4 * SECOND
 
 
-async def case_careful_rows_share_a_key(w: World) -> None:
+async def case_careful_rows_share_a_key(w: StoreFixture) -> None:
     names = [f"job-{n}" for n in range(4)]
     for name in names:
         await w.save(name, overlap=Overlap.ALLOW, keyed=True)
-    rows = [await _careful(w, name, key=KEY, key_limit=2) for name in names]
+    rows = [await _build_careful_row(w, name, key=KEY, key_limit=2) for name in names]
     admitted = await _admit(w, *rows)
     assert sorted(one.status for one in admitted) == [Status.QUEUED, Status.QUEUED, Status.RUNNING, Status.RUNNING]
     await w.settle(*(one for one in admitted if one.status is Status.RUNNING))
@@ -115,35 +118,35 @@ async def case_careful_rows_share_a_key(w: World) -> None:
     assert len(await w.claim()) == 2
 
 
-async def case_the_same_careful_rows_again_change_nothing(w: World) -> None:
+async def case_the_same_careful_rows_again_change_nothing(w: StoreFixture) -> None:
     names = [f"job-{n}" for n in range(3)]
     for name in names:
         await w.save(name, overlap=Overlap.REPLACE)
-    rows = [await _careful(w, name) for name in names]
+    rows = [await _build_careful_row(w, name) for name in names]
     request = w.request()
     first = await _admit(w, *rows, request=request)
     assert len(first) == 3
     assert await _admit(w, *rows, request=request) == []
-    assert [(await w.execution(one.id)).cancel for one in first] == [Cancel.NO] * 3
+    assert [(await w.execution(one.id)).cancel for one in first] == [CancelRequest.NO] * 3
     back = [await w.save(name, overlap=Overlap.REPLACE, description="back", next_us=T0 + SECOND) for name in names]
     assert await _admit(w, *(row._replace(version=saved.version) for row, saved in zip(rows, back, strict=True))) == []
     assert [(await w.job(name)).next_us for name in names] == [T0 + 2 * SECOND] * 3
-    assert [(await w.execution(one.id)).cancel for one in first] == [Cancel.NO] * 3
+    assert [(await w.execution(one.id)).cancel for one in first] == [CancelRequest.NO] * 3
 
 
-async def case_gaps_that_are_sent_together_are_judged_each_by_itself(w: World) -> None:
+async def case_gaps_that_are_sent_together_are_judged_each_by_itself(w: StoreFixture) -> None:
     for name in ("fine", "stale", "missed", "full", "whole"):
         await w.save(name, overlap=Overlap.QUEUE, queue_max=1)
     await w.save("replacing", overlap=Overlap.REPLACE)
     [waiting] = await w.instant("replacing", careful=True, claim=False)
     jobs = {name: await w.job(name) for name in ("fine", "stale", "missed", "full", "whole", "replacing")}
     gaps = [
-        _gap(jobs["fine"], missed=2),
-        replace(_gap(jobs["stale"]), version=7),
-        _gap(jobs["missed"], missed=3, runs=0),
-        _gap(jobs["full"], runs=4),
-        _gap(jobs["whole"], missed=1, runs=4, whole=True),
-        _gap(jobs["replacing"], runs=3),
+        _build_recover(jobs["fine"], missed=2),
+        replace(_build_recover(jobs["stale"]), version=7),
+        _build_recover(jobs["missed"], missed=3, runs=0),
+        _build_recover(jobs["full"], runs=4),
+        _build_recover(jobs["whole"], missed=1, runs=4, whole=True),
+        _build_recover(jobs["replacing"], runs=3),
     ]
     assert await _recover(w, *gaps) == [
         [Status.READY],
@@ -161,12 +164,12 @@ async def case_gaps_that_are_sent_together_are_judged_each_by_itself(w: World) -
     assert await _recover(w, *gaps) == [[], [], [], [], [], []]
 
 
-async def case_gaps_that_are_sent_together_share_a_key(w: World) -> None:
+async def case_gaps_that_are_sent_together_share_a_key(w: StoreFixture) -> None:
     """One that is refused whole leaves no trace at the key."""
     gaps = []
     for name, runs, whole in (("a", 1, False), ("b", 3, True), ("c", 1, False), ("d", 1, False)):
         await w.save(name, overlap=Overlap.ALLOW, keyed=True, queue_max=1)
-        gaps.append(_gap(await w.job(name), runs=runs, whole=whole, key=KEY, key_limit=2))
+        gaps.append(_build_recover(await w.job(name), runs=runs, whole=whole, key=KEY, key_limit=2))
     found = await _recover(w, *gaps)
     assert found[1] == []
     assert sorted(status for answer in found for status in answer) == [Status.READY, Status.READY, Status.QUEUED]
@@ -175,3 +178,110 @@ async def case_gaps_that_are_sent_together_share_a_key(w: World) -> None:
     await w.settle(*claimed)
     await w.wake()
     assert len(await w.claim()) == 1
+
+
+_CONCURRENT_COMMANDS = 30
+
+
+async def case_many_create_at_once_and_each_has_its_own_answer(w: StoreFixture) -> None:
+    commands = [
+        SaveJobs(
+            rows=(w.row(f"a{n}", expect=NEW, tags={"n": str(n)}), w.row(f"b{n}", expect=NEW)),
+            now_us=w.now + n,
+            actor=Actor(name=f"user-{n}", origin="here"),
+        )
+        for n in range(_CONCURRENT_COMMANDS)
+    ]
+    answers = await asyncio.gather(*(w.store.apply(command) for command in commands))
+    for n, saved in enumerate(answers):
+        assert [(s.id, s.version, s.created, s.incarnation) for s in saved] == [
+            (job_id("default", f"{letter}{n}", 1), 1, True, 1) for letter in "ab"
+        ]
+        job = await w.job(f"a{n}")
+        assert (job.created_us, job.spec.tags) == (w.now + n, {"n": str(n)})
+        [version] = await w.store.versions(job.id, limit=5)
+        assert version.author == f"user-{n}"
+    audited = await w.store.audit(namespace="default", limit=1000)
+    assert {(e.actor, e.subject, e.at_us) for e in audited.items} == {
+        (f"user-{n}", f"{letter}{n}", w.now + n) for n in range(_CONCURRENT_COMMANDS) for letter in "ab"
+    }
+    assert (await w.store.counts()).jobs == {0: 2 * _CONCURRENT_COMMANDS}
+
+
+async def case_of_many_that_create_at_once_only_the_wrong_ones_are_refused(w: StoreFixture) -> None:
+    await w.save("taken")
+    names = [f"job-{n}" for n in range(10)]
+    names[3] = "taken"
+    names[7] = names[8] = "twice"
+    commands = [SaveJobs(rows=(w.row(name, expect=NEW),), now_us=w.now) for name in names]
+    answers = await asyncio.gather(*(w.store.apply(command) for command in commands), return_exceptions=True)
+    refused = [name for name, answer in zip(names, answers, strict=True) if isinstance(answer, Conflict)]
+    assert sorted(refused) == ["taken", "twice"]
+    assert sum(isinstance(answer, list) and answer[0].created for answer in answers) == 8
+    assert len((await w.store.list_jobs(JobFilter(), limit=100)).items) == 9
+
+
+async def case_the_same_key_is_the_same_job(w: StoreFixture) -> None:
+    def create(key: str | None, **options: str) -> SaveJobs:
+        return SaveJobs(rows=(w.row("job", expect=NEW, **options),), now_us=w.tick(), idempotency=key)
+
+    [first] = await w.store.apply(create("k"))
+    assert (first.created, first.version) == (True, 1)
+    [again] = await w.store.apply(create("k"))
+    assert (again.id, again.version, again.created, again.changed) == (first.id, 1, False, False)
+    for key in ("other", None):
+        with raises(Conflict, "exists already"):
+            await w.store.apply(create(key))
+    [elsewhere] = await w.store.apply(create("k", namespace="elsewhere"))
+    assert elsewhere.created
+    await w.store.apply(DeleteJob(job=first.id, now_us=w.tick()))
+    assert [saved.id for saved in await w.store.apply(create("k"))] == [first.id]
+    assert await w.store.job_named("default", "job") is None
+    audited = await w.store.audit(namespace="default", limit=10)
+    assert [entry.action for entry in audited.items] == ["delete", "create"]
+
+
+async def case_of_many_with_the_same_key_one_creates(w: StoreFixture) -> None:
+    command = SaveJobs(rows=(w.row("job", expect=NEW),), now_us=w.now, idempotency="k")
+    others = [SaveJobs(rows=(w.row(f"job-{n}", expect=NEW),), now_us=w.now) for n in range(5)]
+    sent = [command, *others, command, command]
+    answers = await asyncio.gather(*(w.store.apply(one) for one in sent))
+    same = [saved for one, [saved] in zip(sent, answers, strict=True) if one is command]
+    assert {saved.id for saved in same} == {job_id("default", "job", 1)}
+    assert sum(saved.created for saved in same) == 1
+    assert len((await w.store.list_jobs(JobFilter(), limit=100)).items) == 6
+
+
+async def case_jobs_that_follow_each_other_are_created_at_once(w: StoreFixture) -> None:
+    rows = [
+        w.row("up", expect=NEW),
+        w.row("down", expect=NEW, after=(UpstreamJob(job="up"),)),
+        w.row("else", expect=NEW),
+    ]
+    await asyncio.gather(*(w.store.apply(SaveJobs(rows=(row,), now_us=w.now)) for row in rows))
+    assert [job for job, _ in await w.store.followers("default", "up")] == [job_id("default", "down", 1)]
+
+
+async def case_a_name_that_is_used_again_is_told(w: StoreFixture) -> None:
+    first = await w.save("job")
+    await w.store.apply(DeleteJob(job=first.id, now_us=w.tick()))
+    again = await w.save("job")
+    assert (first.incarnation, again.incarnation) == (1, 2)
+
+
+async def case_tags_are_those_of_the_last_version(w: StoreFixture) -> None:
+    await w.save("one", tags={"team": "a", "app": "x"})
+    await w.save("two", tags={"team": "a"})
+    assert await _list_tagged_names(w, "team", "a") == ["one", "two"]
+    saved = await w.save("one", tags={"team": "b"})
+    assert await _list_tagged_names(w, "team", "a") == ["two"]
+    assert await _list_tagged_names(w, "team", "b") == ["one"]
+    assert await _list_tagged_names(w, "app", None) == []
+    await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
+    assert await _list_tagged_names(w, "team", None) == ["two"]
+    await w.save("one")
+    assert await _list_tagged_names(w, "team", None) == ["two"]
+
+
+async def _list_tagged_names(w: StoreFixture, key: str, value: str | None) -> list[str]:
+    return [job.name for job in (await w.store.list_jobs(JobFilter(tag=(key, value)), limit=10)).items]

@@ -6,25 +6,25 @@ from typing import Any
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import CancelExecution, Claimed, DeleteJob, EndedAttempt, Reap, ReapRow, Triggered
-from chronos.testing.conformance.world import SECOND, World
+from chronos.testing.conformance.fixture import SECOND, StoreFixture
 
 
-async def _keyed(w: World, *names: str, **options: Any) -> list[bytes]:
+async def _save_keyed_jobs(w: StoreFixture, *names: str, **options: Any) -> list[bytes]:
     return [(await w.save(name, overlap=Overlap.ALLOW, keyed=True, **options)).id for name in names]
 
 
-async def _ask(w: World, job: bytes, *, key: str = "k", **options: Any) -> Triggered:
+async def _trigger_with_key(w: StoreFixture, job: bytes, *, key: str = "k", **options: Any) -> Triggered:
     w.tick()
     return await w.trigger(job, key=key, **options)
 
 
-async def _statuses(w: World, *runs: Triggered) -> list[Status]:
+async def _statuses(w: StoreFixture, *runs: Triggered) -> list[Status]:
     return [await w.status(run.id) for run in runs]
 
 
-async def _next(w: World) -> Claimed:
+async def _claim_one(w: StoreFixture) -> Claimed:
     """The one execution that is ready now."""
     [claimed] = await w.claim()
     return claimed
@@ -33,82 +33,82 @@ async def _next(w: World) -> Claimed:
 # --- who gets a key that comes free
 
 
-async def case_a_free_key_goes_to_whoever_is_ranked_best(w: World) -> None:
-    [low] = await _keyed(w, "low", priority=1)
-    [high] = await _keyed(w, "high", priority=10)
-    await _ask(w, low)
-    running = await _next(w)
-    urgent = await _ask(w, high)
+async def case_a_free_key_goes_to_whoever_is_ranked_best(w: StoreFixture) -> None:
+    [low] = await _save_keyed_jobs(w, "low", priority=1)
+    [high] = await _save_keyed_jobs(w, "high", priority=10)
+    await _trigger_with_key(w, low)
+    running = await _claim_one(w)
+    urgent = await _trigger_with_key(w, high)
     for _ in range(3):
-        await _ask(w, low)
+        await _trigger_with_key(w, low)
     assert (await w.settle(running, take=1, take_lanes=tuple(await w.store.lanes()))).taken == []
-    running = await _next(w)
+    running = await _claim_one(w)
     assert running.id == urgent.id
     await w.settle(running)
     for _ in range(3):
-        running = await _next(w)
+        running = await _claim_one(w)
         assert running.job == low
         await w.settle(running)
 
 
-async def case_nothing_starves_behind_a_key(w: World) -> None:
+async def case_nothing_starves_behind_a_key(w: StoreFixture) -> None:
     """One that waited for longer than a job's priority is worth goes first, however much that job asks for."""
-    [low] = await _keyed(w, "low", priority=1)
-    [high] = await _keyed(w, "high", priority=10)
-    await _ask(w, high)
-    running = await _next(w)
-    patient = await _ask(w, low)
+    [low] = await _save_keyed_jobs(w, "low", priority=1)
+    [high] = await _save_keyed_jobs(w, "high", priority=10)
+    await _trigger_with_key(w, high)
+    running = await _claim_one(w)
+    patient = await _trigger_with_key(w, low)
     order = []
     for _ in range(12):
         w.tick(60 * SECOND)
-        await _ask(w, high)
+        await _trigger_with_key(w, high)
         await w.settle(running)
-        running = await _next(w)
+        running = await _claim_one(w)
         order.append(running.id)
     assert order.index(patient.id) == 8, "nine steps of priority are worth nine minutes"
 
 
-async def case_the_sweep_goes_by_rank_too(w: World) -> None:
+async def case_the_sweep_goes_by_rank_too(w: StoreFixture) -> None:
     """What nobody could hand on, because the limit was raised by an admission, is found by rank."""
-    jobs = await _keyed(w, "a", "b", "c")
-    await _ask(w, jobs[0])
-    waiting = [await _ask(w, job) for job in (jobs[2], jobs[1], jobs[0])]
-    last = await _ask(w, jobs[1], key_limit=3)
+    jobs = await _save_keyed_jobs(w, "a", "b", "c")
+    await _trigger_with_key(w, jobs[0])
+    waiting = [await _trigger_with_key(w, job) for job in (jobs[2], jobs[1], jobs[0])]
+    last = await _trigger_with_key(w, jobs[1], key_limit=3)
     assert [run.status for run in (*waiting, last)] == [Status.QUEUED] * 3 + [Status.READY]
     assert await w.wake() == 1
     assert await _statuses(w, *waiting) == [Status.READY, Status.QUEUED, Status.QUEUED]
 
 
-async def case_a_full_job_does_not_keep_a_key_from_others(w: World) -> None:
+async def case_a_full_job_does_not_keep_a_key_from_others(w: StoreFixture) -> None:
     full = (await w.save("full", overlap=Overlap.QUEUE, keyed=True, priority=10)).id
-    [other] = await _keyed(w, "other", priority=1)
-    [holder] = await _keyed(w, "holder")
-    own = await _ask(w, full, key="own")
-    shared = await _ask(w, holder)
+    [other] = await _save_keyed_jobs(w, "other", priority=1)
+    [holder] = await _save_keyed_jobs(w, "holder")
+    own = await _trigger_with_key(w, full, key="own")
+    shared = await _trigger_with_key(w, holder)
     held = {run.id: run for run in await w.claim()}
     assert held.keys() == {own.id, shared.id}
-    blocked, waits = await _ask(w, full), await _ask(w, other)
+    blocked, waits = await _trigger_with_key(w, full), await _trigger_with_key(w, other)
     assert (await w.settle(held[shared.id])).woken == 1
     assert await _statuses(w, blocked, waits) == [Status.QUEUED, Status.READY]
 
 
-async def case_many_jobs_behind_a_key_come_one_after_the_other(w: World) -> None:
-    jobs = await _keyed(w, *(f"job-{n:02}" for n in range(40)))
-    asked = [await _ask(w, job) for job in jobs]
+async def case_many_jobs_behind_a_key_come_one_after_the_other(w: StoreFixture) -> None:
+    jobs = await _save_keyed_jobs(w, *(f"job-{n:02}" for n in range(40)))
+    asked = [await _trigger_with_key(w, job) for job in jobs]
     for run in asked:
-        running = await _next(w)
+        running = await _claim_one(w)
         assert running.id == run.id
         await w.settle(running)
 
 
-async def case_whoever_frees_a_key_wakes_who_waits(w: World) -> None:
+async def case_whoever_frees_a_key_wakes_who_waits(w: StoreFixture) -> None:
     """Not the next sweep: a cancellation, a pause, a deletion, a dead node."""
-    [other] = await _keyed(w, "other")
+    [other] = await _save_keyed_jobs(w, "other")
     node = await w.start_node("dying")
     for end in ("cancel", "pause", "delete", "reap"):
-        [job] = await _keyed(w, end)
-        holder = await _ask(w, job, cause=Cause.REPLAY)
-        waits = await _ask(w, other)
+        [job] = await _save_keyed_jobs(w, end)
+        holder = await _trigger_with_key(w, job, cause=Cause.REPLAY)
+        waits = await _trigger_with_key(w, other)
         assert [holder.status, waits.status] == [Status.READY, Status.QUEUED], end
         match end:
             case "cancel":
@@ -118,21 +118,21 @@ async def case_whoever_frees_a_key_wakes_who_waits(w: World) -> None:
             case "delete":
                 await w.store.apply(DeleteJob(job=job, now_us=w.now))
             case _:
-                await _reap(w, await _next(w), node)
+                await _reap(w, await _claim_one(w), node)
                 await w.start_node("next")
         assert await w.status(waits.id) is Status.READY, end
-        await w.settle(await _next(w))
+        await w.settle(await _claim_one(w))
 
 
-async def _reap(w: World, run: Claimed, node: int) -> None:
+async def _reap(w: StoreFixture, run: Claimed, node: int) -> None:
     lost = EndedAttempt(run.id, "task", 1, AttemptStatus.LOST, w.now, w.now, node)
-    row = ReapRow(run.id, run.job, run.token, Status.STALE, Code.WORKER_LOST, 2, (lost,))
+    row = ReapRow(run.id, run.job, run.token, Status.STALE, ReasonCode.WORKER_LOST, 2, (lost,))
     assert await w.store.apply(Reap(node=node, beat=0, rows=(row,), now_us=w.now)) == [run.id]
 
 
-async def case_a_key_is_never_over_its_limit_among_many_who_end_at_once(w: World) -> None:
-    jobs = await _keyed(w, *(f"job-{n}" for n in range(6)))
-    asked = [await _ask(w, job, key_limit=2) for job in jobs for _ in range(3)]
+async def case_a_key_is_never_over_its_limit_among_many_who_end_at_once(w: StoreFixture) -> None:
+    jobs = await _save_keyed_jobs(w, *(f"job-{n}" for n in range(6)))
+    asked = [await _trigger_with_key(w, job, key_limit=2) for job in jobs for _ in range(3)]
     ended = 0
     while ended < len(asked):
         running = await w.claim()
@@ -145,31 +145,31 @@ async def case_a_key_is_never_over_its_limit_among_many_who_end_at_once(w: World
 # --- what a new version does to what waits
 
 
-async def case_a_version_without_a_key_lets_go_of_what_waited_for_it(w: World) -> None:
-    mine, other = await _keyed(w, "mine", "other")
-    await _ask(w, mine)
-    running = await _next(w)
-    waits, elsewhere = await _ask(w, mine), await _ask(w, other)
+async def case_a_version_without_a_key_lets_go_of_what_waited_for_it(w: StoreFixture) -> None:
+    mine, other = await _save_keyed_jobs(w, "mine", "other")
+    await _trigger_with_key(w, mine)
+    running = await _claim_one(w)
+    waits, elsewhere = await _trigger_with_key(w, mine), await _trigger_with_key(w, other)
     await w.save("mine", overlap=Overlap.ALLOW, limit=0, description="no key any more")
     assert await _statuses(w, waits, elsewhere) == [Status.READY, Status.QUEUED], "what runs keeps its key"
-    assert (await _next(w)).id == waits.id
+    assert (await _claim_one(w)).id == waits.id
     await w.settle(running)
     assert await _statuses(w, elsewhere) == [Status.READY]
 
 
-async def case_a_version_that_gives_up_a_key_frees_it(w: World) -> None:
-    mine, other = await _keyed(w, "mine", "other")
-    ready = await _ask(w, mine)
-    waits = await _ask(w, other)
+async def case_a_version_that_gives_up_a_key_frees_it(w: StoreFixture) -> None:
+    mine, other = await _save_keyed_jobs(w, "mine", "other")
+    ready = await _trigger_with_key(w, mine)
+    waits = await _trigger_with_key(w, other)
     await w.save("mine", overlap=Overlap.ALLOW, limit=0, description="no key any more")
     assert await _statuses(w, ready, waits) == [Status.READY, Status.READY]
 
 
-async def case_a_version_with_another_limit_counts_at_once(w: World) -> None:
-    mine, other = await _keyed(w, "mine", "other")
-    await _ask(w, mine)
-    running = await _next(w)
-    waiting = [await _ask(w, mine), await _ask(w, other), await _ask(w, mine)]
+async def case_a_version_with_another_limit_counts_at_once(w: StoreFixture) -> None:
+    mine, other = await _save_keyed_jobs(w, "mine", "other")
+    await _trigger_with_key(w, mine)
+    running = await _claim_one(w)
+    waiting = [await _trigger_with_key(w, mine), await _trigger_with_key(w, other), await _trigger_with_key(w, mine)]
     await w.save("mine", overlap=Overlap.ALLOW, keyed=True, key_limit=3, description="three")
     statuses = await _statuses(w, *waiting)
     assert statuses.count(Status.READY) == 2
@@ -181,45 +181,47 @@ async def case_a_version_with_another_limit_counts_at_once(w: World) -> None:
     assert len(await w.claim()) == 1
 
 
-async def case_a_version_with_another_key_moves_what_waits(w: World) -> None:
+async def case_a_version_with_another_key_moves_what_waits(w: StoreFixture) -> None:
     template = {"overlap": Overlap.ALLOW, "keyed": True, "key_limit": 1}
     saved = await w.save("mine", key="{{ payload.tenant }}", **template)
     runs = [
-        await _ask(w, saved.id, key=tenant, detail=f'{{"payload":{{"tenant":"{tenant}","region":"{region}"}}}}')
+        await _trigger_with_key(
+            w, saved.id, key=tenant, detail=f'{{"payload":{{"tenant":"{tenant}","region":"{region}"}}}}'
+        )
         for tenant, region in (("t1", "north"), ("t1", "south"), ("t2", "north"), ("t3", "east"))
     ]
     assert [run.status for run in runs] == [Status.READY, Status.QUEUED, Status.READY, Status.READY]
     await w.save("mine", key="{{ payload.region }}", description="by region", **template)
     assert await _statuses(w, *runs) == [Status.READY, Status.READY, Status.QUEUED, Status.READY]
-    assert (await _ask(w, saved.id, key="t1")).status is Status.READY, "nobody has that key any more"
-    assert (await _ask(w, saved.id, key="south")).status is Status.QUEUED
+    assert (await _trigger_with_key(w, saved.id, key="t1")).status is Status.READY, "nobody has that key any more"
+    assert (await _trigger_with_key(w, saved.id, key="south")).status is Status.QUEUED
     claimed = {run.id: run for run in await w.claim()}
     await w.settle(claimed[runs[0].id])
     assert await _statuses(w, runs[2]) == [Status.READY]
 
 
-async def case_a_version_that_brings_a_key_gives_it_to_what_waits(w: World) -> None:
+async def case_a_version_that_brings_a_key_gives_it_to_what_waits(w: StoreFixture) -> None:
     saved = await w.save("mine", overlap=Overlap.ALLOW)
-    [other] = await _keyed(w, "other")
+    [other] = await _save_keyed_jobs(w, "other")
     w.tick()
     first = await w.trigger(saved.id)
-    running = await _next(w)
+    running = await _claim_one(w)
     w.tick()
     ready = [await w.trigger(saved.id), await w.trigger(saved.id)]
     await w.save(
         "mine", overlap=Overlap.ALLOW, keyed=True, key="{{ job.name }}", key_limit=1, description="one at a time"
     )
     assert sorted(await _statuses(w, *ready)) == [Status.READY, Status.QUEUED]
-    assert (await _ask(w, other, key="mine")).status is Status.QUEUED
+    assert (await _trigger_with_key(w, other, key="mine")).status is Status.QUEUED
     assert running.id == first.id, "and has no key, as under its version"
     await w.settle(running)
     assert len(await w.claim()) == 1
 
 
-async def case_a_version_of_a_paused_job_moves_what_is_held(w: World) -> None:
-    mine, other = await _keyed(w, "mine", "other")
-    holder = await _ask(w, other)
-    held = await _ask(w, mine, cause=Cause.REPLAY)
+async def case_a_version_of_a_paused_job_moves_what_is_held(w: StoreFixture) -> None:
+    mine, other = await _save_keyed_jobs(w, "mine", "other")
+    holder = await _trigger_with_key(w, other)
+    held = await _trigger_with_key(w, mine, cause=Cause.REPLAY)
     await w.set_state(mine, JobState.PAUSED)
     await w.save("mine", overlap=Overlap.ALLOW, limit=0, state=JobState.PAUSED, description="no key any more")
     assert await _statuses(w, holder, held) == [Status.READY, Status.QUEUED]

@@ -5,14 +5,14 @@ import json
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Status
-from chronos.core.ids import asked_execution_id
-from chronos.core.job import After, On
-from chronos.core.reasons import Code
+from chronos.core.ids import requested_execution_id
+from chronos.core.job import UpstreamCondition, UpstreamJob
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import (
     AckOutbox,
     CancelExecution,
     DeleteJob,
-    Follow,
+    FollowUp,
     Reap,
     ReapRow,
     RecordSkip,
@@ -21,12 +21,12 @@ from chronos.store.commands import (
     SaveJobs,
     TakeOutbox,
 )
-from chronos.testing.conformance.world import World, ended
+from chronos.testing.conformance.fixture import StoreFixture, ended
 
-UPSTREAM = (After(job="up"),)
+UPSTREAM = (UpstreamJob(job="up"),)
 
 
-async def _told(w: World) -> list[tuple[str, Status]]:
+async def _take_ended_from_outbox(w: StoreFixture) -> list[tuple[str, Status]]:
     """Which executions the outbox tells of, and takes them out of it."""
     items = await w.store.outbox(limit=100)
     bodies = [json.loads(item.body) for item in items if item.kind == "ended"]
@@ -37,31 +37,37 @@ async def _told(w: World) -> list[tuple[str, Status]]:
     return [(body["execution"], Status(body["status"])) for body in bodies]
 
 
-async def case_followers_are_known_by_the_name_they_follow(w: World) -> None:
-    after = (After(job="up"), After(job="other", on=On.COMPLETION))
+async def case_followers_are_known_by_the_name_they_follow(w: StoreFixture) -> None:
+    after = (UpstreamJob(job="up"), UpstreamJob(job="other", on=UpstreamCondition.COMPLETION))
     one = await w.save("one", after=after)
-    two = await w.save("two", after=(After(job="up", on=On.FAILURE),))
+    two = await w.save("two", after=(UpstreamJob(job="up", on=UpstreamCondition.FAILURE),))
     await w.save("elsewhere", namespace="else", after=UPSTREAM)
-    assert set(await w.store.followers("default", "up")) == {(one.id, On.SUCCESS), (two.id, On.FAILURE)}
-    assert await w.store.followers("default", "other") == [(one.id, On.COMPLETION)]
+    assert set(await w.store.followers("default", "up")) == {
+        (one.id, UpstreamCondition.SUCCESS),
+        (two.id, UpstreamCondition.FAILURE),
+    }
+    assert await w.store.followers("default", "other") == [(one.id, UpstreamCondition.COMPLETION)]
     assert await w.store.followers("default", "one") == []
-    await w.save("one", after=(After(job="up", on=On.COMPLETION),))
-    assert set(await w.store.followers("default", "up")) == {(one.id, On.COMPLETION), (two.id, On.FAILURE)}
+    await w.save("one", after=(UpstreamJob(job="up", on=UpstreamCondition.COMPLETION),))
+    assert set(await w.store.followers("default", "up")) == {
+        (one.id, UpstreamCondition.COMPLETION),
+        (two.id, UpstreamCondition.FAILURE),
+    }
     assert await w.store.followers("default", "other") == []
     await w.store.apply(DeleteJob(job=two.id, now_us=w.tick()))
-    assert await w.store.followers("default", "up") == [(one.id, On.COMPLETION)]
+    assert await w.store.followers("default", "up") == [(one.id, UpstreamCondition.COMPLETION)]
 
 
-async def case_all_that_follows_an_end_is_kept_however_alike(w: World) -> None:
+async def case_all_that_follows_an_end_is_kept_however_alike(w: StoreFixture) -> None:
     await w.save("job")
-    alerts = tuple(Follow("alert", "chat", f'{{"n":{n}}}') for n in range(3))
+    alerts = tuple(FollowUp("alert", "chat", f'{{"n":{n}}}') for n in range(3))
     settled = await w.settle(await w.one("job"), follow=alerts)
     items = await w.store.outbox(limit=9)
     assert settled.told == len(items) == 3
     assert {item.body for item in items} == {alert.body for alert in alerts}
 
 
-async def case_an_end_of_a_followed_job_is_told(w: World) -> None:
+async def case_an_end_of_a_followed_job_is_told(w: StoreFixture) -> None:
     await w.save("up", overlap=Overlap.ALLOW)
     await w.save("alone", overlap=Overlap.ALLOW)
     await w.save("down", after=UPSTREAM)
@@ -70,63 +76,66 @@ async def case_an_end_of_a_followed_job_is_told(w: World) -> None:
     assert settled.told == 0
     settled = await w.settle(up)
     assert (settled.settled, settled.told) == ([up.id], 1)
-    assert await _told(w) == [(up.id.hex(), Status.SUCCEEDED)]
+    assert await _take_ended_from_outbox(w) == [(up.id.hex(), Status.SUCCEEDED)]
     assert (await w.settle(up)).told == 0
-    assert await _told(w) == [], "what was settled before is not told again"
+    assert await _take_ended_from_outbox(w) == [], "what was settled before is not told again"
     many = [await w.one("up") for _ in range(3)] + [await w.one("alone") for _ in range(9)]
-    assert (await w.settle(*many, status=Status.FAILED, follow=(Follow("hook", "x", "{}"),))).told == 15
+    assert (await w.settle(*many, status=Status.FAILED, follow=(FollowUp("hook", "x", "{}"),))).told == 15
     ends = [item for item in await w.store.outbox(limit=100) if item.kind == "ended"]
     assert {item.execution for item in ends} == {run.id for run in many[:3]}
 
 
-async def case_it_does_not_matter_who_is_saved_first(w: World) -> None:
+async def case_it_does_not_matter_who_is_saved_first(w: StoreFixture) -> None:
     follower = await w.save("down", after=UPSTREAM)
     upstream = await w.save("up", overlap=Overlap.ALLOW)
     await w.settle(await w.one("up"))
-    assert len(await _told(w)) == 1
+    assert len(await _take_ended_from_outbox(w)) == 1
     await w.store.apply(DeleteJob(job=upstream.id, now_us=w.tick()))
     await w.save("up", overlap=Overlap.ALLOW)
     await w.settle(await w.one("up"))
-    assert len(await _told(w)) == 1, "the one that took its name is followed, too"
+    assert len(await _take_ended_from_outbox(w)) == 1, "the one that took its name is followed, too"
     await w.save("down", after=())
     await w.settle(await w.one("up"))
-    assert await _told(w) == []
+    assert await _take_ended_from_outbox(w) == []
     await w.save("down", after=UPSTREAM)
     await w.settle(await w.one("up"))
-    assert len(await _told(w)) == 1
+    assert len(await _take_ended_from_outbox(w)) == 1
     await w.save("also", after=UPSTREAM)
     await w.store.apply(DeleteJob(job=follower.id, now_us=w.tick()))
     await w.settle(await w.one("up"))
-    assert len(await _told(w)) == 1, "the other one still follows"
+    assert len(await _take_ended_from_outbox(w)) == 1, "the other one still follows"
     also = await w.job("also")
     await w.store.apply(DeleteJob(job=also.id, now_us=w.tick()))
     await w.settle(await w.one("up"))
-    assert await _told(w) == []
+    assert await _take_ended_from_outbox(w) == []
 
 
-async def case_both_may_be_saved_at_once(w: World) -> None:
+async def case_both_may_be_saved_at_once(w: StoreFixture) -> None:
     await w.start_node()
     rows = (w.row("down", after=UPSTREAM), w.row("up", overlap=Overlap.ALLOW))
     await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
     await w.settle(await w.one("up"))
-    assert len(await _told(w)) == 1
+    assert len(await _take_ended_from_outbox(w)) == 1
     for i in range(4):
         name = f"up-{i}"
         await asyncio.gather(
-            *(w.save(f"down-{i}-{k}", after=(After(job=name),)) for k in range(3)),
+            *(w.save(f"down-{i}-{k}", after=(UpstreamJob(job=name),)) for k in range(3)),
             w.save(name, overlap=Overlap.ALLOW),
         )
         await w.settle(await w.one(name))
-        assert len(await _told(w)) == 1
+        assert len(await _take_ended_from_outbox(w)) == 1
 
 
-async def case_every_way_to_end_is_told(w: World) -> None:
+async def case_every_way_to_end_is_told(w: StoreFixture) -> None:
     saved = await w.save("up", overlap=Overlap.ALLOW, limit=4)
     await w.save("down", after=UPSTREAM)
     lost, given_up, again, ready, queued = [await w.one("up", claim=i < 3) for i in range(5)]
     await w.store.apply(CancelExecution(execution=queued.id, now_us=w.tick()))
     await w.store.apply(CancelExecution(execution=ready.id, now_us=w.tick()))
-    assert set(await _told(w)) == {(ready.id.hex(), Status.CANCELED), (queued.id.hex(), Status.CANCELED)}
+    assert set(await _take_ended_from_outbox(w)) == {
+        (ready.id.hex(), Status.CANCELED),
+        (queued.id.hex(), Status.CANCELED),
+    }
     await w.store.apply(CancelExecution(execution=given_up.id, now_us=w.tick()))
     tried = ended(given_up, 1)
     row = ReleaseRow(given_up.id, given_up.token, 7, '{"result":1}', (tried,))
@@ -134,11 +143,11 @@ async def case_every_way_to_end_is_told(w: World) -> None:
     view = await w.store.execution(given_up.id)
     assert view is not None
     assert (view.execution.detail, len(view.attempts)) == ({"result": 1}, 1)
-    assert await _told(w) == [(given_up.id.hex(), Status.CANCELED)]
+    assert await _take_ended_from_outbox(w) == [(given_up.id.hex(), Status.CANCELED)]
     rows = (
-        ReapRow(lost.id, lost.job, lost.token, Status.STALE, Code.WORKER_LOST, 1, (), message="gone"),
+        ReapRow(lost.id, lost.job, lost.token, Status.STALE, ReasonCode.WORKER_LOST, 1, (), message="gone"),
         ReapRow(
-            *(again.id, again.job, again.token, Status.READY, Code.WORKER_LOST, 2),
+            *(again.id, again.job, again.token, Status.READY, ReasonCode.WORKER_LOST, 2),
             (ended(again, 1, AttemptStatus.LOST, "a"), ended(again, 1, AttemptStatus.LOST, "b")),
         ),
     )
@@ -151,36 +160,36 @@ async def case_every_way_to_end_is_told(w: World) -> None:
     view = await w.store.execution(again.id)
     assert view is not None
     assert [attempt.task for attempt in view.attempts] == ["a", "b"]
-    assert await _told(w) == [(lost.id.hex(), Status.STALE)]
+    assert await _take_ended_from_outbox(w) == [(lost.id.hex(), Status.STALE)]
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
-    assert await _told(w) == [(again.id.hex(), Status.CANCELED)]
+    assert await _take_ended_from_outbox(w) == [(again.id.hex(), Status.CANCELED)]
 
 
-async def case_an_overlap_is_not_told_but_a_replaced_one_is(w: World) -> None:
+async def case_an_overlap_is_not_told_but_a_replaced_one_is(w: StoreFixture) -> None:
     await w.save("up", overlap=Overlap.SKIP)
     await w.save("down", after=UPSTREAM)
     first = await w.one("up")
     assert (await w.one("up")).status is Status.SKIPPED
-    assert await _told(w) == []
+    assert await _take_ended_from_outbox(w) == []
     await w.settle(first)
     await w.save("up", overlap=Overlap.REPLACE, description="changed", next_us=w.now)
-    assert len(await _told(w)) == 1
+    assert len(await _take_ended_from_outbox(w)) == 1
     [waiting] = await w.instant("up", careful=True, claim=False)
     await w.instant("up", careful=True, claim=False)
-    assert await _told(w) == [(waiting.id.hex(), Status.CANCELED)]
+    assert await _take_ended_from_outbox(w) == [(waiting.id.hex(), Status.CANCELED)]
 
 
-async def case_a_skip_is_recorded_once_and_told(w: World) -> None:
+async def case_a_skip_is_recorded_once_and_told(w: StoreFixture) -> None:
     up = await w.save("up")
     middle = await w.save("middle", after=UPSTREAM)
-    await w.save("down", after=(After(job="middle"),))
-    execution = asked_execution_id(middle.id, Cause.DEPENDENCY, w.now, b"1")
+    await w.save("down", after=(UpstreamJob(job="middle"),))
+    execution = requested_execution_id(middle.id, Cause.DEPENDENCY, w.now, b"1")
     skip = RecordSkip(
         id=execution,
         job=middle.id,
         cause=Cause.DEPENDENCY,
         scheduled_us=w.now,
-        code=Code.UPSTREAM_FAILED,
+        code=ReasonCode.UPSTREAM_FAILED,
         message='"up" failed.',
         now_us=w.tick(),
     )
@@ -189,24 +198,24 @@ async def case_a_skip_is_recorded_once_and_told(w: World) -> None:
     found = await w.execution(execution)
     assert found.reason is not None
     assert (found.status, found.cause, found.job_version) == (Status.SKIPPED, Cause.DEPENDENCY, 1)
-    assert (found.reason.code, found.reason.message) == (Code.UPSTREAM_FAILED, '"up" failed.')
-    assert await _told(w) == [(execution.hex(), Status.SKIPPED)]
+    assert (found.reason.code, found.reason.message) == (ReasonCode.UPSTREAM_FAILED, '"up" failed.')
+    assert await _take_ended_from_outbox(w) == [(execution.hex(), Status.SKIPPED)]
     await w.store.apply(DeleteJob(job=up.id, now_us=w.tick()))
     gone = RecordSkip(
-        id=asked_execution_id(up.id, Cause.DEPENDENCY, w.now, b"2"),
+        id=requested_execution_id(up.id, Cause.DEPENDENCY, w.now, b"2"),
         job=up.id,
         cause=Cause.DEPENDENCY,
         scheduled_us=w.now,
-        code=Code.UPSTREAM_FAILED,
+        code=ReasonCode.UPSTREAM_FAILED,
         message=None,
         now_us=w.now,
     )
     assert not await w.store.apply(gone)
 
 
-async def case_outbox_items_go_to_who_can_deal_with_them(w: World) -> None:
+async def case_outbox_items_go_to_who_can_deal_with_them(w: StoreFixture) -> None:
     await w.save()
-    follow = (Follow("hook", "", "{}"), Follow("call", "mine", "{}"), Follow("call", "yours", "{}"))
+    follow = (FollowUp("hook", "", "{}"), FollowUp("call", "mine", "{}"), FollowUp("call", "yours", "{}"))
     await w.settle(await w.one(), follow=follow)
     other = await w.start_node("other")
 

@@ -4,12 +4,12 @@ from chronos.core.config import Overlap
 from chronos.core.execution import Execution, Span, Status
 from chronos.core.ids import span_id
 from chronos.core.job import JobState
-from chronos.core.reasons import Code, Reason
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.store.commands import PROGRESS, DeleteJob, OutputRow, Trim, WriteOutput
-from chronos.testing.conformance.world import SECOND, T0, World
+from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture
 
 
-async def case_any_version_of_a_job_can_be_looked_up(w: World) -> None:
+async def case_any_version_of_a_job_can_be_looked_up(w: StoreFixture) -> None:
     saved = await w.save(description="one")
     await w.save(description="two")
     await w.save(description="three")
@@ -27,7 +27,7 @@ async def case_any_version_of_a_job_can_be_looked_up(w: World) -> None:
     assert await w.store.specs_at([]) == {}
 
 
-async def case_lanes_with_ready_work_are_known(w: World) -> None:
+async def case_lanes_with_ready_work_are_known(w: StoreFixture) -> None:
     assert await w.store.ready_lanes() == []
     for name in ("a", "b", "c", "d"):
         await w.save(name, lane=name, overlap=Overlap.ALLOW)
@@ -41,7 +41,7 @@ async def case_lanes_with_ready_work_are_known(w: World) -> None:
     assert await w.store.ready_lanes() == [lanes["b"]]
 
 
-async def case_what_runs_long_is_found(w: World) -> None:
+async def case_what_runs_long_is_found(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     runs = [await w.one() for _ in range(3)]
     ready = await w.one(claim=False)
@@ -51,7 +51,7 @@ async def case_what_runs_long_is_found(w: World) -> None:
     assert ready.id not in {execution.id for execution in await w.store.running_since(w.now + SECOND, 10)}
 
 
-async def case_what_ended_is_read_in_order(w: World) -> None:
+async def case_what_ended_is_read_in_order(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     runs = [await w.one() for _ in range(5)]
     for run in reversed(runs[:3]):
@@ -64,7 +64,7 @@ async def case_what_ended_is_read_in_order(w: World) -> None:
         from_us=T0,
         to_us=T0 + 5,
         count=2,
-        reason=Reason.of(Code.MISSED),
+        reason=Reason.of(ReasonCode.MISSED),
         recorded_us=w.now + 5,
     )
     await w.set_state(saved.id, JobState.ACTIVE, spans=(span,))
@@ -82,7 +82,7 @@ async def case_what_ended_is_read_in_order(w: World) -> None:
     assert seen[-1] == span
 
 
-async def case_who_runs_a_job_hears_when_it_ran_last(w: World) -> None:
+async def case_who_runs_a_job_hears_when_it_ran_last(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP)
     first = await w.one()
     assert first.last_run_us is None
@@ -101,7 +101,7 @@ async def case_who_runs_a_job_hears_when_it_ran_last(w: World) -> None:
     assert careful.last_run_us == T0 + 4 * SECOND
 
 
-async def case_of_many_that_run_each_hears_when_its_job_ran_last(w: World) -> None:
+async def case_of_many_that_run_each_hears_when_its_job_ran_last(w: StoreFixture) -> None:
     names = ["a", "b", "c"]
     for name in names:
         await w.save(name, overlap=Overlap.QUEUE, queue_max=9)
@@ -118,7 +118,7 @@ async def case_of_many_that_run_each_hears_when_its_job_ran_last(w: World) -> No
     assert {run.last_run_us for run in await w.claim()} == {T0 + 3 * SECOND}
 
 
-async def case_the_newest_executions_of_many_jobs_are_found_at_once(w: World) -> None:
+async def case_the_newest_executions_of_many_jobs_are_found_at_once(w: StoreFixture) -> None:
     both, ended, skipped, new = [await w.save(name, overlap=Overlap.SKIP) for name in ("a", "b", "c", "d")]
     for _ in range(2):
         await w.settle(await w.one("a"))
@@ -143,7 +143,7 @@ async def case_the_newest_executions_of_many_jobs_are_found_at_once(w: World) ->
     assert {job: execution.id for job, execution in latest.items()} == {both.id: opened.id, ended.id: last.id}
 
 
-async def case_output_is_kept_with_its_execution(w: World) -> None:
+async def case_output_is_kept_with_its_execution(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW, keep_count=1)
     runs = [await w.one() for _ in range(70)]
     run, last = runs[0], runs[-1]

@@ -4,7 +4,7 @@ import asyncio
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import Invalid
 from chronos.store.commands import (
     AckOutbox,
@@ -14,7 +14,7 @@ from chronos.store.commands import (
     CancelExecution,
     Claim,
     DropDeadLetters,
-    Follow,
+    FollowUp,
     Release,
     ReleaseRow,
     Settle,
@@ -24,11 +24,10 @@ from chronos.store.commands import (
     SuspendRow,
     TakeOutbox,
 )
-from chronos.testing.conformance.raises import raises
-from chronos.testing.conformance.world import SECOND, World, ended
+from chronos.testing.conformance.fixture import SECOND, StoreFixture, ended, raises
 
 
-async def case_the_best_ranked_go_first(w: World) -> None:
+async def case_the_best_ranked_go_first(w: StoreFixture) -> None:
     await w.save("low", overlap=Overlap.ALLOW, priority=1)
     await w.save("high", overlap=Overlap.ALLOW, priority=10)
     low = (await w.instant("low", claim=False))[0]
@@ -38,7 +37,7 @@ async def case_the_best_ranked_go_first(w: World) -> None:
     assert [c.id for c in await w.claim()] == [low.id]
 
 
-async def case_waiting_outweighs_priority_in_the_end(w: World) -> None:
+async def case_waiting_outweighs_priority_in_the_end(w: StoreFixture) -> None:
     await w.save("low", overlap=Overlap.ALLOW, priority=5)
     await w.save("high", overlap=Overlap.ALLOW, priority=6, next_us=w.now + 62 * SECOND)
     low = (await w.instant("low", claim=False))[0]
@@ -46,7 +45,7 @@ async def case_waiting_outweighs_priority_in_the_end(w: World) -> None:
     assert [c.id for c in await w.claim()] == [low.id, high.id]
 
 
-async def case_a_lane_is_claimed_only_by_who_asks_for_it(w: World) -> None:
+async def case_a_lane_is_claimed_only_by_who_asks_for_it(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu")
     await w.save("cpu", lane="cpu")
     gpu, cpu = await w.instant("gpu", claim=False), await w.instant("cpu", claim=False)
@@ -56,7 +55,7 @@ async def case_a_lane_is_claimed_only_by_who_asks_for_it(w: World) -> None:
     assert [c.id for c in await w.claim(lanes=(lanes["gpu"], lanes["cpu"]))] == [gpu[0].id]
 
 
-async def case_the_best_of_all_lanes_go_first(w: World) -> None:
+async def case_the_best_of_all_lanes_go_first(w: StoreFixture) -> None:
     names = [f"lane-{i:02}" for i in range(20)]
     for i, name in enumerate(names):
         await w.save(name, lane=name, priority=1 + (i * 7) % 10)
@@ -70,7 +69,7 @@ async def case_the_best_of_all_lanes_go_first(w: World) -> None:
     assert [run.id for run in await w.claim(3)] == [ready[name] for name in rest[:3]]
 
 
-async def case_claims_are_disjoint(w: World) -> None:
+async def case_claims_are_disjoint(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     ready = {(await w.one(claim=False)).id for _ in range(20)}
     lanes = tuple(await w.store.lanes())
@@ -83,7 +82,7 @@ async def case_claims_are_disjoint(w: World) -> None:
     assert len(taken) == 20 or len(await w.claim()) + len(taken) == 20
 
 
-async def case_an_old_token_changes_nothing(w: World) -> None:
+async def case_an_old_token_changes_nothing(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
     stale = run._replace(token=run.token - 1)
@@ -96,7 +95,7 @@ async def case_an_old_token_changes_nothing(w: World) -> None:
     assert (await w.execution(run.id)).token == run.token
 
 
-async def case_settling_twice_is_a_success_only_with_the_same_outcome(w: World) -> None:
+async def case_settling_twice_is_a_success_only_with_the_same_outcome(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
     assert (await w.settle(run)).settled == [run.id]
@@ -105,7 +104,7 @@ async def case_settling_twice_is_a_success_only_with_the_same_outcome(w: World) 
     assert await w.status(run.id) is Status.SUCCEEDED
 
 
-async def case_one_stale_row_does_not_hold_up_the_others(w: World) -> None:
+async def case_one_stale_row_does_not_hold_up_the_others(w: StoreFixture) -> None:
     await w.save("a")
     await w.save("b")
     a, b = await w.instant("a", "b")
@@ -114,22 +113,22 @@ async def case_one_stale_row_does_not_hold_up_the_others(w: World) -> None:
     assert await w.status(a.id) is Status.RUNNING
 
 
-async def case_the_outcome_is_all_in_history(w: World) -> None:
+async def case_the_outcome_is_all_in_history(w: StoreFixture) -> None:
     saved = await w.save()
     run = await w.one()
     w.tick()
     row = SettleRow(
-        run.id, saved.id, run.token, Status.FAILED, Code.EXECUTION_TIMEOUT, "too slow", w.now, '{"error":"boom"}'
+        run.id, saved.id, run.token, Status.FAILED, ReasonCode.EXECUTION_TIMEOUT, "too slow", w.now, '{"error":"boom"}'
     )
     await w.store.apply(Settle(rows=(row,), node=w.node, now_us=w.now))
     execution = await w.execution(run.id)
     assert execution.reason is not None
-    assert (execution.reason.code, execution.reason.message) == (Code.EXECUTION_TIMEOUT, "too slow")
+    assert (execution.reason.code, execution.reason.message) == (ReasonCode.EXECUTION_TIMEOUT, "too slow")
     assert (execution.finished_us, execution.detail) == (w.now, {"error": "boom"})
     assert (execution.node, execution.attempt) == (w.node, 1)
 
 
-async def case_a_retry_sleeps_and_is_counted(w: World) -> None:
+async def case_a_retry_sleeps_and_is_counted(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.SKIP)
     run = await w.one()
     wake = w.now + 10 * SECOND
@@ -155,7 +154,7 @@ async def case_a_retry_sleeps_and_is_counted(w: World) -> None:
     assert view.execution.attempt == 2
 
 
-async def case_waking_is_bounded_and_earliest_first(w: World) -> None:
+async def case_waking_is_bounded_and_earliest_first(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     runs = [await w.one() for _ in range(4)]
     at = w.now + SECOND
@@ -166,7 +165,7 @@ async def case_waking_is_bounded_and_earliest_first(w: World) -> None:
     assert [await w.status(r.id) for r in runs] == [Status.WAITING, Status.WAITING, Status.READY, Status.READY]
 
 
-async def case_tasks_advance_within_a_running_execution(w: World) -> None:
+async def case_tasks_advance_within_a_running_execution(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
     done = ended(run, 1, AttemptStatus.SUCCEEDED, task="extract")
@@ -179,7 +178,7 @@ async def case_tasks_advance_within_a_running_execution(w: World) -> None:
     assert [(a.task, a.status) for a in view.attempts] == [("extract", AttemptStatus.SUCCEEDED)]
 
 
-async def case_released_work_is_ready_again_with_its_attempt_unspent(w: World) -> None:
+async def case_released_work_is_ready_again_with_its_attempt_unspent(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
     assert await w.store.apply(Release(rows=(ReleaseRow(run.id, run.token, 300),), now_us=w.tick())) == [run.id]
@@ -189,7 +188,7 @@ async def case_released_work_is_ready_again_with_its_attempt_unspent(w: World) -
     assert (await w.settle(claimed)).settled == [run.id]
 
 
-async def case_what_was_asked_to_stop_does_not_start_again(w: World) -> None:
+async def case_what_was_asked_to_stop_does_not_start_again(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     sleeper, leaver, behind = [await w.one() for _ in range(3)]
     for run in (sleeper, leaver):
@@ -200,17 +199,17 @@ async def case_what_was_asked_to_stop_does_not_start_again(w: World) -> None:
     for run in (sleeper, leaver):
         execution = await w.execution(run.id)
         assert execution.reason is not None
-        assert (execution.status, execution.reason.code) == (Status.CANCELED, Code.CANCELED)
+        assert (execution.status, execution.reason.code) == (Status.CANCELED, ReasonCode.CANCELED)
         assert execution.reason.message == "enough"
     assert await w.status(behind.id) is Status.RUNNING
     assert await w.wake() == 0
     assert await w.claim() == []
 
 
-async def case_what_must_follow_is_in_the_outbox(w: World) -> None:
+async def case_what_must_follow_is_in_the_outbox(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
-    follow = (Follow("hook", "on_complete", "{}"), Follow("job", "next", '{"a":1}'))
+    follow = (FollowUp("hook", "on_complete", "{}"), FollowUp("job", "next", '{"a":1}'))
     await w.settle(run, follow=follow)
     seen = await w.store.outbox(limit=10)
     assert {(item.kind, item.target, item.body) for item in seen} == set(follow)
@@ -224,13 +223,13 @@ async def case_what_must_follow_is_in_the_outbox(w: World) -> None:
     assert await w.store.outbox(limit=10) == seen[1:]
 
 
-async def case_dead_letters_are_listed_until_dropped(w: World) -> None:
+async def case_dead_letters_are_listed_until_dropped(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     runs = [await w.one() for _ in range(3)]
     await w.settle(*runs, status=Status.FAILED, dead_letter=True)
     page = await w.store.list_dead_letters(namespace="default", limit=2)
     assert [letter.execution for letter in page.items] == [runs[2].id, runs[1].id]
-    assert page.items[0].reason.code is Code.TASK_FAILED
+    assert page.items[0].reason.code is ReasonCode.TASK_FAILED
     rest = await w.store.list_dead_letters(namespace="default", limit=2, cursor=page.cursor)
     assert [letter.execution for letter in rest.items] == [runs[0].id]
     assert (await w.store.list_dead_letters(namespace="other", limit=5)).items == []
@@ -241,10 +240,10 @@ async def case_dead_letters_are_listed_until_dropped(w: World) -> None:
     assert await w.status(runs[0].id) is Status.FAILED
 
 
-async def case_a_settlement_takes_statements_with_it(w: World) -> None:
+async def case_a_settlement_takes_statements_with_it(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     run, behind = await w.one(), await w.one()
-    row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, Code.SUCCEEDED, None, w.tick())
+    row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, w.tick())
 
     def settle(*statements: tuple[str, tuple[object, ...]], row: SettleRow = row) -> SettleWith:
         return SettleWith(row=row, statements=statements, node=w.node, now_us=w.now)
@@ -267,7 +266,7 @@ async def case_a_settlement_takes_statements_with_it(w: World) -> None:
     assert [await w.status(execution.id) for execution in (run, behind)] == [Status.SUCCEEDED, Status.READY]
 
 
-async def case_a_task_takes_statements_with_it(w: World) -> None:
+async def case_a_task_takes_statements_with_it(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
     done = ended(run, 1, AttemptStatus.SUCCEEDED, task="extract")

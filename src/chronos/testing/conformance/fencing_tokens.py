@@ -4,20 +4,11 @@ from collections.abc import Sequence
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Status
-from chronos.core.fence import hook_token, start_token
+from chronos.core.fencing_token import hook_token, start_token
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
-from chronos.store.commands import (
-    CancelExecution,
-    Claimed,
-    Reap,
-    ReapRow,
-    Release,
-    ReleaseRow,
-    Suspend,
-    SuspendRow,
-)
-from chronos.testing.conformance.world import SECOND, Run, World, ended
+from chronos.core.reasons import ReasonCode
+from chronos.store.commands import CancelExecution, Claimed, Reap, ReapRow, Release, ReleaseRow, Suspend, SuspendRow
+from chronos.testing.conformance.fixture import SECOND, Run, StoreFixture, ended
 
 _CLAIMS = 40  # more than fit one turn
 
@@ -27,20 +18,20 @@ def _assert_growing(runs: Sequence[Run]) -> None:
     assert tokens == sorted(set(tokens)), tokens
 
 
-async def _claimed(w: World) -> Claimed:
+async def _claim_one(w: StoreFixture) -> Claimed:
     [claimed] = await w.claim()
     return claimed
 
 
-async def _tried_again(w: World, run: Run) -> Claimed:
+async def _claim_next_attempt(w: StoreFixture, run: Run) -> Claimed:
     """The next attempt, after a wait."""
     row = SuspendRow(run.id, run.token, w.now, (), 2, 0, None, (ended(run, 1),))
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
     assert await w.wake() == 1
-    return await _claimed(w)
+    return await _claim_one(w)
 
 
-async def case_tokens_grow_where_a_trigger_starts_before_queued_instants(w: World) -> None:
+async def case_tokens_grow_where_a_trigger_starts_before_queued_instants(w: StoreFixture) -> None:
     """A queue is in the order of instants: what was admitted last, for an earlier instant, starts first."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
     started: list[Run] = [await w.one()]
@@ -49,14 +40,14 @@ async def case_tokens_grow_where_a_trigger_starts_before_queued_instants(w: Worl
     assert {run.status for run in late} == {asked.status} == {Status.QUEUED}
     for _ in range(3):
         await w.settle(started[-1])
-        started.append(await _claimed(w))
+        started.append(await _claim_one(w))
     assert [run.id for run in started[1:]] == [asked.id, *(run.id for run in late)]
     _assert_growing(started)
     for run in started[1:-1]:
         assert (await w.execution(run.id)).token == run.token
 
 
-async def case_tokens_grow_where_a_node_is_handed_the_next_one(w: World) -> None:
+async def case_tokens_grow_where_a_node_is_handed_the_next_one(w: StoreFixture) -> None:
     job = (await w.save(overlap=Overlap.QUEUE)).id
     started: list[Run] = [await w.one()]
     await w.one()
@@ -68,35 +59,35 @@ async def case_tokens_grow_where_a_node_is_handed_the_next_one(w: World) -> None
     _assert_growing(started)
 
 
-async def case_tokens_grow_with_every_claim(w: World) -> None:
+async def case_tokens_grow_with_every_claim(w: StoreFixture) -> None:
     """Retries, shutdowns and deaths: more of them than fit one turn. What comes next is higher still."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
     started: list[Run] = [await w.one()]
     queued = await w.trigger(job)
     for _ in range(_CLAIMS):
-        started.append(await _tried_again(w, started[-1]))
+        started.append(await _claim_next_attempt(w, started[-1]))
         row = ReleaseRow(started[-1].id, started[-1].token)
         await w.store.apply(Release(rows=(row,), now_us=w.now))
-        started.append(await _claimed(w))
+        started.append(await _claim_one(w))
     lost = ended(started[-1], 3, AttemptStatus.LOST)
-    dead = ReapRow(started[-1].id, job, started[-1].token, Status.READY, Code.WORKER_LOST, 4, (lost,))
+    dead = ReapRow(started[-1].id, job, started[-1].token, Status.READY, ReasonCode.WORKER_LOST, 4, (lost,))
     assert await w.store.apply(Reap(node=w.node, beat=0, rows=(dead,), now_us=w.now)) == [started[-1].id]
     await w.start_node("other")
-    started.append(await _claimed(w))
+    started.append(await _claim_one(w))
     await w.settle(started[-1])
-    started.append(await _claimed(w))
+    started.append(await _claim_one(w))
     assert started[-1].id == queued.id
     await w.settle(started[-1])
     started.append(await w.one())
     _assert_growing(started)
 
 
-async def case_tokens_grow_after_one_that_was_claimed_often_is_canceled(w: World) -> None:
+async def case_tokens_grow_after_one_that_was_claimed_often_is_canceled(w: StoreFixture) -> None:
     for name, overlap in (("queue", Overlap.QUEUE), ("replace", Overlap.REPLACE)):
         job = (await w.save(name, overlap=overlap)).id
         started: list[Run] = [*await w.instant(name, careful=overlap is Overlap.REPLACE)]
         for _ in range(_CLAIMS):
-            started.append(await _tried_again(w, started[-1]))
+            started.append(await _claim_next_attempt(w, started[-1]))
         last = started[-1]
         row = SuspendRow(last.id, last.token, w.now + SECOND, (), 2, 0)
         await w.store.apply(Suspend(rows=(row,), now_us=w.now))
@@ -104,50 +95,50 @@ async def case_tokens_grow_after_one_that_was_claimed_often_is_canceled(w: World
         if overlap is Overlap.QUEUE:
             assert await w.store.apply(CancelExecution(execution=last.id, now_us=w.now)) is Status.CANCELED
         assert await w.status(last.id) is Status.CANCELED
-        started.append(await _claimed(w))
+        started.append(await _claim_one(w))
         _assert_growing(started)
         await w.settle(started[-1])
 
 
-async def case_tokens_grow_where_what_was_ready_is_held(w: World) -> None:
+async def case_tokens_grow_where_what_was_ready_is_held(w: StoreFixture) -> None:
     """A pause puts what is ready back in line; what is triggered meanwhile starts before it."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
     ready = await w.one(claim=False)
     await w.set_state(job, JobState.PAUSED)
     asked = await w.trigger(job)
-    first = await _claimed(w)
+    first = await _claim_one(w)
     assert first.id == asked.id
     await w.settle(first)
     await w.set_state(job, JobState.ACTIVE)
-    second = await _claimed(w)
+    second = await _claim_one(w)
     assert second.id == ready.id
     _assert_growing([first, second])
 
 
-async def case_tokens_grow_where_the_limit_shrinks(w: World) -> None:
+async def case_tokens_grow_where_the_limit_shrinks(w: StoreFixture) -> None:
     """One that was claimed often is ready again, and goes back in line."""
     await w.save(overlap=Overlap.ALLOW, limit=2)
     runs = [await w.one(), await w.one()]
     often: Run = runs[1]
     for _ in range(_CLAIMS):
-        often = await _tried_again(w, often)
+        often = await _claim_next_attempt(w, often)
     await w.store.apply(Release(rows=(ReleaseRow(often.id, often.token),), now_us=w.now))
     await w.save(overlap=Overlap.QUEUE, next_us=w.now + SECOND, description="one at a time")
     assert await w.status(often.id) is Status.QUEUED
     await w.settle(runs[0])
-    again = await _claimed(w)
+    again = await _claim_one(w)
     assert again.id == often.id
     await w.settle(again)
     _assert_growing([runs[0], often, again, await w.one()])
 
 
-async def case_starts_and_hooks_of_a_claim_stay_below_the_next_one(w: World) -> None:
+async def case_starts_and_hooks_of_a_claim_stay_below_the_next_one(w: StoreFixture) -> None:
     job = (await w.save(overlap=Overlap.QUEUE)).id
     first = await w.one()
     await w.trigger(job)
-    again = await _tried_again(w, first)
+    again = await _claim_next_attempt(w, first)
     await w.settle(again)
-    after = await _claimed(w)
+    after = await _claim_one(w)
     tokens = [
         *(start_token(first.token, starts) for starts in (0, 1, 4_094, 9_999)),
         *(start_token(again.token, starts) for starts in (0, 1, 4_094, 9_999)),
@@ -158,13 +149,13 @@ async def case_starts_and_hooks_of_a_claim_stay_below_the_next_one(w: World) -> 
     assert hook_token(first.token) < again.token
 
 
-async def case_tokens_of_overlapping_executions_grow_within_each(w: World) -> None:
+async def case_tokens_of_overlapping_executions_grow_within_each(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW, limit=1)
     first = await w.one()
     second = await w.one()
-    again = await _tried_again(w, first)
+    again = await _claim_next_attempt(w, first)
     assert again.token > first.token
     await w.settle(again)
-    claimed = await _claimed(w)
+    claimed = await _claim_one(w)
     assert claimed.id == second.id
     assert claimed.token > second.token

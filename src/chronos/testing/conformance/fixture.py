@@ -1,13 +1,15 @@
-"""A small world to write cases in: a store, a clock that the case moves, and jobs that are easy to make."""
+"""StoreFixture: a store, a clock that the case moves, and jobs that are easy to make. ``raises`` expects an error."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Execution, Status
-from chronos.core.ids import asked_execution_id, key_gate_id, scheduled_execution_id
+from chronos.core.ids import key_gate_id, requested_execution_id, scheduled_execution_id
 from chronos.core.job import Job, JobSpec, JobState, ScheduleSpec, Target, Task
 from chronos.core.policy import GateSpec
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import (
     Admit,
     AdmitRow,
@@ -37,7 +39,7 @@ SECOND = 1_000_000
 Run = Admitted | Claimed
 
 
-class World:
+class StoreFixture:
     """The store under test and everything a case needs around it."""
 
     def __init__(self, store: Store) -> None:
@@ -128,7 +130,7 @@ class World:
         """Settle runs alike."""
         take, lanes = options.pop("take", 0), options.pop("take_lanes", ())
         now_us = self.tick(1)
-        code = Code.SUCCEEDED if status is Status.SUCCEEDED else Code.TASK_FAILED
+        code = ReasonCode.SUCCEEDED if status is Status.SUCCEEDED else ReasonCode.TASK_FAILED
         rows = tuple(SettleRow(run.id, run.job, run.token, status, code, None, now_us, **options) for run in runs)
         return await self.store.apply(Settle(rows=rows, node=self.node, now_us=now_us, take=take, take_lanes=lanes))
 
@@ -138,7 +140,7 @@ class World:
         """Ask for one execution by hand."""
         request = idempotency.encode() if idempotency else self.request()
         row = RunRow(
-            asked_execution_id(job, Cause.MANUAL, self.now, request),
+            requested_execution_id(job, Cause.MANUAL, self.now, request),
             run.pop("cause", Cause.MANUAL),
             run.pop("scheduled_us", self.now),
             self.now,
@@ -154,7 +156,9 @@ class World:
         """Ask for the executions of past instants."""
         request = idempotency.encode() if idempotency else self.request()
         runs = tuple(
-            RunRow(asked_execution_id(job, Cause.BACKFILL, self.now, request, at_us), Cause.BACKFILL, at_us, self.now)
+            RunRow(
+                requested_execution_id(job, Cause.BACKFILL, self.now, request, at_us), Cause.BACKFILL, at_us, self.now
+            )
             for at_us in instants_us
         )
         return await self.store.apply(Backfill(job=job, runs=runs, now_us=self.now, idempotency=idempotency, room=room))
@@ -190,3 +194,15 @@ def admit_row(
 def ended(run: Run, number: int, status: AttemptStatus = AttemptStatus.FAILED, task: str = "task") -> EndedAttempt:
     """The record of a try that ended."""
     return EndedAttempt(run.id, task, number, status, T0, T0 + 5, 1, "boom")
+
+
+@contextmanager
+def raises(kind: type[Exception], part: str = "") -> Iterator[None]:
+    """The block must raise this kind of error, and its message must contain ``part``."""
+    try:
+        yield
+    except kind as error:
+        if part not in str(error):
+            raise AssertionError(f"{error!r} does not say {part!r}") from error
+        return
+    raise AssertionError(f"nothing raised {kind.__name__}")

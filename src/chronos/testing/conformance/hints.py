@@ -2,14 +2,14 @@
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Status
-from chronos.core.job import After, JobState
+from chronos.core.job import JobState, UpstreamJob
 from chronos.store.commands import (
     Advance,
     AdvanceRow,
     Beat,
     CancelExecution,
     DeleteJob,
-    Follow,
+    FollowUp,
     Release,
     ReleaseRow,
     Signal,
@@ -17,13 +17,13 @@ from chronos.store.commands import (
     SuspendRow,
 )
 from chronos.store.contract import Hint
-from chronos.testing.conformance.world import SECOND, World
+from chronos.testing.conformance.fixture import SECOND, StoreFixture
 
 
-class _Heard:
+class _ReceivedHints:
     """What was hinted at since it was asked last."""
 
-    def __init__(self, w: World) -> None:
+    def __init__(self, w: StoreFixture) -> None:
         self._hint = Hint(0)
         w.store.on_hint(self._hear)
 
@@ -35,9 +35,9 @@ class _Heard:
         return hint
 
 
-async def case_own_work_is_no_news(w: World) -> None:
+async def case_own_work_is_no_news(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
-    heard = _Heard(w)
+    heard = _ReceivedHints(w)
     await w.start_node("another")
     run = await w.one()
     behind = await w.one()
@@ -52,8 +52,8 @@ async def case_own_work_is_no_news(w: World) -> None:
     assert heard() == Hint(0)
 
 
-async def case_jobs_that_are_saved_or_resumed_are_news(w: World) -> None:
-    heard = _Heard(w)
+async def case_jobs_that_are_saved_or_resumed_are_news(w: StoreFixture) -> None:
+    heard = _ReceivedHints(w)
     saved = await w.save()
     assert heard() == Hint.JOBS
     await w.save()
@@ -68,9 +68,9 @@ async def case_jobs_that_are_saved_or_resumed_are_news(w: World) -> None:
     assert Hint.CANCEL in heard()
 
 
-async def case_what_is_left_ready_is_news(w: World) -> None:
+async def case_what_is_left_ready_is_news(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
-    heard = _Heard(w)
+    heard = _ReceivedHints(w)
     await w.one(claim=False)
     assert heard() == Hint.READY
     [run] = await w.claim()
@@ -94,9 +94,9 @@ async def case_what_is_left_ready_is_news(w: World) -> None:
     assert heard() == Hint.READY
 
 
-async def case_a_request_to_stop_is_news(w: World) -> None:
+async def case_a_request_to_stop_is_news(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
-    heard = _Heard(w)
+    heard = _ReceivedHints(w)
     [run] = await w.instant("job", careful=True)
     assert heard() == Hint(0)
     await w.instant("job", careful=True)
@@ -108,14 +108,14 @@ async def case_a_request_to_stop_is_news(w: World) -> None:
     assert heard() == Hint.CANCEL
 
 
-async def case_what_must_follow_is_news(w: World) -> None:
+async def case_what_must_follow_is_news(w: StoreFixture) -> None:
     await w.save("up", overlap=Overlap.ALLOW)
     await w.save("alone", overlap=Overlap.ALLOW)
-    await w.save("down", after=(After(job="up"),))
-    heard = _Heard(w)
+    await w.save("down", after=(UpstreamJob(job="up"),))
+    heard = _ReceivedHints(w)
     await w.settle(await w.one("alone"))
     assert heard() == Hint(0)
-    await w.settle(await w.one("alone"), follow=(Follow("hook", "x", "{}"),))
+    await w.settle(await w.one("alone"), follow=(FollowUp("hook", "x", "{}"),))
     assert heard() == Hint.OUTBOX
     await w.settle(await w.one("up"))
     assert heard() == Hint.OUTBOX

@@ -1,19 +1,18 @@
 """Jobs that go: together with others that are saved, and what is left of them."""
 
 from chronos.core.config import Overlap
-from chronos.core.execution import AttemptStatus, Cancel, Status
+from chronos.core.execution import AttemptStatus, CancelRequest, Status
 from chronos.core.ids import job_id
-from chronos.core.job import After, JobState
+from chronos.core.job import JobState, UpstreamJob
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.store.commands import DeleteJob, DeleteRow, OutputRow, SaveJobs, Trim, WriteOutput
 from chronos.store.contract import ExecutionFilter, JobFilter
-from chronos.testing.conformance.raises import raises
-from chronos.testing.conformance.world import SECOND, World, ended
+from chronos.testing.conformance.fixture import SECOND, StoreFixture, ended, raises
 
 DAY = 86_400 * SECOND
 
 
-async def case_jobs_are_saved_and_deleted_in_one_change(w: World) -> None:
+async def case_jobs_are_saved_and_deleted_in_one_change(w: StoreFixture) -> None:
     await w.save("changed", description="old")
     gone = await w.save("gone", overlap=Overlap.QUEUE, tags={"team": "a"})
     running, queued = await w.one("gone"), await w.one("gone")
@@ -23,7 +22,7 @@ async def case_jobs_are_saved_and_deleted_in_one_change(w: World) -> None:
     assert await w.store.job_named("default", "gone") is None
     assert (await w.store.list_jobs(JobFilter(tag=("team", None)), limit=9)).items == []
     assert await w.status(queued.id) is Status.CANCELED
-    assert (await w.execution(running.id)).cancel is Cancel.DELETED
+    assert (await w.execution(running.id)).cancel is CancelRequest.DELETED
     assert (await w.settle(running, status=Status.CANCELED)).settled == [running.id]
     assert (await w.store.counts()).jobs == {JobState.ACTIVE: 2}
     assert [v.version for v in await w.store.versions(gone.id, limit=9)] == [1]
@@ -34,7 +33,7 @@ async def case_jobs_are_saved_and_deleted_in_one_change(w: World) -> None:
     assert (await w.save("gone")).id == job_id("default", "gone", 2)
 
 
-async def case_a_change_that_deletes_is_made_whole_or_not_at_all(w: World) -> None:
+async def case_a_change_that_deletes_is_made_whole_or_not_at_all(w: StoreFixture) -> None:
     one, other = await w.save("one"), await w.save("other")
     new = (w.row("new"),)
     await w.save("other", description="changed meanwhile")
@@ -55,7 +54,7 @@ async def case_a_change_that_deletes_is_made_whole_or_not_at_all(w: World) -> No
     assert await w.store.apply(SaveJobs(rows=(), now_us=w.now)) == []
 
 
-async def case_many_jobs_are_deleted_at_once(w: World) -> None:
+async def case_many_jobs_are_deleted_at_once(w: StoreFixture) -> None:
     await w.start_node()
     rows = tuple(w.row(f"job-{i:03}") for i in range(100))
     saved = await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
@@ -67,25 +66,25 @@ async def case_many_jobs_are_deleted_at_once(w: World) -> None:
     assert sorted(line.detail.split(", ")) == [f"job-{i:03}" for i in range(10, 100)]
 
 
-async def case_followers_and_those_they_follow_go_in_any_order(w: World) -> None:
+async def case_followers_and_those_they_follow_go_in_any_order(w: StoreFixture) -> None:
     up = await w.save("up")
-    down = await w.save("down", after=(After(job="up"),))
+    down = await w.save("down", after=(UpstreamJob(job="up"),))
     await w.store.apply(
-        SaveJobs(rows=(w.row("else", after=(After(job="up"),)),), now_us=w.now, delete=(DeleteRow(down.id),))
+        SaveJobs(rows=(w.row("else", after=(UpstreamJob(job="up"),)),), now_us=w.now, delete=(DeleteRow(down.id),))
     )
     assert [job for job, _ in await w.store.followers("default", "up")] == [job_id("default", "else", 1)]
     assert (await w.settle(await w.one("up"))).told == 1
     other = await w.job("else")
     await w.store.apply(SaveJobs(rows=(), now_us=w.now, delete=(DeleteRow(other.id),)))
     assert (await w.settle(await w.one("up"))).told == 0
-    new = w.row("new", after=(After(job="up"),))
+    new = w.row("new", after=(UpstreamJob(job="up"),))
     await w.store.apply(SaveJobs(rows=(new,), now_us=w.now, delete=(DeleteRow(up.id),)))
     assert await w.store.verify() == []
     await w.save("up")
     assert (await w.settle(await w.one("up"))).told == 1
 
 
-async def case_what_stays_paused_or_disabled_keeps_its_note(w: World) -> None:
+async def case_what_stays_paused_or_disabled_keeps_its_note(w: StoreFixture) -> None:
     saved = await w.save("job")
     await w.set_state(saved.id, JobState.PAUSED, note="holiday")
     paused_us = w.now
@@ -104,7 +103,7 @@ async def case_what_stays_paused_or_disabled_keeps_its_note(w: World) -> None:
     assert (job.state, job.note, job.paused_us) == (JobState.DISABLED, "too loud", None)
 
 
-async def case_what_deleted_jobs_left_behind_goes_by_age(w: World) -> None:
+async def case_what_deleted_jobs_left_behind_goes_by_age(w: StoreFixture) -> None:
     saved = await w.save("gone", overlap=Overlap.ALLOW)
     other = await w.save("other", overlap=Overlap.ALLOW)
     runs = [await w.one("gone") for _ in range(5)]
@@ -126,7 +125,7 @@ async def case_what_deleted_jobs_left_behind_goes_by_age(w: World) -> None:
     assert len((await w.store.list_executions(ExecutionFilter(job=other.id), limit=9)).items) == 1
 
 
-async def case_each_incarnation_of_a_name_keeps_its_own_executions(w: World) -> None:
+async def case_each_incarnation_of_a_name_keeps_its_own_executions(w: StoreFixture) -> None:
     old = await w.save("again", overlap=Overlap.ALLOW)
     before, still_running = await w.one("again"), await w.one("again")
     await w.settle(before)
@@ -141,7 +140,7 @@ async def case_each_incarnation_of_a_name_keeps_its_own_executions(w: World) -> 
         assert (await w.store.latest([job]))[job].id == own[0]
 
 
-async def case_every_incarnation_of_a_name_is_trimmed(w: World) -> None:
+async def case_every_incarnation_of_a_name_is_trimmed(w: StoreFixture) -> None:
     for _ in range(3):
         saved = await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
         await w.settle(await w.one("again"))

@@ -6,12 +6,11 @@ from chronos.core.config import Overlap
 from chronos.core.execution import Span, Status
 from chronos.core.ids import span_id
 from chronos.core.job import Job, JobState
-from chronos.core.reasons import Code, Reason
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.errors import Conflict
 from chronos.store.commands import JobRow, SaveJobs, SetJobState
 from chronos.store.contract import ExecutionFilter, Hint
-from chronos.testing.conformance.raises import raises
-from chronos.testing.conformance.world import SECOND, T0, World
+from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, raises
 
 
 def _resume(job: Job, upto_us: int) -> SetJobState:
@@ -24,7 +23,7 @@ def _resume(job: Job, upto_us: int) -> SetJobState:
         from_us=job.next_us,
         to_us=upto_us,
         count=(upto_us - job.next_us) // SECOND + 1,
-        reason=Reason.of(Code.PAUSED),
+        reason=Reason.of(ReasonCode.PAUSED),
         recorded_us=upto_us,
     )
     return SetJobState(
@@ -38,7 +37,7 @@ def _resume(job: Job, upto_us: int) -> SetJobState:
     )
 
 
-async def case_two_who_resume_a_job_do_it_once(w: World) -> None:
+async def case_two_who_resume_a_job_do_it_once(w: StoreFixture) -> None:
     saved = await w.save()
     await w.set_state(saved.id, JobState.PAUSED)
     seen = await w.job()
@@ -52,7 +51,7 @@ async def case_two_who_resume_a_job_do_it_once(w: World) -> None:
     assert len((await w.store.audit(namespace="default", limit=99)).items) == audited
 
 
-async def case_of_many_who_switch_at_once_one_does(w: World) -> None:
+async def case_of_many_who_switch_at_once_one_does(w: StoreFixture) -> None:
     saved = await w.save()
     await w.set_state(saved.id, JobState.PAUSED)
     seen = await w.job()
@@ -62,7 +61,7 @@ async def case_of_many_who_switch_at_once_one_does(w: World) -> None:
     assert (await w.job()).next_us == commands[answers.index(True)].next_us
 
 
-async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: World) -> None:
+async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: StoreFixture) -> None:
     names = [f"job-{n}" for n in range(6)]
     for name in names:
         await w.save(name, overlap=Overlap.QUEUE)
@@ -104,7 +103,7 @@ async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: W
     assert await w.store.verify() == []
 
 
-async def case_a_state_that_nobody_expected_is_a_conflict(w: World) -> None:
+async def case_a_state_that_nobody_expected_is_a_conflict(w: StoreFixture) -> None:
     saved = await w.save()
     seen = await w.job()
     await w.set_state(saved.id, JobState.DISABLED)
@@ -120,7 +119,7 @@ async def case_a_state_that_nobody_expected_is_a_conflict(w: World) -> None:
     assert (job.state, job.next_us) == (JobState.PAUSED, T0 + 6 * SECOND)
 
 
-async def case_a_note_is_changed_without_changing_the_state(w: World) -> None:
+async def case_a_note_is_changed_without_changing_the_state(w: StoreFixture) -> None:
     saved = await w.save()
     await w.set_state(saved.id, JobState.PAUSED, note="one")
     await w.set_state(saved.id, JobState.PAUSED, note="two", was=JobState.PAUSED)
@@ -129,16 +128,16 @@ async def case_a_note_is_changed_without_changing_the_state(w: World) -> None:
     assert (await w.job()).note == "two", "somebody else paused it, with a reason of their own"
 
 
-def _off(w: World, name: str) -> JobRow:
+def _build_disabled_row(w: StoreFixture, name: str) -> JobRow:
     return w.row(name, overlap=Overlap.QUEUE, state=JobState.DISABLED, next_us=None, was=JobState.ACTIVE, expect=1)
 
 
-async def case_what_says_the_same_is_switched_with_the_set(w: World) -> None:
+async def case_what_says_the_same_is_switched_with_the_set(w: StoreFixture) -> None:
     for name in ("a", "b"):
         await w.save(name, overlap=Overlap.QUEUE)
     heard: list[Hint] = []
     w.store.on_hint(heard.append)
-    rows = (_off(w, "a"), w.row("b", overlap=Overlap.QUEUE, was=JobState.ACTIVE), w.row("c"))
+    rows = (_build_disabled_row(w, "a"), w.row("b", overlap=Overlap.QUEUE, was=JobState.ACTIVE), w.row("c"))
     saved = await w.store.apply(SaveJobs(rows=rows, now_us=w.tick()))
     assert [(s.version, s.created, s.changed) for s in saved] == [(1, False, True), (1, False, False), (1, True, True)]
     off = await w.job("a")
@@ -155,7 +154,7 @@ async def case_what_says_the_same_is_switched_with_the_set(w: World) -> None:
     assert len(await w.store.versions(saved[0].id, limit=9)) == 1
 
 
-async def case_what_was_held_is_let_go_of_with_the_set(w: World) -> None:
+async def case_what_was_held_is_let_go_of_with_the_set(w: StoreFixture) -> None:
     saved = await w.save("a", overlap=Overlap.QUEUE)
     ready = await w.one("a", claim=False)
     await w.set_state(saved.id, JobState.PAUSED, note="why")
@@ -167,14 +166,14 @@ async def case_what_was_held_is_let_go_of_with_the_set(w: World) -> None:
     assert (job.note, job.paused_us) == ("", None)
 
 
-async def case_a_set_is_refused_whole_for_a_state_that_changed(w: World) -> None:
+async def case_a_set_is_refused_whole_for_a_state_that_changed(w: StoreFixture) -> None:
     for name in ("a", "b"):
         await w.save(name, overlap=Overlap.QUEUE)
     await w.set_state((await w.job("b")).id, JobState.PAUSED)
     changed = w.row("b", overlap=Overlap.QUEUE, description="new", was=JobState.ACTIVE)
-    for second in (_off(w, "b"), changed):
+    for second in (_build_disabled_row(w, "b"), changed):
         with raises(Conflict, '"b" is paused by now'):
-            await w.store.apply(SaveJobs(rows=(_off(w, "a"), second, w.row("c")), now_us=w.tick()))
+            await w.store.apply(SaveJobs(rows=(_build_disabled_row(w, "a"), second, w.row("c")), now_us=w.tick()))
     assert [(await w.job(name)).state for name in ("a", "b")] == [JobState.ACTIVE, JobState.PAUSED]
     assert (await w.job("b")).version == 1
     assert await w.store.job_named("default", "c") is None

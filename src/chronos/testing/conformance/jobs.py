@@ -1,18 +1,17 @@
 """Jobs: saving, versions, deletion, pause and resume."""
 
 from chronos.core.config import Overlap
-from chronos.core.execution import Cancel, Cause, Span, Status
+from chronos.core.execution import CancelRequest, Cause, Span, Status
 from chronos.core.ids import job_id, span_id
 from chronos.core.job import JobState
 from chronos.core.node import Actor
-from chronos.core.reasons import Code, Reason
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.store.commands import NEW, DeleteJob, SaveJobs, SetJobState
-from chronos.testing.conformance.raises import raises
-from chronos.testing.conformance.world import SECOND, T0, World
+from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, raises
 
 
-async def case_a_saved_job_is_found_by_name_and_id(w: World) -> None:
+async def case_a_saved_job_is_found_by_name_and_id(w: StoreFixture) -> None:
     saved = await w.save("report", tags={"team": "billing"}, description="monthly")
     assert saved.created
     assert saved.version == 1
@@ -25,7 +24,7 @@ async def case_a_saved_job_is_found_by_name_and_id(w: World) -> None:
     assert await w.store.job_named("default", "Report") is None
 
 
-async def case_saving_the_same_again_changes_nothing(w: World) -> None:
+async def case_saving_the_same_again_changes_nothing(w: StoreFixture) -> None:
     first = await w.save("report")
     w.tick()
     again = await w.save("report")
@@ -33,7 +32,7 @@ async def case_saving_the_same_again_changes_nothing(w: World) -> None:
     assert len(await w.store.versions(first.id, limit=10)) == 1
 
 
-async def case_each_change_is_a_version(w: World) -> None:
+async def case_each_change_is_a_version(w: StoreFixture) -> None:
     first = await w.save("report", description="one")
     second = await w.save("report", description="two", expect=1)
     assert (second.id, second.version, second.changed) == (first.id, 2, True)
@@ -42,7 +41,7 @@ async def case_each_change_is_a_version(w: World) -> None:
     assert await w.store.versions(first.id, limit=10, before=2) == versions[1:]
 
 
-async def case_a_stale_change_is_refused_and_changes_nothing(w: World) -> None:
+async def case_a_stale_change_is_refused_and_changes_nothing(w: StoreFixture) -> None:
     await w.save("report", description="one")
     await w.save("report", description="two")
     with raises(Conflict, "you have version 1, it is version 2"):
@@ -54,7 +53,7 @@ async def case_a_stale_change_is_refused_and_changes_nothing(w: World) -> None:
     assert (await w.job("report")).spec.description == "two"
 
 
-async def case_a_set_of_jobs_is_saved_whole_or_not_at_all(w: World) -> None:
+async def case_a_set_of_jobs_is_saved_whole_or_not_at_all(w: StoreFixture) -> None:
     await w.save("b", description="old")
     rows = (w.row("a"), w.row("b", description="new", expect=7), w.row("c"))
     with raises(Conflict, '"b"'):
@@ -66,7 +65,7 @@ async def case_a_set_of_jobs_is_saved_whole_or_not_at_all(w: World) -> None:
     assert [(s.version, s.created) for s in saved] == [(1, True), (2, False)]
 
 
-async def case_a_deleted_job_never_comes_back(w: World) -> None:
+async def case_a_deleted_job_never_comes_back(w: StoreFixture) -> None:
     first = await w.save("report", overlap=Overlap.QUEUE)
     running = await w.one("report")
     queued = await w.one("report")
@@ -76,8 +75,8 @@ async def case_a_deleted_job_never_comes_back(w: World) -> None:
     ended = await w.execution(queued.id)
     assert ended.status is Status.CANCELED
     assert ended.reason is not None
-    assert ended.reason.code is Code.JOB_DELETED
-    assert (await w.execution(running.id)).cancel is Cancel.DELETED
+    assert ended.reason.code is ReasonCode.JOB_DELETED
+    assert (await w.execution(running.id)).cancel is CancelRequest.DELETED
     assert (await w.settle(running, status=Status.CANCELED)).settled == [running.id]
     again = await w.save("report")
     assert again.created
@@ -87,14 +86,14 @@ async def case_a_deleted_job_never_comes_back(w: World) -> None:
         await w.store.apply(DeleteJob(job=first.id, now_us=w.now))
 
 
-async def case_deleting_expects_a_version(w: World) -> None:
+async def case_deleting_expects_a_version(w: StoreFixture) -> None:
     saved = await w.save("report")
     with raises(Conflict, "you have version 4, it is version 1"):
         await w.store.apply(DeleteJob(job=saved.id, now_us=w.now, expect=4))
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.now, expect=1))
 
 
-async def case_a_version_re_configures_what_has_not_started(w: World) -> None:
+async def case_a_version_re_configures_what_has_not_started(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.QUEUE, lane="old")
     running = await w.one()
     queued = await w.one()
@@ -108,7 +107,7 @@ async def case_a_version_re_configures_what_has_not_started(w: World) -> None:
     assert (claimed.id, claimed.job, claimed.version) == (queued.id, saved.id, 2)
 
 
-async def case_a_larger_limit_wakes_what_was_queued(w: World) -> None:
+async def case_a_larger_limit_wakes_what_was_queued(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.ALLOW, limit=1)
     await w.one()
     queued = [await w.one() for _ in range(3)]
@@ -118,7 +117,7 @@ async def case_a_larger_limit_wakes_what_was_queued(w: World) -> None:
     assert statuses == [Status.READY, Status.READY, Status.QUEUED]
 
 
-async def case_a_smaller_limit_sends_what_has_not_started_back_in_line(w: World) -> None:
+async def case_a_smaller_limit_sends_what_has_not_started_back_in_line(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.ALLOW)
     running = await w.one()
     ready = [await w.one(claim=False) for _ in range(2)]
@@ -133,14 +132,14 @@ async def case_a_smaller_limit_sends_what_has_not_started_back_in_line(w: World)
     assert [run.id for run in await w.claim()] == [ready[1].id]
 
 
-async def case_one_at_a_time_no_more(w: World) -> None:
+async def case_one_at_a_time_no_more(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.QUEUE)
     runs = [await w.one() for _ in range(3)]
     await w.save("job", overlap=Overlap.ALLOW, description="all at once", next_us=w.now + SECOND)
     assert {run.id for run in await w.claim()} == {run.id for run in runs[1:]}
 
 
-async def case_priority_changes_the_rank_of_what_waits(w: World) -> None:
+async def case_priority_changes_the_rank_of_what_waits(w: StoreFixture) -> None:
     await w.save("low", overlap=Overlap.ALLOW, priority=5)
     await w.save("high", overlap=Overlap.ALLOW, priority=5)
     [low] = await w.instant("low", claim=False)
@@ -149,7 +148,7 @@ async def case_priority_changes_the_rank_of_what_waits(w: World) -> None:
     assert [c.id for c in await w.claim()] == [high.id, low.id]
 
 
-async def case_pausing_holds_and_resuming_lets_go(w: World) -> None:
+async def case_pausing_holds_and_resuming_lets_go(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.QUEUE)
     running = await w.one()
     queued = await w.one()
@@ -168,7 +167,7 @@ async def case_pausing_holds_and_resuming_lets_go(w: World) -> None:
         from_us=T0 + 3 * SECOND,
         to_us=T0 + 9 * SECOND,
         count=7,
-        reason=Reason.of(Code.PAUSED, "paused by ana"),
+        reason=Reason.of(ReasonCode.PAUSED, "paused by ana"),
         recorded_us=w.now,
     )
     await w.set_state(saved.id, JobState.ACTIVE, next_us=T0 + 10 * SECOND, keep_cursor=False, spans=(skipped,))
@@ -178,7 +177,7 @@ async def case_pausing_holds_and_resuming_lets_go(w: World) -> None:
     assert (await w.store.counts()).jobs == {JobState.ACTIVE: 1}
 
 
-async def case_a_ready_execution_is_held_too_but_not_one_that_started(w: World) -> None:
+async def case_a_ready_execution_is_held_too_but_not_one_that_started(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.ALLOW)
     [ready] = await w.instant("job", claim=False)
     asked = await w.trigger(saved.id)
@@ -190,7 +189,7 @@ async def case_a_ready_execution_is_held_too_but_not_one_that_started(w: World) 
     assert [c.id for c in await w.claim()] == [ready.id]
 
 
-async def case_a_disabled_job_has_no_instants(w: World) -> None:
+async def case_a_disabled_job_has_no_instants(w: StoreFixture) -> None:
     saved = await w.save("job")
     await w.set_state(saved.id, JobState.DISABLED)
     assert await w.store.due(w.now + 100 * SECOND, 10) == []
@@ -199,7 +198,7 @@ async def case_a_disabled_job_has_no_instants(w: World) -> None:
     assert [d.job for d in await w.store.due(T0 + 5 * SECOND, 10)] == [saved.id]
 
 
-async def case_states_expect_a_version_and_a_job(w: World) -> None:
+async def case_states_expect_a_version_and_a_job(w: StoreFixture) -> None:
     saved = await w.save("job")
     with raises(Conflict, "you have version 9"):
         await w.set_state(saved.id, JobState.PAUSED, expect=9)
@@ -207,7 +206,7 @@ async def case_states_expect_a_version_and_a_job(w: World) -> None:
         await w.store.apply(SetJobState(job=bytes(16), state=JobState.PAUSED, now_us=w.now))
 
 
-async def case_every_change_is_audited(w: World) -> None:
+async def case_every_change_is_audited(w: StoreFixture) -> None:
     await w.start_node()
     ana = Actor(name="ana", origin="127.0.0.1")
     [saved] = await w.store.apply(SaveJobs(rows=(w.row("job"),), now_us=w.tick(), actor=ana))
@@ -225,7 +224,7 @@ async def case_every_change_is_audited(w: World) -> None:
     assert (await w.store.audit(namespace="other", limit=5)).items == []
 
 
-async def case_of_runs_only_those_that_were_asked_for_are_audited(w: World) -> None:
+async def case_of_runs_only_those_that_were_asked_for_are_audited(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     w.tick()
     for cause in (Cause.DEPENDENCY, Cause.MANUAL):

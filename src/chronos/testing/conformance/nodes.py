@@ -1,13 +1,13 @@
 """Nodes: registration, heartbeats, and what becomes of the work of the dead."""
 
 from chronos.core.config import Overlap
-from chronos.core.execution import AttemptStatus, Cancel, Status
+from chronos.core.execution import AttemptStatus, CancelRequest, Status
 from chronos.core.node import Process
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import (
     Beat,
     CancelExecution,
-    Follow,
+    FollowUp,
     Reap,
     ReapRow,
     RegisterNode,
@@ -15,12 +15,12 @@ from chronos.store.commands import (
     TakeOutbox,
     Trim,
 )
-from chronos.testing.conformance.world import SECOND, Run, World, ended
+from chronos.testing.conformance.fixture import SECOND, Run, StoreFixture, ended
 
 DAY = 86_400 * SECOND
 
 
-async def case_an_incarnation_has_one_number(w: World) -> None:
+async def case_an_incarnation_has_one_number(w: StoreFixture) -> None:
     one = RegisterNode(name="alpha", incarnation=b"a" * 16, now_us=w.now, slots=4, labels={"zone": "eu"})
     first = await w.store.apply(one)
     assert await w.store.apply(one) == first
@@ -33,7 +33,7 @@ async def case_an_incarnation_has_one_number(w: World) -> None:
     ]
 
 
-async def case_a_node_says_what_it_offers(w: World) -> None:
+async def case_a_node_says_what_it_offers(w: StoreFixture) -> None:
     async def offers() -> list[str | None]:
         return [node.offer for node in await w.store.nodes() if node.name == "alpha"]
 
@@ -46,7 +46,7 @@ async def case_a_node_says_what_it_offers(w: World) -> None:
     assert await offers() == ['{"functions":["b"]}']
 
 
-async def case_a_node_says_which_process_it_is(w: World) -> None:
+async def case_a_node_says_which_process_it_is(w: StoreFixture) -> None:
     process = Process(world="boot/namespace", pid=4711, started="123456")
     said = RegisterNode(name="n", incarnation=w.request(), now_us=w.now, labels={"zone": "eu"}, process=process)
     number = await w.store.apply(said)
@@ -56,13 +56,13 @@ async def case_a_node_says_which_process_it_is(w: World) -> None:
     assert found[silent] == (None, {})
 
 
-async def case_a_beat_says_what_the_node_holds(w: World) -> None:
+async def case_a_beat_says_what_the_node_holds(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     a, b = await w.one(), await w.one()
     await w.store.apply(CancelExecution(execution=b.id, now_us=w.tick(), message="enough"))
     beaten = await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))
     assert beaten.alive
-    assert set(beaten.held) == {(a.id, a.token, Cancel.NO, None), (b.id, b.token, Cancel.ASKED, "enough")}
+    assert set(beaten.held) == {(a.id, a.token, CancelRequest.NO, None), (b.id, b.token, CancelRequest.ASKED, "enough")}
     assert {e.id for e in await w.store.held_by(w.node)} == {a.id, b.id}
     [node] = await w.store.nodes()
     assert (node.beat, node.beat_us) == (1, w.now)
@@ -70,18 +70,18 @@ async def case_a_beat_says_what_the_node_holds(w: World) -> None:
     assert not (await w.store.apply(Beat(node=99, beat=1, now_us=w.tick()))).alive
 
 
-def _again(run: Run) -> ReapRow:
+def _build_retry_row(run: Run) -> ReapRow:
     lost = ended(run, 1, AttemptStatus.LOST)
-    return ReapRow(run.id, run.job, run.token, Status.READY, Code.WORKER_LOST, 2, (lost,))
+    return ReapRow(run.id, run.job, run.token, Status.READY, ReasonCode.WORKER_LOST, 2, (lost,))
 
 
 def _stale(run: Run, **options: object) -> ReapRow:
     lost = ended(run, 1, AttemptStatus.LOST)
-    row = ReapRow(run.id, run.job, run.token, Status.STALE, Code.WORKER_LOST, 1, (lost,), dead_letter=True)
+    row = ReapRow(run.id, run.job, run.token, Status.STALE, ReasonCode.WORKER_LOST, 1, (lost,), dead_letter=True)
     return row._replace(**options)  # type: ignore[arg-type]
 
 
-async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: World) -> None:
+async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: StoreFixture) -> None:
     for name in ("a", "b"):
         await w.save(name, overlap=Overlap.QUEUE)
     a, b = await w.instant("a", "b")
@@ -91,8 +91,8 @@ async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: World) -> None
     dead = w.node
     await w.store.apply(Beat(node=dead, beat=3, now_us=w.now))
     await w.start_node("other")
-    follow = (Follow("hook", "on_complete", "{}"),)
-    reap = Reap(node=dead, beat=3, rows=(_again(a), _stale(b, follow=follow)), now_us=w.tick())
+    follow = (FollowUp("hook", "on_complete", "{}"),)
+    reap = Reap(node=dead, beat=3, rows=(_build_retry_row(a), _stale(b, follow=follow)), now_us=w.tick())
     reaped = await w.store.apply(reap)
     assert reaped is not None
     assert set(reaped) == {a.id, b.id}
@@ -111,30 +111,30 @@ async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: World) -> None
     assert not (await w.store.apply(Beat(node=dead, beat=4, now_us=w.tick()))).alive
 
 
-async def case_a_node_that_beats_again_keeps_its_work(w: World) -> None:
+async def case_a_node_that_beats_again_keeps_its_work(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
     await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))
     await w.store.apply(Beat(node=w.node, beat=2, now_us=w.tick()))
-    assert await w.store.apply(Reap(node=w.node, beat=1, rows=(_again(run),), now_us=w.tick())) is None
+    assert await w.store.apply(Reap(node=w.node, beat=1, rows=(_build_retry_row(run),), now_us=w.tick())) is None
     assert await w.status(run.id) is Status.RUNNING
     assert (await w.store.apply(Beat(node=w.node, beat=3, now_us=w.tick()))).alive
 
 
-async def case_reaping_in_parts_buries_only_with_the_last(w: World) -> None:
+async def case_reaping_in_parts_buries_only_with_the_last(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     a, b = await w.one(), await w.one()
-    first = Reap(node=w.node, beat=0, rows=(_again(a),), now_us=w.tick(), last=False)
+    first = Reap(node=w.node, beat=0, rows=(_build_retry_row(a),), now_us=w.tick(), last=False)
     assert await w.store.apply(first) == [a.id]
     assert (await w.store.nodes())[0].stopped_us is None
-    assert await w.store.apply(Reap(node=w.node, beat=0, rows=(_again(b),), now_us=w.tick())) == [b.id]
+    assert await w.store.apply(Reap(node=w.node, beat=0, rows=(_build_retry_row(b),), now_us=w.tick())) == [b.id]
     assert (await w.store.nodes())[0].stopped_us == w.now
 
 
-async def case_a_stopped_node_gives_its_outbox_back(w: World) -> None:
+async def case_a_stopped_node_gives_its_outbox_back(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
-    await w.settle(run, follow=(Follow("hook", "x", "{}"),))
+    await w.settle(run, follow=(FollowUp("hook", "x", "{}"),))
     first = w.node
     taken = await w.store.apply(TakeOutbox(node=first, limit=5))
     assert len(taken) == 1
@@ -145,10 +145,10 @@ async def case_a_stopped_node_gives_its_outbox_back(w: World) -> None:
     assert not (await w.store.apply(Beat(node=first, beat=9, now_us=w.tick()))).alive
 
 
-async def case_a_node_is_not_given_again_what_it_does_not_ask_for(w: World) -> None:
+async def case_a_node_is_not_given_again_what_it_does_not_ask_for(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     for kind in ("first", "second"):
-        await w.settle(await w.one(), follow=(Follow(kind, "x", "{}"),))
+        await w.settle(await w.one(), follow=(FollowUp(kind, "x", "{}"),))
 
     async def take(*, limit: int, again: bool, targets: tuple[str, ...] | None) -> list[str]:
         take = TakeOutbox(node=w.node, limit=limit, again=again, targets=targets)
@@ -164,7 +164,7 @@ async def case_a_node_is_not_given_again_what_it_does_not_ask_for(w: World) -> N
         await w.start_node("next")
 
 
-async def case_nodes_that_are_long_gone_and_hold_nothing_are_forgotten(w: World) -> None:
+async def case_nodes_that_are_long_gone_and_hold_nothing_are_forgotten(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     stopped = w.node
     await w.store.apply(StopNode(node=stopped, now_us=w.now))
@@ -172,7 +172,7 @@ async def case_nodes_that_are_long_gone_and_hold_nothing_are_forgotten(w: World)
     busy = await w.start_node("busy")
     run = await w.one()
     writer = await w.start_node("writer")
-    await w.settle(await w.one(), follow=(Follow("hook", "x", "{}"),))
+    await w.settle(await w.one(), follow=(FollowUp("hook", "x", "{}"),))
     taken = await w.store.apply(TakeOutbox(node=writer, limit=5))
     assert len(taken) == 1
     w.tick(20 * DAY)
@@ -192,7 +192,7 @@ async def case_nodes_that_are_long_gone_and_hold_nothing_are_forgotten(w: World)
     assert stopped < silent
 
 
-async def case_the_number_of_a_forgotten_node_is_not_given_again(w: World) -> None:
+async def case_the_number_of_a_forgotten_node_is_not_given_again(w: StoreFixture) -> None:
     numbers = [await w.start_node(f"n{n}") for n in range(3)]
     for number in numbers:
         await w.store.apply(StopNode(node=number, now_us=w.now))

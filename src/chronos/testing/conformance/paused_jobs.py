@@ -7,17 +7,16 @@ from chronos.core.policy import is_held
 from chronos.errors import QueueFull
 from chronos.store.commands import CancelExecution, DeleteJob, Release, ReleaseRow
 from chronos.store.contract import Hint
-from chronos.testing.conformance.raises import raises
-from chronos.testing.conformance.world import SECOND, World
+from chronos.testing.conformance.fixture import SECOND, StoreFixture, raises
 
 ASKED = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL, Cause.DEPENDENCY)
 
 
-async def _ids(w: World) -> list[bytes]:
+async def _ids(w: StoreFixture) -> list[bytes]:
     return [run.id for run in await w.claim()]
 
 
-async def case_what_is_held_is_in_no_triggers_way(w: World) -> None:
+async def case_what_is_held_is_in_no_triggers_way(w: StoreFixture) -> None:
     for name, overlap in (("skips", Overlap.SKIP), ("queues", Overlap.QUEUE), ("limited", Overlap.ALLOW)):
         saved = await w.save(name, overlap=overlap, limit=1, next_us=w.now + SECOND)
         first = await w.one(name, claim=False)
@@ -35,7 +34,7 @@ async def case_what_is_held_is_in_no_triggers_way(w: World) -> None:
         await w.store.apply(DeleteJob(job=saved.id, now_us=w.now))
 
 
-async def case_a_trigger_behind_what_is_held_goes_first(w: World) -> None:
+async def case_a_trigger_behind_what_is_held_goes_first(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
     ready, queued = [await w.one(claim=False) for _ in range(2)]
     asked = await w.trigger(saved.id)
@@ -54,7 +53,7 @@ async def case_a_trigger_behind_what_is_held_goes_first(w: World) -> None:
         assert claimed.id == run.id, "what was held goes on in its order"
 
 
-async def case_only_what_comes_by_itself_and_what_was_there_is_held(w: World) -> None:
+async def case_only_what_comes_by_itself_and_what_was_there_is_held(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     before, during = [], []
     for cause in ASKED:
@@ -71,7 +70,7 @@ async def case_only_what_comes_by_itself_and_what_was_there_is_held(w: World) ->
     assert begun | set(await _ids(w)) == {*before, *during}
 
 
-async def case_what_has_begun_is_not_held(w: World) -> None:
+async def case_what_has_begun_is_not_held(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
     run = await w.one()
     queued = await w.one()
@@ -86,7 +85,7 @@ async def case_what_has_begun_is_not_held(w: World) -> None:
     assert await w.status(queued.id) is Status.QUEUED
 
 
-async def case_what_follows_a_job_waits_in_line_while_it_is_paused(w: World) -> None:
+async def case_what_follows_a_job_waits_in_line_while_it_is_paused(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP, queue_max=1)
     await w.set_state(saved.id, JobState.PAUSED)
     held = [await w.trigger(saved.id, cause=Cause.DEPENDENCY) for _ in range(2)]
@@ -100,7 +99,7 @@ async def case_what_follows_a_job_waits_in_line_while_it_is_paused(w: World) -> 
     assert (await w.trigger(free.id, cause=Cause.DEPENDENCY)).status is Status.QUEUED
 
 
-async def case_what_is_held_replaces_only_what_is_held(w: World) -> None:
+async def case_what_is_held_replaces_only_what_is_held(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.REPLACE)
     [run] = await w.instant("job", careful=True)
     await w.set_state(saved.id, JobState.PAUSED)
@@ -119,7 +118,7 @@ async def case_what_is_held_replaces_only_what_is_held(w: World) -> None:
     assert [await w.status(one.id) for one in (asked, third)] == [Status.READY, Status.QUEUED]
 
 
-async def case_a_paused_job_may_be_changed_canceled_and_deleted(w: World) -> None:
+async def case_a_paused_job_may_be_changed_canceled_and_deleted(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
     runs = [await w.one(claim=False) for _ in range(3)]
     await w.set_state(saved.id, JobState.PAUSED)
@@ -137,7 +136,7 @@ async def case_a_paused_job_may_be_changed_canceled_and_deleted(w: World) -> Non
     assert await w.status(last.id) is Status.CANCELED
 
 
-async def case_what_is_held_lets_go_of_its_key(w: World) -> None:
+async def case_what_is_held_lets_go_of_its_key(w: StoreFixture) -> None:
     mine, other = [await w.save(name, overlap=Overlap.ALLOW, keyed=True) for name in ("mine", "other")]
     ready = await w.trigger(mine.id, key="k", cause=Cause.REPLAY)
     w.tick()

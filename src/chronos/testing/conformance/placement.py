@@ -4,10 +4,10 @@ from chronos.core.config import Overlap
 from chronos.core.execution import Status
 from chronos.core.job import JobState
 from chronos.store.commands import Claim, Release, ReleaseRow, Suspend, SuspendRow
-from chronos.testing.conformance.world import SECOND, World
+from chronos.testing.conformance.fixture import SECOND, StoreFixture
 
 
-async def case_late_lanes_give_what_has_been_ready_long_enough(w: World) -> None:
+async def case_late_lanes_give_what_has_been_ready_long_enough(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu", overlap=Overlap.ALLOW)
     first = await w.one("gpu", claim=False)
     since_us = w.now
@@ -21,7 +21,7 @@ async def case_late_lanes_give_what_has_been_ready_long_enough(w: World) -> None
     assert [c.id for c in await w.claim(lanes=(), late=((lane, w.now),))] == [later.id]
 
 
-async def case_a_nodes_own_work_comes_before_late_work(w: World) -> None:
+async def case_a_nodes_own_work_comes_before_late_work(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu", overlap=Overlap.ALLOW, priority=10)
     await w.save("cpu", lane="cpu", overlap=Overlap.ALLOW, priority=1)
     late = [await w.one("gpu", claim=False) for _ in range(3)]
@@ -32,7 +32,7 @@ async def case_a_nodes_own_work_comes_before_late_work(w: World) -> None:
     assert [run.id for run in await w.claim(1, lanes=(lanes["cpu"],), late=((lanes["gpu"], w.now),))] == [late[1].id]
 
 
-async def case_late_work_of_many_lanes_goes_by_rank_whatever_the_priority(w: World) -> None:
+async def case_late_work_of_many_lanes_goes_by_rank_whatever_the_priority(w: StoreFixture) -> None:
     for i in range(20):
         await w.save(f"job-{i:02}", lane=f"lane-{i:02}", priority=1 + i % 10)
     names = [f"job-{i:02}" for i in range(20)]
@@ -43,7 +43,7 @@ async def case_late_work_of_many_lanes_goes_by_rank_whatever_the_priority(w: Wor
     assert len(await w.claim(lanes=(), late=late)) == 15
 
 
-async def case_what_became_ready_again_is_late_from_then(w: World) -> None:
+async def case_what_became_ready_again_is_late_from_then(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu", overlap=Overlap.QUEUE)
     run = await w.one("gpu")
     queued = await w.one("gpu")
@@ -65,7 +65,7 @@ async def case_what_became_ready_again_is_late_from_then(w: World) -> None:
     assert [c.id for c in await w.claim(lanes=(), late=((lane, w.now),))] == [queued.id]
 
 
-async def case_held_work_is_never_late(w: World) -> None:
+async def case_held_work_is_never_late(w: StoreFixture) -> None:
     saved = await w.save("gpu", lane="gpu")
     run = await w.one("gpu", claim=False)
     [lane] = [number for number, key in (await w.store.lanes()).items() if key == "gpu"]
@@ -78,7 +78,7 @@ async def case_held_work_is_never_late(w: World) -> None:
     assert [c.id for c in await w.claim(lanes=(), late=((lane, resumed_us),))] == [run.id]
 
 
-async def case_a_late_claim_for_nothing_takes_nothing(w: World) -> None:
+async def case_a_late_claim_for_nothing_takes_nothing(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu")
     await w.one("gpu", claim=False)
     [lane] = [number for number, key in (await w.store.lanes()).items() if key == "gpu"]

@@ -5,13 +5,13 @@ from chronos.core.execution import AttemptStatus, Execution, Status
 from chronos.core.job import JobState
 from chronos.store.commands import DeleteJob, SaveJobs, Trim
 from chronos.store.contract import ExecutionFilter, JobFilter
-from chronos.testing.conformance.world import SECOND, T0, World, ended
+from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, ended
 
 DAY = 86_400 * SECOND
 MS = 1_000
 
 
-async def case_due_gates_earliest_first(w: World) -> None:
+async def case_due_gates_earliest_first(w: StoreFixture) -> None:
     ids = {}
     for name, seconds in (("c", 30), ("a", 10), ("b", 20)):
         ids[name] = (await w.save(name, next_us=T0 + seconds * SECOND)).id
@@ -25,7 +25,7 @@ async def case_due_gates_earliest_first(w: World) -> None:
     assert await w.store.next_due_us() == T0 + 10 * SECOND
 
 
-async def _many(w: World, count: int) -> list[str]:
+async def _save_many_jobs(w: StoreFixture, count: int) -> list[str]:
     await w.start_node()
     names = [f"job-{i:03}" for i in range(count)]
     rows = tuple(w.row(name, tags={"n": str(i % 3)}, owner="x" if i % 2 else None) for i, name in enumerate(names))
@@ -33,8 +33,8 @@ async def _many(w: World, count: int) -> list[str]:
     return names
 
 
-async def case_job_pages_are_complete_and_in_order(w: World) -> None:
-    names = await _many(w, 25)
+async def case_job_pages_are_complete_and_in_order(w: StoreFixture) -> None:
+    names = await _save_many_jobs(w, 25)
     await w.save("zzz", namespace="another")
     seen: list[str] = []
     cursor = None
@@ -49,8 +49,8 @@ async def case_job_pages_are_complete_and_in_order(w: World) -> None:
     assert [job.name for job in everything.items] == ["zzz", *names]
 
 
-async def case_job_filters(w: World) -> None:
-    names = await _many(w, 12)
+async def case_job_filters(w: StoreFixture) -> None:
+    names = await _save_many_jobs(w, 12)
     await w.save("Other_One", description="x")
     await w.set_state((await w.job("job-004")).id, JobState.PAUSED)
 
@@ -82,7 +82,7 @@ async def case_job_filters(w: World) -> None:
     assert await listed(owner="x", prefix="job-00") == ["job-001", "job-003", "job-005", "job-007", "job-009"]
 
 
-async def case_pages_of_every_kind_are_complete_and_in_order(w: World) -> None:
+async def case_pages_of_every_kind_are_complete_and_in_order(w: StoreFixture) -> None:
     await w.start_node()
     names = [(namespace, f"job-{i:02}") for namespace in ("a", "b") for i in range(9)]
     for state in (JobState.PAUSED, JobState.DISABLED, JobState.DONE):
@@ -112,7 +112,7 @@ async def case_pages_of_every_kind_are_complete_and_in_order(w: World) -> None:
     assert [(job.namespace, job.name) for job in left] == [("b", f"job-{i:02}-1") for i in range(1, 9)]
 
 
-async def case_tags_follow_the_version(w: World) -> None:
+async def case_tags_follow_the_version(w: StoreFixture) -> None:
     await w.save("job", tags={"team": "a", "env": "prod"})
     await w.save("job", tags={"team": "b"})
     assert (await w.store.list_jobs(JobFilter(tag=("team", "a")), limit=5)).items == []
@@ -121,7 +121,7 @@ async def case_tags_follow_the_version(w: World) -> None:
     assert job.version == 2
 
 
-async def case_executions_newest_first_across_open_and_ended(w: World) -> None:
+async def case_executions_newest_first_across_open_and_ended(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     await w.save("other", overlap=Overlap.ALLOW)
     runs = [await w.one() for _ in range(6)]
@@ -145,7 +145,7 @@ async def case_executions_newest_first_across_open_and_ended(w: World) -> None:
     assert await w.store.execution(bytes(16)) is None
 
 
-async def case_depths_and_counts(w: World) -> None:
+async def case_depths_and_counts(w: StoreFixture) -> None:
     saved = await w.save("a", overlap=Overlap.ALLOW, limit=1)
     await w.one("a")
     await w.one("a")
@@ -161,7 +161,7 @@ async def case_depths_and_counts(w: World) -> None:
     assert counts.open == {Status.READY: 1, Status.QUEUED: 1, Status.RUNNING: 1}
 
 
-async def case_history_is_trimmed_to_what_jobs_keep(w: World) -> None:
+async def case_history_is_trimmed_to_what_jobs_keep(w: StoreFixture) -> None:
     saved = await w.save("busy", overlap=Overlap.ALLOW, keep_count=10)
     kept = await w.save("quiet", overlap=Overlap.ALLOW, keep_count=10)
     for i in range(80):
@@ -181,7 +181,7 @@ async def case_history_is_trimmed_to_what_jobs_keep(w: World) -> None:
     assert len((await w.store.list_executions(ExecutionFilter(job=kept.id), limit=99)).items) == 1
 
 
-async def case_history_is_trimmed_by_age(w: World) -> None:
+async def case_history_is_trimmed_by_age(w: StoreFixture) -> None:
     saved = await w.save("busy", overlap=Overlap.ALLOW, keep_age_us=2 * DAY, keep_count=1000)
     for _ in range(70):
         await w.settle(await w.one("busy"))
@@ -195,7 +195,7 @@ async def case_history_is_trimmed_by_age(w: World) -> None:
     assert len((await w.store.list_executions(ExecutionFilter(job=saved.id), limit=200)).items) == 70
 
 
-async def case_the_audit_log_is_trimmed_by_age(w: World) -> None:
+async def case_the_audit_log_is_trimmed_by_age(w: StoreFixture) -> None:
     for n in range(5):
         await w.save(f"old-{n}")
         w.tick(DAY)
@@ -208,7 +208,7 @@ async def case_the_audit_log_is_trimmed_by_age(w: World) -> None:
     assert [line.subject for line in lines] == ["new", "old-4", "old-3", "old-2"]
 
 
-async def _listed(w: World, job: bytes, limit: int) -> list[int]:
+async def _list_instants(w: StoreFixture, job: bytes, limit: int) -> list[int]:
     """The instants of a job's runs as its pages list them."""
     seen: list[int] = []
     cursor = None
@@ -220,7 +220,7 @@ async def _listed(w: World, job: bytes, limit: int) -> list[int]:
             return seen
 
 
-async def case_runs_of_one_millisecond_are_listed_by_their_instants(w: World) -> None:
+async def case_runs_of_one_millisecond_are_listed_by_their_instants(w: StoreFixture) -> None:
     """Requests that fill a range follow on each other within the millisecond; what is triggered then is the newest."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
     instants_us = [T0 - (40 - i) * SECOND for i in range(40)]
@@ -236,10 +236,10 @@ async def case_runs_of_one_millisecond_are_listed_by_their_instants(w: World) ->
     await w.settle(claimed)  # history and what is open make one list
     newest_first = [*reversed(asked_us), *reversed(instants_us)]
     for limit in (1, 7, 100):
-        assert await _listed(w, job, limit) == newest_first
+        assert await _list_instants(w, job, limit) == newest_first
 
 
-async def case_attempts_are_in_the_order_of_their_numbers(w: World) -> None:
+async def case_attempts_are_in_the_order_of_their_numbers(w: StoreFixture) -> None:
     """The clock went back between two of them."""
     await w.save()
     run = await w.one()

@@ -5,22 +5,21 @@ from typing import Any
 
 from chronos.core.job import JobState
 from chronos.core.node import Actor
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.errors import Invalid
 from chronos.store.commands import CancelExecution, CreateToken, RegisterNode, SaveJobs, Signal
 from chronos.store.contract import JobFilter
-from chronos.testing.conformance.raises import raises
-from chronos.testing.conformance.world import World
+from chronos.testing.conformance.fixture import StoreFixture, raises
 
-_ODD = {"a\0b": "NUL", "a\ud800b": "surrogate"}
-_BEYOND = 1 << 63
+_UNSTORABLE_TEXTS = {"a\0b": "NUL", "a\ud800b": "surrogate"}
+_BEYOND_INT64 = 1 << 63
 
 
-async def case_text_that_no_engine_can_keep_is_refused(w: World) -> None:
+async def case_text_that_no_engine_can_keep_is_refused(w: StoreFixture) -> None:
     saved = await w.save("job")
     run = await w.trigger(saved.id)
     before = (await w.store.audit(namespace=None, limit=99)).items
-    for text, why in _ODD.items():
+    for text, why in _UNSTORABLE_TEXTS.items():
         asked: list[Callable[[str], Awaitable[Any]]] = [
             w.save,
             lambda text: w.save("other", namespace=text),
@@ -33,7 +32,7 @@ async def case_text_that_no_engine_can_keep_is_refused(w: World) -> None:
             lambda text: w.set_state(saved.id, JobState.PAUSED, actor=Actor(origin=text)),
             lambda text: w.store.apply(CancelExecution(execution=run.id, now_us=w.now, message=text)),
             lambda text: w.store.apply(Signal(execution=run.id, name=text, payload="1", now_us=w.now)),
-            lambda text: w.store.apply(CreateToken(token=Token(name=text, token_hash="0"), now_us=w.now)),
+            lambda text: w.store.apply(CreateToken(token=ApiToken(name=text, token_hash="0"), now_us=w.now)),
             lambda text: w.store.apply(RegisterNode(name=text, incarnation=w.request(), now_us=w.now)),
             lambda text: w.store.apply(
                 RegisterNode(name="n", incarnation=w.request(), now_us=w.now, labels={"zone": text})
@@ -46,7 +45,7 @@ async def case_text_that_no_engine_can_keep_is_refused(w: World) -> None:
     assert [job.name for job in (await w.store.list_jobs(JobFilter(), limit=9)).items] == ["job"]
 
 
-async def case_half_a_character_within_a_definition_is_refused_and_its_neighbours_are_not(w: World) -> None:
+async def case_half_a_character_within_a_definition_is_refused_and_its_neighbours_are_not(w: StoreFixture) -> None:
     await w.start_node()
     rows = tuple(w.row(f"job-{n}", description="a\udc80" if n == 1 else "") for n in range(3))
     with raises(Invalid, "surrogate"):
@@ -56,14 +55,14 @@ async def case_half_a_character_within_a_definition_is_refused_and_its_neighbour
     assert (await w.job("fine")).spec.description == "a\0b"
 
 
-async def case_numbers_beyond_64_bits_are_refused(w: World) -> None:
+async def case_numbers_beyond_64_bits_are_refused(w: StoreFixture) -> None:
     saved = await w.save("job")
-    for beyond in (_BEYOND, -_BEYOND - 1):
+    for beyond in (_BEYOND_INT64, -_BEYOND_INT64 - 1):
         with raises(Invalid, "64 bits"):
             await w.save("other", next_us=beyond)
         with raises(Invalid, "64 bits"):
             await w.trigger(saved.id, scheduled_us=beyond)
         with raises(Invalid, "64 bits"):
             await w.set_state(saved.id, JobState.ACTIVE, next_us=beyond)
-    await w.save("last", next_us=_BEYOND - 1)
-    assert (await w.job("last")).next_us == _BEYOND - 1
+    await w.save("last", next_us=_BEYOND_INT64 - 1)
+    assert (await w.job("last")).next_us == _BEYOND_INT64 - 1

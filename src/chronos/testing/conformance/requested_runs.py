@@ -3,18 +3,17 @@
 from dataclasses import replace
 
 from chronos.core.config import Overlap
-from chronos.core.execution import Cancel, Cause, Execution, Span, Status
+from chronos.core.execution import CancelRequest, Cause, Execution, Span, Status
 from chronos.core.ids import scheduled_execution_id, span_id
 from chronos.core.job import JobState
-from chronos.core.reasons import Code, Reason
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.errors import Conflict, NotFound, QueueFull
 from chronos.store.commands import Backfilled, CancelExecution, Recover, RunRow, Signal, Suspend, SuspendRow
 from chronos.store.contract import ExecutionFilter
-from chronos.testing.conformance.raises import raises
-from chronos.testing.conformance.world import SECOND, T0, World
+from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, raises
 
 
-async def case_a_trigger_runs_now_and_leaves_the_cursor_alone(w: World) -> None:
+async def case_a_trigger_runs_now_and_leaves_the_cursor_alone(w: StoreFixture) -> None:
     saved = await w.save()
     asked = await w.trigger(saved.id, detail='{"payload":{"x":1}}')
     assert (asked.status, asked.created) == (Status.READY, True)
@@ -23,7 +22,7 @@ async def case_a_trigger_runs_now_and_leaves_the_cursor_alone(w: World) -> None:
     assert (await w.job()).next_us == T0 + SECOND
 
 
-async def case_the_same_key_is_the_same_execution(w: World) -> None:
+async def case_the_same_key_is_the_same_execution(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     first = await w.trigger(saved.id, idempotency="order-17")
     w.tick()
@@ -36,7 +35,7 @@ async def case_the_same_key_is_the_same_execution(w: World) -> None:
     assert (await w.trigger(saved.id, idempotency="order-18")).id != first.id
 
 
-async def case_a_known_key_needs_no_room(w: World) -> None:
+async def case_a_known_key_needs_no_room(w: StoreFixture) -> None:
     saved = await w.save()
     first = await w.trigger(saved.id, idempotency="order-17")
     w.tick()
@@ -47,7 +46,7 @@ async def case_a_known_key_needs_no_room(w: World) -> None:
     assert (await w.store.counts()).open == {Status.READY: 1}
 
 
-async def case_what_is_asked_for_is_never_skipped(w: World) -> None:
+async def case_what_is_asked_for_is_never_skipped(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP, queue_max=2)
     running = await w.one()
     asked = [await w.trigger(saved.id) for _ in range(2)]
@@ -59,7 +58,7 @@ async def case_what_is_asked_for_is_never_skipped(w: World) -> None:
     assert (await w.trigger(saved.id)).status is Status.QUEUED
 
 
-async def case_a_backfill_takes_what_fits_and_the_rest_later(w: World) -> None:
+async def case_a_backfill_takes_what_fits_and_the_rest_later(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP, queue_max=2)
     past_us = [T0 - SECOND * ago for ago in (5, 4, 3, 2)]
     first = await w.backfill(saved.id, *past_us)
@@ -80,7 +79,7 @@ async def case_a_backfill_takes_what_fits_and_the_rest_later(w: World) -> None:
     )
 
 
-async def case_a_backfill_with_the_same_key_asks_for_the_rest_only(w: World) -> None:
+async def case_a_backfill_with_the_same_key_asks_for_the_rest_only(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     past_us = [T0 - SECOND * ago for ago in (5, 4, 3, 2)]
     first = await w.backfill(saved.id, *past_us[:2], idempotency="may")
@@ -95,7 +94,7 @@ async def case_a_backfill_with_the_same_key_asks_for_the_rest_only(w: World) -> 
     assert len((await w.backfill(saved.id, *past_us)).statuses) == 4
 
 
-async def case_a_backfill_creates_as_many_as_there_is_room_for(w: World) -> None:
+async def case_a_backfill_creates_as_many_as_there_is_room_for(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     past_us = [T0 - SECOND * ago for ago in (5, 4, 3, 2, 1)]
     first = await w.backfill(saved.id, *past_us, idempotency="may", room=2)
@@ -108,12 +107,12 @@ async def case_a_backfill_creates_as_many_as_there_is_room_for(w: World) -> None
     assert (await w.store.counts()).open == {Status.READY: 3}
 
 
-async def case_a_backfill_of_a_job_that_is_gone(w: World) -> None:
+async def case_a_backfill_of_a_job_that_is_gone(w: StoreFixture) -> None:
     with raises(NotFound, "does not exist any more"):
         await w.backfill(bytes(16), T0)
 
 
-async def case_a_blocked_key_does_not_hold_up_those_behind_it(w: World) -> None:
+async def case_a_blocked_key_does_not_hold_up_those_behind_it(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
     other = await w.save("other", overlap=Overlap.ALLOW)
     running = await w.one()
@@ -126,7 +125,7 @@ async def case_a_blocked_key_does_not_hold_up_those_behind_it(w: World) -> None:
     assert [await w.status(run.id) for run in (blocked, free)] == [Status.QUEUED, Status.READY]
 
 
-async def case_a_trigger_of_nothing_is_refused(w: World) -> None:
+async def case_a_trigger_of_nothing_is_refused(w: StoreFixture) -> None:
     await w.start_node()
     with raises(NotFound):
         await w.trigger(bytes(16))
@@ -139,7 +138,7 @@ def _runs(job: bytes, *seconds: int) -> tuple[RunRow, ...]:
     )
 
 
-def _missed(job: bytes, first: int, last: int, now_us: int) -> Span:
+def _build_missed_span(job: bytes, first: int, last: int, now_us: int) -> Span:
     return Span(
         id=span_id(job, T0 + first * SECOND, int(Status.MISSED)),
         job=job,
@@ -147,12 +146,12 @@ def _missed(job: bytes, first: int, last: int, now_us: int) -> Span:
         from_us=T0 + first * SECOND,
         to_us=T0 + last * SECOND,
         count=last - first + 1,
-        reason=Reason.of(Code.OUTSIDE_RECOVERY),
+        reason=Reason.of(ReasonCode.OUTSIDE_RECOVERY),
         recorded_us=now_us,
     )
 
 
-async def case_a_whole_gap_is_recovered_or_nothing_of_it(w: World) -> None:
+async def case_a_whole_gap_is_recovered_or_nothing_of_it(w: StoreFixture) -> None:
     for name, overlap in (("skipping", Overlap.SKIP), ("replacing", Overlap.REPLACE)):
         saved = await w.save(name, overlap=overlap, queue_max=0 if overlap is Overlap.REPLACE else 1)
         running = await w.trigger(saved.id)
@@ -163,7 +162,7 @@ async def case_a_whole_gap_is_recovered_or_nothing_of_it(w: World) -> None:
             expect_us=T0 + SECOND,
             next_us=T0 + 11 * SECOND,
             runs=_runs(saved.id, 9, 10),
-            spans=(_missed(saved.id, 1, 8, w.now),),
+            spans=(_build_missed_span(saved.id, 1, 8, w.now),),
             now_us=w.now,
             whole=True,
         )
@@ -179,10 +178,10 @@ async def case_a_whole_gap_is_recovered_or_nothing_of_it(w: World) -> None:
             await w.settle(*await w.claim())
 
 
-async def case_a_gap_is_recovered_in_one_step(w: World) -> None:
+async def case_a_gap_is_recovered_in_one_step(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP)
     w.now = T0 + 10 * SECOND
-    span = _missed(saved.id, 1, 8, w.now)
+    span = _build_missed_span(saved.id, 1, 8, w.now)
     command = Recover(
         job=saved.id,
         version=1,
@@ -202,7 +201,7 @@ async def case_a_gap_is_recovered_in_one_step(w: World) -> None:
     assert (await w.job()).next_us == T0 + 11 * SECOND
 
 
-async def case_late_instants_are_not_dropped_for_overlapping(w: World) -> None:
+async def case_late_instants_are_not_dropped_for_overlapping(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP)
     w.now = T0 + 3 * SECOND
     command = Recover(
@@ -219,7 +218,7 @@ async def case_late_instants_are_not_dropped_for_overlapping(w: World) -> None:
     assert not (await w.execution(admitted[1].id)).recovered
 
 
-async def case_recovery_admits_as_the_queue_empties(w: World) -> None:
+async def case_recovery_admits_as_the_queue_empties(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE, queue_max=2)
     w.now = T0 + 10 * SECOND
     runs = _runs(saved.id, 1, 2, 3, 4, 5)
@@ -242,7 +241,7 @@ async def case_recovery_admits_as_the_queue_empties(w: World) -> None:
     assert (await w.job()).next_us == T0 + 5 * SECOND
 
 
-async def case_a_one_time_job_that_was_recovered_is_done(w: World) -> None:
+async def case_a_one_time_job_that_was_recovered_is_done(w: StoreFixture) -> None:
     saved = await w.save()
     [admitted] = await w.store.apply(
         Recover(
@@ -259,32 +258,32 @@ async def case_a_one_time_job_that_was_recovered_is_done(w: World) -> None:
     assert (await w.job()).state is JobState.DONE
 
 
-async def case_cancelling_what_has_not_started_ends_it(w: World) -> None:
+async def case_cancelling_what_has_not_started_ends_it(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     running, queued, next_one = [await w.one() for _ in range(3)]
     assert (
         await w.store.apply(CancelExecution(execution=queued.id, now_us=w.tick(), message="by ana")) is Status.CANCELED
     )
     ended = await w.execution(queued.id)
-    assert ended.reason == Reason(Code.CANCELED, "by ana")
+    assert ended.reason == Reason(ReasonCode.CANCELED, "by ana")
     assert await w.store.apply(CancelExecution(execution=queued.id, now_us=w.tick())) is Status.CANCELED
     await w.settle(running)
     [claimed] = await w.claim()
     assert claimed.id == next_one.id
 
 
-async def case_cancelling_the_ready_one_wakes_the_next(w: World) -> None:
+async def case_cancelling_the_ready_one_wakes_the_next(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     ready, queued = [await w.one(claim=False) for _ in range(2)]
     await w.store.apply(CancelExecution(execution=ready.id, now_us=w.tick()))
     assert await w.status(queued.id) is Status.READY
 
 
-async def case_a_running_one_is_asked_to_stop(w: World) -> None:
+async def case_a_running_one_is_asked_to_stop(w: StoreFixture) -> None:
     await w.save()
     running = await w.one()
     assert await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick())) is Status.RUNNING
-    assert (await w.execution(running.id)).cancel is Cancel.ASKED
+    assert (await w.execution(running.id)).cancel is CancelRequest.ASKED
     await w.settle(running)
     with raises(Conflict, "succeeded"):
         await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick()))
@@ -292,7 +291,7 @@ async def case_a_running_one_is_asked_to_stop(w: World) -> None:
         await w.store.apply(CancelExecution(execution=bytes(16), now_us=w.tick()))
 
 
-async def case_a_signal_ends_a_wait(w: World) -> None:
+async def case_a_signal_ends_a_wait(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
     row = SuspendRow(run.id, run.token, None, ("refused", "approved"), 1, 0, '{"tasks":[]}')

@@ -6,17 +6,17 @@ from typing import Any
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status
 from chronos.core.ids import scheduled_execution_id
-from chronos.core.job import After, JobState
-from chronos.store.commands import AtOnce, Claimed, DeleteJob, OutputRow, Recover, RunRow, Trim, WriteOutput
+from chronos.core.job import JobState, UpstreamJob
+from chronos.store.commands import Claimed, DeleteJob, OutputRow, Recover, RunOnSave, RunRow, Trim, WriteOutput
 from chronos.store.contract import ExecutionFilter, JobFilter
-from chronos.testing.conformance.world import SECOND, World
+from chronos.testing.conformance.fixture import SECOND, StoreFixture
 
 DAY = 86_400 * SECOND
 HOUR = 3_600 * SECOND
 YEAR = 365 * DAY
 
 
-async def case_history_of_jobs_that_seldom_run_is_trimmed(w: World) -> None:
+async def case_history_of_jobs_that_seldom_run_is_trimmed(w: StoreFixture) -> None:
     counted = await w.save("counted", overlap=Overlap.ALLOW, keep_count=5)
     aged = await w.save("aged", overlap=Overlap.ALLOW, keep_age_us=2 * DAY)
     kept = await w.save("kept", overlap=Overlap.ALLOW)
@@ -35,7 +35,7 @@ async def case_history_of_jobs_that_seldom_run_is_trimmed(w: World) -> None:
     assert (await w.store.list_executions(ExecutionFilter(), limit=9)).items == []
 
 
-async def case_history_is_kept_from_its_end_on(w: World) -> None:
+async def case_history_is_kept_from_its_end_on(w: StoreFixture) -> None:
     """However long ago its instants are: what was asked for late, or recovered late."""
     asked = await w.save("asked", overlap=Overlap.ALLOW, keep_age_us=10 * DAY)
     late = await w.save("late", overlap=Overlap.ALLOW, keep_age_us=10 * DAY, next_us=w.now - 200 * DAY)
@@ -62,13 +62,13 @@ async def case_history_is_kept_from_its_end_on(w: World) -> None:
     assert await _trim(w) == 140
 
 
-async def case_jobs_that_are_done_go_with_their_history(w: World) -> None:
+async def case_jobs_that_are_done_go_with_their_history(w: StoreFixture) -> None:
     options: dict[str, Any] = {"kind": "http", "keep_age_us": 2 * DAY, "next_us": w.now + SECOND}
     once = await w.save("once", tags={"team": "a"}, **options)
     await w.save("other", **options)
     await w.save("owned", owner="set", **options)
     await w.save("function", **options | {"kind": "python"})
-    await w.save("follower", after=(After(job="other"),), **options)
+    await w.save("follower", after=(UpstreamJob(job="other"),), **options)
     await w.save("busy", **options)
     young = (await w.save("young", **options)).id
     await w.settle(*await w.instant("once", "owned", "function", "follower", "young", last=True))
@@ -92,9 +92,9 @@ async def case_jobs_that_are_done_go_with_their_history(w: World) -> None:
     assert names == ["busy", "follower", "function", "once", "other", "owned"]
 
 
-async def case_a_job_that_ran_at_once_goes_with_its_history(w: World) -> None:
+async def case_a_job_that_ran_at_once_goes_with_its_history(w: StoreFixture) -> None:
     options: dict[str, Any] = {"kind": "http", "next_us": None, "state": JobState.DONE, "keep_age_us": 2 * DAY}
-    once = (await w.save("once", run=AtOnce(), **options)).id
+    once = (await w.save("once", run=RunOnSave(), **options)).id
     [run] = await w.claim()
     await w.settle(run)
     w.tick(DAY)
@@ -109,7 +109,7 @@ async def case_a_job_that_ran_at_once_goes_with_its_history(w: World) -> None:
     assert (await w.store.counts()).jobs == {}
 
 
-async def case_a_job_that_is_done_stays_as_long_as_one_may_look_at_it(w: World) -> None:
+async def case_a_job_that_is_done_stays_as_long_as_one_may_look_at_it(w: StoreFixture) -> None:
     """Though nothing of it is on record, and though it was only just made or changed."""
     await w.save("never", kind="http", next_us=None, state=JobState.DONE, keep_age_us=2 * DAY)
     await w.save("once", kind="http", next_us=w.now + SECOND, keep_age_us=2 * DAY, keep_count=0)
@@ -125,7 +125,7 @@ async def case_a_job_that_is_done_stays_as_long_as_one_may_look_at_it(w: World) 
     assert (await w.store.counts()).jobs == {}
 
 
-async def case_a_trim_is_never_more_than_its_limit(w: World) -> None:
+async def case_a_trim_is_never_more_than_its_limit(w: StoreFixture) -> None:
     """However many jobs there are, and however much of one: all of it goes in the end, and then nothing more."""
     names = [f"job-{n:03}" for n in range(230)]
     for name in names:
@@ -139,7 +139,7 @@ async def case_a_trim_is_never_more_than_its_limit(w: World) -> None:
     assert len((await w.store.list_executions(ExecutionFilter(), limit=500)).items) == len(names)
 
 
-async def case_the_round_comes_by_again(w: World) -> None:
+async def case_the_round_comes_by_again(w: StoreFixture) -> None:
     """Not at once, which would cost for nothing; but even after a clock that was wrong by years."""
     saved = await w.save(overlap=Overlap.ALLOW, keep_count=1)
     for wait_us in (0, 2 * HOUR):
@@ -152,7 +152,7 @@ async def case_the_round_comes_by_again(w: World) -> None:
     assert await _trim(w) == 3
 
 
-async def case_dead_letters_go_by_age(w: World) -> None:
+async def case_dead_letters_go_by_age(w: StoreFixture) -> None:
     short = await w.save("short", overlap=Overlap.ALLOW, keep_count=0, keep_age_us=DAY)
     long = await w.save("long", overlap=Overlap.ALLOW, keep_age_us=YEAR)
     gone = await w.save("gone", overlap=Overlap.ALLOW, keep_count=0)
@@ -172,7 +172,7 @@ async def case_dead_letters_go_by_age(w: World) -> None:
     assert await _letters(w) == []
 
 
-async def case_what_is_known_of_deleted_jobs_goes_at_last(w: World) -> None:
+async def case_what_is_known_of_deleted_jobs_goes_at_last(w: StoreFixture) -> None:
     saved = await w.save("gone", overlap=Overlap.ALLOW)
     await w.save("gone", overlap=Overlap.ALLOW, description="changed")
     first, running = await w.one("gone"), await w.one("gone")
@@ -204,7 +204,7 @@ async def case_what_is_known_of_deleted_jobs_goes_at_last(w: World) -> None:
     assert (await w.save("gone")).id not in (anew.id, saved.id)
 
 
-async def case_keys_that_nobody_uses_are_forgotten_and_limit_the_next(w: World) -> None:
+async def case_keys_that_nobody_uses_are_forgotten_and_limit_the_next(w: StoreFixture) -> None:
     job = await w.save(overlap=Overlap.ALLOW, keyed=True)
     for _ in range(2):
         held, waits = await w.trigger(job.id, key="k"), await w.trigger(job.id, key="k")
@@ -218,7 +218,7 @@ async def case_keys_that_nobody_uses_are_forgotten_and_limit_the_next(w: World) 
         await _trim(w)
 
 
-async def _trim(w: World, **options: int) -> int:
+async def _trim(w: StoreFixture, **options: int) -> int:
     """Trim until nothing goes any more."""
     total = 0
     while went := await w.store.apply(Trim(now_us=w.now, limit=1_000, **options)):
@@ -226,20 +226,20 @@ async def _trim(w: World, **options: int) -> int:
     return total
 
 
-async def _history(w: World, job: bytes) -> Sequence[Execution | Span]:
+async def _history(w: StoreFixture, job: bytes) -> Sequence[Execution | Span]:
     return (await w.store.list_executions(ExecutionFilter(job=job), limit=100)).items
 
 
-async def _letters(w: World) -> Sequence[DeadLetter]:
+async def _letters(w: StoreFixture) -> Sequence[DeadLetter]:
     return (await w.store.list_dead_letters(namespace=None, limit=9)).items
 
 
-async def _name(w: World, job: bytes) -> str | None:
+async def _name(w: StoreFixture, job: bytes) -> str | None:
     found = (await w.store.names_of([job])).get(job)
     return None if found is None else found.name
 
 
-async def _triggered(w: World, job: bytes) -> Claimed:
+async def _triggered(w: StoreFixture, job: bytes) -> Claimed:
     await w.trigger(job)
     [claimed] = await w.claim()
     return claimed

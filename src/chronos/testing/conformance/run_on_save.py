@@ -3,31 +3,30 @@
 import asyncio
 
 from chronos.core.config import Overlap
-from chronos.core.execution import Cancel, Cause, Execution, Status
-from chronos.core.ids import asked_execution_id, key_gate_id
+from chronos.core.execution import CancelRequest, Cause, Execution, Status
+from chronos.core.ids import key_gate_id, requested_execution_id
 from chronos.core.job import JobState
 from chronos.core.node import Actor
 from chronos.errors import Conflict, QueueFull
-from chronos.store.commands import NEW, AtOnce, DeleteJob, Saved, SaveJobs
+from chronos.store.commands import NEW, DeleteJob, RunOnSave, Saved, SaveJobs
 from chronos.store.contract import ExecutionFilter, Hint
-from chronos.testing.conformance.raises import raises
-from chronos.testing.conformance.world import World
+from chronos.testing.conformance.fixture import StoreFixture, raises
 
 ANA = Actor(name="ana", origin="127.0.0.1")
-AT_ONCE = AtOnce()
+AT_ONCE = RunOnSave()
 
 
-async def _runs(w: World, job: bytes) -> list[Execution]:
+async def _runs(w: StoreFixture, job: bytes) -> list[Execution]:
     page = await w.store.list_executions(ExecutionFilter(job=job), limit=99)
     return [one for one in page.items if isinstance(one, Execution)]
 
 
 def _id_of(saved: Saved, now_us: int) -> bytes:
     request = f"chronos:saved:{saved.id.hex()}:{saved.version}".encode()
-    return asked_execution_id(saved.id, Cause.MANUAL, now_us, request)
+    return requested_execution_id(saved.id, Cause.MANUAL, now_us, request)
 
 
-async def case_a_new_job_runs_with_the_command_that_saves_it(w: World) -> None:
+async def case_a_new_job_runs_with_the_command_that_saves_it(w: StoreFixture) -> None:
     await w.start_node()
     heard: list[Hint] = []
     w.store.on_hint(heard.append)
@@ -44,7 +43,7 @@ async def case_a_new_job_runs_with_the_command_that_saves_it(w: World) -> None:
     assert [claimed.id for claimed in await w.claim()] == [run.id]
 
 
-async def case_each_version_runs_once_and_the_same_again_does_not(w: World) -> None:
+async def case_each_version_runs_once_and_the_same_again_does_not(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.ALLOW, run=AT_ONCE)
     w.tick()
     assert not (await w.save("job", overlap=Overlap.ALLOW, run=AT_ONCE)).changed
@@ -61,7 +60,7 @@ async def case_each_version_runs_once_and_the_same_again_does_not(w: World) -> N
     assert len(await _runs(w, saved.id)) == 2, "it was switched only"
 
 
-async def case_a_run_at_once_replaces_or_waits_as_any_other(w: World) -> None:
+async def case_a_run_at_once_replaces_or_waits_as_any_other(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.REPLACE, queue_max=1)
     [running] = await w.instant("job", careful=True)
     heard: list[Hint] = []
@@ -69,12 +68,12 @@ async def case_a_run_at_once_replaces_or_waits_as_any_other(w: World) -> None:
     w.tick()
     saved = await w.save("job", overlap=Overlap.REPLACE, queue_max=1, description="new", run=AT_ONCE)
     latest, before = await _runs(w, saved.id)
-    assert (before.id, before.cancel, latest.status) == (running.id, Cancel.REPLACED, Status.QUEUED)
+    assert (before.id, before.cancel, latest.status) == (running.id, CancelRequest.REPLACED, Status.QUEUED)
     assert any(Hint.CANCEL in hint for hint in heard)
 
 
-async def case_without_room_for_the_run_nothing_is_saved(w: World) -> None:
-    key = AtOnce(key_gate_id("default", "k"), 1)
+async def case_without_room_for_the_run_nothing_is_saved(w: StoreFixture) -> None:
+    key = RunOnSave(key_gate_id("default", "k"), 1)
     first = await w.save("a", keyed=True, queue_max=0, run=key)
     rows = (w.row("b", expect=NEW), w.row("c", expect=NEW, keyed=True, queue_max=0, run=key))
     with raises(QueueFull, '"c" is to run at once'):
@@ -90,9 +89,9 @@ async def case_without_room_for_the_run_nothing_is_saved(w: World) -> None:
     assert len(await w.claim()) == 1
 
 
-async def case_many_that_run_at_once_are_created_at_once(w: World) -> None:
+async def case_many_that_run_at_once_are_created_at_once(w: StoreFixture) -> None:
     await w.start_node()
-    key = AtOnce(key_gate_id("default", "k"), 1)
+    key = RunOnSave(key_gate_id("default", "k"), 1)
     commands = [
         SaveJobs(rows=(w.row(f"job-{n}", expect=NEW, run=key if n % 2 else AT_ONCE),), now_us=w.now + n, actor=ANA)
         for n in range(10)
@@ -110,7 +109,7 @@ async def case_many_that_run_at_once_are_created_at_once(w: World) -> None:
     assert len(await w.claim()) == 6, "one of those with the key, and all of the others"
 
 
-async def case_a_key_that_creates_a_job_runs_it_once(w: World) -> None:
+async def case_a_key_that_creates_a_job_runs_it_once(w: StoreFixture) -> None:
     await w.start_node()
     command = SaveJobs(rows=(w.row("job", expect=NEW, run=AT_ONCE),), now_us=w.tick(), idempotency="k")
     [first] = await w.store.apply(command)
@@ -119,7 +118,7 @@ async def case_a_key_that_creates_a_job_runs_it_once(w: World) -> None:
     assert len(await _runs(w, first.id)) == 1
 
 
-async def case_a_name_that_is_used_again_has_a_run_of_its_own(w: World) -> None:
+async def case_a_name_that_is_used_again_has_a_run_of_its_own(w: StoreFixture) -> None:
     first = await w.save("job", run=AT_ONCE)
     await w.store.apply(DeleteJob(job=first.id, now_us=w.tick()))
     second = await w.save("job", run=AT_ONCE)

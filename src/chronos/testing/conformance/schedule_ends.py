@@ -4,70 +4,70 @@ from collections.abc import Sequence
 
 from chronos.core.execution import Span, Status
 from chronos.core.job import JobState, ScheduleSpec
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import DeleteJob, DeleteRow, SaveJobs, SetJobState
 from chronos.store.contract import ExecutionFilter
-from chronos.testing.conformance.world import SECOND, T0, World
+from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture
 
 _DUE = (T0 + SECOND, T0 + 3 * SECOND, 3)
-_PASSED = 3 * SECOND + SECOND // 2  # so much time, in which three instants come up
+_ELAPSED_US = 3 * SECOND + SECOND // 2  # so much time, in which three instants come up
 
 
-async def _spans(w: World, job: bytes) -> Sequence[Span]:
+async def _spans(w: StoreFixture, job: bytes) -> Sequence[Span]:
     page = await w.store.list_executions(ExecutionFilter(job=job), limit=9)
     return [item for item in page.items if isinstance(item, Span)]
 
 
-async def _assert_left_out(w: World, job: bytes, code: Code, due: tuple[int, int, int] = _DUE) -> None:
+async def _assert_skipped_span(w: StoreFixture, job: bytes, code: ReasonCode, due: tuple[int, int, int] = _DUE) -> None:
     [span] = await _spans(w, job)
     assert (span.from_us, span.to_us, span.count) == due
     assert (span.status, span.reason.code, span.recorded_us) == (Status.SKIPPED, code, w.now)
 
 
-async def case_disabling_records_what_was_due(w: World) -> None:
+async def case_disabling_records_what_was_due(w: StoreFixture) -> None:
     job = (await w.save()).id
-    w.tick(_PASSED)
+    w.tick(_ELAPSED_US)
     await w.store.apply(SetJobState(job=job, state=JobState.DISABLED, now_us=w.now, was=JobState.ACTIVE))
-    await _assert_left_out(w, job, Code.DISABLED)
-    w.tick(_PASSED)
+    await _assert_skipped_span(w, job, ReasonCode.DISABLED)
+    w.tick(_ELAPSED_US)
     await w.store.apply(SetJobState(job=job, state=JobState.DISABLED, now_us=w.now, note="still"))
     assert len(await _spans(w, job)) == 1, "a disabled job has no instants"
     await w.store.apply(SetJobState(job=job, state=JobState.ACTIVE, now_us=w.now, next_us=w.now + SECOND // 2))
     assert (await w.one()).status is Status.RUNNING
 
 
-async def case_deleting_records_what_was_due(w: World) -> None:
+async def case_deleting_records_what_was_due(w: StoreFixture) -> None:
     one, other = [(await w.save(name)).id for name in ("one", "other")]
-    w.tick(_PASSED)
+    w.tick(_ELAPSED_US)
     await w.store.apply(DeleteJob(job=one, now_us=w.now))
     await w.store.apply(SaveJobs(rows=(), now_us=w.now, delete=(DeleteRow(other),)))
     for job in (one, other):
-        await _assert_left_out(w, job, Code.JOB_DELETED)
+        await _assert_skipped_span(w, job, ReasonCode.JOB_DELETED)
 
 
-async def case_instants_of_a_pause_are_recorded_when_the_job_goes(w: World) -> None:
+async def case_instants_of_a_pause_are_recorded_when_the_job_goes(w: StoreFixture) -> None:
     off, gone = [(await w.save(name)).id for name in ("off", "gone")]
     for job in (off, gone):
         await w.store.apply(SetJobState(job=job, state=JobState.PAUSED, now_us=w.now, keep_cursor=True))
-    w.tick(_PASSED)
+    w.tick(_ELAPSED_US)
     await w.store.apply(SetJobState(job=off, state=JobState.DISABLED, now_us=w.now))
     await w.store.apply(DeleteJob(job=gone, now_us=w.now))
     for job in (off, gone):
-        await _assert_left_out(w, job, Code.PAUSED)
+        await _assert_skipped_span(w, job, ReasonCode.PAUSED)
 
 
-async def case_saving_a_job_disabled_records_what_was_due(w: World) -> None:
+async def case_saving_a_job_disabled_records_what_was_due(w: StoreFixture) -> None:
     """By the schedule that it had: by a new version, and by the one that is there."""
     changed, same = [(await w.save(name)).id for name in ("changed", "same")]
-    w.tick(_PASSED)
+    w.tick(_ELAPSED_US)
     off = {"state": JobState.DISABLED, "next_us": None, "was": JobState.ACTIVE}
     rows = (w.row("changed", description="another", **off), w.row("same", **off))
     await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
     for job in (changed, same):
-        await _assert_left_out(w, job, Code.DISABLED)
+        await _assert_skipped_span(w, job, ReasonCode.DISABLED)
 
 
-async def case_nothing_is_recorded_where_nothing_was_due(w: World) -> None:
+async def case_nothing_is_recorded_where_nothing_was_due(w: StoreFixture) -> None:
     jobs = [(await w.save(name)).id for name in ("before", "never", "done")]
     await w.instant("done", last=True)
     w.now = T0 + SECOND - 1
@@ -78,14 +78,14 @@ async def case_nothing_is_recorded_where_nothing_was_due(w: World) -> None:
         assert await _spans(w, job) == []
 
 
-async def case_a_schedule_that_cannot_be_read_records_its_first_instant(w: World) -> None:
+async def case_a_schedule_that_cannot_be_read_records_its_first_instant(w: StoreFixture) -> None:
     row = w.row()
     broken = type(row.spec)(schedule=ScheduleSpec(text="a schedule of a package that is missing"))
     await w.start_node()
     fields = {name: getattr(row, name) for name in row.__struct_fields__} | {"spec": broken}
     [saved] = await w.store.apply(SaveJobs(rows=(type(row)(**fields),), now_us=w.now))
-    w.tick(_PASSED)
+    w.tick(_ELAPSED_US)
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.now))
-    await _assert_left_out(w, saved.id, Code.JOB_DELETED, (T0 + SECOND, T0 + SECOND, 1))
+    await _assert_skipped_span(w, saved.id, ReasonCode.JOB_DELETED, (T0 + SECOND, T0 + SECOND, 1))
     [span] = await _spans(w, saved.id)
     assert "at least 1" in span.reason.message

@@ -1,67 +1,65 @@
-"""Gathers the cases of every room into one list, and runs one."""
+"""Collects the cases of every module into one list, and runs one."""
 
 from collections.abc import Awaitable, Callable
 
 from chronos.store.contract import Store
 from chronos.testing.conformance import (
     admission,
-    asking,
-    at_once,
-    creating,
-    fence,
-    following,
+    batches,
+    concurrency_keys,
+    dependencies,
+    engine_reads,
+    execution_lifecycle,
+    fencing_tokens,
     hints,
-    holding,
+    job_deletes,
+    job_state,
     jobs,
-    lookups,
     nodes,
-    odd,
-    placing,
-    reading,
-    removing,
+    paused_jobs,
+    placement,
+    reads,
+    rejected_values,
+    requested_runs,
     retention,
-    running,
+    run_on_save,
     schedule_ends,
-    sharing,
-    switching,
     task_ends,
-    together,
     tokens,
 )
-from chronos.testing.conformance.world import World
+from chronos.testing.conformance.fixture import StoreFixture
 
-Case = Callable[[World], Awaitable[None]]
-_ROOMS = (
+Case = Callable[[StoreFixture], Awaitable[None]]
+_CASE_MODULES = (
     jobs,
-    switching,
+    job_state,
     schedule_ends,
-    holding,
-    creating,
-    at_once,
-    removing,
+    paused_jobs,
+    run_on_save,
+    job_deletes,
     retention,
     admission,
-    together,
-    asking,
-    sharing,
-    running,
-    fence,
+    batches,
+    requested_runs,
+    concurrency_keys,
+    execution_lifecycle,
+    fencing_tokens,
     task_ends,
-    placing,
-    following,
+    placement,
+    dependencies,
     nodes,
-    reading,
-    lookups,
+    reads,
+    engine_reads,
     hints,
     tokens,
-    odd,
+    rejected_values,
 )
 CASES: list[Case] = [
-    case for room in _ROOMS for name, case in vars(room).items() if callable(case) and name.startswith("case_")
+    case for room in _CASE_MODULES for name, case in vars(room).items() if callable(case) and name.startswith("case_")
 ]
 
 
 async def run(case: Case, store: Store) -> None:
     """Check one promise on an open, empty store, and that the store is sound afterwards."""
-    await case(World(store))
+    await case(StoreFixture(store))
     assert await store.verify() == []

@@ -3,15 +3,15 @@
 from typing import Any
 
 from chronos.core.config import Overlap
-from chronos.core.detail import Detail, write_detail
 from chronos.core.execution import Execution, Status, TaskStatus
-from chronos.core.group import Group, TaskState
+from chronos.core.execution_detail import Detail, write_detail
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
+from chronos.core.task_group import TaskGroup, TaskState
 from chronos.store.commands import CancelExecution, DeleteJob, Reap, ReapRow, Release, ReleaseRow, Suspend, SuspendRow
-from chronos.testing.conformance.world import SECOND, T0, Run, World
+from chronos.testing.conformance.fixture import SECOND, T0, Run, StoreFixture
 
-_STANDS = Group(
+_OPEN_TASK_GROUP = TaskGroup(
     began_us=T0,
     tasks=(
         TaskState(name="done", status=TaskStatus.SUCCEEDED, attempts=1, started_us=T0, finished_us=T0),
@@ -20,8 +20,8 @@ _STANDS = Group(
         TaskState(name="later"),
     ),
 )
-_DETAIL = write_detail(Detail(payload={"n": 1}, group=_STANDS))
-_ENDS = {"done": "SUCCEEDED", "again": "CANCELED", "asleep": "CANCELED", "later": "SKIPPED"}
+_DETAIL = write_detail(Detail(payload={"n": 1}, group=_OPEN_TASK_GROUP))
+_EXPECTED_STATUSES = {"done": "SUCCEEDED", "again": "CANCELED", "asleep": "CANCELED", "later": "SKIPPED"}
 
 
 def _tasks(one: Execution) -> dict[str, dict[str, Any]]:
@@ -31,10 +31,10 @@ def _tasks(one: Execution) -> dict[str, dict[str, Any]]:
     return {task["name"]: task for task in one.detail["group"]["tasks"]}
 
 
-async def _assert_closed(w: World, execution: bytes, code: Code) -> None:
+async def _assert_tasks_ended(w: StoreFixture, execution: bytes, code: ReasonCode) -> None:
     one = await w.execution(execution)
     tasks = _tasks(one)
-    assert {name: TaskStatus(task["status"]).name for name, task in tasks.items()} == _ENDS
+    assert {name: TaskStatus(task["status"]).name for name, task in tasks.items()} == _EXPECTED_STATUSES
     for name in ("again", "asleep", "later"):
         assert (tasks[name]["finished_us"], tasks[name]["stopped_by"]) == (one.finished_us, {"code": code.value})
         assert not {"wake_us", "signal"} & tasks[name].keys()
@@ -43,41 +43,41 @@ async def _assert_closed(w: World, execution: bytes, code: Code) -> None:
     assert one.reason.code is code
 
 
-async def _asleep(w: World, run: Run) -> None:
+async def _suspend(w: StoreFixture, run: Run) -> None:
     row = SuspendRow(run.id, run.token, w.now + SECOND, ("go",), 2, 0, _DETAIL)
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
 
 
-async def case_tasks_end_with_what_is_canceled_in_its_sleep(w: World) -> None:
+async def case_tasks_end_with_what_is_canceled_in_its_sleep(w: StoreFixture) -> None:
     await w.save()
     run = await w.one()
-    await _asleep(w, run)
+    await _suspend(w, run)
     assert await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick())) is Status.CANCELED
-    await _assert_closed(w, run.id, Code.CANCELED)
+    await _assert_tasks_ended(w, run.id, ReasonCode.CANCELED)
 
 
-async def case_tasks_end_with_what_is_replaced_in_its_sleep(w: World) -> None:
+async def case_tasks_end_with_what_is_replaced_in_its_sleep(w: StoreFixture) -> None:
     job = (await w.save(overlap=Overlap.REPLACE)).id
     [run] = await w.instant("job", careful=True)
-    await _asleep(w, run)
+    await _suspend(w, run)
     await w.trigger(job)
-    await _assert_closed(w, run.id, Code.REPLACED)
+    await _assert_tasks_ended(w, run.id, ReasonCode.REPLACED)
 
 
-async def case_tasks_end_with_a_job_that_is_deleted(w: World) -> None:
+async def case_tasks_end_with_a_job_that_is_deleted(w: StoreFixture) -> None:
     """What sleeps, and what was put back in line."""
     job = (await w.save(overlap=Overlap.ALLOW, limit=2)).id
     runs = [await w.one(), await w.one()]
-    await _asleep(w, runs[0])
+    await _suspend(w, runs[0])
     row = ReleaseRow(runs[1].id, runs[1].token, 0, _DETAIL)
     await w.store.apply(Release(rows=(row,), now_us=w.now))
     await w.set_state(job, JobState.PAUSED)
     await w.store.apply(DeleteJob(job=job, now_us=w.tick()))
     for run in runs:
-        await _assert_closed(w, run.id, Code.JOB_DELETED)
+        await _assert_tasks_ended(w, run.id, ReasonCode.JOB_DELETED)
 
 
-async def case_tasks_end_with_what_was_asked_to_stop_and_is_given_up(w: World) -> None:
+async def case_tasks_end_with_what_was_asked_to_stop_and_is_given_up(w: StoreFixture) -> None:
     """A node puts it to sleep, shuts down, or dies: it does not start again."""
     await w.save(overlap=Overlap.ALLOW)
     slept, released, kept, lost = [await w.one() for _ in range(4)]
@@ -89,7 +89,7 @@ async def case_tasks_end_with_what_was_asked_to_stop_and_is_given_up(w: World) -
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.tick())) == []
     rows = (ReleaseRow(released.id, released.token, 0, _DETAIL), ReleaseRow(again.id, again.token))
     assert await w.store.apply(Release(rows=rows, now_us=w.now)) == []
-    dead = ReapRow(lost.id, lost.job, lost.token, Status.READY, Code.WORKER_LOST, 2, (), _DETAIL)
+    dead = ReapRow(lost.id, lost.job, lost.token, Status.READY, ReasonCode.WORKER_LOST, 2, (), _DETAIL)
     await w.store.apply(Reap(node=w.node, beat=0, rows=(dead,), now_us=w.now))
     for run in (slept, released, again, lost):
-        await _assert_closed(w, run.id, Code.CANCELED)
+        await _assert_tasks_ended(w, run.id, ReasonCode.CANCELED)

@@ -3,7 +3,7 @@
 from chronos.core.config import Overlap
 from chronos.core.job import JobState
 from chronos.core.node import Actor
-from chronos.core.token import Token
+from chronos.core.token import ApiToken
 from chronos.errors import Conflict, NotFound
 from chronos.store.commands import (
     AuditLine,
@@ -17,17 +17,16 @@ from chronos.store.commands import (
     SuspendRow,
     WriteAudit,
 )
-from chronos.testing.conformance.raises import raises
-from chronos.testing.conformance.world import World
+from chronos.testing.conformance.fixture import StoreFixture, raises
 
 ANA = Actor(name="ana", origin="192.0.2.7")
 
 
-def _token(name: str, **options: object) -> Token:
-    return Token(name=name, token_hash=name.encode().hex().zfill(64), **options)  # type: ignore[arg-type]
+def _token(name: str, **options: object) -> ApiToken:
+    return ApiToken(name=name, token_hash=name.encode().hex().zfill(64), **options)  # type: ignore[arg-type]
 
 
-async def case_a_token_is_found_by_its_hash_until_it_is_revoked(w: World) -> None:
+async def case_a_token_is_found_by_its_hash_until_it_is_revoked(w: StoreFixture) -> None:
     plain = _token("plain", role="admin")
     here = _token("here", role="operator", namespaces=["a", "b"], expires_us=w.now + 5)
     mixed = _token("mixed", namespaces={"b": "admin", "a": "viewer"})
@@ -48,16 +47,16 @@ async def case_a_token_is_found_by_its_hash_until_it_is_revoked(w: World) -> Non
         await w.store.apply(RevokeToken(name="here", now_us=w.tick()))
 
 
-async def case_the_name_of_a_token_is_given_once(w: World) -> None:
+async def case_the_name_of_a_token_is_given_once(w: StoreFixture) -> None:
     first = CreateToken(token=_token("ci"), now_us=w.now)
     await w.store.apply(first)
     await w.store.apply(first)
     with raises(Conflict):
-        other = Token(name="ci", token_hash="f" * 64)
+        other = ApiToken(name="ci", token_hash="f" * 64)
         await w.store.apply(CreateToken(token=other, now_us=w.tick()))
     assert await w.store.token("f" * 64) is None
     await w.store.apply(RevokeToken(name="ci", now_us=w.tick()))
-    await w.store.apply(CreateToken(token=Token(name="ci", token_hash="f" * 64), now_us=w.tick()))
+    await w.store.apply(CreateToken(token=ApiToken(name="ci", token_hash="f" * 64), now_us=w.tick()))
     assert [token.token_hash for token in await w.store.tokens()] == ["f" * 64]
     # The first line of the log is written once, though its command was sent twice.
     lines = (await w.store.audit(namespace=None, limit=10)).items
@@ -68,7 +67,7 @@ async def case_the_name_of_a_token_is_given_once(w: World) -> None:
     ]
 
 
-async def case_namespaces_are_those_that_have_jobs(w: World) -> None:
+async def case_namespaces_are_those_that_have_jobs(w: StoreFixture) -> None:
     assert await w.store.namespaces(limit=10) == []
     for namespace in ("b", "a", "B", "a.b"):
         for name in ("x", "y"):
@@ -81,7 +80,7 @@ async def case_namespaces_are_those_that_have_jobs(w: World) -> None:
     assert await w.store.namespaces(limit=10) == ["B", "a", "b"]
 
 
-async def case_deleted_jobs_are_still_known_by_name(w: World) -> None:
+async def case_deleted_jobs_are_still_known_by_name(w: StoreFixture) -> None:
     ids = []
     for _ in range(2):  # of the same name, one after the other
         await w.save("again")
@@ -95,7 +94,7 @@ async def case_deleted_jobs_are_still_known_by_name(w: World) -> None:
     assert await w.store.names_of([]) == {}
 
 
-async def case_the_audit_log_says_what_was_done_in_verbs(w: World) -> None:
+async def case_the_audit_log_says_what_was_done_in_verbs(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     job = await w.job()
     states = (JobState.PAUSED, JobState.ACTIVE, JobState.DISABLED, JobState.ACTIVE)
@@ -119,7 +118,7 @@ async def case_the_audit_log_says_what_was_done_in_verbs(w: World) -> None:
     assert canceled.detail == f"{running.id.hex()}: enough"
 
 
-async def case_lines_are_added_to_the_audit_log_once(w: World) -> None:
+async def case_lines_are_added_to_the_audit_log_once(w: StoreFixture) -> None:
     there = Actor(name="ana", origin="192.0.2.8")
     lines = (AuditLine(ANA, "denied", "x", detail="twice"), AuditLine(there, "denied", "x", detail="twice"))
     command = WriteAudit(lines=(*lines, AuditLine(ANA, "unlock user", "bob", "here")), now_us=w.now)

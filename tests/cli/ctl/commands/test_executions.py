@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from chronos.cli.ctl.client import Client
-from chronos.cli.ctl.failing import Unreachable
-from chronos.cli.ctl.servers import Server
-from chronos.cli.ctl.watching import wait_for
-from tests.cli.ctl.bed import Served, interrupt, serving
+from chronos.cli.ctl.client import ApiClient
+from chronos.cli.ctl.contexts import ServerContext
+from chronos.cli.ctl.errors import Unreachable
+from chronos.cli.ctl.watch import wait_for
+from tests.support.cli_server import Served, interrupt, serving
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")
 WITHIN_S = 60.0
@@ -192,12 +192,12 @@ def test_watching_on_a_terminal_redraws(served: Served) -> None:
 
 def test_whoever_waits_outlasts_a_server_that_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("chronos.cli.ctl.watching.time.sleep", pauses.append)
+    monkeypatch.setattr("chronos.cli.ctl.watch.time.sleep", pauses.append)
     with serving() as served:
         served.create("slow", "sleep", "60")
         run = served.ctl("jobs", "run", "slow").stdout.strip()
 
-        class Leaving(Client):
+        class Leaving(ApiClient):
             """Its server goes away after the first answer."""
 
             def get(self, *path: str, **query: object) -> Any:
@@ -206,5 +206,5 @@ def test_whoever_waits_outlasts_a_server_that_restarts(monkeypatch: pytest.Monke
                 return super().get(*path, **query)
 
         with pytest.raises(Unreachable):
-            wait_for(Leaving(Server(url=served.url)), run)
+            wait_for(Leaving(ServerContext(url=served.url)), run)
     assert pauses == [0.05, 0.2, 0.5, 1.0, 2.0, 5.0]

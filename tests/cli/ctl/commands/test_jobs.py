@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chronos.cli.ctl.jobs import ANSWERED
-from chronos.service.shapes import job as shapes
-from tests.cli.ctl.bed import Served
+from chronos.cli.ctl.commands.jobs import ANSWERED
+from chronos.service.serializers import job as shapes
+from tests.support.cli_server import Served
 
 
 def test_create_list_get(served: Served) -> None:
@@ -313,4 +313,4 @@ def test_more_than_a_page(served: Served) -> None:
 
 
 def test_what_is_left_out_of_an_edited_job_is_what_the_server_adds() -> None:
-    assert {*ANSWERED, "diff"} == shapes._ANSWERED
+    assert {*ANSWERED, "diff"} == shapes._READ_ONLY_FIELDS

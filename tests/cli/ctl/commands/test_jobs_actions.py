@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.ctl.bed import Served
+from tests.support.cli_server import Served
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_running(many: Served) -> None:
 
 def test_deleting_asks_first(many: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("chronos.cli.ctl.changing.sure", asked.append)
+    monkeypatch.setattr("chronos.cli.ctl.commands.jobs_actions.sure", asked.append)
     many.ctl("jobs", "delete", "--prefix", "bill", "--dry-run")
     many.ctl("jobs", "delete", "--prefix", "none")
     assert not asked

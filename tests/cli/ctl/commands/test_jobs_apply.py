@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.ctl.bed import Served
+from tests.support.cli_server import Served
 
 TWO = """
 name: extract

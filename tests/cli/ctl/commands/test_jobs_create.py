@@ -1,6 +1,6 @@
 """Creating what is there already is a conflict, also when it would say the same."""
 
-from tests.cli.ctl.bed import Served
+from tests.support.cli_server import Served
 
 
 def test_the_same_job_twice(served: Served) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chronos.cli.ctl.servers import contexts_file
-from tests.cli.ctl.bed import SECRET, Served, serving
+from chronos.cli.ctl.contexts import contexts_file
+from tests.support.cli_server import SECRET, Served, serving
 
 USERS: dict[str, dict[str, Any]] = {
     "ana": {"password_hash": SECRET, "role": "admin"},

@@ -9,9 +9,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from chronos import parse_schedule
-from chronos.cli import schedule as module
+from chronos.cli.ctl.commands import schedule as module
 from chronos.cli.main import chronosctl
-from chronos.core import parse
+from chronos.core.schedule import parser
 
 NEW_YEAR = "2027-01-01T00:00:00Z"
 
@@ -32,8 +32,8 @@ def next_runs(expression: str, *arguments: str, after: str = NEW_YEAR) -> list[s
 
 
 def test_choices_are_those_of_the_engine() -> None:
-    assert module.DIALECTS == parse.DIALECTS
-    assert module.DST_POLICIES == parse.DST_POLICIES
+    assert module.DIALECTS == parser.DIALECTS
+    assert module.DST_POLICIES == parser.DST_POLICIES
 
 
 @pytest.mark.parametrize(

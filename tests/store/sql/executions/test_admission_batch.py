@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause
 from chronos.core.ids import key_gate_id, scheduled_execution_id
-from chronos.core.job import After, Job
+from chronos.core.job import Job, UpstreamJob
 from chronos.store.commands import Admit, AdmitRow, Admitted, Recover, RunRow
-from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing import StoreProbe
-from chronos.testing.conformance import World
-from chronos.testing.conformance.world import SECOND, T0
+from chronos.testing.conformance import StoreFixture
+from chronos.testing.conformance.fixture import SECOND, T0
 
 TABLES = ("gate", "active", "history", "key_gate", "outbox", "tally")
 Some = Sequence[Admit | Recover]
@@ -67,12 +67,12 @@ def test_together_is_as_one_by_one(gates: list[tuple[Overlap, int]], rounds: lis
     """Gaps and instants, under ``replace`` and keys, with stale ones and such as do not fit among them."""
 
     async def check() -> None:
-        together, apart = [World(store) for store in (SqliteStore(), SqliteStore())]
+        together, apart = [StoreFixture(store) for store in (SqliteStore(), SqliteStore())]
         for world in (together, apart):
             await world.store.open()
             for place, (overlap, queue_max) in enumerate(gates):
                 await world.save(f"job-{place}", overlap=overlap, queue_max=queue_max, keyed=True)
-            await world.save("follower", after=(After(job="job-0"),))
+            await world.save("follower", after=(UpstreamJob(job="job-0"),))
         for number, (gap, wishes) in enumerate(rounds):
             jobs = [await together.job(f"job-{place}") for place in range(4)]
             now_us = T0 + (100 + number) * SECOND
@@ -96,7 +96,7 @@ def test_together_is_as_one_by_one(gates: list[tuple[Overlap, int]], rounds: lis
 
 def test_a_gap_that_breaks_takes_no_others_with_it() -> None:
     async def check() -> None:
-        world = World(store := SqliteStore())
+        world = StoreFixture(store := SqliteStore())
         await store.open()
         jobs = []
         for name in ("a", "broken", "c"):
@@ -119,7 +119,7 @@ def test_a_gap_that_breaks_takes_no_others_with_it() -> None:
 @pytest.mark.parametrize("gap", [True, False])
 def test_many_jobs_take_as_many_statements_as_one(gap: bool) -> None:
     async def statements(count: int) -> int:
-        world = World(store := SqliteStore())
+        world = StoreFixture(store := SqliteStore())
         await store.open()
         for n in range(count):
             await world.save(f"job-{n:03}", overlap=Overlap.REPLACE)
@@ -179,7 +179,7 @@ def _gap(job: Job, wish: Wish, now_us: int) -> Recover:
     )
 
 
-async def _apply(world: World, commands: Some) -> list[Admitted]:
+async def _apply(world: StoreFixture, commands: Some) -> list[Admitted]:
     return [row for command in commands for row in await world.store.apply(command)]
 
 

@@ -14,12 +14,12 @@ import asyncpg
 import pytest
 
 from chronos.core.execution import AttemptStatus, Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import EndedAttempt, Reap, ReapRow
 from chronos.store.contract import JobFilter, Store
-from chronos.store.sql.postgres import PostgresStore
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.testing.conformance import World
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.store.sql.sqlite.store import SqliteStore
+from chronos.testing.conformance import StoreFixture
 from tests.store.freeze import DATA, NODE, TOKEN, told
 
 SCHEMAS = sorted(path.name.split(".")[0] for path in DATA.glob("schema-*.json.xz"))
@@ -108,7 +108,7 @@ def test_the_work_of_the_dead_node_goes_on_with_higher_tokens(frozen: Frozen) ->
         store = frozen.make()
         await store.open()
         try:
-            w = World(store)
+            w = StoreFixture(store)
             w.now = 2_000_000_000_000_000
             names = {job.id: job.name for job in (await store.jobs_by_id(await ids(store))).values()}
             [dead] = [node for node in await store.nodes() if node.name == NODE]
@@ -119,7 +119,7 @@ def test_the_work_of_the_dead_node_goes_on_with_higher_tokens(frozen: Frozen) ->
             await w.start_node()
             rows = tuple(
                 ReapRow(
-                    *(run.id, run.job, run.token, Status.READY, Code.WORKER_LOST, run.attempt + 1),
+                    *(run.id, run.job, run.token, Status.READY, ReasonCode.WORKER_LOST, run.attempt + 1),
                     (EndedAttempt(run.id, "main", run.attempt, AttemptStatus.LOST, w.now, w.now, dead.number),),
                 )
                 for run in held

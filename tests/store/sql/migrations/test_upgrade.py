@@ -12,15 +12,15 @@ import asyncpg
 import pytest
 
 from chronos.core.execution import Status
-from chronos.core.job import After, JobState, On
+from chronos.core.job import JobState, UpstreamCondition, UpstreamJob
 from chronos.store.commands import DeleteJob, SaveJobs, Signal
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 from chronos.store.sql import migrations
-from chronos.store.sql.dialect import Postgres, Sqlite
-from chronos.store.sql.postgres import PostgresStore
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.testing.conformance import World
-from tests.store.conftest import on_server, opened
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.store.sql.query import PostgresDialect, SqliteDialect
+from chronos.store.sql.sqlite.store import SqliteStore
+from chronos.testing.conformance import StoreFixture
+from tests.support.databases import on_server, opened
 
 UP, DOWN, RUN, GONE, LOST, *ENDED = (bytes([0] * 15 + [i]) for i in range(1, 9))
 FOLLOWS = '{"after":[{"job":"up"},{"job":"up","on":"failure"}]}'
@@ -36,7 +36,7 @@ def make_old_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[C
         yield partial(PostgresStore, request.getfixturevalue("postgres_url"))
 
 
-def old_rows(dialect: Sqlite | Postgres) -> list[str]:
+def old_rows(dialect: SqliteDialect | PostgresDialect) -> list[str]:
     """Statements that fill the first schema."""
     up, down, run, gone, lost, *ended = (
         f"x'{i.hex()}'" if dialect.name == "sqlite" else f"'{i.hex()}'" for i in (UP, DOWN, RUN, GONE, LOST, *ENDED)
@@ -73,7 +73,7 @@ def test_the_first_schema_is_upgraded_with_its_data(
     make_old_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Filled(migrations.Migration):
-        def statements(self, d: Sqlite | Postgres) -> list[str]:  # type: ignore[override]
+        def statements(self, d: SqliteDialect | PostgresDialect) -> list[str]:  # type: ignore[override]
             return super().statements(d) + old_rows(d)
 
     first, *others = migrations.MIGRATIONS
@@ -84,9 +84,12 @@ def test_the_first_schema_is_upgraded_with_its_data(
         store = make_old_store()
         await store.open()
         try:
-            w = World(store)
+            w = StoreFixture(store)
             assert await store.verify() == []
-            assert set(await store.followers("default", "up")) == {(DOWN, On.SUCCESS), (DOWN, On.FAILURE)}
+            assert set(await store.followers("default", "up")) == {
+                (DOWN, UpstreamCondition.SUCCESS),
+                (DOWN, UpstreamCondition.FAILURE),
+            }
             assert await store.names_of([UP, GONE]) == {UP: ("default", "up"), GONE: ("default", "gone")}
             for execution, job in zip(ENDED, (UP, GONE, LOST), strict=True):
                 page = await store.list_executions(ExecutionFilter(job=job), limit=9)
@@ -97,7 +100,7 @@ def test_the_first_schema_is_upgraded_with_its_data(
             assert (await w.settle(claimed)).told == 1
             assert await w.status(RUN) is Status.SUCCEEDED
             assert await store.output(RUN) == []
-            await w.save("later", after=(After(job="down"),))
+            await w.save("later", after=(UpstreamJob(job="down"),))
             assert len(await store.followers("default", "down")) == 1
             assert await found(store, "own") == ["down"]
             assert set(await store.jobs_by_id([UP, DOWN])) == {UP, DOWN}
@@ -129,7 +132,7 @@ def test_lists_by_state_owner_and_tag_hold_what_was_there_before_them(
         store = make_old_store()
         await store.open()
         try:
-            w = World(store)
+            w = StoreFixture(store)
             await w.save("active", tags={"team": "a"}, owner="me")
             for state, names in OFF.items():
                 rows = tuple(w.row(name, state=state, tags={"team": state.name}, owner="me") for name in names)
@@ -141,7 +144,7 @@ def test_lists_by_state_owner_and_tag_hold_what_was_there_before_them(
         store = make_old_store()
         await store.open()
         try:
-            w = World(store)
+            w = StoreFixture(store)
             assert await store.verify() == []
             for state, names in OFF.items():
                 assert await listed(store, state=state) == names
@@ -176,7 +179,7 @@ def test_an_upgrade_that_gets_into_the_way_of_a_node_at_work_begins_anew(
         with monkeypatch.context() as before:
             before.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:SEVENTH])
             async with opened(postgres_url) as store:
-                await World(store).save("job")
+                await StoreFixture(store).save("job")
         database = urlsplit(postgres_url).path[1:]
         await on_server(postgres_url, f"alter database {database} set deadlock_timeout = '300ms'")
         node, watcher = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
@@ -189,7 +192,7 @@ def test_an_upgrade_that_gets_into_the_way_of_a_node_at_work_begins_anew(
                 await asyncio.sleep(0.01)
             await node.execute("update job set note = 'written'; commit")
             await opening
-            assert (await World(store).job()).note == "written"
+            assert (await StoreFixture(store).job()).note == "written"
             assert await store.verify() == []
         finally:
             await store.close()

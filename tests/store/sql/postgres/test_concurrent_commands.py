@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from chronos.core.config import Overlap
 from chronos.core.execution import AttemptStatus, Cause, Status
-from chronos.core.ids import asked_execution_id, key_gate_id, scheduled_execution_id
+from chronos.core.ids import key_gate_id, requested_execution_id, scheduled_execution_id
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import Conflict, NotFound, QueueFull
 from chronos.store.commands import (
     Admit,
@@ -38,9 +38,9 @@ from chronos.store.commands import (
     Wake,
 )
 from chronos.store.contract import ExecutionFilter, Store
-from chronos.store.sql.postgres import PostgresStore
-from chronos.testing.conformance import World
-from tests.store.racer import SECOND, T0
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.testing.conformance import StoreFixture
+from tests.support.race_process import SECOND, T0
 
 NODES = 3
 STEPS = 60
@@ -124,7 +124,7 @@ class Node:
         self._keep([(run.id, run.job, run.token) for run in claimed])
 
     async def _settle(self) -> None:
-        rows = tuple(SettleRow(*run, Status.SUCCEEDED, Code.SUCCEEDED, None, T0) for run in self._take())
+        rows = tuple(SettleRow(*run, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0) for run in self._take())
         settled = await self._store.apply(Settle(rows=rows, node=self._number, now_us=T0, take=2, take_lanes=(1, 2)))
         self._keep([(run.id, run.job, run.token) for run in settled.taken])
 
@@ -146,7 +146,7 @@ class Node:
     async def _trigger(self) -> None:
         if job := await self._job():
             cause = self._random.choice((Cause.MANUAL, Cause.REPLAY, Cause.DEPENDENCY))
-            execution = asked_execution_id(job, cause, T0, self._random.randbytes(16))
+            execution = requested_execution_id(job, cause, T0, self._random.randbytes(16))
             run = RunRow(execution, cause, T0, T0, None, self._random.choice(KEYS), 1)
             await self._store.apply(Trigger(job=job, run=run, now_us=T0))
 
@@ -164,7 +164,7 @@ class Node:
     async def _save(self) -> None:
         overlap = self._random.choice(tuple(Overlap))
         limit = self._random.choice((0, 1, 2)) if overlap is Overlap.ALLOW else 1
-        row = World(self._store).row(
+        row = StoreFixture(self._store).row(
             self._random.choice(NAMES),
             overlap=overlap,
             limit=limit,
@@ -186,7 +186,14 @@ class Node:
             return
         rows = tuple(
             ReapRow(
-                *(run.id, run.job, run.token, self._random.choice((Status.READY, Status.STALE)), Code.WORKER_LOST, 2),
+                *(
+                    run.id,
+                    run.job,
+                    run.token,
+                    self._random.choice((Status.READY, Status.STALE)),
+                    ReasonCode.WORKER_LOST,
+                    2,
+                ),
                 (EndedAttempt(run.id, "task", run.token, AttemptStatus.LOST, T0, T0, self._number),),
             )
             for run in await self._store.held_by(self._number)
@@ -201,7 +208,7 @@ async def together(url: str, seeds: list[int]) -> None:
     await asyncio.gather(*(store.open() for store in stores))
     all_nodes = Nodes()
     nodes = [Node(store, seed, all_nodes) for store, seed in zip(stores, seeds, strict=True)]
-    world = World(stores[0])
+    world = StoreFixture(stores[0])
     await stores[0].apply(
         SaveJobs(rows=tuple(world.row(name, lane=lane) for name, lane in zip(NAMES, "xyxy", strict=True)), now_us=T0)
     )

@@ -11,10 +11,10 @@ from chronos.core.execution import AttemptStatus, Cause
 from chronos.core.ids import scheduled_execution_id
 from chronos.store.commands import OutputRow, Recover, RunRow, WriteOutput
 from chronos.store.contract import ExecutionFilter
-from chronos.store.sql.partitions import AHEAD, WEEK_US, week_of
-from chronos.testing.conformance import World
-from chronos.testing.conformance.world import SECOND, ended
-from tests.store.conftest import on_server, opened
+from chronos.store.sql.postgres.partitions import WEEK_US, WEEKS_AHEAD, to_week_start_us
+from chronos.testing.conformance import StoreFixture
+from chronos.testing.conformance.fixture import SECOND, ended
+from tests.support.databases import on_server, opened
 
 PARTITIONS = """
     select c.relname from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
@@ -33,7 +33,7 @@ async def count(url: str, table: str) -> int:
     return int(rows)
 
 
-async def run_at(w: World, at_us: int, **options: int) -> bytes:
+async def run_at(w: StoreFixture, at_us: int, **options: int) -> bytes:
     """One execution of a job at an instant, ended, with a recorded attempt."""
     w.now = at_us
     await w.save("job", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
@@ -44,9 +44,9 @@ async def run_at(w: World, at_us: int, **options: int) -> bytes:
 
 
 def test_weeks_begin_on_monday() -> None:
-    assert week_of(MONDAY) == MONDAY
-    assert week_of(MONDAY - 1) == MONDAY - WEEK_US
-    assert week_of(MONDAY + WEEK_US - 1) == MONDAY
+    assert to_week_start_us(MONDAY) == MONDAY
+    assert to_week_start_us(MONDAY - 1) == MONDAY - WEEK_US
+    assert to_week_start_us(MONDAY + WEEK_US - 1) == MONDAY
 
 
 def test_a_new_store_has_room_from_now_on(postgres_url: str) -> None:
@@ -54,10 +54,13 @@ def test_a_new_store_has_room_from_now_on(postgres_url: str) -> None:
         async with opened(postgres_url) as store:
             now_us = await store.clock_us()
             assert now_us is not None
-            dates = [datetime.fromtimestamp(week_of(now_us + i * WEEK_US) / 1e6, UTC) for i in range(AHEAD + 1)]
+            dates = [
+                datetime.fromtimestamp(to_week_start_us(now_us + i * WEEK_US) / 1e6, UTC)
+                for i in range(WEEKS_AHEAD + 1)
+            ]
             assert await weeks(postgres_url) == [*(f"{date:%Y%m%d}" for date in dates), "default"]
             await store.maintain(now_us)
-            assert len(await weeks(postgres_url)) == AHEAD + 2
+            assert len(await weeks(postgres_url)) == WEEKS_AHEAD + 2
 
     asyncio.run(check())
 
@@ -65,7 +68,7 @@ def test_a_new_store_has_room_from_now_on(postgres_url: str) -> None:
 def test_weeks_are_made_ahead_and_dropped_when_nobody_keeps_them(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = World(store)
+            w = StoreFixture(store)
             keep = {"keep_age_us": 2 * WEEK_US}
             await store.maintain(MONDAY)
             old = await run_at(w, MONDAY + SECOND, **keep)
@@ -95,9 +98,9 @@ def test_the_longest_retention_counts_even_from_another_node(postgres_url: str) 
     async def check() -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as other:
             await one.maintain(MONDAY)
-            run = await run_at(World(one), MONDAY + SECOND, keep_age_us=WEEK_US)
-            await World(other).save("careful", keep_age_us=50 * WEEK_US)
-            await World(one).save("careless", keep_age_us=WEEK_US)
+            run = await run_at(StoreFixture(one), MONDAY + SECOND, keep_age_us=WEEK_US)
+            await StoreFixture(other).save("careful", keep_age_us=50 * WEEK_US)
+            await StoreFixture(one).save("careless", keep_age_us=WEEK_US)
             await one.maintain(MONDAY + 40 * WEEK_US)
             assert await one.execution(run) is not None
             await one.maintain(MONDAY + 51 * WEEK_US)
@@ -109,7 +112,7 @@ def test_the_longest_retention_counts_even_from_another_node(postgres_url: str) 
 def test_what_belongs_to_an_open_execution_stays(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = World(store)
+            w = StoreFixture(store)
             await store.maintain(MONDAY)
             await w.save("job", next_us=MONDAY + SECOND, keep_age_us=WEEK_US)
             run = await w.one("job")
@@ -125,7 +128,7 @@ def test_what_belongs_to_an_open_execution_stays(postgres_url: str) -> None:
 def test_strays_move_to_their_week_when_it_is_made(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            run = await run_at(World(store), MONDAY + SECOND)
+            run = await run_at(StoreFixture(store), MONDAY + SECOND)
             assert await count(postgres_url, "history_default") == 1
             await store.maintain(MONDAY)
             assert await count(postgres_url, "history_default") == 0
@@ -148,7 +151,7 @@ def test_too_many_strays_stay_until_they_are_too_old(postgres_url: str) -> None:
 
     async def check() -> None:
         async with opened(postgres_url) as store:
-            await World(store).save("job", keep_age_us=WEEK_US)
+            await StoreFixture(store).save("job", keep_age_us=WEEK_US)
             await on_server(postgres_url, many)
             await store.maintain(MONDAY)
             assert "20270301" not in await weeks(postgres_url)
@@ -163,7 +166,7 @@ def test_too_many_strays_stay_until_they_are_too_old(postgres_url: str) -> None:
 def test_a_table_in_use_is_left_for_later(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = World(store)
+            w = StoreFixture(store)
             await store.maintain(MONDAY)
             await run_at(w, MONDAY + SECOND, keep_age_us=WEEK_US)
             reader = await asyncpg.connect(postgres_url)
@@ -191,7 +194,7 @@ def test_what_a_crash_left_half_dropped_goes_and_what_a_person_detached_stays(po
                 "alter table chronos.history detach partition chronos.history_20270308",
                 "alter table chronos.history_20270308 rename to history_gone_20270308",
             )
-            await World(store).save("job", keep_age_us=WEEK_US)
+            await StoreFixture(store).save("job", keep_age_us=WEEK_US)
             await store.maintain(MONDAY + 3 * WEEK_US)
             [(gone, kept)] = await on_server(
                 postgres_url,
@@ -203,7 +206,7 @@ def test_what_a_crash_left_half_dropped_goes_and_what_a_person_detached_stays(po
     asyncio.run(check())
 
 
-async def recovered(w: World, at_us: int, now_us: int, **options: int) -> bytes:
+async def recovered(w: StoreFixture, at_us: int, now_us: int, **options: int) -> bytes:
     """An execution of an instant that is long over when it is run, with a recorded attempt."""
     w.now = now_us
     saved = await w.save("late", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
@@ -230,7 +233,7 @@ def test_what_ended_lately_is_kept_however_long_ago_its_instant_is(postgres_url:
 
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = World(store)
+            w = StoreFixture(store)
             if week:
                 await store.maintain(MONDAY)
             now_us = MONDAY + 20 * WEEK_US

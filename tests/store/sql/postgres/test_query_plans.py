@@ -11,33 +11,33 @@ import pytest
 from chronos.core.execution import Status
 from chronos.core.job import JobState
 from chronos.store.contract import ExecutionFilter, JobFilter
-from chronos.store.sql.admitting import Admitting
-from chronos.store.sql.burying import Burying
-from chronos.store.sql.creating import Creating
-from chronos.store.sql.dialect import Postgres, Steps
-from chronos.store.sql.endings import Endings
-from chronos.store.sql.executions import Executions
-from chronos.store.sql.followers import Followers
-from chronos.store.sql.forgetting import Forgetting
-from chronos.store.sql.gates import Gates
-from chronos.store.sql.hot_postgres import HotPostgres
-from chronos.store.sql.job_list import JobList
-from chronos.store.sql.jobs import Jobs
-from chronos.store.sql.looking import Looking
-from chronos.store.sql.postgres_link import READING, WRITING, Connection, connect
-from chronos.store.sql.reads import Reads
-from chronos.store.sql.records import Records
-from chronos.store.sql.rekeying import Rekeying
-from chronos.store.sql.sweeping import Sweeping
-from chronos.store.sql.switching import Switching
-from chronos.store.sql.trimming import Trimming
-from chronos.store.sql.upkeep import Upkeep
-from tests.store.conftest import on_server, opened
+from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.executions.admission import AdmissionHandler
+from chronos.store.sql.executions.concurrency_keys import ConcurrencyKeys
+from chronos.store.sql.executions.gate_queue import GateQueue
+from chronos.store.sql.executions.lifecycle import LifecycleHandler
+from chronos.store.sql.executions.settlement import SettlementHandler
+from chronos.store.sql.jobs.delete import JobDeletes
+from chronos.store.sql.jobs.dependencies import JobDependencies
+from chronos.store.sql.jobs.insert import JobInserts
+from chronos.store.sql.jobs.lookup import JobLookup
+from chronos.store.sql.jobs.queries import JobQueries
+from chronos.store.sql.jobs.save import SaveJobsHandler
+from chronos.store.sql.jobs.state import JobStateHandler
+from chronos.store.sql.maintenance import MaintenanceHandler
+from chronos.store.sql.postgres.connection import READER_SETTINGS, WRITER_SETTINGS, Connection, connect
+from chronos.store.sql.postgres.hot_path import PostgresHotPath
+from chronos.store.sql.queries import Queries
+from chronos.store.sql.query import PostgresDialect, Steps
+from chronos.store.sql.retention import TrimHandler
+from chronos.store.sql.retention_deletes import RetentionDeletes
+from chronos.store.sql.retention_sweep import RetentionSweep
+from tests.support.databases import on_server, opened
 
 T = TypeVar("T")
 
 
-class Asked(Reads):
+class Asked(Queries):
     """Gives the first statement of a read instead of what it finds."""
 
     async def _read(self, steps: Steps[T]) -> T:
@@ -50,7 +50,7 @@ SHORT = {"gate_long", "key_gate_blocked"}  # indexes of the few rows that are lo
 
 @pytest.mark.parametrize("filled", [True, False])
 def test_no_write_reads_a_table_whole(postgres_url: str, filled: bool) -> None:
-    """Plans are made while tables are empty, and kept when they are not: see ``postgres_link``."""
+    """Plans are made while tables are empty, and kept when they are not: see ``postgres.connection``."""
 
     async def check() -> None:
         async with opened(postgres_url):
@@ -58,7 +58,7 @@ def test_no_write_reads_a_table_whole(postgres_url: str, filled: bool) -> None:
         if filled:
             await fill(postgres_url)
         await on_server(postgres_url, "analyze")
-        connection = await connect(postgres_url, WRITING)
+        connection = await connect(postgres_url, WRITER_SETTINGS)
         try:
             new = connection.get_server_version().major >= 17
             if not new and not filled:
@@ -96,8 +96,8 @@ IN_ORDER = [
 @pytest.mark.parametrize("filled", [True, False])
 def test_a_page_is_read_in_order(postgres_url: str, filled: bool) -> None:
     """Not put in order, whatever PostgreSQL knows of the tables by then: which would read all that come after it."""
-    d, cursor = Postgres(), b"default\0job"
-    reads, jobs = Asked(d), JobList(d)
+    d, cursor = PostgresDialect(), b"default\0job"
+    reads, jobs = Asked(d), JobQueries(d)
     wanted: list[tuple[Any, str]] = [(next(jobs.page(where, 100, cursor)), index) for where, index in IN_ORDER]
     several = JobFilter(namespace="default", tag=TAGGED, state=JobState.PAUSED, owner="me")
     for shortest, index in enumerate(("idle_named", "job_tag_pkey", "job_owner")):
@@ -117,7 +117,7 @@ def test_a_page_is_read_in_order(postgres_url: str, filled: bool) -> None:
             pass
         if filled:
             await fill(postgres_url)
-        connection = await connect(postgres_url, READING)
+        connection = await connect(postgres_url, READER_SETTINGS)
         try:
             plans = [(await plan(connection, query.sql), index) for query, index in wanted]
             looking = await plan(connection, look)
@@ -157,13 +157,13 @@ TABLES = """
 
 def statements() -> Iterator[str]:
     """Every statement that a command may run, and what looks for runs of a job."""
-    d = Postgres()
-    hot, records = HotPostgres(d), Records(d)
-    gates = Gates(d, records)
-    endings = Endings(d, hot, gates, records)
-    switching = Switching(d, gates, records)
-    executions, jobs = Executions(d, hot, gates, records, endings), Jobs(d, gates, records, switching)
-    new, admitting = Creating(d, records), Admitting(d, gates)
+    d = PostgresDialect()
+    hot, records = PostgresHotPath(d), AppendOnlyTables(d)
+    gates = GateQueue(d, records)
+    endings = SettlementHandler(d, hot, gates, records)
+    switching = JobStateHandler(d, gates, records)
+    executions, jobs = LifecycleHandler(d, hot, gates, records, endings), SaveJobsHandler(d, gates, records, switching)
+    new, admitting = JobInserts(d, records), AdmissionHandler(d, gates)
     for home in (
         hot,
         gates,
@@ -174,14 +174,14 @@ def statements() -> Iterator[str]:
         jobs,
         switching,
         new,
-        Rekeying(d, gates),
-        Followers(d),
-        Looking(d),
-        Upkeep(d, gates, records),
-        Trimming(d, records),
-        Forgetting(d),
-        Burying(d, records),
-        Sweeping(d, Forgetting(d), Burying(d, records)),
+        ConcurrencyKeys(d, gates),
+        JobDependencies(d),
+        JobLookup(d),
+        MaintenanceHandler(d, gates, records),
+        TrimHandler(d, records),
+        RetentionDeletes(d),
+        JobDeletes(d, records),
+        RetentionSweep(d, RetentionDeletes(d), JobDeletes(d, records)),
     ):
         for text in vars(home).values():
             if isinstance(text, str) and text:

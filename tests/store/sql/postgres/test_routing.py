@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chronos.core.execution import Cause, Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import (
     Admit,
     AdmitRow,
@@ -25,14 +25,14 @@ from chronos.store.commands import (
     Trigger,
     Wake,
 )
-from chronos.store.sql.postgres_routes import CONTROL, gates_of, join, route
+from chronos.store.sql.postgres.routing import CONTROL_CONNECTION, join_part_results, list_awaited_gates, route
 
 JOBS = [bytes([0] * 15 + [i]) for i in range(6)]
 RUN = RunRow(bytes(16), Cause.MANUAL, 0, 0)
 
 
 def settle(*jobs: bytes, take: int = 0) -> Settle:
-    rows = tuple(SettleRow(job, job, 1, Status.SUCCEEDED, Code.SUCCEEDED, None, 0) for job in jobs)
+    rows = tuple(SettleRow(job, job, 1, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, 0) for job in jobs)
     return Settle(rows=rows, node=1, now_us=0, take=take)
 
 
@@ -53,7 +53,7 @@ def test_everything_about_a_job_goes_the_same_way() -> None:
         ]
         lanes = {lane for command in commands for lane, _ in route(command, 3)}
         assert len(lanes) == 1
-        assert CONTROL not in lanes
+        assert CONTROL_CONNECTION not in lanes
 
 
 def test_what_is_about_no_single_job_goes_through_control() -> None:
@@ -64,7 +64,7 @@ def test_what_is_about_no_single_job_goes_through_control() -> None:
         SaveJobs(rows=(), now_us=0),
         settle(),
     ):
-        assert route(command, 3) == [(CONTROL, command)]
+        assert route(command, 3) == [(CONTROL_CONNECTION, command)]
 
 
 def test_rows_of_many_jobs_are_split_by_lane_and_joined_again() -> None:
@@ -76,8 +76,10 @@ def test_rows_of_many_jobs_are_split_by_lane_and_joined_again() -> None:
         assert isinstance(part, Admit)
         assert {route(admit(row.job), 2)[0][0] for row in part.rows} == {lane}
     a, b = (Admitted(job, job, Status.READY, 1) for job in JOBS[:2])
-    assert join(admit(*JOBS), [[a], [b]]) == [a, b]
-    assert join(settle(*JOBS), [Settled([b"a"], [], 1), Settled([b"b"], [], 2)]) == Settled([b"a", b"b"], [], 3)
+    assert join_part_results(admit(*JOBS), [[a], [b]]) == [a, b]
+    assert join_part_results(settle(*JOBS), [Settled([b"a"], [], 1), Settled([b"b"], [], 2)]) == Settled(
+        [b"a", b"b"], [], 3
+    )
 
 
 @pytest.mark.parametrize("take", [0, 1, 4, 100])
@@ -88,9 +90,9 @@ def test_a_split_settlement_takes_over_no_more_than_the_whole_may(take: int) -> 
 
 
 def test_gates_are_named_by_whoever_waits_for_them() -> None:
-    assert gates_of(settle(*JOBS)) == JOBS
-    assert gates_of(admit(*JOBS)) == []
-    assert gates_of(admit(*JOBS, careful=True)) == JOBS
+    assert list_awaited_gates(settle(*JOBS)) == JOBS
+    assert list_awaited_gates(admit(*JOBS)) == []
+    assert list_awaited_gates(admit(*JOBS, careful=True)) == JOBS
     gaps = [Recover(job=job, version=1, expect_us=0, next_us=None, runs=(), spans=(), now_us=0) for job in JOBS]
-    assert gates_of(replace(gaps[0], others=tuple(gaps[1:]))) == JOBS
-    assert gates_of(Beat(node=1, beat=1, now_us=0)) == []
+    assert list_awaited_gates(replace(gaps[0], others=tuple(gaps[1:]))) == JOBS
+    assert list_awaited_gates(Beat(node=1, beat=1, now_us=0)) == []

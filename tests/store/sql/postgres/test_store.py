@@ -9,15 +9,15 @@ from chronos.errors import ChronosError, Invalid, NotFound, QueueFull, StoreBrok
 from chronos.store.commands import SaveJobs
 from chronos.store.contract import Hint, JobFilter
 from chronos.store.sql import migrations
-from chronos.store.sql.dialect import Postgres
-from chronos.store.sql.hot_postgres import HotPostgres
-from chronos.store.sql.postgres import PostgresStore
-from chronos.store.sql.postgres_errors import Place
-from chronos.store.sql.postgres_open import judge
-from chronos.store.sql.statements import statements
-from chronos.store.sql.writes import Writes
-from chronos.testing.conformance import World
-from tests.store.conftest import Server, as_user, database_url, on_server, opened
+from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.postgres.errors import ConnectionPlace
+from chronos.store.sql.postgres.hot_path import PostgresHotPath
+from chronos.store.sql.postgres.startup import check_server_facts
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.store.sql.query import PostgresDialect
+from chronos.store.sql.statements import collect_statements
+from chronos.testing.conformance import StoreFixture
+from tests.support.databases import Server, as_user, database_url, on_server, opened
 
 SECRET = "canary-password"
 SOUND = {
@@ -27,7 +27,7 @@ SOUND = {
     "encoding": "UTF8",
     "standby": "false",
 }
-PLACE = Place("db.example:5432", "jobs", "ana")
+PLACE = ConnectionPlace("db.example:5432", "jobs", "ana")
 
 
 def refusal(url: str, **options: bool) -> ChronosError:
@@ -44,11 +44,11 @@ def refusal(url: str, **options: bool) -> ChronosError:
 
 
 def test_the_place_is_named_without_the_password() -> None:
-    assert str(Place.of(f"postgresql://ana:{SECRET}@db.example:5433/jobs")) == (
+    assert str(ConnectionPlace.of(f"postgresql://ana:{SECRET}@db.example:5433/jobs")) == (
         'PostgreSQL at db.example:5433, database "jobs"'
     )
-    assert Place.of("postgresql:///jobs?host=/run/pg&user=bo") == Place("/run/pg", "jobs", "bo")
-    assert Place.of(f"postgresql://ana:{SECRET}@a:1,b:2/").database == "ana"
+    assert ConnectionPlace.of("postgresql:///jobs?host=/run/pg&user=bo") == ConnectionPlace("/run/pg", "jobs", "bo")
+    assert ConnectionPlace.of(f"postgresql://ana:{SECRET}@a:1,b:2/").database == "ana"
 
 
 def test_an_unreachable_server_is_named() -> None:
@@ -74,7 +74,7 @@ def test_a_missing_database_says_how_to_create_it(postgres_server: str) -> None:
 
 
 def test_no_connection_left(postgres_url: str) -> None:
-    name = Place.of(postgres_url).database
+    name = ConnectionPlace.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" connection limit 0', f"create role {name} login"))
     try:
         error = refusal(as_user(postgres_url, name, SECRET))
@@ -93,7 +93,7 @@ def test_a_wrong_password(own_server: Server) -> None:
 
 
 def test_a_user_who_may_not_create_the_schema(postgres_url: str) -> None:
-    name = Place.of(postgres_url).database
+    name = ConnectionPlace.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f"create role {name} login"))
     try:
         error = refusal(as_user(postgres_url, name, SECRET))
@@ -105,23 +105,23 @@ def test_a_user_who_may_not_create_the_schema(postgres_url: str) -> None:
 
 @pytest.mark.parametrize("setting", ["fsync", "synchronous_commit", "full_page_writes"])
 def test_a_server_that_may_lose_data_is_refused_unless_told(setting: str) -> None:
-    judge(14, SOUND, PLACE, allow_unsafe=False)
+    check_server_facts(14, SOUND, PLACE, allow_unsafe=False)
     with pytest.raises(StoreBroken, match=f"{setting} = off.*turn it on"):
-        judge(14, SOUND | {setting: "off"}, PLACE, allow_unsafe=False)
-    judge(14, SOUND | {setting: "off"}, PLACE, allow_unsafe=True)
+        check_server_facts(14, SOUND | {setting: "off"}, PLACE, allow_unsafe=False)
+    check_server_facts(14, SOUND | {setting: "off"}, PLACE, allow_unsafe=True)
 
 
 def test_old_servers_standbys_and_other_encodings_are_refused() -> None:
     with pytest.raises(StoreBroken, match="is version 13; upgrade it to PostgreSQL 14"):
-        judge(13, SOUND, PLACE, allow_unsafe=True)
+        check_server_facts(13, SOUND, PLACE, allow_unsafe=True)
     with pytest.raises(StoreUnavailable, match="standby"):
-        judge(18, SOUND | {"standby": "true"}, PLACE, allow_unsafe=True)
+        check_server_facts(18, SOUND | {"standby": "true"}, PLACE, allow_unsafe=True)
     with pytest.raises(StoreBroken, match="LATIN1"):
-        judge(18, SOUND | {"encoding": "LATIN1"}, PLACE, allow_unsafe=True)
+        check_server_facts(18, SOUND | {"encoding": "LATIN1"}, PLACE, allow_unsafe=True)
 
 
 def test_settings_of_the_database_count(postgres_url: str) -> None:
-    name = Place.of(postgres_url).database
+    name = ConnectionPlace.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" set synchronous_commit = off'))
     assert isinstance(refusal(postgres_url), StoreBroken)
 
@@ -133,7 +133,7 @@ def test_settings_of_the_database_count(postgres_url: str) -> None:
 
 
 def test_a_read_only_database(postgres_url: str) -> None:
-    name = Place.of(postgres_url).database
+    name = ConnectionPlace.of(postgres_url).database
     asyncio.run(on_server(postgres_url, f'alter database "{name}" set default_transaction_read_only = on'))
     assert "is read-only" in str(refusal(postgres_url))
 
@@ -150,7 +150,7 @@ def test_other_tables_of_the_database_do_not_matter(postgres_url: str) -> None:
 
     async def check() -> None:
         async with opened(postgres_url) as store:
-            await World(store).save("job")
+            await StoreFixture(store).save("job")
         assert await on_server(postgres_url, "select id from public.job") == [(1,)]
 
     asyncio.run(check())
@@ -161,7 +161,7 @@ def test_three_servers_migrate_once(postgres_url: str) -> None:
         stores = [PostgresStore(postgres_url) for _ in range(3)]
         await asyncio.gather(*(store.open() for store in stores))
         try:
-            await World(stores[0]).save("job")
+            await StoreFixture(stores[0]).save("job")
             assert await stores[2].job_named("default", "job") is not None
             assert await stores[1].verify() == []
         finally:
@@ -206,7 +206,7 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
                 hinted.set()
 
             other.on_hint(hear)
-            w = World(one)
+            w = StoreFixture(one)
             await w.start_node()
             await asyncio.sleep(0.2)
             assert not hinted.is_set(), "a node that registers leaves nothing to do"
@@ -232,7 +232,7 @@ def test_a_hint_goes_to_the_other_store(postgres_url: str) -> None:
 def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: bool) -> None:
     async def check() -> None:
         async with opened(postgres_url, trigrams=trigrams) as store:
-            w = World(store)
+            w = StoreFixture(store)
             rows = tuple(w.row(f"job-{i:04}-{'odd' if i % 2 else 'Even'}") for i in range(400))
             await store.apply(SaveJobs(rows=rows, now_us=w.now))
             for text, count in (("-017", 10), ("even", 200), ("_", 0), ("%", 0), ("\\", 0), ("9-o", 40)):
@@ -250,7 +250,7 @@ def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: boo
 def test_one_bad_command_does_not_fail_its_neighbours(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url, lanes=1) as store:
-            w = World(store)
+            w = StoreFixture(store)
             full = (await w.save("full", overlap=Overlap.QUEUE, queue_max=1)).id
             free = (await w.save("free", overlap=Overlap.ALLOW)).id
             jobs = [full, bytes(16), free] * 20
@@ -267,7 +267,7 @@ def test_one_bad_command_does_not_fail_its_neighbours(postgres_url: str) -> None
 def test_what_the_database_refuses_is_the_commands_own_error(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            w = World(store)
+            w = StoreFixture(store)
             await w.start_node()
             rows = [w.row("good"), w.row("bad", description="x", owner="nul \0 byte"), w.row("better")]
             answers = await asyncio.gather(
@@ -281,7 +281,7 @@ def test_what_the_database_refuses_is_the_commands_own_error(postgres_url: str) 
 def test_stores_that_change_the_same_things_take_turns(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as other:
-            worlds = [World(one), World(other)]
+            worlds = [StoreFixture(one), StoreFixture(other)]
             worlds[1].now += 1
             for i in range(4):
                 saved = await asyncio.gather(
@@ -307,11 +307,11 @@ def test_stores_that_change_the_same_things_take_turns(postgres_url: str) -> Non
 def test_every_statement_is_understood_by_the_server(postgres_url: str) -> None:
     async def check() -> None:
         async with opened(postgres_url) as store:
-            assert len(statements(store)) > 0
+            assert len(collect_statements(store)) > 0
             assert await store.check_statements() == []
             await on_server(postgres_url, "alter table chronos.history rename column finished_us to ended_us")
             refused = await store.check_statements()
-            assert any("refuses Forgetting._drop: column h.finished_us does not exist" in one for one in refused)
+            assert any("refuses RetentionDeletes._drop: column h.finished_us does not exist" in one for one in refused)
 
     asyncio.run(check())
-    assert len(statements(Writes(Postgres(), HotPostgres(Postgres())))) > 100
+    assert len(collect_statements(CommandHandlers(PostgresDialect(), PostgresHotPath(PostgresDialect())))) > 100

@@ -13,20 +13,20 @@ from chronos.core.job import JobState
 from chronos.errors import ChronosError, StoreUnavailable
 from chronos.store.commands import NEW, Admit, Claim, DeleteJob, SaveJobs
 from chronos.store.contract import JobFilter
-from chronos.store.sql.postgres import PostgresStore
-from chronos.testing.conformance import World
-from chronos.testing.conformance.world import SECOND, T0, admit_row
-from tests.store.conftest import Server, on_server, opened
-from tests.store.proxy import Proxy, proxied
+from chronos.store.sql.postgres.store import PostgresStore
+from chronos.testing.conformance import StoreFixture
+from chronos.testing.conformance.fixture import SECOND, T0, admit_row
+from tests.support.databases import Server, on_server, opened
+from tests.support.tcp_proxy import Proxy, proxied
 
-Change = Callable[[World], Awaitable[Any]]
+Change = Callable[[StoreFixture], Awaitable[Any]]
 
 
 @asynccontextmanager
-async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, World, PostgresStore]]:
+async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, StoreFixture, PostgresStore]]:
     """A store that talks through a proxy, with one node and one job that queues."""
     async with proxied(url) as proxy, opened(proxy.url, lanes=1, **options) as store:
-        w = World(store)
+        w = StoreFixture(store)
         await w.start_node()
         await w.save("job", overlap=Overlap.QUEUE)
         yield proxy, w, store
@@ -37,31 +37,31 @@ def committing(data: bytes) -> bool:
     return b"; commit\0" in data
 
 
-async def create(w: World) -> None:
+async def create(w: StoreFixture) -> None:
     assert (await w.save("new", expect=NEW)).created
 
 
-async def change(w: World) -> None:
+async def change(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.QUEUE, description="changed", expect=1)
     assert (saved.version, saved.changed) == (2, True)
 
 
-async def pause(w: World) -> None:
+async def pause(w: StoreFixture) -> None:
     await w.set_state((await w.job()).id, JobState.PAUSED, expect=1)
     assert (await w.job()).state is JobState.PAUSED
 
 
-async def delete(w: World) -> None:
+async def delete(w: StoreFixture) -> None:
     await w.store.apply(DeleteJob(job=(await w.job()).id, now_us=w.tick(), expect=1))
     assert await w.store.job_named("default", "job") is None
 
 
-async def trigger(w: World) -> None:
+async def trigger(w: StoreFixture) -> None:
     asked = await w.trigger((await w.job()).id, idempotency="once")
     assert (asked.created, asked.status) == (True, Status.READY)
 
 
-async def register(w: World) -> None:
+async def register(w: StoreFixture) -> None:
     number = await w.start_node("second")
     assert [node.number for node in await w.store.nodes()] == [1, number]
 
@@ -220,7 +220,7 @@ def test_a_read_ends_when_its_caller_gives_up_although_the_server_does_not_answe
 def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str) -> None:
     async def check() -> None:
         async with opened(own_server.url) as store:
-            w = World(store)
+            w = StoreFixture(store)
             await w.start_node()
             saved: list[str] = []
             ran: list[bytes] = []
@@ -236,7 +236,7 @@ def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str)
                     saved.append(row.name)
 
             async def fire(worker: int) -> None:
-                own = World(store)
+                own = StoreFixture(store)
                 own.node = w.node
                 name = f"firing-{worker}"
                 await own.save(name, overlap=Overlap.QUEUE)
@@ -269,9 +269,9 @@ def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str)
 def test_a_closed_store_says_so(prepared_url: str) -> None:
     async def check() -> None:
         async with opened(prepared_url) as store:
-            await World(store).save("job")
+            await StoreFixture(store).save("job")
         with pytest.raises(StoreUnavailable, match="not open"):
-            await World(store).save("job")
+            await StoreFixture(store).save("job")
         with pytest.raises(ChronosError, match="not open"):
             await store.lanes()
         await store.close()

@@ -10,18 +10,18 @@ import pytest
 from msgspec import structs
 
 from chronos.core.ids import job_id
-from chronos.core.job import After, JobSpec, JobState
+from chronos.core.job import JobSpec, JobState, UpstreamJob
 from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.errors import Conflict, StoreBroken
-from chronos.store.commands import NEW, AtOnce, DeleteJob, JobRow, SaveJobs
-from chronos.store.commands.weight import MAX_ROWS
+from chronos.store.commands import NEW, DeleteJob, JobRow, RunOnSave, SaveJobs
+from chronos.store.commands.batch_size import MAX_BATCH_ROWS
 from chronos.store.contract import JobFilter
-from chronos.store.sql.sqlite import SqliteStore
+from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing import StoreProbe
-from tests.store.test_sqlite import run
+from tests.store.sql.sqlite.test_store import run
 
-MANY = MAX_ROWS + 1
+MANY = MAX_BATCH_ROWS + 1
 _SPEC, _GATE = JobSpec(tags={"team": "a"}), GateSpec()
 
 
@@ -171,8 +171,8 @@ SAVED = {
     "of many gates": mixed("a", gate=[GateSpec(), GateSpec(limit=3)]),
     "of many states": mixed("a", state=[JobState.ACTIVE, JobState.PAUSED]),
     "of many namespaces": mixed("a", namespace=["a", "b"]),
-    "that run at once": mixed("a", run=[None, AtOnce()]),
-    "one of which follows another": mixed("a", spec=[_SPEC, JobSpec(after=(After(job="a-0000"),))]),
+    "that run at once": mixed("a", run=[None, RunOnSave()]),
+    "one of which follows another": mixed("a", spec=[_SPEC, JobSpec(after=(UpstreamJob(job="a-0000"),))]),
     "whatever is there": mixed("a", expect=[None, NEW]),
     "of names that were used before": rows_of("zero"),
     "one of which is followed": rows_of("upstream"),
@@ -189,7 +189,7 @@ def test_many_jobs_are_written_as_each_by_itself_would_be(command: SaveJobs) -> 
         zero = await store.apply(saving(*many("zero")))
         for saved in zero if command is SAVED["of names that were used before"] else zero[:3]:
             await store.apply(DeleteJob(job=saved.id, now_us=1))
-        await store.apply(rows_of("follower", spec=JobSpec(after=(After(job="upstream-0002"),))))
+        await store.apply(rows_of("follower", spec=JobSpec(after=(UpstreamJob(job="upstream-0002"),))))
         answers = [saved for one in commands for saved in await store.apply(one)]
         assert await store.verify() == []
         state = rows_of_tables(store)

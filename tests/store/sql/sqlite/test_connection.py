@@ -13,23 +13,23 @@ from pathlib import Path
 import pytest
 
 from chronos.errors import Invalid, StoreBroken, StoreUnavailable
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.store.sql.sqlite_file import restore
-from chronos.testing.conformance import World
-from tests.store.test_sqlite import nothing, refused, run, save_one
+from chronos.store.sql.sqlite.connection import restore
+from chronos.store.sql.sqlite.store import SqliteStore
+from chronos.testing.conformance import StoreFixture
+from tests.store.sql.sqlite.test_store import nothing, refused, run, save_one
 
 SIDES = ("-wal", "-shm", "-journal")
 _NOBODY = 65534
 _KILLED = """
 import asyncio, os, signal, sys
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.testing.conformance import World
+from chronos.store.sql.sqlite.store import SqliteStore
+from chronos.testing.conformance import StoreFixture
 
 async def main():
     store = SqliteStore(sys.argv[1])
     await store.open()
     for number in range(20):
-        await World(store).save(f"late-{number}", description="x" * 500)
+        await StoreFixture(store).save(f"late-{number}", description="x" * 500)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -125,7 +125,7 @@ def test_rubbish_of_an_earlier_backup_is_in_nobodys_way(tmp_path: Path) -> None:
 def test_two_backups_at_once_under_one_name(tmp_path: Path) -> None:
     async def twice(store: SqliteStore) -> None:
         for n in range(50):
-            await World(store).save(f"job-{n}")
+            await StoreFixture(store).save(f"job-{n}")
         await asyncio.gather(*(store.backup(str(tmp_path / "copy.db")) for _ in range(2)), return_exceptions=True)
 
     run(tmp_path / "chronos.db", twice)
@@ -138,11 +138,11 @@ def test_two_backups_at_once_under_one_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 def test_a_file_that_is_gone_acknowledges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr("chronos.store.sql.sqlite_file._LOOK_S", 0)
+    monkeypatch.setattr("chronos.store.sql.sqlite.connection._LOOK_S", 0)
     path, away = tmp_path / "chronos.db", tmp_path / "away.db"
 
     async def case(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         await world.save("before")
         path.rename(away)
         if how == "replaced":
@@ -168,7 +168,7 @@ def test_it_is_looked_for_once_a_second_and_no_more(tmp_path: Path, monkeypatch:
         return real(self, **options)
 
     async def case(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         await world.start_node()
         monkeypatch.setattr(Path, "stat", stat)
         for n in range(50):

@@ -15,8 +15,8 @@ import pytest
 from chronos.core.node import Node
 from chronos.errors import StoreUnavailable
 from chronos.store.commands import RegisterNode
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.store.sql.sqlite_alone import Guard
+from chronos.store.sql.sqlite.lock_guard import LockGuard
+from chronos.store.sql.sqlite.store import SqliteStore
 
 LOOK = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('select count(*) from node').fetchall())"
 WRITE = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript('create table mine (x)')"
@@ -100,7 +100,7 @@ def test_a_connection_that_outlives_a_store_does_not_harm_the_next_one(tmp_path:
 
 def test_who_is_writing_there_already_is_told_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "jobs.db"
-    monkeypatch.setattr("chronos.store.sql.sqlite_alone._BUSY_S", 0.05)
+    monkeypatch.setattr("chronos.store.sql.sqlite.lock_guard._BUSY_S", 0.05)
 
     async def main() -> None:
         store = SqliteStore(path)
@@ -133,7 +133,7 @@ def test_the_other_copy_need_not_understand_the_schema(tmp_path: Path) -> None:
                 "insert into sqlite_schema values ('view', 'later', 'later', 0, 'create view later as future syntax')"
             )
             other.commit()
-        with closing(Guard(path)), closing(sqlite3.connect(path, timeout=0)) as other:
+        with closing(LockGuard(path)), closing(sqlite3.connect(path, timeout=0)) as other:
             with pytest.raises(sqlite3.DatabaseError, match="malformed"):
                 other.execute("select 1 from node")
             with pytest.raises(sqlite3.OperationalError, match="locked"):
@@ -144,11 +144,11 @@ def test_the_other_copy_need_not_understand_the_schema(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_guarded_is_told_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "jobs.db"
-    monkeypatch.setattr("chronos.store.sql.sqlite_alone._BUSY_S", 0.05)
+    monkeypatch.setattr("chronos.store.sql.sqlite.lock_guard._BUSY_S", 0.05)
     with closing(apsw.Connection(str(path))) as own:
         own.execute("pragma journal_mode = wal; create table mine (x); begin immediate").fetchall()
         with pytest.raises(StoreUnavailable, match="being written to"):
-            Guard(path)
+            LockGuard(path)
     with closing(sqlite3.connect(path, timeout=0)) as other:
         other.execute("begin immediate")  # nothing of the guard is left
 

@@ -10,19 +10,19 @@ import pytest
 from chronos.core.execution import Status
 from chronos.core.ids import job_id
 from chronos.core.job import JobState
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import Conflict
 from chronos.store.commands import NEW, Admit, Claim, SaveJobs, Settle, SettleRow
 from chronos.store.contract import ExecutionFilter, JobFilter
-from chronos.store.sql.dialect import Sqlite
-from chronos.store.sql.hot_sqlite import HotSqlite
-from chronos.store.sql.job_list import JobList
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.store.sql.statements import statements
-from chronos.store.sql.writes import Writes
+from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.jobs.queries import JobQueries
+from chronos.store.sql.query import SqliteDialect
+from chronos.store.sql.sqlite.hot_path import SqliteHotPath
+from chronos.store.sql.sqlite.store import SqliteStore
+from chronos.store.sql.statements import collect_statements
 from chronos.testing import StoreProbe
-from chronos.testing.conformance import World
-from chronos.testing.conformance.world import SECOND, T0, admit_row
+from chronos.testing.conformance import StoreFixture
+from chronos.testing.conformance.fixture import SECOND, T0, admit_row
 
 FEW_STEPS = 20_000  # of the virtual machine: some hundred rows looked up
 NAMES = 5_000
@@ -43,7 +43,7 @@ def run(what: Callable[[SqliteStore], Awaitable[None]]) -> None:
 @pytest.mark.parametrize(("rows", "admitting", "claiming", "settling"), [(1, 2, 1, 2), (2, 2, 2, 2), (300, 2, 2, 2)])
 def test_a_batch_is_a_few_statements(rows: int, admitting: int, claiming: int, settling: int) -> None:
     async def check(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         await world.start_node()
         await store.apply(SaveJobs(rows=tuple(world.row(f"job-{n}") for n in range(rows)), now_us=T0))
         jobs = (await store.list_jobs(JobFilter(), limit=rows)).items
@@ -57,7 +57,8 @@ def test_a_batch_is_a_few_statements(rows: int, admitting: int, claiming: int, s
             claimed = await store.apply(claim)
         assert (len(claimed), len(seen) <= claiming) == (rows, True), seen
         ends = tuple(
-            SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, Code.SUCCEEDED, None, now_us) for run in claimed
+            SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, now_us)
+            for run in claimed
         )
         with probe.statements() as seen:
             settled = await store.apply(Settle(rows=ends, node=world.node, now_us=now_us))
@@ -75,7 +76,7 @@ def test_new_jobs_are_a_few_statements(jobs: int) -> None:
     """Looked for, then written table by table."""
 
     async def check(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         await world.save("first")  # whose lane has a number by now
         rows = tuple(world.row(f"job-{n:03}", tags={"team": f"t{n % 3}"}) for n in range(jobs))
         with StoreProbe(store).statements() as seen:
@@ -96,7 +97,7 @@ def test_a_refused_command_takes_nothing_else_with_it() -> None:
     """Whether it is the first of its transaction, which has no savepoint, or comes after others."""
 
     async def check(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         await world.save("there")
         refused = SaveJobs(rows=(world.row("there", expect=NEW),), now_us=T0)
         good = [SaveJobs(rows=(world.row(name),), now_us=T0) for name in ("a", "b")]
@@ -115,14 +116,14 @@ def test_a_refused_command_takes_nothing_else_with_it() -> None:
 
 def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
     """There is no index by its id: it is found by its gate, and what it came to by its number."""
-    d = Sqlite()
+    d = SqliteDialect()
     texts = [
-        *statements(Writes(d, HotSqlite(d))),
+        *collect_statements(CommandHandlers(d, SqliteHotPath(d))),
         *(text for text in vars(SqliteStore()).values() if type(text) is str),
     ]
     texts = [text for text in texts if " job" in text or " history" in text]
     tagged = JobFilter(tag=("key", "value")), JobFilter(tag=("key", None), namespace="default", contains="text")
-    texts += [next(JobList(d).page(where, 100, b"default\0name")).sql for where in tagged]
+    texts += [next(JobQueries(d).page(where, 100, b"default\0name")).sql for where in tagged]
 
     async def check(store: SqliteStore) -> None:
         probe, looked = StoreProbe(store), 0
@@ -155,7 +156,7 @@ def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
 @pytest.mark.parametrize("namespace", [None, "default"])
 def test_a_page_costs_the_same_wherever_it_is(where: JobFilter, namespace: str | None) -> None:
     async def check(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         for first in range(0, NAMES, 1_000):
             rows = tuple(
                 world.row(f"job-{n:04}", tags={"all": "yes", "part": str(n % 10)}, owner="me")
@@ -180,7 +181,7 @@ def test_few_jobs_among_many_are_not_looked_for_among_all(namespace: str | None)
     """Be they at the end of the list, or none."""
 
     async def check(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         for first in range(0, NAMES, 1_000):
             rows = [world.row(f"job-{n:04}", tags={"all": "yes"}, owner="all") for n in range(first, first + 1_000)]
             await store.apply(SaveJobs(rows=tuple(rows), now_us=T0))
@@ -216,7 +217,7 @@ def test_few_jobs_among_many_are_not_looked_for_among_all(namespace: str | None)
 
 def test_few_records_among_many_are_not_looked_for_among_all() -> None:
     async def check(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         await world.save("job")
         for statement in MANY_RECORDS:
             StoreProbe(store).execute(statement, NAMES)
@@ -255,7 +256,7 @@ def test_a_search_looks_at_little_more_than_it_finds(text: str, found: int, name
     """Be the text rare, common or in every name."""
 
     async def check(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         for first in range(0, NAMES, 1_000):
             rows = tuple(world.row(f"Job-{n:04}") for n in range(first, first + 1_000))
             await store.apply(SaveJobs(rows=rows, now_us=T0))

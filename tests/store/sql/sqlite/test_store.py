@@ -12,18 +12,18 @@ import pytest
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Status
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import ChronosError, Invalid, NotFound, StoreBroken, StoreUnavailable
 from chronos.store.commands import NEW, Admit, Beat, Claim, Command, RegisterNode, Settle, SettleRow, Trim
 from chronos.store.contract import JobFilter
 from chronos.store.sql import migrations
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.store.sql.sqlite_file import copy_to, restore
-from chronos.store.sql.sqlite_log import Log
+from chronos.store.sql.sqlite.checkpoint import Checkpointer
+from chronos.store.sql.sqlite.connection import copy_to, restore
+from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing import StoreProbe
-from chronos.testing.conformance import World
-from chronos.testing.conformance.world import SECOND, T0, admit_row
-from tests.store.recorder import digest
+from chronos.testing.conformance import StoreFixture
+from chronos.testing.conformance.fixture import SECOND, T0, admit_row
+from tests.support.command_recorder import digest
 
 R = TypeVar("R")
 
@@ -41,7 +41,7 @@ def run(path: Path, what: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
 
 
 async def save_one(store: SqliteStore) -> None:
-    await World(store).save("job")
+    await StoreFixture(store).save("job")
 
 
 async def nothing(_: SqliteStore) -> None:
@@ -115,7 +115,7 @@ def test_a_full_disk_loses_nothing_and_can_be_retried(tmp_path: Path) -> None:
     path = tmp_path / "chronos.db"
 
     async def fill(store: SqliteStore) -> int:
-        world = World(store)
+        world = StoreFixture(store)
         await world.start_node()
         probe = StoreProbe(store)
         [(pages,)] = probe.execute("pragma page_count")
@@ -146,7 +146,7 @@ def test_a_listener_that_fails_takes_no_answer_away(tmp_path: Path) -> None:
     async def together(store: SqliteStore) -> list[Any]:
         store.on_hint(fails)
         store.on_commit(fails)
-        world = World(store)
+        world = StoreFixture(store)
         return list(await asyncio.gather(*(world.save(f"job-{n}", expect=NEW) for n in range(5))))
 
     assert all(saved.created for saved in run(tmp_path / "a.db", together))
@@ -188,7 +188,7 @@ def test_what_was_answered_by_an_error_is_answered_when_it_is_sent_again(tmp_pat
         return await store.apply(command)
 
     async def check(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         rows = []
         for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
             await world.save(name, overlap=overlap)
@@ -203,7 +203,7 @@ def test_what_was_answered_by_an_error_is_answered_when_it_is_sent_again(tmp_pat
         [other] = await world.claim()
         assert {claimed.id, other.id} == {row.id for row in rows}
         settle = SettleRow(
-            *(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, Code.SUCCEEDED, None, T0 + SECOND)
+            *(claimed.id, claimed.job, claimed.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, T0 + SECOND)
         )
         settled = await twice(store, Settle(rows=(settle,), node=world.node, now_us=T0 + SECOND))
         assert settled.settled == [claimed.id]
@@ -284,7 +284,7 @@ def test_several_stores_may_open_a_new_file_at_once(tmp_path: Path) -> None:
 
 def test_a_gate_that_leads_to_another_job_is_told(tmp_path: Path) -> None:
     async def mix_up(store: SqliteStore) -> list[str]:
-        world = World(store)
+        world = StoreFixture(store)
         await world.save("one")
         await world.save("two")
         assert await store.verify() == []
@@ -303,7 +303,7 @@ def test_a_backup_is_a_whole_store_of_its_own(tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
 
     async def back_up(store: SqliteStore) -> None:
-        world = World(store)
+        world = StoreFixture(store)
         for i in range(20):
             await world.save(f"job-{i}")
         saving = asyncio.gather(*(world.save(f"later-{i}") for i in range(20)))
@@ -403,7 +403,7 @@ with open(sys.argv[1], "r+b") as log_index:
 def test_a_log_that_somebody_else_copies_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit before it stands, and has to be answered so."""
     for name in ("_PAGES_MIN", "_PAGES_MAX", "_LONG"):
-        monkeypatch.setattr(f"chronos.store.sql.sqlite_log.{name}", 1)
+        monkeypatch.setattr(f"chronos.store.sql.sqlite.checkpoint.{name}", 1)
 
     async def case() -> None:
         store = SqliteStore(tmp_path / "chronos.db")
@@ -428,19 +428,19 @@ def test_a_log_that_cannot_be_copied_does_not_undo_the_answer_to_its_commit(tmp_
         def wal_checkpoint(self, **_: object) -> None:
             raise apsw.FullError("no space left")
 
-    log = Log(tmp_path / "chronos.db")
-    assert log.grew(cast(Any, Full()), "main", 1 << 30) == apsw.SQLITE_OK
+    log = Checkpointer(tmp_path / "chronos.db")
+    assert log.copy_log_after_commit(cast(Any, Full()), "main", 1 << 30) == apsw.SQLITE_OK
     log.close()
 
 
 def test_a_log_begins_anew_while_commits_pour_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copied beside the writer it never would: something is always left."""
     for name, pages in (("_PAGES_MIN", 20), ("_PAGES_MAX", 20), ("_LITTLE", 10_000)):
-        monkeypatch.setattr(f"chronos.store.sql.sqlite_log.{name}", pages)
+        monkeypatch.setattr(f"chronos.store.sql.sqlite.checkpoint.{name}", pages)
     path = tmp_path / "chronos.db"
 
     async def pour(store: SqliteStore) -> int:
-        world = World(store)
+        world = StoreFixture(store)
         for i in range(200):
             await world.save(f"job-{i}")
         return (tmp_path / "chronos.db-wal").stat().st_size // 4096

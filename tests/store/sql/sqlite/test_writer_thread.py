@@ -5,14 +5,14 @@ import threading
 
 import pytest
 
-from chronos.store.sql.sqlite_writer import Writer
+from chronos.store.sql.sqlite.writer_thread import WriterThread
 
 
 def test_calls_are_made_in_order_on_one_thread_of_their_own() -> None:
     seen: list[tuple[int, int]] = []
 
     async def check() -> list[int]:
-        writer = Writer()
+        writer = WriterThread()
 
         def call(n: int) -> int:
             seen.append((n, threading.get_ident()))
@@ -29,7 +29,7 @@ def test_calls_are_made_in_order_on_one_thread_of_their_own() -> None:
 
 def test_an_error_goes_to_who_asked_and_the_thread_goes_on() -> None:
     async def check() -> int:
-        writer = Writer()
+        writer = WriterThread()
         with pytest.raises(ZeroDivisionError):
             await writer.run(lambda: 1 // 0)
         answer = await writer.run(lambda: 7)
@@ -44,7 +44,7 @@ def test_a_waiter_that_leaves_does_not_stop_its_call_and_closing_finishes_what_i
     go = threading.Event()
 
     async def check() -> None:
-        writer = Writer()
+        writer = WriterThread()
         waiter = asyncio.create_task(writer.run(lambda: done.append("first") if go.wait(10) else None))
         second = asyncio.create_task(writer.run(lambda: done.append("second")))
         await asyncio.sleep(0)
@@ -60,7 +60,7 @@ def test_a_waiter_that_leaves_does_not_stop_its_call_and_closing_finishes_what_i
 
 
 def test_a_loop_that_is_gone_leaves_the_thread_alone() -> None:
-    writer = Writer()
+    writer = WriterThread()
     go, done = threading.Event(), threading.Event()
 
     async def leave() -> None:

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.changing import print_replayed
-from chronos.cli.ctl.executions import print_execution
-from chronos.cli.ctl.listing import list_command
+from chronos.cli.ctl.commands.executions import print_execution
+from chronos.cli.ctl.commands.jobs_actions import print_replayed
+from chronos.cli.ctl.list_command import list_command
 from chronos.cli.ctl.options import (
     all_option,
     asking,
@@ -16,10 +16,10 @@ from chronos.cli.ctl.options import (
     replay_options,
     watch_options,
 )
-from chronos.cli.ctl.printing import Columns, instant_of, print_done
+from chronos.cli.ctl.tables import Columns, instant_of, print_done
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 
 COLUMNS = Columns(
@@ -60,7 +60,7 @@ dlq.add_command(
 @click.argument("id_", metavar="ID")
 @output_option
 @asking
-def show(client: "Client", output: str, id_: str) -> None:
+def show(client: "ApiClient", output: str, id_: str) -> None:
     """Look at the execution behind the dead letter ID: its tasks, their attempts, what went wrong.
 
     \b
@@ -75,7 +75,7 @@ def show(client: "Client", output: str, id_: str) -> None:
 @replay_options
 @output_option
 @asking
-def replay(client: "Client", output: str, id_: str, **wishes: Any) -> None:
+def replay(client: "ApiClient", output: str, id_: str, **wishes: Any) -> None:
     """Run the dead letter ID again and take it off the list; prints the new execution's id.
 
     \b
@@ -90,7 +90,7 @@ def replay(client: "Client", output: str, id_: str, **wishes: Any) -> None:
 @dry_run_option
 @output_option
 @asking
-def discard(client: "Client", output: str, id_: str, dry_run: bool) -> None:
+def discard(client: "ApiClient", output: str, id_: str, dry_run: bool) -> None:
     """Take the dead letter ID off the list. Its execution stays in the history.
 
     \b

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.changing import given, print_replayed
+from chronos.cli.ctl.commands.jobs_actions import given, print_replayed
 from chronos.cli.ctl.options import (
     Json,
     Seconds,
@@ -17,7 +17,7 @@ from chronos.cli.ctl.options import (
     replay_options,
     watch_options,
 )
-from chronos.cli.ctl.printing import (
+from chronos.cli.ctl.tables import (
     Columns,
     instant,
     instant_of,
@@ -28,11 +28,11 @@ from chronos.cli.ctl.printing import (
     print_value,
     status,
 )
-from chronos.cli.ctl.watching import show_list, waited
+from chronos.cli.ctl.watch import show_list, waited
 from chronos.cli.output import emit
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 STATUSES = (
     "ready",
@@ -71,7 +71,7 @@ def executions() -> None:
 @output_option
 @asking
 def list_(
-    client: "Client",
+    client: "ApiClient",
     *,
     output: str,
     of: str | None,
@@ -98,7 +98,7 @@ def list_(
 @click.argument("id_", metavar="ID")
 @output_option
 @asking
-def get(client: "Client", output: str, id_: str) -> None:
+def get(client: "ApiClient", output: str, id_: str) -> None:
     """Look at the execution ID: its tasks, their attempts, how it ended.
 
     \b
@@ -114,7 +114,7 @@ def get(client: "Client", output: str, id_: str) -> None:
 @click.option("--task", metavar="NAME", help="Only of this task.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only of this attempt.")
 @asking
-def logs(client: "Client", id_: str, follow: bool, task: str | None, attempt: int | None) -> None:
+def logs(client: "ApiClient", id_: str, follow: bool, task: str | None, attempt: int | None) -> None:
     """Print what the tasks of the execution ID wrote; of much output the beginning and the end.
 
     \b
@@ -136,7 +136,7 @@ def logs(client: "Client", id_: str, follow: bool, task: str | None, attempt: in
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="How many.")
 @output_option
 @asking
-def watch(client: "Client", output: str, what: str | None, interval: float, limit: int) -> None:
+def watch(client: "ApiClient", output: str, what: str | None, interval: float, limit: int) -> None:
     """Watch the latest executions, of JOB or of all, until you interrupt it: a table that is redrawn on a terminal,
     JSON lines of what is new or has changed when piped. An execution's ID is watched until it is over, and mirrored:
     the exit code is 6 when it did not succeed.
@@ -146,7 +146,7 @@ def watch(client: "Client", output: str, what: str | None, interval: float, limi
       chronosctl executions watch hello
       chronosctl executions watch ID
     """
-    from chronos.service.shapes.names import read_id
+    from chronos.service.serializers.identifiers import read_id
 
     if what is not None and read_id(what) is not None:
         waited(client, what, output, timeout_s=None)
@@ -160,7 +160,7 @@ def watch(client: "Client", output: str, what: str | None, interval: float, limi
 @dry_run_option
 @output_option
 @asking
-def cancel(client: "Client", output: str, id_: str, reason: str | None, dry_run: bool) -> None:
+def cancel(client: "ApiClient", output: str, id_: str, reason: str | None, dry_run: bool) -> None:
     """Cancel the execution ID: what has not started never will, what runs is asked to stop.
 
     \b
@@ -178,7 +178,7 @@ def cancel(client: "Client", output: str, id_: str, reason: str | None, dry_run:
 @replay_options
 @output_option
 @asking
-def replay(client: "Client", output: str, id_: str, **wishes: Any) -> None:
+def replay(client: "ApiClient", output: str, id_: str, **wishes: Any) -> None:
     """Run the execution ID again, as a new one that is linked to it; prints the new one's id.
 
     \b
@@ -195,7 +195,7 @@ def replay(client: "Client", output: str, id_: str, **wishes: Any) -> None:
 @dry_run_option
 @output_option
 @asking
-def signal(client: "Client", output: str, id_: str, name: str, payload: Any, dry_run: bool) -> None:
+def signal(client: "ApiClient", output: str, id_: str, name: str, payload: Any, dry_run: bool) -> None:
     """Send SIGNAL to the execution ID, which goes on if it waits for it; else this is a conflict (exit code 4).
 
     \b
@@ -212,7 +212,7 @@ def signal(client: "Client", output: str, id_: str, name: str, payload: Any, dry
 @click.option("--at", metavar="T", help="With JOB: this instant.  [default: the last ones and the next]")
 @output_option
 @asking
-def why(client: "Client", output: str, what: str, at: str | None) -> None:
+def why(client: "ApiClient", output: str, what: str, at: str | None) -> None:
     """Say what happened to the execution ID, step by step; or why JOB ran, or did not run, at an instant.
 
     \b
@@ -220,7 +220,7 @@ def why(client: "Client", output: str, what: str, at: str | None) -> None:
       chronosctl executions why ID
       chronosctl executions why hello --at 2026-01-01T00:00:00Z
     """
-    from chronos.service.shapes.names import read_id
+    from chronos.service.serializers.identifiers import read_id
 
     if at is None and read_id(what) is not None:
         found = client.get("executions", what, "why")
@@ -279,7 +279,7 @@ def _emit_log(line: str) -> None:
         click.echo(line, nl=False)
 
 
-def _recent(client: "Client", job: str | None, limit: int | None, wanted: str | None) -> dict[str, Any]:
+def _recent(client: "ApiClient", job: str | None, limit: int | None, wanted: str | None) -> dict[str, Any]:
     query = {"status": wanted, "namespace": client.server.namespace}
     path = ("executions",) if job is None else ("jobs", job, "executions")
     return client.pages(*path, limit=limit, query=query)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.failing import Failure
+from chronos.cli.ctl.errors import CommandFailure
 from chronos.cli.ctl.options import complete_job
-from chronos.cli.ctl.printing import Columns, print_page
+from chronos.cli.ctl.tables import Columns, print_page
 from chronos.cli.output import note
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 STATES = ("active", "paused", "disabled", "done")
 DONE = {
@@ -30,7 +30,7 @@ Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class SelectedJobs:
     """One job, or (without a name) those that a query finds."""
 
     name: str | None
@@ -60,7 +60,7 @@ def choice_options(command: Command) -> Command:
     return command
 
 
-def query_of(client: "Client", said: dict[str, Any]) -> dict[str, Any]:
+def query_of(client: "ApiClient", said: dict[str, Any]) -> dict[str, Any]:
     """The parameters that options stand for."""
     return {
         "q": said["search"],
@@ -76,10 +76,10 @@ def chosen_jobs(command: Command) -> Command:
     """NAME of a job, or options that choose many; the argument is called ``chosen``. It goes below ``asking``."""
 
     @functools.wraps(command)
-    def choosing(client: "Client", *, name: str | None, everything: bool, **arguments: Any) -> Any:
+    def choosing(client: "ApiClient", *, name: str | None, everything: bool, **arguments: Any) -> Any:
         said = {option: arguments.pop(option) for option in _CHOICE}
         _check(name, everything, said)
-        chosen = Chosen(name=name, query={} if name else query_of(client, said), everything=everything)
+        chosen = SelectedJobs(name=name, query={} if name else query_of(client, said), everything=everything)
         return command(client, chosen=chosen, **arguments)
 
     named = click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_job)
@@ -98,9 +98,9 @@ def _check(name: str | None, everything: bool, said: dict[str, Any]) -> None:
 
 
 def act(
-    client: "Client",
+    client: "ApiClient",
     action: str,
-    chosen: Chosen,
+    chosen: SelectedJobs,
     output: str,
     *,
     dry_run: bool,
@@ -109,7 +109,7 @@ def act(
     **body: Any,
 ) -> None:
     """Do the same to many jobs, and print what became of each; ``asks`` is told how many, and may refuse."""
-    from chronos.cli.ctl.changing import given, new_key
+    from chronos.cli.ctl.commands.jobs_actions import given, new_key
 
     said = given(action=action, all=chosen.everything or None, **body)
 
@@ -127,7 +127,9 @@ def act(
     found = send(said, dry_run=dry_run)
     print_page(found, output, _columns(action, dry_run=dry_run), part="results")
     if found["failed"]:
-        raise Failure(f"{found['failed']} of {_jobs(found['matched'])} could not be {DONE[action]}; {_count(found)}")
+        raise CommandFailure(
+            f"{found['failed']} of {_jobs(found['matched'])} could not be {DONE[action]}; {_count(found)}"
+        )
     note(_count(found))
 
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.choosing import choice_options, query_of
+from chronos.cli.ctl.commands.job_selection import choice_options, query_of
 from chronos.cli.ctl.options import all_option, asking, job_argument, limit_option, output_option, watch_options
-from chronos.cli.ctl.printing import Columns, instant, instant_of, print_fields, print_page, print_value, status, text
-from chronos.cli.ctl.watching import show_list, show_one
+from chronos.cli.ctl.tables import Columns, instant, instant_of, print_fields, print_page, print_value, status, text
+from chronos.cli.ctl.watch import show_list, show_one
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 #: Fields that the server adds to what was said of a job.
 ANSWERED = (
@@ -48,7 +48,9 @@ def jobs() -> None:
 @watch_options
 @output_option
 @asking
-def list_(client: "Client", *, output: str, limit: int, everything: bool, every_s: float | None, **choice: Any) -> None:
+def list_(
+    client: "ApiClient", *, output: str, limit: int, everything: bool, every_s: float | None, **choice: Any
+) -> None:
     """List jobs by name: their state, schedule, last and next run.
 
     \b
@@ -68,7 +70,7 @@ def list_(client: "Client", *, output: str, limit: int, everything: bool, every_
 @watch_options
 @output_option
 @asking
-def get(client: "Client", *, output: str, name: str, version: int | None, every_s: float | None) -> None:
+def get(client: "ApiClient", *, output: str, name: str, version: int | None, every_s: float | None) -> None:
     """Look at the job NAME (a name or an id), as it is or as it was.
 
     \b
@@ -92,7 +94,7 @@ def get(client: "Client", *, output: str, name: str, version: int | None, every_
 @click.option("--count", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="How many.")
 @output_option
 @asking
-def next_(client: "Client", output: str, name: str, count: int) -> None:
+def next_(client: "ApiClient", output: str, name: str, count: int) -> None:
     """Print the next runs of the job NAME; none while it is paused, disabled or done.
 
     \b
@@ -116,7 +118,7 @@ def next_(client: "Client", output: str, name: str, count: int) -> None:
 @limit_option(100)
 @output_option
 @asking
-def versions(client: "Client", output: str, name: str, limit: int) -> None:
+def versions(client: "ApiClient", output: str, name: str, limit: int) -> None:
     """List the versions of the job NAME, newest first: when, and by whom.
 
     \b
@@ -133,7 +135,7 @@ def versions(client: "Client", output: str, name: str, limit: int) -> None:
 @click.argument("new", type=click.IntRange(1), required=False, metavar="[TO]")
 @output_option
 @asking
-def diff(client: "Client", output: str, name: str, old: int | None, new: int | None) -> None:
+def diff(client: "ApiClient", output: str, name: str, old: int | None, new: int | None) -> None:
     """Say what differs between versions FROM and TO of the job NAME, and what that does to its coming runs.
 
     Without TO it is compared with the version in force, without both the last change is shown.
@@ -188,7 +190,7 @@ def print_job(job: dict[str, Any], output: str) -> None:
         }
     )
     rest = {key: value for key, value in job.items() if key not in (*ANSWERED, *_SHOWN)}
-    from chronos.cli.ctl.printing import as_yaml
+    from chronos.cli.ctl.tables import as_yaml
 
     emit("")
     emit(as_yaml(rest).rstrip("\n"))
@@ -230,7 +232,7 @@ def print_version(found: dict[str, Any], output: str) -> None:
     if output not in ("table", "wide", "name"):
         print_value(found, output)
         return
-    from chronos.cli.ctl.printing import as_yaml
+    from chronos.cli.ctl.tables import as_yaml
 
     emit(f"v{found['version']}, saved {instant(found['saved_at'])} by {found['author']}", bold=True)
     emit(as_yaml(found["spec"]).rstrip("\n"))

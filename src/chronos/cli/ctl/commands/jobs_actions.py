@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.choosing import DONE, Chosen, act, chosen_jobs
-from chronos.cli.ctl.jobs import jobs, print_changed, print_saved
+from chronos.cli.ctl.commands.job_selection import DONE, SelectedJobs, act, chosen_jobs
+from chronos.cli.ctl.commands.jobs import jobs, print_changed, print_saved
 from chronos.cli.ctl.options import Json, asking, dry_run_option, job_argument, output_option, wait_options
-from chronos.cli.ctl.printing import print_value
+from chronos.cli.ctl.tables import print_value
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 
 @jobs.command(short_help="Run jobs now.")
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 @asking
 @chosen_jobs
 def run(
-    client: "Client",
+    client: "ApiClient",
     *,
     output: str,
-    chosen: Chosen,
+    chosen: SelectedJobs,
     payload: Any,
     at: str | None,
     reason: str | None,
@@ -58,7 +58,7 @@ def run(
 
 
 def _switch(
-    client: "Client", verb: str, chosen: Chosen, output: str, *, dry_run: bool, reason: str | None = None
+    client: "ApiClient", verb: str, chosen: SelectedJobs, output: str, *, dry_run: bool, reason: str | None = None
 ) -> None:
     if chosen.name is None:
         act(client, verb, chosen, output, dry_run=dry_run, reason=reason)
@@ -73,7 +73,7 @@ def _switch(
 @output_option
 @asking
 @chosen_jobs
-def pause(client: "Client", output: str, chosen: Chosen, reason: str | None, dry_run: bool) -> None:
+def pause(client: "ApiClient", output: str, chosen: SelectedJobs, reason: str | None, dry_run: bool) -> None:
     """Hold the job NAME, or many: what runs finishes, what waits is held, their instants are recorded as skipped.
 
     \b
@@ -89,7 +89,7 @@ def pause(client: "Client", output: str, chosen: Chosen, reason: str | None, dry
 @output_option
 @asking
 @chosen_jobs
-def resume(client: "Client", output: str, chosen: Chosen, dry_run: bool) -> None:
+def resume(client: "ApiClient", output: str, chosen: SelectedJobs, dry_run: bool) -> None:
     """Let the paused job NAME go on, or many.
 
     \b
@@ -105,7 +105,7 @@ def resume(client: "Client", output: str, chosen: Chosen, dry_run: bool) -> None
 @output_option
 @asking
 @chosen_jobs
-def enable(client: "Client", output: str, chosen: Chosen, dry_run: bool) -> None:
+def enable(client: "ApiClient", output: str, chosen: SelectedJobs, dry_run: bool) -> None:
     """Switch the job NAME on, or many; their schedules count from now.
 
     \b
@@ -121,7 +121,7 @@ def enable(client: "Client", output: str, chosen: Chosen, dry_run: bool) -> None
 @output_option
 @asking
 @chosen_jobs
-def disable(client: "Client", output: str, chosen: Chosen, reason: str | None, dry_run: bool) -> None:
+def disable(client: "ApiClient", output: str, chosen: SelectedJobs, reason: str | None, dry_run: bool) -> None:
     """Switch the job NAME off, or many: no instants at all until they are enabled.
 
     \b
@@ -137,7 +137,7 @@ def disable(client: "Client", output: str, chosen: Chosen, reason: str | None, d
 @output_option
 @asking
 @chosen_jobs
-def delete(client: "Client", output: str, chosen: Chosen, yes: bool, dry_run: bool) -> None:
+def delete(client: "ApiClient", output: str, chosen: SelectedJobs, yes: bool, dry_run: bool) -> None:
     """Delete the job NAME, or many. On a terminal it asks first. What they ran stays in the history.
 
     \b
@@ -161,7 +161,7 @@ def delete(client: "Client", output: str, chosen: Chosen, yes: bool, dry_run: bo
 @dry_run_option
 @output_option
 @asking
-def rollback(client: "Client", output: str, name: str, version: int, dry_run: bool) -> None:
+def rollback(client: "ApiClient", output: str, name: str, version: int, dry_run: bool) -> None:
     """Make the job NAME say again what it said in VERSION; that is a new version.
 
     \b
@@ -179,7 +179,7 @@ def rollback(client: "Client", output: str, name: str, version: int, dry_run: bo
 
 
 def print_asked(
-    client: "Client",
+    client: "ApiClient",
     path: tuple[str, ...],
     body: dict[str, Any],
     output: str,
@@ -195,7 +195,7 @@ def print_asked(
         query["namespace"] = client.server.namespace
     asked = client.call("POST", *path, query=query, body=body, headers={"Idempotency-Key": key or new_key()}).value
     if wait and not dry_run:
-        from chronos.cli.ctl.watching import waited
+        from chronos.cli.ctl.watch import waited
 
         waited(client, asked["execution_id"], output, timeout_s=timeout)
     elif output not in ("table", "wide", "name"):
@@ -207,7 +207,7 @@ def print_asked(
 
 
 def print_replayed(
-    client: "Client",
+    client: "ApiClient",
     noun: str,
     id_: str,
     output: str,

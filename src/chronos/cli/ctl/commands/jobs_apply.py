@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.changing import sure
-from chronos.cli.ctl.failing import Failure, Refused, refusal
-from chronos.cli.ctl.jobs import ANSWERED, jobs, print_changed, print_runs, print_saved
+from chronos.cli.ctl.commands.jobs import ANSWERED, jobs, print_changed, print_runs, print_saved
+from chronos.cli.ctl.commands.jobs_actions import sure
+from chronos.cli.ctl.errors import CommandFailure, RequestRefused, refusal
 from chronos.cli.ctl.options import asking, dry_run_option, job_argument, output_option
-from chronos.cli.ctl.printing import as_yaml, instant, print_value
+from chronos.cli.ctl.tables import as_yaml, instant, print_value
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 OWNER = "chronosctl"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -30,7 +30,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 @output_option
 @asking
 def apply(
-    client: "Client",
+    client: "ApiClient",
     *,
     output: str,
     files: tuple[str, ...],
@@ -73,7 +73,7 @@ def apply(
 @dry_run_option
 @output_option
 @asking
-def edit(client: "Client", output: str, name: str, dry_run: bool) -> None:
+def edit(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
     """Open the job NAME as YAML in $EDITOR, and save what you make of it, unless somebody else changed it meanwhile.
 
     \b
@@ -97,7 +97,7 @@ def edit(client: "Client", output: str, name: str, dry_run: bool) -> None:
             body=job,
             headers={"If-Match": there.etag or "*"},
         ).value
-    except Failure:
+    except CommandFailure:
         note(f"what you wrote is in {_keep(name, after)}")
         raise
     if dry_run:
@@ -117,7 +117,7 @@ def _read_all(names: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
                 with click.open_file(path, encoding="utf-8") as file:
                     text = file.read()
             except (OSError, UnicodeDecodeError) as error:
-                raise Failure(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+                raise CommandFailure(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
             place = "stdin" if path == "-" else path
             yield from ((job, place) for job in _documents(text, place))
 
@@ -129,27 +129,29 @@ def _paths(name: str) -> list[str]:
         return [name]
     found = sorted(str(path) for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
     if not found:
-        raise Failure(f"{name} has no files that end in {', '.join(_SUFFIXES)}")
+        raise CommandFailure(f"{name} has no files that end in {', '.join(_SUFFIXES)}")
     return found
 
 
 def _documents(text: str, where: str) -> list[dict[str, Any]]:
     """The jobs of a text: each a document, or items of a list."""
     from chronos.errors import Invalid
-    from chronos.server.yaml import read_yaml
+    from chronos.server.strict_yaml import read_yaml
 
     try:
         documents = read_yaml(text)
     except Invalid as error:
-        raise Failure(f"{where}: {error}") from None
+        raise CommandFailure(f"{where}: {error}") from None
     found: list[Any] = []
     for document in documents:
         found += _unwrapped(document)
     if not found:
-        raise Failure(f"{where} has no jobs")
+        raise CommandFailure(f"{where} has no jobs")
     for job in found:
         if not isinstance(job, dict):
-            raise Failure(f"{where}: {job!r} is no job; a job is a mapping with a name, a schedule and what it does")
+            raise CommandFailure(
+                f"{where}: {job!r} is no job; a job is a mapping with a name, a schedule and what it does"
+            )
     return found
 
 
@@ -168,7 +170,7 @@ def _owner(said: str | None, named: Sequence[dict[str, Any]]) -> str:
     """Whose jobs they are: one owner's, who is said, or named in the files; everybody's where neither is."""
     owners = {job["owner"] for job in named if isinstance(job.get("owner"), str)} | ({said} if said else set())
     if len(owners) > 1:
-        raise Failure(
+        raise CommandFailure(
             f"these are jobs of {' and '.join(sorted(owners))}; apply what belongs to one owner at a time, "
             "and name it with --owner or in the files"
         )
@@ -187,18 +189,20 @@ def _keep(name: str, text: str) -> Path:
 # --- the plan
 
 
-def _ask_before_pruning(client: "Client", body: dict[str, Any], query: dict[str, Any], places: Sequence[str]) -> None:
+def _ask_before_pruning(
+    client: "ApiClient", body: dict[str, Any], query: dict[str, Any], places: Sequence[str]
+) -> None:
     plan = _plan(client, {**body, "dry_run": True}, query, places)
     if plan["pruned"]:
         names = ", ".join(job["name"] for job in plan["pruned"])
         sure(f"Delete {names}?")
 
 
-def _plan(client: "Client", body: dict[str, Any], query: dict[str, Any], places: Sequence[str]) -> dict[str, Any]:
+def _plan(client: "ApiClient", body: dict[str, Any], query: dict[str, Any], places: Sequence[str]) -> dict[str, Any]:
     """The server's plan. A problem of a job names the file and the job."""
     try:
         plan: dict[str, Any] = client.call("POST", "apply", query=query, body=body).value
-    except Refused as refused:
+    except RequestRefused as refused:
         problem = refused.problem
         for fault in problem.get("errors", ()):
             steps = str(fault.get("pointer", "")).split("/")

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.changing import given, new_key
-from chronos.cli.ctl.failing import Refused
-from chronos.cli.ctl.jobs import jobs
+from chronos.cli.ctl.commands.jobs import jobs
+from chronos.cli.ctl.commands.jobs_actions import given, new_key
+from chronos.cli.ctl.errors import RequestRefused
 from chronos.cli.ctl.options import asking, dry_run_option, job_argument, output_option
-from chronos.cli.ctl.printing import print_value
+from chronos.cli.ctl.tables import print_value
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 _TOO_MANY = 429
 
@@ -27,7 +27,7 @@ _TOO_MANY = 429
 @output_option
 @asking
 def backfill(
-    client: "Client",
+    client: "ApiClient",
     *,
     output: str,
     name: str,
@@ -54,7 +54,7 @@ def backfill(
         body = given(**{"from": since, "to": end, "reason": reason})
         try:
             found = client.call("POST", "jobs", name, "backfill", query=query, body=body, headers=headers).value
-        except Refused as refused:  # it was sent some times by then, a second apart
+        except RequestRefused as refused:  # it was sent some times by then, a second apart
             if refused.status != _TOO_MANY or not asked:
                 raise
             note(f"{asked['count']} runs asked for; going on from {since} when some of them have run")

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.changing import given, new_key
-from chronos.cli.ctl.jobs import jobs, print_changed, print_saved
+from chronos.cli.ctl.commands.jobs import jobs, print_changed, print_saved
+from chronos.cli.ctl.commands.jobs_actions import given, new_key
 from chronos.cli.ctl.options import Json, asking, complete_zone, dry_run_option, output_option, wait_options
-from chronos.cli.ctl.printing import instant
+from chronos.cli.ctl.tables import instant
 from chronos.cli.output import note
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 OVERLAPS = ("skip", "allow", "queue", "replace")
 _WHEN = ("cron", "every", "at", "in", "schedule", "now")
@@ -50,7 +50,7 @@ _WHEN = ("cron", "every", "at", "in", "schedule", "now")
 @output_option
 @asking
 def create(
-    client: "Client", output: str, name: str, wait: bool, timeout: float | None, dry_run: bool, **said: Any
+    client: "ApiClient", output: str, name: str, wait: bool, timeout: float | None, dry_run: bool, **said: Any
 ) -> None:
     """Create the job NAME, which runs a command, sends a request or calls a function.
 
@@ -79,7 +79,7 @@ def create(
     if dry_run:
         print_saved(job, output)
     elif wait:
-        from chronos.cli.ctl.watching import waited
+        from chronos.cli.ctl.watch import waited
 
         waited(client, job["last_execution"]["id"], output, timeout_s=timeout)
     else:
@@ -87,7 +87,7 @@ def create(
         print_changed(job, output, f"created{at}")
 
 
-def _explain(client: "Client", job: dict[str, Any]) -> None:
+def _explain(client: "ApiClient", job: dict[str, Any]) -> None:
     """What words were taken for, and what changes of the clocks will do to it, as far as the server can tell."""
     asked = {"schedule": job["schedule"], "key": job["name"], "count": 1, **given(timezone=job.get("timezone"))}
     try:

@@ -14,12 +14,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 import click
 
-from chronos.cli.ctl.failing import Failure, Refused
-from chronos.cli.ctl.servers import Server, read_contexts, shown, write_contexts
+from chronos.cli.ctl.contexts import ServerContext, read_contexts, shown, write_contexts
+from chronos.cli.ctl.errors import CommandFailure, RequestRefused
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 _KEPT_DAYS = 30
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -47,7 +47,7 @@ def login(url: str, user: str | None, token: str | None, name: str | None, names
     namespace = namespace or click.get_current_context().find_root().params.get("namespace")
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
-    server = Server(url=parts._replace(netloc=place).geturl().rstrip("/"), namespace=namespace)
+    server = ServerContext(url=parts._replace(netloc=place).geturl().rstrip("/"), namespace=namespace)
     if token is not None:
         server = replace(server, token=_line("Token") if token == "-" else token)
         _check(server)
@@ -81,12 +81,12 @@ def logout(name: str | None) -> None:
     contexts = read_contexts()
     name = name or contexts.current
     if name is None:
-        raise Failure("no context is in use; name one: chronosctl context list")
+        raise CommandFailure("no context is in use; name one: chronosctl context list")
     server = contexts.named(name)
     if server.login is not None:
         try:
             _client(server).call("DELETE", "tokens", server.login)
-        except Refused as error:
+        except RequestRefused as error:
             if error.status not in (401, 404):  # it is of no use any more
                 raise
     del contexts.servers[name]
@@ -96,20 +96,20 @@ def logout(name: str | None) -> None:
     note("forgotten" if server.login is None else "forgotten, and its token is out of force")
 
 
-def _take_back(old: Server | None, new: Server) -> None:
+def _take_back(old: ServerContext | None, new: ServerContext) -> None:
     """Of two tokens for the same context, the one before is of no use any more."""
     if old is not None and old.login is not None and old.url == new.url and new.login is not None:
-        with suppress(Failure):
+        with suppress(CommandFailure):
             _client(new).call("DELETE", "tokens", old.login)
 
 
-def _client(server: Server) -> "Client":
-    from chronos.cli.ctl.client import Client
+def _client(server: ServerContext) -> "ApiClient":
+    from chronos.cli.ctl.client import ApiClient
 
-    return Client(server)
+    return ApiClient(server)
 
 
-def _is_open(server: Server) -> bool:
+def _is_open(server: ServerContext) -> bool:
     """Whether the server lets anybody in; raises when it is not there, or is no Chronos."""
     try:
         _check(server)
@@ -118,14 +118,14 @@ def _is_open(server: Server) -> bool:
     return True
 
 
-class _Unknown(Failure):
+class _Unknown(CommandFailure):
     """Nobody that the server knows."""
 
 
-def _check(server: Server) -> None:
+def _check(server: ServerContext) -> None:
     try:
         found = _client(server).get("status")
-    except Refused as error:
+    except RequestRefused as error:
         if error.status == 401:
             raise _Unknown(str(error.problem.get("detail") or "the server does not know you")) from None
         if error.status == 404:
@@ -135,11 +135,11 @@ def _check(server: Server) -> None:
         raise _no_chronos(server)
 
 
-def _no_chronos(server: Server) -> Failure:
-    return Failure(f"{shown(server.url)} answers, and not as Chronos does; is there a path missing?")
+def _no_chronos(server: ServerContext) -> CommandFailure:
+    return CommandFailure(f"{shown(server.url)} answers, and not as Chronos does; is there a path missing?")
 
 
-def _signed_in(server: Server, user: str, password: str) -> Server:
+def _signed_in(server: ServerContext, user: str, password: str) -> ServerContext:
     """The server as it is to be kept for a user: with a token, or else with the password."""
     from datetime import UTC, datetime, timedelta
 
@@ -151,7 +151,7 @@ def _signed_in(server: Server, user: str, password: str) -> Server:
     until = (datetime.now(UTC) + timedelta(days=_KEPT_DAYS)).isoformat(timespec="seconds")
     try:
         made = _client(by_password).call("POST", "tokens", body={"name": name, "role": "admin", "expires_at": until})
-    except Refused as error:
+    except RequestRefused as error:
         if error.status != 403:
             raise
         note(f"! {user} may not make tokens, so the password is kept, in a file that only you can read")
@@ -163,7 +163,7 @@ def _signed_in(server: Server, user: str, password: str) -> Server:
 def _ask(what: str) -> str:
     """Something that only a person can say."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise Failure("the server asks who you are: say --user NAME or --token TOKEN")
+        raise CommandFailure("the server asks who you are: say --user NAME or --token TOKEN")
     return str(click.prompt(what, err=True))
 
 
@@ -173,5 +173,5 @@ def _line(what: str) -> str:
         return str(click.prompt(what, hide_input=True, err=True))
     line = "" if sys.stdin is None else sys.stdin.readline().rstrip("\r\n")
     if not line:
-        raise Failure(f"there is no {what.lower()}: type it on a terminal, or send it through a pipe")
+        raise CommandFailure(f"there is no {what.lower()}: type it on a terminal, or send it through a pipe")
     return line

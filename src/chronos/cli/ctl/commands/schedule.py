@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 import click
 
 from chronos.cli.ctl.options import complete_zone, output_option
-from chronos.cli.ctl.printing import print_value
+from chronos.cli.ctl.tables import print_value
 from chronos.cli.output import emit, emit_table, note
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from chronos.core.oddities import Oddity
-    from chronos.core.schedule import Schedule
-    from chronos.core.zones import Zone
+    from chronos.core.schedule.dst import Oddity
+    from chronos.core.schedule.schedule import Schedule
+    from chronos.core.schedule.timezones import Zone
 
 # Written out again, so that --help does not import the engine; a test keeps them equal to the engine's.
 DIALECTS = ("auto", "standard", "seconds", "posix", "iso8601", "words")
@@ -172,8 +172,8 @@ def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
       chronosctl schedule explain "0 18 LW * *" --after 2027-01-01 --count 3 -o json
     """
     from chronos.core.calendar import SECOND_US, rfc3339
-    from chronos.core.oddities import oddities
-    from chronos.core.understood import understood_as
+    from chronos.core.schedule.canonical import understood_as
+    from chronos.core.schedule.dst import oddities
 
     answer = _ask(expression, question)
     zone = answer.schedule.zone
@@ -208,8 +208,8 @@ def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
 
 def _ask(expression: str, question: Question) -> _Answer:
     from chronos.core.calendar import FIRST_US, LAST_US
-    from chronos.core.iso8601 import parse_instant
-    from chronos.core.parse import parse_schedule
+    from chronos.core.schedule.iso8601 import parse_instant
+    from chronos.core.schedule.parser import parse_schedule
     from chronos.errors import InvalidSchedule
 
     asked = parse_schedule(
@@ -248,10 +248,10 @@ def _now_us() -> int:
 
 def _a_year_after(us: int) -> int:
     """The same date of the next year; the 28th for 29 February."""
-    from chronos.core.calendar import DAY_S, LAST_US, SECOND_US, civil, day_number, month_length
+    from chronos.core.calendar import DAY_S, LAST_US, SECOND_US, day_number, month_length, to_year_month_day
 
     day, of_day_us = divmod(us, DAY_S * SECOND_US)
-    year, month, day_of_month = civil(day)
+    year, month, day_of_month = to_year_month_day(day)
     if year == 9999:
         return LAST_US
     day = day_number(year + 1, month, min(day_of_month, month_length(year + 1, month)))
@@ -277,8 +277,8 @@ def _emit_explanation(answer: _Answer, found: "list[Oddity]", *, understood: str
 
 
 def _emit_runs(answer: _Answer, *, wide: bool) -> None:
-    from chronos.core.amounts import go_duration
     from chronos.core.calendar import rfc3339
+    from chronos.core.schedule.durations import go_duration
 
     zone = answer.schedule.zone
     walls = [_local(us, zone) for us in answer.runs_us]

@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.listing import listing
+from chronos.cli.ctl.contexts import shown
+from chronos.cli.ctl.list_command import listing
 from chronos.cli.ctl.options import asking, limit_option, output_option, watch_options
-from chronos.cli.ctl.printing import Columns, instant_of, print_fields, print_items, print_value
-from chronos.cli.ctl.servers import shown
-from chronos.cli.ctl.watching import show_one
+from chronos.cli.ctl.tables import Columns, instant_of, print_fields, print_items, print_value
+from chronos.cli.ctl.watch import show_one
 from chronos.cli.output import emit
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 
 @click.command(short_help="How the server is.")
 @watch_options
 @output_option
 @asking
-def status(client: "Client", output: str, every_s: float | None) -> None:
+def status(client: "ApiClient", output: str, every_s: float | None) -> None:
     """Say how the server is: how many jobs there are, what is under way, and what its node says of itself.
 
     \b
@@ -55,7 +55,7 @@ def cluster() -> None:
 @watch_options
 @output_option
 @asking
-def cluster_status(client: "Client", output: str, every_s: float | None) -> None:
+def cluster_status(client: "ApiClient", output: str, every_s: float | None) -> None:
     """Say how the server is, as `chronosctl status` does, and list the nodes that share its store.
 
     \b
@@ -79,7 +79,7 @@ def cluster_status(client: "Client", output: str, every_s: float | None) -> None
     show_one(look, show, output, every_s)
 
 
-def _status(client: "Client") -> dict[str, Any]:
+def _status(client: "ApiClient") -> dict[str, Any]:
     """The server's status. Raises ``KeyError`` for an answer of another kind of server."""
     found: dict[str, Any] = client.get("status")
     if "now" not in found:

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chronos.cli.ctl.changing import given, sure
-from chronos.cli.ctl.listing import list_command, listing
+from chronos.cli.ctl.commands.jobs_actions import given, sure
+from chronos.cli.ctl.list_command import list_command, listing
 from chronos.cli.ctl.options import asking, dry_run_option, output_option
-from chronos.cli.ctl.printing import Columns, instant_of, print_done, print_value
+from chronos.cli.ctl.tables import Columns, instant_of, print_done, print_value
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
-    from chronos.cli.ctl.client import Client
+    from chronos.cli.ctl.client import ApiClient
 
 ROLES = ("viewer", "operator", "admin")
 TOKENS = Columns(
@@ -63,7 +63,7 @@ tokens.add_command(
 @output_option
 @asking
 def create(
-    client: "Client",
+    client: "ApiClient",
     output: str,
     name: str,
     role: str,
@@ -93,7 +93,7 @@ def create(
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @dry_run_option
 @asking
-def delete(client: "Client", name: str, yes: bool, dry_run: bool) -> None:
+def delete(client: "ApiClient", name: str, yes: bool, dry_run: bool) -> None:
     """Delete the token NAME; whoever uses it is nobody from now on.
 
     \b
@@ -122,7 +122,7 @@ users = listing(
 @dry_run_option
 @output_option
 @asking
-def unlock(client: "Client", output: str, name: str, dry_run: bool) -> None:
+def unlock(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
     """Let the user NAME, locked out by wrong passwords, try again at once.
 
     Each node counts wrong passwords for itself: of several, ask each of them with --server.

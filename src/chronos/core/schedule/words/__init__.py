@@ -1,6 +1,6 @@
 """Schedules in plain words, translated deterministically and offline into the other dialects.
 
-What is said, in any order, commas and "and" where one likes (``clauses`` has the grammar)::
+What is said, in any order, commas and "and" where one likes (``grammar`` has the clauses)::
 
     every 15 minutes · every other day · hourly · daily · weekly · monthly · yearly · weekdays · every Monday
     at 9am and 17:00 · at minute 5 of every hour · every 15 minutes between 9am and 5pm
@@ -23,14 +23,16 @@ What it means where words are loose:
 * A city stands for the zone that tzdata names after it.
 
 What cannot be said exactly is refused, and so is what is not understood, with the nearest reading there is.
+
+Every other dialect belongs in the package above.
 """
 
 from collections.abc import Iterator
 
-from chronos.core.words.clauses import read_clauses
-from chronos.core.words.meaning import Reading, meaning
-from chronos.core.words.said import Unclear
-from chronos.core.words.tokens import Kind, Token, is_known, respell, tokenise
+from chronos.core.schedule.words.grammar import read_clauses
+from chronos.core.schedule.words.sentence import Unclear
+from chronos.core.schedule.words.tokenizer import TokenKind, WordToken, is_known, respell, tokenise
+from chronos.core.schedule.words.translator import Reading, translate_sentence
 from chronos.errors import InvalidSchedule
 
 __all__ = ["Reading", "read_words"]
@@ -38,8 +40,8 @@ __all__ = ["Reading", "read_words"]
 _EXAMPLES = (
     'try "every weekday at 9am in New York", "every 15 minutes", "on the last day of the month at noon", "in 2 hours"'
 )
-_MOST_MISSPELT = 4
-_MOST_LEFT_OUT = 12
+_MAX_RESPELT_WORDS = 4
+_MAX_DROPPED_WORDS = 12
 
 
 def read_words(text: str) -> Reading:
@@ -53,24 +55,24 @@ def read_words(text: str) -> Reading:
         raise _error(text, tokens, unclear) from None
 
 
-def _read(tokens: list[Token]) -> Reading:
-    return meaning(read_clauses(tokens))
+def _read(tokens: list[WordToken]) -> Reading:
+    return translate_sentence(read_clauses(tokens))
 
 
-def _error(text: str, tokens: list[Token], unclear: Unclear) -> InvalidSchedule:
-    hint = unclear.hint or (None if unclear.reason else _nearest(tokens, unclear.index))
+def _error(text: str, tokens: list[WordToken], unclear: Unclear) -> InvalidSchedule:
+    hint = unclear.hint or (None if unclear.reason else _suggest_reading(tokens, unclear.index))
     if unclear.index >= len(tokens):
         reason = unclear.reason or "ends where more is expected"
         return InvalidSchedule(text, reason, position=len(text.rstrip()), hint=hint)
     first = tokens[unclear.index]
     last = tokens[min(unclear.index + unclear.count, len(tokens)) - 1]
-    shown = first.source if first.kind is Kind.QUOTED else f'"{first.source}"'
+    shown = first.source if first.kind is TokenKind.QUOTED else f'"{first.source}"'
     reason = unclear.reason or f"has {shown}, which is not understood here"
     length = last.at + len(last.source) - first.at
     return InvalidSchedule(text, reason, position=first.at, length=length, hint=hint)
 
 
-def _nearest(tokens: list[Token], index: int) -> str:
+def _suggest_reading(tokens: list[WordToken], index: int) -> str:
     """The reading of the nearest sentence that has one."""
     for candidate in _candidates(tokens, index):
         try:
@@ -84,16 +86,16 @@ def _nearest(tokens: list[Token], index: int) -> str:
     return _EXAMPLES
 
 
-def _candidates(tokens: list[Token], index: int) -> Iterator[list[Token]]:
+def _candidates(tokens: list[WordToken], index: int) -> Iterator[list[WordToken]]:
     """The sentence respelt, then without its unknown words, then as far as it was understood, longest first."""
     unknown = [token for token in tokens if not is_known(token)]
     respelt = tokens
-    if 0 < len(unknown) <= _MOST_MISSPELT:
+    if 0 < len(unknown) <= _MAX_RESPELT_WORDS:
         respelt = [(not is_known(token) and respell(token)) or token for token in tokens]
         yield respelt
     if unknown:
         yield [token for token in respelt if is_known(token)]
     if len(unknown) < len(tokens):
-        yield [Token(Kind.WORD, "every", "every", 0), *tokens]
-    for end in range(min(index, len(tokens)), max(0, index - _MOST_LEFT_OUT), -1):
+        yield [WordToken(TokenKind.WORD, "every", "every", 0), *tokens]
+    for end in range(min(index, len(tokens)), max(0, index - _MAX_DROPPED_WORDS), -1):
         yield tokens[:end]

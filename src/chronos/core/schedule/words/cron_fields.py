@@ -3,12 +3,12 @@
 Cron holds a product of fields, so times and dates must be one: 9:00 and 17:00 are, 9:00 and 17:30 are not.
 """
 
-from chronos.core.amounts import HOUR_US, MINUTE_US, in_words, say_time
 from chronos.core.calendar import SECOND_US
-from chronos.core.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, Cron
-from chronos.core.cron_format import format_list, step_of
-from chronos.core.iso8601 import Period
-from chronos.core.words.said import Days, Field, Said
+from chronos.core.schedule.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, Cron
+from chronos.core.schedule.cron_format import format_list, step_of
+from chronos.core.schedule.durations import HOUR_US, MINUTE_US, format_period, format_time_of_day
+from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.words.sentence import Days, Field, Sentence
 
 _ORDER = ("second", "minute", "hour")
 _ALL = {"second": ALL_SIXTY, "minute": ALL_SIXTY, "hour": ALL_HOURS}
@@ -32,7 +32,7 @@ def clock_step(amount: Period | None) -> tuple[str, int] | None:
     return None
 
 
-def exclude_days(said: Said) -> None:
+def exclude_days(said: Sentence) -> None:
     """Turn "except Sundays" and "except in August" into exclusions, where no field can leave them out."""
     if said.not_weekdays:
         said.exclude.append(f"* * * * {format_list(said.not_weekdays)}")
@@ -40,7 +40,7 @@ def exclude_days(said: Said) -> None:
         said.exclude.append(f"* * * {format_list(said.not_months)} *")
 
 
-def to_cron(said: Said) -> Cron:
+def to_cron(said: Sentence) -> Cron:
     """The cron of a sentence."""
     _check_whole(said)
     seconds, minutes, hours, wildcard = _clock(said)
@@ -80,7 +80,7 @@ def to_cron(said: Said) -> Cron:
     )
 
 
-def _check_whole(said: Said) -> None:
+def _check_whole(said: Sentence) -> None:
     """Refuse what is only part of a schedule, or more than a cron expression."""
     for what, name in (("count", "a number of times"), ("anchor", "a first occurrence")):
         if what in said.where:
@@ -91,7 +91,7 @@ def _check_whole(said: Said) -> None:
     if said.amount is not None or days or (clock and ("months" in said.where or not said.times)):
         return
     if said.times:
-        time = say_time(said.times[0])
+        time = format_time_of_day(said.times[0])
         hint = f'say "every day at {time}" or "today at {time}"'
         raise said.refusal("times", "has a time, but not on which days", hint)
     if "window" in said.where:
@@ -104,10 +104,10 @@ def _check_whole(said: Said) -> None:
 # --- seconds, minutes, hours ---------------------------------------------------------------------------------------
 
 
-def _clock(said: Said) -> Clock:
+def _clock(said: Sentence) -> Clock:
     step = None if said.frame else clock_step(said.amount)
     if said.amount is not None and step is None and not said.frame:
-        reason = f"cannot be by the clock: {in_words(said.amount)} do not divide a minute, an hour or a day evenly"
+        reason = f"cannot be by the clock: {format_period(said.amount)} do not divide a minute, an hour or a day evenly"
         raise said.refusal("amount", reason)
     if said.window is not None:
         return _window(said, said.window, step)
@@ -125,7 +125,7 @@ def _clock(said: Said) -> Clock:
     return _fill(said, fields)
 
 
-def _fill(said: Said, fields: dict[str, Field]) -> Clock:
+def _fill(said: Sentence, fields: dict[str, Field]) -> Clock:
     """What was not said: 0 of the finer fields, all of the coarser ones."""
     if not fields:
         return 1, 1, 1, False
@@ -140,11 +140,11 @@ def _fill(said: Said, fields: dict[str, Field]) -> Clock:
     return second.mask, minute.mask, hour.mask, minute.starred or hour.starred
 
 
-def _times(said: Said) -> Clock:
+def _times(said: Sentence) -> Clock:
     times = sorted(set(said.times))
     seconds, minutes, hours = (_mask(values) for values in _columns(times))
     if len(times) != seconds.bit_count() * minutes.bit_count() * hours.bit_count():
-        named = ", ".join(say_time(time) for time in times[:-1]) + f" and {say_time(times[-1])}"
+        named = ", ".join(format_time_of_day(time) for time in times[:-1]) + f" and {format_time_of_day(times[-1])}"
         reason = f"has the times {named}, which no single cron expression can hold"
         raise said.refusal("times", reason, "use one schedule for each minute of the hour")
     return seconds, minutes, hours, False
@@ -154,7 +154,7 @@ def _columns(times: list[int]) -> tuple[list[int], list[int], list[int]]:
     return [t % 60 for t in times], [t // 60 % 60 for t in times], [t // 3600 for t in times]
 
 
-def _window(said: Said, window: tuple[int, int, bool], step: tuple[str, int] | None) -> Clock:
+def _window(said: Sentence, window: tuple[int, int, bool], step: tuple[str, int] | None) -> Clock:
     """every 15 minutes between 9am and 5pm: the step is counted from the beginning of the window."""
     if step is None:
         raise said.refusal("window", "has hours, but no interval in them", 'as in "every hour from 9am to 5pm"')
@@ -172,8 +172,8 @@ def _window(said: Said, window: tuple[int, int, bool], step: tuple[str, int] | N
     if product is None:
         hint = ""
         if inclusive and _product(range(first, last, stride)) is not None:
-            ends = f"{say_time(window[0])} and {say_time(window[1])}"
-            hint = f'nearest reading: "every {in_words(said.amount or Period())} between {ends}", without the last'
+            ends = f"{format_time_of_day(window[0])} and {format_time_of_day(window[1])}"
+            hint = f'nearest reading: "every {format_period(said.amount or Period())} between {ends}", without the last'
         raise said.refusal("window", "has hours whose times no single cron expression can hold", hint)
     minutes, hours = product
     starred = name != "hour" and step_of(minutes, 0, 59) == stride
@@ -200,7 +200,7 @@ def _mask(values: list[int]) -> int:
 # --- days and months -----------------------------------------------------------------------------------------------
 
 
-def _days_and_months(said: Said) -> tuple[Days, int]:
+def _days_and_months(said: Sentence) -> tuple[Days, int]:
     """The days of the month, and in which months; the frame says which when the sentence does not."""
     days, months = _merge_groups(said)
     named = bool(days)
@@ -222,7 +222,7 @@ def _days_and_months(said: Said) -> tuple[Days, int]:
     return days, months or ALL_MONTHS
 
 
-def _merge_groups(said: Said) -> tuple[Days, int]:
+def _merge_groups(said: Sentence) -> tuple[Days, int]:
     """All day groups as one; 0 months are all of them. Dates that are no product of days and months are refused."""
     groups = said.day_groups
     merged = Days()
@@ -242,7 +242,7 @@ def _merge_groups(said: Said) -> tuple[Days, int]:
     return merged, months
 
 
-def _check_combination(said: Said, *, of_month: bool, of_week: bool) -> None:
+def _check_combination(said: Sentence, *, of_month: bool, of_week: bool) -> None:
     either, both = "either" in said.where, "both" in said.where
     if of_month and of_week and either == both:
         hint = 'say "or" when one of them is enough, "if it is Monday" when both must hold'

@@ -6,10 +6,10 @@ An ordinal waits for what follows it: "the first and last Friday" are Fridays, "
 
 from collections.abc import Mapping
 
-from chronos.core.cron import LAST_NTH
-from chronos.core.words.reader import TokenReader
-from chronos.core.words.said import Days, Unclear
-from chronos.core.words.tokens import MONTHS, RANGE_WORDS, WEEKDAYS, Kind
+from chronos.core.schedule.cron import LAST_NTH
+from chronos.core.schedule.words.sentence import Days, Unclear
+from chronos.core.schedule.words.token_reader import TokenReader
+from chronos.core.schedule.words.tokenizer import MONTHS, RANGE_WORDS, WEEKDAYS, TokenKind
 
 _MONDAY_TO_FRIDAY = 0b0111110
 _WEEKEND = 0b1000001
@@ -28,7 +28,7 @@ class DayReader(TokenReader):
 
     def condition(self) -> None:
         """if it is Monday or the last Friday: the day of the month must also be one of these"""
-        self.said.note("both", self.position)
+        self.sentence.note("both", self.position)
         self.take()
         self.take_words("it", "is")
         while True:
@@ -51,8 +51,8 @@ class DayReader(TokenReader):
         if self._nearest_weekday() or self._numbered_days() or self._calendar_date() or self._before_last():
             return True
         if (weekdays := self.weekday_range()) is not None:
-            self.said.add("weekdays", start)
-            self.said.weekdays |= weekdays
+            self.sentence.add("weekdays", start)
+            self.sentence.weekdays |= weekdays
             return True
         if self._at_ordinal():
             self._ordinals(start, every=every)
@@ -89,14 +89,14 @@ class DayReader(TokenReader):
         self.take_word("to")
         self.take_word("the")
         token = self.peek()
-        if token is None or token.kind is not Kind.ORDINAL:
+        if token is None or token.kind is not TokenKind.ORDINAL:
             raise Unclear(self.position)
         self._add(start, Days(nearest=1 << self._day(self.skip(), token.value)))
         return True
 
     def _numbered_days(self) -> bool:
         """day 15 · days 1 to 7 and 20"""
-        if self.word() not in ("day", "days") or self.peek_kind(1) is not Kind.NUMBER:
+        if self.word() not in ("day", "days") or self.peek_kind(1) is not TokenKind.NUMBER:
             return False
         start = self.position
         self.take()
@@ -105,7 +105,7 @@ class DayReader(TokenReader):
 
     def _before_last(self) -> bool:
         """3 days before the last day"""
-        if self.peek_kind() is not Kind.NUMBER or self.word(2) != "before":
+        if self.peek_kind() is not TokenKind.NUMBER or self.word(2) != "before":
             return False
         start = self.position
         back = self.take().value
@@ -127,20 +127,20 @@ class DayReader(TokenReader):
     def _calendar_date(self) -> bool:
         """2027-01-01 · 25 December · December 25 · December 25th · 25 December 2027"""
         start = self.position
-        if self.peek_kind() is Kind.DATE:
-            self.said.note("date", start)
-            self.said.date = self.take().text.upper()
+        if self.peek_kind() is TokenKind.DATE:
+            self.sentence.note("date", start)
+            self.sentence.date = self.take().text.upper()
             return True
-        if self.peek_kind() in (Kind.NUMBER, Kind.ORDINAL) and self.word(1) in MONTHS:
+        if self.peek_kind() in (TokenKind.NUMBER, TokenKind.ORDINAL) and self.word(1) in MONTHS:
             day, month = self.take().value, MONTHS[self.take().text]
-        elif self.word() in MONTHS and self.peek_kind(1) in (Kind.NUMBER, Kind.ORDINAL):
+        elif self.word() in MONTHS and self.peek_kind(1) in (TokenKind.NUMBER, TokenKind.ORDINAL):
             month, day = MONTHS[self.take().text], self.take().value
         else:
             return False
         year = self.peek()
-        if year is not None and year.kind is Kind.NUMBER and len(year.text) == 4:
-            self.said.note("date", start)
-            self.said.date = f"{self.take().value:04d}-{month:02d}-{self._day(start, day):02d}"
+        if year is not None and year.kind is TokenKind.NUMBER and len(year.text) == 4:
+            self.sentence.note("date", start)
+            self.sentence.date = f"{self.take().value:04d}-{month:02d}-{self._day(start, day):02d}"
             return True
         self._add(start, Days(days=1 << self._day(start, day)))
         self._close(1 << month)
@@ -148,8 +148,8 @@ class DayReader(TokenReader):
 
     def _at_ordinal(self) -> bool:
         if self.word() == "second":
-            return self.peek_kind(1) is not Kind.NUMBER
-        return self.peek_kind() is Kind.ORDINAL or self.word() == "last"
+            return self.peek_kind(1) is not TokenKind.NUMBER
+        return self.peek_kind() is TokenKind.ORDINAL or self.word() == "last"
 
     def _ordinals(self, start: int, *, every: bool) -> None:
         """the 1st · the 1st and 15th · the 20th to 25th · the last day · the first and third Monday"""
@@ -182,7 +182,7 @@ class DayReader(TokenReader):
 
     def _ordinal(self) -> int:
         token = self.take()
-        if token.kind is Kind.ORDINAL:
+        if token.kind is TokenKind.ORDINAL:
             return token.value
         if token.text not in ("last", "second"):
             raise Unclear(self.position - 1)
@@ -220,10 +220,10 @@ class DayReader(TokenReader):
 
     def _add(self, start: int, days: Days) -> None:
         if days.nth:
-            self.said.add("weekdays", start)
+            self.sentence.add("weekdays", start)
         if days.days or days.last or days.nearest:
-            self.said.add("days", start)
-        self.said.open_days |= days
+            self.sentence.add("days", start)
+        self.sentence.open_days |= days
         self._of_months()
 
     def _of_months(self) -> None:
@@ -238,8 +238,8 @@ class DayReader(TokenReader):
             self._close(self._month_list())
 
     def _close(self, months: int | None) -> None:
-        self.said.day_groups.append((self.said.open_days, months))
-        self.said.open_days = Days()
+        self.sentence.day_groups.append((self.sentence.open_days, months))
+        self.sentence.open_days = Days()
 
     # --- months ------------------------------------------------------------------------------------------------
 
@@ -249,8 +249,8 @@ class DayReader(TokenReader):
         months = self.month_range()
         if months is None:
             return False
-        self.said.add("months", start)
-        self.said.months |= months
+        self.sentence.add("months", start)
+        self.sentence.months |= months
         return True
 
     def month_range(self) -> int | None:
@@ -262,7 +262,7 @@ class DayReader(TokenReader):
             mask |= self.month_range() or 0
             before = self.position
             self.skip_separators()
-            if self.word() not in MONTHS or self.peek_kind(1) in (Kind.NUMBER, Kind.ORDINAL):
+            if self.word() not in MONTHS or self.peek_kind(1) in (TokenKind.NUMBER, TokenKind.ORDINAL):
                 self.position = before
                 return mask
 

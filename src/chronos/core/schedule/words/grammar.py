@@ -5,24 +5,32 @@
     every weekday   at 9am and 5pm   in New York   until 2027-12-31   except 2026-12-25
     `-- days -----' `-- times -----' `-- zone ---' `-- window -----'  `-- exclusions --'
 
-Commas and "and" between clauses are optional. A clause only notes what was said (``Said``); what all of it means
-together is ``meaning``. Days have their own ``days``. One pass, looking ahead a few tokens at most.
+Commas and "and" between clauses are optional. A clause only notes what was said (``Sentence``); what all of it means
+together is ``translator``. Days have their own ``day_grammar``. One pass, looking ahead a few tokens at most.
 """
 
 from collections.abc import Callable
 
-from chronos.core.iso8601 import Period
-from chronos.core.words.days import DayReader
-from chronos.core.words.places import LONGEST_NAME, find_zones, similar_zones
-from chronos.core.words.reader import HALVES
-from chronos.core.words.said import FRAMES, Field, Said, Unclear
-from chronos.core.words.tokens import FREQUENCIES, MONTHS, RANGE_WORDS, UNITS, WEEKDAYS, Kind, Token
+from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.words.day_grammar import DayReader
+from chronos.core.schedule.words.sentence import FRAMES, Field, Sentence, Unclear
+from chronos.core.schedule.words.timezone_names import LONGEST_NAME, find_zones, similar_zones
+from chronos.core.schedule.words.token_reader import AM_PM
+from chronos.core.schedule.words.tokenizer import (
+    FREQUENCIES,
+    MONTHS,
+    RANGE_WORDS,
+    UNITS,
+    WEEKDAYS,
+    TokenKind,
+    WordToken,
+)
 
 _FIELD_SIZES = {"second": 60, "minute": 60, "hour": 24}
 _PLURALS = {"seconds": "second", "minutes": "minute", "hours": "hour"}
 
 
-def read_clauses(tokens: list[Token]) -> Said:
+def read_clauses(tokens: list[WordToken]) -> Sentence:
     """What the tokens say. Raises ``Unclear`` at the first that cannot be read."""
     return _Reader(tokens).read()
 
@@ -30,13 +38,13 @@ def read_clauses(tokens: list[Token]) -> Said:
 class _Reader(DayReader):
     """Reads clause by clause; every method leaves the position after what it understood."""
 
-    def read(self) -> Said:
+    def read(self) -> Sentence:
         while not self.at_end():
-            if self.peek_kind() is Kind.COMMA or self.word() == "and":
+            if self.peek_kind() is TokenKind.COMMA or self.word() == "and":
                 self.position += 1
             else:
                 self._clause()
-        return self.said
+        return self.sentence
 
     def _clause(self) -> None:
         word = self.word()
@@ -45,7 +53,7 @@ class _Reader(DayReader):
             clause(self)
         elif word in FREQUENCIES:
             self._frequency()
-        elif self.peek_kind() is Kind.TIME or self._is_hour_with_half():
+        elif self.peek_kind() is TokenKind.TIME or self._is_hour_with_half():
             self._times()
         elif not (self._count() or self.day_item() or self.month_item() or self._zone()):
             raise Unclear(self.position)
@@ -70,7 +78,7 @@ class _Reader(DayReader):
         else:
             raise Unclear(self.position)
         if self.take_words("by", "the", "clock"):
-            self.said.by_clock = True
+            self.sentence.by_clock = True
         self._of_fields()
 
     def _is_unit_word(self) -> bool:
@@ -78,7 +86,7 @@ class _Reader(DayReader):
         word, after = self.word(), self.word(1)
         if word == "second" and (after in WEEKDAYS or after in ("day", "weekday")):
             return False
-        if word == "second" and after == "and" and self.peek_kind(2) is Kind.ORDINAL:
+        if word == "second" and after == "and" and self.peek_kind(2) is TokenKind.ORDINAL:
             return False
         return word in UNITS and len(word) > 1 and not word.endswith("s")
 
@@ -88,7 +96,7 @@ class _Reader(DayReader):
         amount = self.amount()
         self._set_amount(start, amount)
         if number is not None and number.value == 1 and amount == unit:
-            self.said.frame = FRAMES.get(amount, "")
+            self.sentence.frame = FRAMES.get(amount, "")
 
     def _frequency(self) -> None:
         start = self.skip()
@@ -97,11 +105,11 @@ class _Reader(DayReader):
     def _set_frame(self, start: int, unit: str) -> None:
         amount = UNITS[unit]
         self._set_amount(start, amount)
-        self.said.frame = FRAMES.get(amount, "")
+        self.sentence.frame = FRAMES.get(amount, "")
 
     def _set_amount(self, start: int, amount: Period) -> None:
-        self.said.note("amount", start)
-        self.said.amount = amount
+        self.sentence.note("amount", start)
+        self.sentence.amount = amount
 
     def _once(self) -> None:
         """once at 2027-01-01T00:00:00Z · once a day · once every 5 minutes"""
@@ -113,14 +121,14 @@ class _Reader(DayReader):
                 raise Unclear(self.position)
             self._set_frame(start, self.take().text)
         else:
-            self.said.note("once", start)
+            self.sentence.note("once", start)
 
     def _count(self) -> bool:
         """5 times"""
-        if self.peek_kind() is not Kind.NUMBER or self.word(1) != "times":
+        if self.peek_kind() is not TokenKind.NUMBER or self.word(1) != "times":
             return False
-        self.said.note("count", self.position)
-        self.said.count = self.take().value
+        self.sentence.note("count", self.position)
+        self.sentence.count = self.take().value
         self.take()
         return True
 
@@ -130,15 +138,15 @@ class _Reader(DayReader):
         """at 9am and 17:00 · at minute 5 of every hour · at intervals of 2 hours · at 2027-01-01T00:00:00Z"""
         start = self.skip()
         if self.take_words("real", "intervals"):
-            self.said.note("real", start)
+            self.sentence.note("real", start)
         elif self.take_words("intervals", "of") or self.take_words("calendar", "intervals", "of"):
-            self.said.counting = self.tokens[start + 1].text
+            self.sentence.counting = self.tokens[start + 1].text
             if not self.at_amount():
                 raise Unclear(self.position)
             self._set_amount(start, self.amount())
         elif _PLURALS.get(self.word(), self.word()) in _FIELD_SIZES:
             self._fields()
-        elif self.peek_kind() is Kind.DATE:
+        elif self.peek_kind() is TokenKind.DATE:
             self.day_item()
         elif not self._minutes_past():
             self._times()
@@ -146,10 +154,10 @@ class _Reader(DayReader):
     def _minutes_past(self) -> bool:
         """5 minutes past every hour · 5 past the hour"""
         unit = int(self.word(1) in ("minutes", "minute"))
-        if self.peek_kind() is not Kind.NUMBER or self.word(1 + unit) != "past":
+        if self.peek_kind() is not TokenKind.NUMBER or self.word(1 + unit) != "past":
             return False
-        self.said.note("minute", self.position)
-        self.said.fields["minute"] = Field(1 << self.number(0, 59, "minute"), False)
+        self.sentence.note("minute", self.position)
+        self.sentence.fields["minute"] = Field(1 << self.number(0, 59, "minute"), False)
         self.position += unit
         self._of_fields()
         return True
@@ -162,30 +170,30 @@ class _Reader(DayReader):
             self.take()
             self._set_window(start, first, self.time(), inclusive=True)
             return
-        self.said.add("times", start)
-        self.said.times.append(first)
+        self.sentence.add("times", start)
+        self.sentence.times.append(first)
         while True:
             before = self.position
             self.skip_separators()
             if self.position == before or not self._is_another_time():
                 self.position = before
                 return
-            self.said.times.append(self.time())
+            self.sentence.times.append(self.time())
 
     def _is_another_time(self) -> bool:
-        if self.peek_kind() is Kind.TIME:
+        if self.peek_kind() is TokenKind.TIME:
             return self.word(1) not in RANGE_WORDS
         return self._is_hour_with_half() or self.is_list_number()
 
     def _is_hour_with_half(self) -> bool:
-        return self.peek_kind() is Kind.NUMBER and self.word(1) in HALVES
+        return self.peek_kind() is TokenKind.NUMBER and self.word(1) in AM_PM
 
     def _fields(self) -> None:
         """minute 5 · minutes 3, 7 and 20 to 27 of hours 2 to 6 · second 30 of every minute"""
         name = _PLURALS.get(self.word(), self.word())
-        self.said.note(name, self.position)
+        self.sentence.note(name, self.position)
         self.take()
-        self.said.fields[name] = Field(self.number_list(_FIELD_SIZES[name] - 1, name), False)
+        self.sentence.fields[name] = Field(self.number_list(_FIELD_SIZES[name] - 1, name), False)
         self._of_fields()
 
     def _of_fields(self) -> None:
@@ -193,7 +201,7 @@ class _Reader(DayReader):
         while self.word() in ("of", "past"):
             start = self.skip()
             if self.take_word("every", "the"):
-                step = self.take().value if self.peek_kind() is Kind.ORDINAL else 1
+                step = self.take().value if self.peek_kind() is TokenKind.ORDINAL else 1
                 self._set_step(start, self.word(), step)
                 self.take()
             elif _PLURALS.get(self.word(), self.word()) in ("minute", "hour"):
@@ -208,8 +216,8 @@ class _Reader(DayReader):
         if step == 0 or size % step:
             reason = f"asks for every {step}th {name}, which does not come out even; list the {name}s"
             raise Unclear(start, reason)
-        self.said.note(name, start)
-        self.said.fields[name] = Field(sum(1 << value for value in range(0, size, step)), True)
+        self.sentence.note(name, start)
+        self.sentence.fields[name] = Field(sum(1 << value for value in range(0, size, step)), True)
 
     # --- from when to when -------------------------------------------------------------------------------------
 
@@ -225,9 +233,9 @@ class _Reader(DayReader):
         """from 9am to 5pm, both included · from Monday to Friday · from 2027-01-01 · starting on 2027-01-01"""
         start = self.skip()
         self.take_word("on", "at", "from")
-        if self.peek_kind() is Kind.DATE:
-            self.said.note("start", start)
-            self.said.start = self.date()
+        if self.peek_kind() is TokenKind.DATE:
+            self.sentence.note("start", start)
+            self.sentence.start = self.date()
             return
         if self.day_item() or self.month_item():
             return
@@ -237,24 +245,24 @@ class _Reader(DayReader):
         self._set_window(start, first, self.time(), inclusive=True)
 
     def _set_window(self, start: int, first: int, last: int, *, inclusive: bool) -> None:
-        self.said.note("window", start)
-        self.said.window = (first, last, inclusive)
+        self.sentence.note("window", start)
+        self.sentence.window = (first, last, inclusive)
 
     def _until(self) -> None:
         """until 2027-12-31: a bare date ends with that day, as calendars have it"""
         start = self.skip()
         self.take_word("on", "at")
         end = self.date()
-        self.said.note("end", start)
-        self.said.end = end if "T" in end else f"{end}T23:59:59.999999"
+        self.sentence.note("end", start)
+        self.sentence.end = end if "T" in end else f"{end}T23:59:59.999999"
 
     def _counted(self) -> None:
         """counted from 2027-01-31T09:00:00Z: the first occurrence, whether or not it is in the window"""
         start = self.skip()
         if not self.take_word("from"):
             raise Unclear(self.position)
-        self.said.note("anchor", start)
-        self.said.anchor = self.date()
+        self.sentence.note("anchor", start)
+        self.sentence.anchor = self.date()
 
     # --- relative times ----------------------------------------------------------------------------------------
 
@@ -262,9 +270,9 @@ class _Reader(DayReader):
         """in 2 hours · in January · in New York"""
         start = self.skip()
         if self.at_amount():
-            self.said.note("later", start)
-            self.said.later = self.amount()
-            if self.said.later == Period():
+            self.sentence.note("later", start)
+            self.sentence.later = self.amount()
+            if self.sentence.later == Period():
                 raise Unclear(start + 1, "waits for no time at all", count=2)
         elif self.word() in MONTHS:
             self.month_item()
@@ -275,9 +283,9 @@ class _Reader(DayReader):
 
     def _day_from_now(self) -> None:
         """today · tomorrow"""
-        self.said.note("later", self.position)
-        self.said.later = Period(days=int(self.word() == "tomorrow"))
-        self.said.needs_time = True
+        self.sentence.note("later", self.position)
+        self.sentence.later = Period(days=int(self.word() == "tomorrow"))
+        self.sentence.needs_time = True
         self.take()
 
     def _now(self) -> None:
@@ -292,7 +300,7 @@ class _Reader(DayReader):
     def _zone(self) -> bool:
         """Europe/Paris · New York · New York time"""
         words: list[str] = []
-        while len(words) < LONGEST_NAME and self.peek_kind(len(words)) is Kind.WORD:
+        while len(words) < LONGEST_NAME and self.peek_kind(len(words)) is TokenKind.WORD:
             words.append(self.word(len(words)))
         for length in range(len(words), 0, -1):
             found = find_zones(" ".join(words[:length]))
@@ -301,8 +309,8 @@ class _Reader(DayReader):
                 hint = f"say which: {' or '.join(found)}"
                 raise Unclear(self.position, f'has "{name}", which is more than one time zone', hint, length)
             if found:
-                self.said.note("zone", self.position)
-                self.said.zone = found[0]
+                self.sentence.note("zone", self.position)
+                self.sentence.zone = found[0]
                 self.position += length
                 self.take_word("time")
                 self.take_word("zone")
@@ -310,9 +318,9 @@ class _Reader(DayReader):
         return False
 
     def _unknown_place(self) -> Unclear:
-        if self.peek_kind() is not Kind.WORD:
+        if self.peek_kind() is not TokenKind.WORD:
             return Unclear(self.position)
-        words = [self.word(), self.word(1)] if self.peek_kind(1) is Kind.WORD else [self.word()]
+        words = [self.word(), self.word(1)] if self.peek_kind(1) is TokenKind.WORD else [self.word()]
         found = similar_zones(" ".join(words)) or similar_zones(words[0])
         hint = f"did you mean {' or '.join(found)}?" if found else "use an IANA name such as Europe/Paris or UTC"
         place = self.tokens[self.position].source
@@ -332,12 +340,12 @@ class _Reader(DayReader):
             raise Unclear(self.position)
         if amount.months or amount.days or not amount.us:
             raise Unclear(start, "has a jitter that is no exact length of time; give hours, minutes or seconds")
-        self.said.note("jitter", start)
-        self.said.jitter_us = amount.us
+        self.sentence.note("jitter", start)
+        self.sentence.jitter_us = amount.us
 
     def _except(self) -> None:
         """except 2026-12-25, 2026-12-31 to 2027-01-02 and "0 12 * * *" · except Sundays · except in August"""
-        self.said.add("except", self.skip())
+        self.sentence.add("except", self.skip())
         self.take_word("on", "in")
         while True:
             if not self._exclusion():
@@ -349,26 +357,26 @@ class _Reader(DayReader):
                 return
 
     def _at_exclusion(self) -> bool:
-        return self.peek_kind() in (Kind.DATE, Kind.QUOTED) or self.word() in MONTHS or self.is_weekday()
+        return self.peek_kind() in (TokenKind.DATE, TokenKind.QUOTED) or self.word() in MONTHS or self.is_weekday()
 
     def _exclusion(self) -> bool:
-        if self.peek_kind() is Kind.QUOTED:
+        if self.peek_kind() is TokenKind.QUOTED:
             quoted = self.take().text
             if not quoted.isascii():
                 raise Unclear(self.position - 1)
-            self.said.exclude.append(quoted)
+            self.sentence.exclude.append(quoted)
             return True
-        if self.peek_kind() is Kind.DATE:
+        if self.peek_kind() is TokenKind.DATE:
             days = self._whole_day()
             if self.take_word(*RANGE_WORDS):
                 days += f"/{self._whole_day()}"
-            self.said.exclude.append(days)
+            self.sentence.exclude.append(days)
             return True
         if (weekdays := self.weekday_range()) is not None:
-            self.said.not_weekdays |= weekdays
+            self.sentence.not_weekdays |= weekdays
             return True
         if (months := self.month_range()) is not None:
-            self.said.not_months |= months
+            self.sentence.not_months |= months
             return True
         return False
 
@@ -381,7 +389,7 @@ class _Reader(DayReader):
     def _taking(self) -> None:
         if not self.take_words("taking", "clock", "changes", "literally"):
             raise Unclear(self.position)
-        self.said.literal = True
+        self.sentence.literal = True
 
     def _cron(self) -> None:
         """as the cron expression "0 9 * * 1-5" """
@@ -391,13 +399,13 @@ class _Reader(DayReader):
             self.take_word("expression")
         elif not self.take_word("schedule"):
             raise Unclear(self.position)
-        if self.peek_kind() is not Kind.QUOTED:
+        if self.peek_kind() is not TokenKind.QUOTED:
             raise Unclear(self.position, hint='put the cron expression in quotes: cron "0 9 * * 1-5"')
-        self.said.note("cron", start)
-        self.said.cron = self.take().text
+        self.sentence.note("cron", start)
+        self.sentence.cron = self.take().text
 
     def _or(self) -> None:
-        self.said.note("either", self.skip())
+        self.sentence.note("either", self.skip())
         if self.at_end():
             raise Unclear(self.position)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from chronos.core.iso8601 import Period
+from chronos.core.schedule.iso8601 import Period
 
 FRAMES = {
     Period(days=1): "day",
@@ -54,7 +54,7 @@ class Days:
 
 
 @dataclass(slots=True)
-class Said:
+class Sentence:
     """Notes of one reading. ``where`` has the token at which each thing was first said."""
 
     where: dict[str, int] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Said:
     def note(self, what: str, index: int) -> None:
         """Remember where a thing was said that can be said one time only."""
         if what in self.where:
-            raise Unclear(index, f"says its {_NAMES.get(what, what)} twice", _TWO)
+            raise Unclear(index, f"says its {_NAMES.get(what, what)} twice", _SPLIT_HINT)
         self.add(what, index)
 
     def add(self, what: str, index: int) -> None:
@@ -110,13 +110,13 @@ class Said:
         topic = _TOPICS.get(what)
         if topic is not None and topic != self.topic:
             if topic in self.topics:
-                raise Unclear(index, f"comes back to its {topic} after saying something else", _TWO)
+                raise Unclear(index, f"comes back to its {topic} after saying something else", _SPLIT_HINT)
             self.topics.add(topic)
             self.topic = topic
         self.where.setdefault(what, index)
 
 
-_TWO = "say what belongs together in one place, and use one schedule for each time that differs"
+_SPLIT_HINT = "say what belongs together in one place, and use one schedule for each time that differs"
 _TOPICS = {
     "amount": "interval",
     **dict.fromkeys(("times", "window", "second", "minute", "hour"), "times"),

@@ -4,12 +4,12 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
-from chronos.core.zones import zone_names
+from chronos.core.schedule.timezones import zone_names
 
 LONGEST_NAME = 4  # words in a name
 
 # Last parts of old names for regions: nobody who says "east" means Brazil/East.
-_NO_CITIES = frozenset({"east", "west", "north", "south", "general", "continental", "act", "nsw", "lhi"})
+_REGION_SUFFIXES = frozenset({"east", "west", "north", "south", "general", "continental", "act", "nsw", "lhi"})
 _CLOSE = 0.75
 
 
@@ -45,7 +45,7 @@ def _cities() -> dict[str, list[str]]:
     for name in sorted(zone_names(), key=lambda name: (name not in listed, name)):
         region, slash, city = name.rpartition("/")
         key = city.lower().replace("_", " ").replace("-", " ")
-        if not slash or region == "Etc" or key in _NO_CITIES:
+        if not slash or region == "Etc" or key in _REGION_SUFFIXES:
             continue
         known = cities.setdefault(key, [])
         if name in listed or not known or known[0] not in listed:

@@ -2,37 +2,37 @@
 
 from fractions import Fraction
 
-from chronos.core.iso8601 import Period
-from chronos.core.words.said import Said, Unclear
-from chronos.core.words.tokens import MONTHS, RANGE_WORDS, UNITS, Kind, Token, to_24_hours
+from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.words.sentence import Sentence, Unclear
+from chronos.core.schedule.words.tokenizer import MONTHS, RANGE_WORDS, UNITS, TokenKind, WordToken, to_24_hours
 
-HALVES = ("am", "pm")
+AM_PM = ("am", "pm")
 
 
 class TokenReader:
     """A position among tokens; every method leaves it after what it has read."""
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[WordToken]) -> None:
         self.tokens = tokens
         self.position = 0
-        self.said = Said()
+        self.sentence = Sentence()
 
     def at_end(self) -> bool:
         return self.position >= len(self.tokens)
 
-    def peek(self, ahead: int = 0) -> Token | None:
+    def peek(self, ahead: int = 0) -> WordToken | None:
         at = self.position + ahead
         return self.tokens[at] if at < len(self.tokens) else None
 
-    def peek_kind(self, ahead: int = 0) -> Kind | None:
+    def peek_kind(self, ahead: int = 0) -> TokenKind | None:
         token = self.peek(ahead)
         return token.kind if token else None
 
     def word(self, ahead: int = 0) -> str:
         token = self.peek(ahead)
-        return token.text if token and token.kind is Kind.WORD else ""
+        return token.text if token and token.kind is TokenKind.WORD else ""
 
-    def take(self) -> Token:
+    def take(self) -> WordToken:
         token = self.peek()
         if token is None:
             raise Unclear(self.position)
@@ -57,7 +57,7 @@ class TokenReader:
         return True
 
     def skip_separators(self) -> None:
-        while self.peek_kind() is Kind.COMMA or self.word() == "and":
+        while self.peek_kind() is TokenKind.COMMA or self.word() == "and":
             self.position += 1
 
     def number_list(self, high: int, what: str, low: int = 0) -> int:
@@ -79,11 +79,11 @@ class TokenReader:
     def is_list_number(self) -> bool:
         """A number that begins nothing else: neither an amount, nor a date, nor "5 times"."""
         after = self.word(1)
-        return self.peek_kind() is Kind.NUMBER and not (after in UNITS or after in MONTHS or after == "times")
+        return self.peek_kind() is TokenKind.NUMBER and not (after in UNITS or after in MONTHS or after == "times")
 
     def number(self, low: int, high: int, what: str) -> int:
         token = self.peek()
-        if token is None or token.kind is not Kind.NUMBER:
+        if token is None or token.kind is not TokenKind.NUMBER:
             raise Unclear(self.position)
         if not low <= token.value <= high:
             raise Unclear(self.position, f"has the {what} {token.value}, expected {low}–{high} here")
@@ -95,7 +95,7 @@ class TokenReader:
             return self.word(1) == "hour" or (self.word(1), self.word(2)) == ("an", "hour")
         if self.word() in ("a", "an"):
             return self.word(1) in UNITS
-        return self.peek_kind() in (Kind.NUMBER, Kind.DECIMAL) and self.word(1) in UNITS
+        return self.peek_kind() in (TokenKind.NUMBER, TokenKind.DECIMAL) and self.word(1) in UNITS
 
     def amount(self) -> Period:
         """2 hours · 1 hour 30 minutes · 1 hour and 30 minutes · 1.5 hours · an hour · half an hour"""
@@ -112,8 +112,8 @@ class TokenReader:
     def _amount_part(self) -> Period:
         start = self.position
         token = self.take()
-        count = Fraction(token.text) if token.kind is Kind.DECIMAL else Fraction(token.value)
-        if token.kind is Kind.WORD:
+        count = Fraction(token.text) if token.kind is TokenKind.DECIMAL else Fraction(token.value)
+        if token.kind is TokenKind.WORD:
             count = Fraction(1, 2) if token.text == "half" else Fraction(1)
             self.take_word("an")
         unit = UNITS[self.take().text]
@@ -124,14 +124,14 @@ class TokenReader:
     def time(self) -> int:
         """The second of the day: 09:30 · 9:30 pm · 8 · 8 o'clock · noon"""
         token = self.peek()
-        if token is None or token.kind not in (Kind.TIME, Kind.NUMBER):
+        if token is None or token.kind not in (TokenKind.TIME, TokenKind.NUMBER):
             raise Unclear(self.position, hint='write a time like "9am", "09:30", "noon" or "midnight"')
         second: int | None = token.value
-        if token.kind is Kind.NUMBER:
+        if token.kind is TokenKind.NUMBER:
             second = token.value * 3600 if token.value < 24 else None
         start = self.skip()
-        whole_clock = token.kind is Kind.TIME and not token.text[-1].isdigit()
-        if self.word() in HALVES and second is not None and not whole_clock:
+        whole_clock = token.kind is TokenKind.TIME and not token.text[-1].isdigit()
+        if self.word() in AM_PM and second is not None and not whole_clock:
             second = to_24_hours(second, self.take().text)
         elif self.word() == "o'clock":
             self.take()
@@ -140,6 +140,6 @@ class TokenReader:
         return second
 
     def date(self) -> str:
-        if self.peek_kind() is not Kind.DATE:
+        if self.peek_kind() is not TokenKind.DATE:
             raise Unclear(self.position, hint='write a date like "2027-01-01" or "2027-01-01T09:00:00Z"')
         return self.take().text.upper()

@@ -10,13 +10,13 @@ from difflib import get_close_matches
 from enum import Enum, auto
 from unicodedata import combining, normalize
 
-from chronos.core.amounts import HOUR_US, MINUTE_US
 from chronos.core.calendar import SECOND_US
-from chronos.core.iso8601 import Period, is_instant
-from chronos.core.words.places import find_zones
+from chronos.core.schedule.durations import HOUR_US, MINUTE_US
+from chronos.core.schedule.iso8601 import Period, is_instant
+from chronos.core.schedule.words.timezone_names import find_zones
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = auto()
@@ -30,10 +30,10 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class WordToken:
     """One piece: ``text`` is what it says, in lower case; ``source`` how it was written, ``at`` where."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     source: str
     at: int
@@ -112,17 +112,17 @@ _DASH = re.compile("[-\N{EN DASH}]")
 _LONGEST_WORD = 20  # no word of ours is longer, so none is near to a longer one
 
 
-def tokenise(text: str) -> list[Token]:
+def tokenise(text: str) -> list[WordToken]:
     """Every piece of the text in order; blanks are left out."""
     return [token for match in _CHUNK.finditer(text) for token in _tokens(match.group(), match.start())]
 
 
-def is_known(token: Token) -> bool:
+def is_known(token: WordToken) -> bool:
     """Whether the grammar or the map has this token, wherever it may stand."""
-    return token.kind is not Kind.WORD or token.text in VOCABULARY or bool(find_zones(token.text))
+    return token.kind is not TokenKind.WORD or token.text in VOCABULARY or bool(find_zones(token.text))
 
 
-def respell(token: Token) -> Token | None:
+def respell(token: WordToken) -> WordToken | None:
     """The token with the nearest word we know in its place, or None when there is none near."""
     if len(token.text) > _LONGEST_WORD:
         return None
@@ -139,15 +139,15 @@ def to_24_hours(second: int, half: str) -> int | None:
     return second % (12 * 3600) + (12 * 3600 if half.startswith("p") else 0)
 
 
-def _tokens(chunk: str, at: int) -> list[Token]:
+def _tokens(chunk: str, at: int) -> list[WordToken]:
     if chunk[0] == '"':
-        kind = Kind.QUOTED if len(chunk) > 1 and chunk[-1] == '"' else Kind.WORD
-        return [Token(kind, chunk.strip('"'), chunk, at)]
+        kind = TokenKind.QUOTED if len(chunk) > 1 and chunk[-1] == '"' else TokenKind.WORD
+        return [WordToken(kind, chunk.strip('"'), chunk, at)]
     if chunk in ",;":
-        return [Token(Kind.COMMA, ",", chunk, at)]
+        return [WordToken(TokenKind.COMMA, ",", chunk, at)]
     folded = _fold(chunk).rstrip(".") or chunk
     token = _classify(folded, chunk, at)
-    if token.kind is not Kind.WORD or token.text in VOCABULARY:
+    if token.kind is not TokenKind.WORD or token.text in VOCABULARY:
         return [token]
     return _range_tokens(chunk, at) or _amount_tokens(folded, chunk, at) or [token]
 
@@ -159,28 +159,28 @@ def _fold(chunk: str) -> str:
     return letters.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
 
 
-def _classify(text: str, source: str, at: int) -> Token:
+def _classify(text: str, source: str, at: int) -> WordToken:
     if text in _TIMES:
-        return Token(Kind.TIME, text, source, at, _TIMES[text])
+        return WordToken(TokenKind.TIME, text, source, at, _TIMES[text])
     if text in _NUMBERS:
-        return Token(Kind.NUMBER, text, source, at, _NUMBERS[text])
+        return WordToken(TokenKind.NUMBER, text, source, at, _NUMBERS[text])
     if text in _ORDINALS:
-        return Token(Kind.ORDINAL, text, source, at, _ORDINALS[text])
+        return WordToken(TokenKind.ORDINAL, text, source, at, _ORDINALS[text])
     if text == "&":
-        return Token(Kind.WORD, "and", source, at)
+        return WordToken(TokenKind.WORD, "and", source, at)
     if text == "each":
-        return Token(Kind.WORD, "every", source, at)
+        return WordToken(TokenKind.WORD, "every", source, at)
     if not text[0].isdigit():
-        return Token(Kind.WORD, text.replace(".", "") if text in ("a.m", "p.m") else text, source, at)
+        return WordToken(TokenKind.WORD, text.replace(".", "") if text in ("a.m", "p.m") else text, source, at)
     if _NUMBER.fullmatch(text):
-        return Token(Kind.NUMBER, text, source, at, int(text))
+        return WordToken(TokenKind.NUMBER, text, source, at, int(text))
     if match := _ORDINAL.fullmatch(text):
-        return Token(Kind.ORDINAL, text, source, at, int(match.group(1)))
+        return WordToken(TokenKind.ORDINAL, text, source, at, int(match.group(1)))
     if _DECIMAL.fullmatch(text):
-        return Token(Kind.DECIMAL, text, source, at)
+        return WordToken(TokenKind.DECIMAL, text, source, at)
     if (second := _second_of_day(text)) is not None:
-        return Token(Kind.TIME, text, source, at, second)
-    return Token(Kind.DATE if is_instant(text) else Kind.WORD, text, source, at)
+        return WordToken(TokenKind.TIME, text, source, at, second)
+    return WordToken(TokenKind.DATE if is_instant(text) else TokenKind.WORD, text, source, at)
 
 
 def _second_of_day(text: str) -> int | None:
@@ -195,7 +195,7 @@ def _second_of_day(text: str) -> int | None:
     return to_24_hours(of_day, half) if half else of_day
 
 
-def _range_tokens(chunk: str, at: int) -> list[Token]:
+def _range_tokens(chunk: str, at: int) -> list[WordToken]:
     """``mon-fri`` is ``mon to fri``, unless it is the name of a place."""
     parts = list(_DASH.finditer(chunk))
     if len(parts) != 1 or find_zones(chunk.lower()):
@@ -205,20 +205,20 @@ def _range_tokens(chunk: str, at: int) -> list[Token]:
     if not left or not right:
         return []
     ends = [_classify(left, chunk[:dash], at), _classify(right, chunk[dash + 1 :], at + dash + 1)]
-    if any(end.kind is Kind.WORD and end.text not in WEEKDAYS and end.text not in MONTHS for end in ends):
+    if any(end.kind is TokenKind.WORD and end.text not in WEEKDAYS and end.text not in MONTHS for end in ends):
         return []
-    return [ends[0], Token(Kind.WORD, "to", "to", at + dash), ends[1]]
+    return [ends[0], WordToken(TokenKind.WORD, "to", "to", at + dash), ends[1]]
 
 
-def _amount_tokens(text: str, source: str, at: int) -> list[Token]:
+def _amount_tokens(text: str, source: str, at: int) -> list[WordToken]:
     """``1h30m`` is ``1 h 30 m``."""
-    tokens: list[Token] = []
+    tokens: list[WordToken] = []
     position = 0
     while match := _AMOUNT_PART.match(text, position):
         number, unit = match.groups()
         if unit not in UNITS:
             return []
         tokens.append(_classify(number, number, at + position))
-        tokens.append(Token(Kind.WORD, unit, unit, at + match.start(2)))
+        tokens.append(WordToken(TokenKind.WORD, unit, unit, at + match.start(2)))
         position = match.end()
     return tokens if position == len(text) else []

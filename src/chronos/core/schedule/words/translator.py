@@ -6,15 +6,15 @@ The choices made here are listed in ``words``.
 
 from dataclasses import dataclass
 
-from chronos.core.amounts import go_duration, in_words, iso_period, say_later
 from chronos.core.calendar import DAY_S, SECOND_US
-from chronos.core.cron_format import format_cron
-from chronos.core.cron_text import parse_cron
-from chronos.core.custom import is_custom
-from chronos.core.iso8601 import Period
-from chronos.core.once import Later
-from chronos.core.words.as_cron import clock_step, exclude_days, to_cron
-from chronos.core.words.said import RESTRICTIONS, Said
+from chronos.core.schedule.cron_format import format_cron
+from chronos.core.schedule.cron_parser import parse_cron
+from chronos.core.schedule.durations import format_delay, format_period, go_duration, iso_period
+from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.once import Delay
+from chronos.core.schedule.plugins import is_custom
+from chronos.core.schedule.words.cron_fields import clock_step, exclude_days, to_cron
+from chronos.core.schedule.words.sentence import RESTRICTIONS, Sentence
 
 _FURTHEST_DAYS = 109_575  # 300 years, a little more than the longest Go duration
 _INTERVAL_HINT = "only an interval that divides an hour or a day evenly can keep to times and days"
@@ -30,7 +30,7 @@ class Reading:
     """
 
     expression: str = ""
-    later: Later | None = None
+    later: Delay | None = None
     timezone: str | None = None
     start: str | None = None
     end: str | None = None
@@ -39,14 +39,14 @@ class Reading:
     literal: bool = False
 
 
-def meaning(said: Said) -> Reading:
+def translate_sentence(said: Sentence) -> Reading:
     """The reading of a whole sentence. Raises ``Unclear`` where its parts do not go together."""
     if said.open_days:
         said.day_groups.append((said.open_days, None))
     later, start = None, said.start
     if said.later is not None:
         later = _later(said)
-        expression = say_later(later)
+        expression = format_delay(later)
     elif said.date:
         expression = _once(said)
     elif "once" in said.where:
@@ -73,7 +73,7 @@ def meaning(said: Said) -> Reading:
 # --- one time only -------------------------------------------------------------------------------------------------
 
 
-def _later(said: Said) -> Later:
+def _later(said: Sentence) -> Delay:
     amount = said.later or Period()
     said.check_only("later", "a delay", besides=("times", "once"))
     if amount.months:
@@ -84,10 +84,10 @@ def _later(said: Said) -> Later:
         raise said.refusal("times", "has a time that does not fit its delay", 'as in "in 3 days at 8am"')
     if said.needs_time and not said.times:
         raise said.refusal("later", "needs a time", 'as in "tomorrow at noon"')
-    return Later(days=amount.days, us=amount.us, second_of_day=said.times[0] if said.times else None)
+    return Delay(days=amount.days, us=amount.us, second_of_day=said.times[0] if said.times else None)
 
 
-def _once(said: Said) -> str:
+def _once(said: Sentence) -> str:
     said.check_only("date", "a single date", besides=("times", "once"))
     if not said.times:
         return said.date
@@ -100,7 +100,7 @@ def _at_time(date: str, second: int) -> str:
     return f"{date}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
 
 
-def _quoted_cron(said: Said) -> str:
+def _quoted_cron(said: Sentence) -> str:
     """Spelt anew, so that it can only be a cron expression; ``H`` would need the job's name. Or a package's own."""
     said.check_only("cron", "a cron expression")
     text = said.cron
@@ -114,7 +114,7 @@ def _quoted_cron(said: Said) -> str:
 # --- intervals -----------------------------------------------------------------------------------------------------
 
 
-def _is_interval(said: Said) -> bool:
+def _is_interval(said: Sentence) -> bool:
     """Whether the amount is counted from a start, rather than being fields of a cron expression."""
     anchored = bool(said.start or said.anchor or said.count is not None)
     restricted = any(what in said.where for what in RESTRICTIONS)
@@ -128,11 +128,11 @@ def _is_interval(said: Said) -> bool:
     if restricted and _start_of_day_at(said) is None:
         what = next(what for what in RESTRICTIONS if what in said.where)
         hint = _INTERVAL_HINT if said.amount and said.amount.us else _PERIOD_HINT
-        raise said.refusal(what, f"cannot be said of an interval of {in_words(said.amount or Period())}", hint)
+        raise said.refusal(what, f"cannot be said of an interval of {format_period(said.amount or Period())}", hint)
     return True
 
 
-def _start_of_day_at(said: Said) -> str | None:
+def _start_of_day_at(said: Sentence) -> str | None:
     """every 2 weeks from 2027-01-04 at 9am: the time belongs to the start."""
     others = [what for what in RESTRICTIONS if what in said.where and what != "times"]
     calendar = said.amount is not None and (said.amount.months or said.amount.days) and not said.frame
@@ -141,7 +141,7 @@ def _start_of_day_at(said: Said) -> str | None:
     return _at_time(said.start, said.times[0])
 
 
-def _interval(said: Said, amount: Period) -> str:
+def _interval(said: Sentence, amount: Period) -> str:
     if amount == Period():
         raise said.refusal("amount", "repeats after no time at all")
     exclude_days(said)

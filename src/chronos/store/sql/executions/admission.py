@@ -6,37 +6,38 @@ That is asked-for runs, recovered gaps, ``replace`` and concurrency keys.
 from collections.abc import Sequence
 
 from chronos.core.config import Overlap
-from chronos.core.execution import Cancel, Cause, Status
-from chronos.core.reasons import Code
+from chronos.core.execution import CancelRequest, Cause, Status
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import AdmitRow, Admitted, RunRow
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.gates import LAST_RUN, Gates
-from chronos.store.sql.locks import Gate, ids, move_cursor
-from chronos.store.sql.rounds import INSERTED, SKIPPED, Round
+from chronos.store.sql.executions.admission_batch import INSERTED_COLUMNS, SKIPPED_COLUMNS, AdmissionBatch
+from chronos.store.sql.executions.gate_queue import GateQueue, last_run_sql
+from chronos.store.sql.executions.gates import Gate, move_cursor, to_id_rows
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
-Asked = Sequence[tuple[Gate, Sequence[RunRow]]]
+RunsByGate = Sequence[tuple[Gate, Sequence[RunRow]]]
 
 
-class Admitting:
+class AdmissionHandler:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, gates: Gates) -> None:
+    def __init__(self, d: Dialect, gates: GateQueue) -> None:
         self._gates = gates
-        names = ", ".join(column.split(":")[0] for column in INSERTED.split())
+        names = ", ".join(column.split(":")[0] for column in INSERTED_COLUMNS.split())
         self._insert = f"""
-            insert into active ({names}, attempt_us) select {names}, started_us from {d.rows(1, INSERTED)} as i"""
+            insert into active ({names}, attempt_us)
+            select {names}, started_us from {d.rows(1, INSERTED_COLUMNS)} as i"""
         self._insert_skipped = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
                 finished_us, detail)
             select id, job, version, cause, scheduled_us, {int(Status.SKIPPED)}, code, token, 0, now_us, now_us, detail
-            from {d.rows(1, SKIPPED)} as i"""
-        self._ours = f"""
-            select id, job, status, token, {LAST_RUN("active")} from active
+            from {d.rows(1, SKIPPED_COLUMNS)} as i"""
+        self._select_admitted_before = f"""
+            select id, job, status, token, {last_run_sql("active")} from active
             where request = $1 and (status <> {int(Status.RUNNING)} or owner = $2) and {d.one_of("id", 3)}"""
 
     def begin(
-        self, asked: Asked, *, now_us: int, node: int | None = None, request: bytes | None = None
-    ) -> Steps[Round]:
+        self, asked: RunsByGate, *, now_us: int, node: int | None = None, request: bytes | None = None
+    ) -> Steps[AdmissionBatch]:
         """Read and lock what deciding about runs under locked gates takes.
 
         Keys are locked at once, in order; what may be replaced after them.
@@ -51,10 +52,10 @@ class Admitting:
             and gate.active + gate.queued > 0
             and any(run.id not in known for run in own)
         }
-        opened = yield from self._gates.lock_open(list(replacing))
+        opened = yield from self._gates.lock_open_executions(list(replacing))
         held = {run.key for mine in opened.values() for run in mine.values() if run.key is not None}
-        keys |= yield from self._gates.relock_keys(sorted(held - keys.keys()))
-        return Round(
+        keys |= yield from self._gates.lock_existing_keys(sorted(held - keys.keys()))
+        return AdmissionBatch(
             now_us=now_us,
             node=node,
             request=request,
@@ -63,15 +64,15 @@ class Admitting:
             open={job: opened.get(job, {}) for job in replacing},
         )
 
-    def finish(self, decided: Round) -> Steps[None]:
+    def finish(self, decided: AdmissionBatch) -> Steps[None]:
         """Write what was decided, but for the gates, which are the caller's."""
         if decided.inserted:
-            yield Query(self._insert, rows=Rows(_types(INSERTED), decided.inserted))
+            yield Query(self._insert, rows=Rows(_row_types(INSERTED_COLUMNS), decided.inserted))
         if decided.skipped:
-            yield Query(self._insert_skipped, rows=Rows(_types(SKIPPED), decided.skipped))
+            yield Query(self._insert_skipped, rows=Rows(_row_types(SKIPPED_COLUMNS), decided.skipped))
         # What this very round admitted is in the table by now: it may have been replaced by what came after it.
-        yield from self._gates.end(decided.replaced, Code.REPLACED, None, decided.now_us)
-        yield from self._gates.ask(decided.asked, Cancel.REPLACED)
+        yield from self._gates.end(decided.replaced, ReasonCode.REPLACED, None, decided.now_us)
+        yield from self._gates.ask(decided.asked, CancelRequest.REPLACED)
         yield from self._gates.save_keys(decided.keys.values())
 
     def admit_runs(
@@ -88,10 +89,10 @@ class Admitting:
 
     def admitted_before(self, request: bytes, node: int, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
         """What an earlier sending of the same request admitted, and no other node has been given since."""
-        found = yield Query(self._ours, (request, node), ids(row.id for row in rows))
+        found = yield Query(self._select_admitted_before, (request, node), to_id_rows(row.id for row in rows))
         return [Admitted(id_, job, Status(status), token, last_us) for id_, job, status, token, last_us in found]
 
-    def admit_carefully(
+    def admit_under_locks(
         self, rows: Sequence[AdmitRow], *, node: int, now_us: int, request: bytes
     ) -> Steps[list[Admitted]]:
         """Scheduled instants that the hot statement does not take: ``replace`` and keyed jobs."""
@@ -107,7 +108,7 @@ class Admitting:
         answers: list[Admitted] = []
         changed: dict[bytes, Gate] = {}
         for gate, row, run in asked:
-            if not gate.stands(row.expect_us, row.version):
+            if not gate.is_at(row.expect_us, row.version):
                 continue
             admitted, _ = decided.decide(gate, [run], claim=row.claim)
             if admitted:
@@ -121,6 +122,6 @@ class Admitting:
         return answers
 
 
-def _types(columns: str) -> str:
+def _row_types(columns: str) -> str:
     """The letters of ``Rows``, from columns as statements have them."""
     return "".join(column[-1] for column in columns.split())

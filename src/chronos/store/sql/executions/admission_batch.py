@@ -10,25 +10,25 @@ from dataclasses import dataclass, field
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
-from chronos.core.fence import first_token, next_claim
+from chronos.core.fencing_token import first_token, next_claim_token
 from chronos.core.job import JobState
-from chronos.core.policy import PRIORITY_STEP_US, Admission, admit, is_held
-from chronos.core.reasons import Code
+from chronos.core.policy import PRIORITY_STEP_US, AdmissionVerdict, admit, is_held
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admitted, RunRow
-from chronos.store.sql.dialect import Row
-from chronos.store.sql.locks import Gate, KeyGate, Open, leave, pass_turns
+from chronos.store.sql.executions.gates import Gate, KeyGate, OpenGates, count_out, skip_used_turns
+from chronos.store.sql.query import Row
 
 #: Rows of ``Round.inserted``, as columns of ``active``.
-INSERTED = (
+INSERTED_COLUMNS = (
     "id:i job:i version:n cause:n scheduled_us:n lane:n rank:n status:n exclusive:n owner:n token:n "
     "admitted_us:n started_us:n key:i request:i detail:t held:n"
 )
 #: Rows of ``Round.skipped``.
-SKIPPED = "id:i job:i version:n cause:n scheduled_us:n code:t token:n now_us:n detail:t"
+SKIPPED_COLUMNS = "id:i job:i version:n cause:n scheduled_us:n code:t token:n now_us:n detail:t"
 
 
 @dataclass(slots=True, kw_only=True)
-class Round:
+class AdmissionBatch:
     """Gates and keys are changed in place; who began the round writes them back, and what is listed here."""
 
     now_us: int
@@ -36,7 +36,7 @@ class Round:
     request: bytes | None = None
     known: set[bytes]  # runs that exist already, open or ended
     keys: dict[bytes, KeyGate]
-    open: dict[bytes, dict[bytes, Open]]  # of the jobs that ``replace``: what they have open
+    open: dict[bytes, dict[bytes, OpenGates]]  # of the jobs that ``replace``: what they have open
     inserted: list[Row] = field(default_factory=list)
     skipped: list[Row] = field(default_factory=list)
     replaced: dict[bytes, Gate] = field(default_factory=dict)  # executions that end before they have started
@@ -50,7 +50,7 @@ class Round:
         A run that exists already is passed over. What is ``late`` is not dropped for an overlap that nobody but its
         lateness made. If ``whole``, nothing changes when something is refused.
         """
-        if whole and (refused := self._on_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]):
+        if whole and (refused := self._copy_for_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]):
             return [], refused
         for run in runs:
             if run.key is not None:
@@ -65,25 +65,25 @@ class Round:
             if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
                 self._replace(gate, held=held)
             key = self.keys.get(run.key) if run.key is not None else None
-            verdict = _verdict(gate, key, asked=late or run.cause.asked, held=held)
-            if verdict is Admission.REFUSE:
+            verdict = _decide_admission(gate, key, asked=late or run.cause.asked, held=held)
+            if verdict is AdmissionVerdict.REFUSE:
                 refused.append(run)
                 continue
             if scheduled:
                 gate.done_us = run.scheduled_us
             gate.seq += 1
-            if verdict in (Admission.SKIP_OVERLAP, Admission.SKIP_FULL):
+            if verdict in (AdmissionVerdict.SKIP_OVERLAP, AdmissionVerdict.SKIP_FULL):
                 admitted.append(self._skip(gate, run, verdict))
             else:
                 admitted.append(self._insert(gate, key, run, verdict, claim=claim, held=held))
         return admitted, refused
 
-    def _on_trial(self, gate: Gate, runs: Sequence[RunRow]) -> "Round":
+    def _copy_for_trial(self, gate: Gate, runs: Sequence[RunRow]) -> "AdmissionBatch":
         """A round that may be thrown away, of one gate."""
         mine = self.open.get(gate.job, {})
         wanted = {run.key for run in runs} | {execution.key for execution in mine.values()}
         keys = {key: copy(self.keys[key]) for key in wanted if key in self.keys}
-        return Round(now_us=self.now_us, known=self.known, keys=keys, open={gate.job: dict(mine)})
+        return AdmissionBatch(now_us=self.now_us, known=self.known, keys=keys, open={gate.job: dict(mine)})
 
     def _replace(self, gate: Gate, *, held: bool) -> None:
         """What has not started ends; what runs is asked to stop. What is ``held`` replaces only what is held too."""
@@ -96,29 +96,29 @@ class Round:
                 continue
             del mine[id_]
             self.replaced[id_] = gate
-            leave(gate, status)
-            pass_turns(gate, token)
+            count_out(gate, status)
+            skip_used_turns(gate, token)
             if key is not None:
-                leave(self.keys[key], status)
+                count_out(self.keys[key], status)
 
-    def _skip(self, gate: Gate, run: RunRow, verdict: Admission) -> Admitted:
-        code = Code.OVERLAP if verdict is Admission.SKIP_OVERLAP else Code.QUEUE_FULL
+    def _skip(self, gate: Gate, run: RunRow, verdict: AdmissionVerdict) -> Admitted:
+        code = ReasonCode.OVERLAP if verdict is AdmissionVerdict.SKIP_OVERLAP else ReasonCode.QUEUE_FULL
         token = first_token(gate.seq)
         what = (run.id, gate.job, gate.version, int(run.cause), run.scheduled_us)
         self.skipped.append((*what, code.value, token, self.now_us, run.detail))
         return Admitted(run.id, gate.job, Status.SKIPPED, token)
 
     def _insert(
-        self, gate: Gate, key: KeyGate | None, run: RunRow, verdict: Admission, *, claim: bool, held: bool
+        self, gate: Gate, key: KeyGate | None, run: RunRow, verdict: AdmissionVerdict, *, claim: bool, held: bool
     ) -> Admitted:
-        runs_now = verdict is Admission.RUN
+        runs_now = verdict is AdmissionVerdict.RUN
         for counted in (gate, key):
             if counted is not None:
                 counted.active += runs_now
                 counted.queued += not runs_now
         status = Status.QUEUED if not runs_now else Status.RUNNING if claim else Status.READY
         owned = status is Status.RUNNING
-        token = next_claim(first_token(gate.seq)) if owned else first_token(gate.seq)
+        token = next_claim_token(first_token(gate.seq)) if owned else first_token(gate.seq)
         self.inserted.append(
             (
                 *(run.id, gate.job, gate.version, int(run.cause), run.scheduled_us, gate.lane),
@@ -129,11 +129,11 @@ class Round:
             )
         )
         if gate.overlap is Overlap.REPLACE:
-            self.open.setdefault(gate.job, {})[run.id] = Open(status, run.key, held, token)
+            self.open.setdefault(gate.job, {})[run.id] = OpenGates(status, run.key, held, token)
         return Admitted(run.id, gate.job, status, token, gate.ran_us)
 
 
-def _verdict(gate: Gate, key: KeyGate | None, *, asked: bool, held: bool) -> Admission:
+def _decide_admission(gate: Gate, key: KeyGate | None, *, asked: bool, held: bool) -> AdmissionVerdict:
     return admit(
         overlap=gate.overlap,
         limit=gate.lim,

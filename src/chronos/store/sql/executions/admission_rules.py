@@ -7,36 +7,37 @@ from collections.abc import Sequence
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Cause, Status
-from chronos.core.fence import START_BITS, TURN_BITS
+from chronos.core.fencing_token import START_BITS, TURN_BITS
 from chronos.core.job import JobState
 from chronos.core.policy import PRIORITY_STEP_US
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.store.commands import AdmitRow
-from chronos.store.sql.dialect import Rows
-from chronos.store.sql.locks import OVERLAPS
+from chronos.store.sql.executions.gates import OVERLAPS
+from chronos.store.sql.query import Rows
 
 RUNNING, READY, QUEUED, SKIPPED = (
     int(status) for status in (Status.RUNNING, Status.READY, Status.QUEUED, Status.SKIPPED)
 )
-REPEATED = 0  # no status: an instant that was recorded before, of which only the cursor takes notice
+ALREADY_RECORDED = 0  # no status: an instant that was recorded before, of which only the cursor takes notice
 _SKIP, _ALLOW, _REPLACE = (OVERLAPS.index(overlap) for overlap in (Overlap.SKIP, Overlap.ALLOW, Overlap.REPLACE))
 
 #: The columns of an ``AdmitRow`` that the statement needs.
-ADMIT_ROW = "job:i version:n expect_us:n next_us:n id:i ready_us:n claim:n"
+ADMIT_ROW_COLUMNS = "job:i version:n expect_us:n next_us:n id:i ready_us:n claim:n"
 
-_FATE = f"""case when i.expect_us <= g.done_us then {REPEATED}
+_STATUS_SQL = f"""case when i.expect_us <= g.done_us then {ALREADY_RECORDED}
     when g.lim = 0 or g.active < g.lim then case when i.claim = 1 then {RUNNING} else {READY} end
     when g.overlap <> {_SKIP} and g.queued < g.queue_max then {QUEUED} else {SKIPPED} end"""
 
 
-def decide(rows: str) -> str:
+def decisions_sql(rows: str) -> str:
     """A query that decides those rows of a batch whose gates are as expected."""
     return f"""
         select i.id, i.job, i.expect_us as scheduled_us, i.next_us,
-            i.ready_us - g.priority * {PRIORITY_STEP_US} as rank, {_FATE} as status,
+            i.ready_us - g.priority * {PRIORITY_STEP_US} as rank, {_STATUS_SQL} as status,
             (g.seq + 1) << {TURN_BITS} as token, g.version, g.lane,
             case when g.overlap = {_ALLOW} then 0 else 1 end as exclusive,
-            case when g.overlap = {_SKIP} then '{Code.OVERLAP}' else '{Code.QUEUE_FULL}' end as code, g.ran_us
+            case when g.overlap = {_SKIP} then '{ReasonCode.OVERLAP}' else '{ReasonCode.QUEUE_FULL}' end as code,
+            g.ran_us
         from {rows} as i join gate as g on g.job = i.job
         where g.next_us = i.expect_us and g.version = i.version and g.state = {int(JobState.ACTIVE)}
             and g.keyed = 0 and g.overlap <> {_REPLACE}"""
@@ -44,45 +45,46 @@ def decide(rows: str) -> str:
 
 #: What has been ready for so long that others than those it is meant for may take it. Nothing is ready before it is
 #: due, so its rank says where in a lane there can be no such thing any more.
-LATE = f"""a.rank <= i.before_us - {PRIORITY_STEP_US}
+LATE_CONDITION = f"""a.rank <= i.before_us - {PRIORITY_STEP_US}
     and coalesce(a.ready_since_us, a.admitted_us) <= i.before_us"""
 
 
-def move(gate: str, *, next_us: str, scheduled_us: str, status: str) -> str:
+def gate_update_sql(gate: str, *, next_us: str, scheduled_us: str, status: str) -> str:
     """How an admitted instant changes its gate, which goes by this name in the statement."""
-    return f"""next_us = {next_us}, seq = {gate}.seq + case when {status} = {REPEATED} then 0 else 1 end,
+    return f"""next_us = {next_us}, seq = {gate}.seq + case when {status} = {ALREADY_RECORDED} then 0 else 1 end,
         done_us = case when {scheduled_us} > {gate}.done_us then {scheduled_us} else {gate}.done_us end,
-        state = case when {next_us} is null and {status} <> {REPEATED} then {int(JobState.DONE)} else {gate}.state end,
+        state = case when {next_us} is null and {status} <> {ALREADY_RECORDED}
+            then {int(JobState.DONE)} else {gate}.state end,
         active = {gate}.active + case when {status} in ({READY}, {RUNNING}) then 1 else 0 end,
         queued = {gate}.queued + case when {status} = {QUEUED} then 1 else 0 end"""
 
 
-def move_those(gate: str) -> str:
+def batch_gate_update_sql(gate: str) -> str:
     """The same, of the decisions of a batch."""
-    return move(gate, next_us="d.next_us", scheduled_us="d.scheduled_us", status="d.status")
+    return gate_update_sql(gate, next_us="d.next_us", scheduled_us="d.scheduled_us", status="d.status")
 
 
-def next_claim(token: str) -> str:
-    """The token of an execution's next claim, an expression: ``fence.next_claim``."""
+def next_claim_sql(token: str) -> str:
+    """The token of an execution's next claim, an expression: ``fencing_token.next_claim_token``."""
     return f"((({token}) >> {START_BITS}) + 1) << {START_BITS}"
 
 
 #: The token that goes with a decision: that of a claim where it is claimed at once.
-TOKEN = f"case when d.status = {RUNNING} then {next_claim('d.token')} else d.token end"
+DECIDED_TOKEN = f"case when d.status = {RUNNING} then {next_claim_sql('d.token')} else d.token end"
 
 
-def open_those(source: str, *, node: str, now_us: str, request: str) -> str:
+def insert_open_sql(source: str, *, node: str, now_us: str, request: str) -> str:
     """Insert what runs, is ready or queued; the arguments are placeholders."""
     claimed = f"case when d.status = {RUNNING} then {{}} end".format
     return f"""
         insert into active (id, job, version, cause, scheduled_us, lane, rank, status, exclusive, owner, token,
             admitted_us, started_us, attempt_us, request)
         select d.id, d.job, d.version, {int(Cause.SCHEDULE)}, d.scheduled_us, d.lane, d.rank, d.status, d.exclusive,
-            {claimed(node)}, {TOKEN}, {now_us}, {claimed(now_us)}, {claimed(now_us)}, {request}
+            {claimed(node)}, {DECIDED_TOKEN}, {now_us}, {claimed(now_us)}, {claimed(now_us)}, {request}
         from {source} as d where d.status in ({RUNNING}, {READY}, {QUEUED})"""
 
 
-def record_skipped(source: str, *, now_us: str) -> str:
+def insert_skipped_sql(source: str, *, now_us: str) -> str:
     """Insert what is skipped into history."""
     return f"""
         insert into history (id, job, version, cause, scheduled_us, status, code, token, attempt, admitted_us,
@@ -92,6 +94,6 @@ def record_skipped(source: str, *, now_us: str) -> str:
         from {source} as d where d.status = {SKIPPED}"""
 
 
-def admit_rows(rows: Sequence[AdmitRow]) -> Rows:
-    """The batch as the ``ADMIT_ROW`` columns."""
+def to_admit_rows(rows: Sequence[AdmitRow]) -> Rows:
+    """The batch as the ``ADMIT_ROW_COLUMNS`` columns."""
     return Rows("innninn", [(r.job, r.version, r.expect_us, r.next_us, r.id, r.ready_us, int(r.claim)) for r in rows])

@@ -10,27 +10,27 @@ from typing import Any
 
 import msgspec
 
+from chronos.core.concurrency_key import render_key_gate
 from chronos.core.execution import Status
-from chronos.core.keys import rendered_key
 from chronos.store.commands import JobRow
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.gates import Gates
-from chronos.store.sql.locks import Gate, KeyGate, back_in_line, ids, join, leave
+from chronos.store.sql.executions.gate_queue import GateQueue
+from chronos.store.sql.executions.gates import Gate, KeyGate, count_in, count_out, count_requeued, to_id_rows
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
-_TAKES_IT = (Status.READY, Status.QUEUED)
+_STATUSES_REKEYED = (Status.READY, Status.QUEUED)
 
 
-class _Given(msgspec.Struct):
+class _NewKeys(msgspec.Struct):
     """Of an execution's detail, what a key may name."""
 
     payload: Any = None
 
 
-_given = msgspec.json.Decoder(_Given).decode
+_decode_payload = msgspec.json.Decoder(_NewKeys).decode
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingExecution:
     id: bytes
     gate: Gate
     status: int
@@ -38,10 +38,10 @@ class _Waiting:
     key: bytes | None
 
 
-class Rekeying:
+class ConcurrencyKeys:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, gates: Gates) -> None:
+    def __init__(self, d: Dialect, gates: GateQueue) -> None:
         self._gates = gates
         self._open = f"""
             select id, job, status, key, detail from active where {d.one_of("job", 1)}
@@ -59,19 +59,19 @@ class Rekeying:
         jobs = {gate.job: (row, gate) for row, gate in changed if gate.active + gate.queued > 0}
         if not jobs:
             return set()
-        waiting: list[_Waiting] = []
+        waiting: list[_WaitingExecution] = []
         limits: dict[bytes, int] = {}
-        for execution, job, status, before, detail in (yield Query(self._open, rows=ids(jobs))):
+        for execution, job, status, before, detail in (yield Query(self._open, rows=to_id_rows(jobs))):
             row, gate = jobs[job]
-            key = _key(row, before, detail)
-            if status in _TAKES_IT:
-                waiting.append(_Waiting(execution, gate, status, before, key))
-            if key is not None and row.gate.key_limit and (status in _TAKES_IT or key == before):
+            key = _new_key(row, before, detail)
+            if status in _STATUSES_REKEYED:
+                waiting.append(_WaitingExecution(execution, gate, status, before, key))
+            if key is not None and row.gate.key_limit and (status in _STATUSES_REKEYED or key == before):
                 limits[key] = row.gate.key_limit
         keys = yield from self._gates.lock_keys(limits)
         others = {key for one in waiting for key in (one.before, one.key) if key is not None} - keys.keys()
-        keys |= yield from self._gates.relock_keys(sorted(others))
-        taken = [*_move(waiting, keys), *_shrink(waiting, keys)]
+        keys |= yield from self._gates.lock_existing_keys(sorted(others))
+        taken = [*_change_keys(waiting, keys), *_requeue_beyond_limits(waiting, keys)]
         if taken:
             values = {one.id: (one.id, one.key, int(one.status)) for one in taken}
             yield Query(self._take, rows=Rows("iin", list(values.values())))
@@ -79,38 +79,40 @@ class Rekeying:
         return set(keys)
 
 
-def _move(waiting: Sequence[_Waiting], keys: Mapping[bytes, KeyGate]) -> list[_Waiting]:
+def _change_keys(waiting: Sequence[_WaitingExecution], keys: Mapping[bytes, KeyGate]) -> list[_WaitingExecution]:
     """Those that get another key leave the one they had; counted in place."""
     moved = [one for one in waiting if one.before != one.key]
     for one in moved:
         if one.before is not None:
-            leave(keys[one.before], one.status)
+            count_out(keys[one.before], one.status)
         if one.key is not None:
-            join(keys[one.key], one.status)
+            count_in(keys[one.key], one.status)
     return moved
 
 
-def _shrink(waiting: Sequence[_Waiting], keys: Mapping[bytes, KeyGate]) -> list[_Waiting]:
+def _requeue_beyond_limits(
+    waiting: Sequence[_WaitingExecution], keys: Mapping[bytes, KeyGate]
+) -> list[_WaitingExecution]:
     """What is ready beyond the limit of its key goes back in line, the latest first; counted in place."""
-    back: list[_Waiting] = []
+    back: list[_WaitingExecution] = []
     for one in reversed(waiting):
         key = keys[one.key] if one.key is not None else None
         if key is not None and one.status == Status.READY and key.active > key.lim > 0:
             one.status = Status.QUEUED
-            back_in_line(one.gate)
-            back_in_line(key)
+            count_requeued(one.gate)
+            count_requeued(key)
             back.append(one)
     return back
 
 
-def _key(row: JobRow, before: bytes | None, detail: str | None) -> bytes | None:
+def _new_key(row: JobRow, before: bytes | None, detail: str | None) -> bytes | None:
     """The key that a version of a job gives to an execution."""
     if not row.gate.keyed:
         return None
     if row.gate.key is None:
         return before
-    payload = None if detail is None else _given(detail).payload
-    return rendered_key(
+    payload = None if detail is None else _decode_payload(detail).payload
+    return render_key_gate(
         row.gate.key,
         namespace=row.namespace,
         name=row.name,

@@ -1,8 +1,8 @@
 """Gates as rows: locked, read, written back.
 
 Order of locks: job gates in key order, then key gates in key order, then executions. Where only executions tell which
-keys they hold, these come last, again in order; what deadlocks over that is begun again (see ``postgres_lane``). Gates
-of other jobs, whose turn it may be behind a key that came free, are taken only if they are free.
+keys they hold, the keys come last, again in order. A transaction that deadlocks over them is repeated (see
+``postgres.write_connection``). Gates of other jobs that wait behind a freed key are locked only if they are free.
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from chronos.core.config import Overlap
 from chronos.core.execution import Status
-from chronos.core.fence import turn_of
+from chronos.core.fencing_token import turn_of
 from chronos.core.job import JobState
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 
 OVERLAPS = tuple(Overlap)
 
@@ -39,7 +39,7 @@ class Gate:
     followed: int  # 1: other jobs follow this one, and hear of its ends
     ran_us: int | None  # the newest instant whose run has ended
 
-    def stands(self, next_us: int, version: int) -> bool:
+    def is_at(self, next_us: int, version: int) -> bool:
         """Whether its schedule is where somebody who is about to move it expects it."""
         return (self.next_us, self.version, self.state) == (next_us, version, JobState.ACTIVE)
 
@@ -54,7 +54,7 @@ class KeyGate:
     queued: int
 
 
-class Open(NamedTuple):
+class OpenGates(NamedTuple):
     """An execution that has not ended, as far as gates are concerned."""
 
     status: int
@@ -63,16 +63,16 @@ class Open(NamedTuple):
     token: int
 
 
-class Raced(Exception):
+class LostRace(Exception):
     """What was read changed before it was locked: the command must be applied again. Never on a serial engine."""
 
 
-def ids(values: Iterable[bytes]) -> Rows:
+def to_id_rows(values: Iterable[bytes]) -> Rows:
     """The ``Rows`` of a list of ids."""
     return Rows("i", [(value,) for value in values])
 
 
-class Locks:
+class GateRows:
     """Statements and steps that lock gates and concurrency keys, and let them go changed."""
 
     def __init__(self, d: Dialect) -> None:
@@ -88,7 +88,7 @@ class Locks:
                 seq = i.seq, done_us = i.done_us
             from {d.rows(1, "job:i next_us:n state:n active:n queued:n seq:n done_us:n")} as i
             where {d.within("g.job", 1)} and g.job = i.job"""
-        self._make_keys = f"""
+        self._upsert_keys = f"""
             insert into key_gate (key, lim) select key, lim from {d.rows(1, "key:i lim:n")} as i order by key
             on conflict (key) do update set lim = excluded.lim"""
         self._lock_keys = f"""
@@ -99,13 +99,13 @@ class Locks:
 
     def lock(self, jobs: Iterable[bytes]) -> Steps[dict[bytes, Gate]]:
         """The gates of some jobs, locked; those that do not exist are missing."""
-        rows = yield Query(self._lock, rows=ids(dict.fromkeys(jobs)))
-        return {row[0]: _gate(row) for row in rows}
+        rows = yield Query(self._lock, rows=to_id_rows(dict.fromkeys(jobs)))
+        return {row[0]: _to_gate(row) for row in rows}
 
     def try_lock(self, jobs: Iterable[bytes]) -> Steps[dict[bytes, Gate]]:
         """Those of them that nobody else has locked, for whoever has locked other gates already: it never waits."""
-        rows = yield Query(self._try_lock, rows=ids(jobs))
-        return {row[0]: _gate(row) for row in rows}
+        rows = yield Query(self._try_lock, rows=to_id_rows(jobs))
+        return {row[0]: _to_gate(row) for row in rows}
 
     def save(self, gates: Iterable[Gate]) -> Steps[None]:
         """Write locked gates back."""
@@ -117,14 +117,14 @@ class Locks:
         """The concurrency keys with these limits, made where missing, locked."""
         if not wanted:
             return {}
-        yield Query(self._make_keys, rows=Rows("in", sorted(wanted.items())))
-        return (yield from self.relock_keys(wanted))
+        yield Query(self._upsert_keys, rows=Rows("in", sorted(wanted.items())))
+        return (yield from self.lock_existing_keys(wanted))
 
-    def relock_keys(self, keys: Iterable[bytes]) -> Steps[dict[bytes, KeyGate]]:
+    def lock_existing_keys(self, keys: Iterable[bytes]) -> Steps[dict[bytes, KeyGate]]:
         """Concurrency keys that exist, locked."""
         if not keys:
             return {}
-        rows = yield Query(self._lock_keys, rows=ids(dict.fromkeys(keys)))
+        rows = yield Query(self._lock_keys, rows=to_id_rows(dict.fromkeys(keys)))
         return {row[0]: KeyGate(*row) for row in rows}
 
     def save_keys(self, keys: Iterable[KeyGate]) -> Steps[None]:
@@ -141,30 +141,30 @@ def move_cursor(gate: Gate, next_us: int | None) -> None:
         gate.state = JobState.DONE
 
 
-def join(counted: Gate | KeyGate, status: int) -> None:
+def count_in(counted: Gate | KeyGate, status: int) -> None:
     """An execution in a status is open under a gate or key from now on."""
     counted.queued += status == Status.QUEUED
     counted.active += status != Status.QUEUED
 
 
-def back_in_line(counted: Gate | KeyGate) -> None:
+def count_requeued(counted: Gate | KeyGate) -> None:
     """An execution that was ready under a gate or key is queued there again."""
     counted.active -= 1
     counted.queued += 1
 
 
-def leave(counted: Gate | KeyGate, status: int) -> None:
+def count_out(counted: Gate | KeyGate, status: int) -> None:
     """An execution in a status is open no more under a gate or key."""
     counted.queued -= status == Status.QUEUED
     counted.active -= status != Status.QUEUED
 
 
-def pass_turns(gate: Gate, token: int) -> None:
+def skip_used_turns(gate: Gate, token: int) -> None:
     """The turns that an execution has used are over: the gate's next one comes after them."""
     gate.seq = max(gate.seq, turn_of(token))
 
 
-def _gate(row: Row) -> Gate:
+def _to_gate(row: Row) -> Gate:
     job, next_us, version, state, overlap, lim, queue_max, priority, lane, keyed, *counters = row
     rest = (lim, queue_max, priority, lane, bool(keyed))
     return Gate(job, next_us, version, state, OVERLAPS[overlap], *rest, *counters)

@@ -29,23 +29,25 @@ from chronos.store.commands import (
     Triggered,
     Wake,
 )
-from chronos.store.sql.admitting import Admitting
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.endings import Endings, Hot
-from chronos.store.sql.gates import Gates, claimed, claimed_columns
-from chronos.store.sql.locks import Gate, move_cursor
-from chronos.store.sql.records import Records
-from chronos.store.sql.theirs import check_statements
+from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.executions.admission import AdmissionHandler
+from chronos.store.sql.executions.gate_queue import GateQueue, claimed_columns, to_claimed_rows
+from chronos.store.sql.executions.gates import Gate, move_cursor
+from chronos.store.sql.executions.settlement import HotSettlement, SettlementHandler
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
+from chronos.store.sql.user_statements import check_statements
 
 RUNNING, READY, WAITING = int(Status.RUNNING), int(Status.READY), int(Status.WAITING)
 
 
-class Executions:
+class LifecycleHandler:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, hot: Hot, gates: Gates, records: Records, endings: Endings) -> None:
-        self._hot, self._gates, self._records, self._endings = hot, gates, records, endings
-        self._admitting = Admitting(d, gates)
+    def __init__(
+        self, d: Dialect, hot: HotSettlement, gates: GateQueue, records: AppendOnlyTables, endings: SettlementHandler
+    ) -> None:
+        self._hot, self._gates, self._records, self._settlement = hot, gates, records, endings
+        self._admission = AdmissionHandler(d, gates)
         held = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
@@ -53,7 +55,7 @@ class Executions:
         self._advance = f"""
             update active set detail = i.detail from {d.rows(1, "id:i token:n detail:t")} as i
             where {held} returning active.id"""
-        self._tried = "select 1 from attempt where execution = $1 and task = $2 and number = $3"
+        self._select_attempt = "select 1 from attempt where execution = $1 and task = $2 and number = $3"
         self._suspend = f"""
             update active set status = {WAITING}, owner = null, wake_us = i.wake_us, signal = i.signal,
                 attempt = i.attempt, worked_us = i.worked_us, detail = coalesce(i.detail, active.detail)
@@ -71,7 +73,7 @@ class Executions:
             update active set status = {READY}, ready_since_us = $1, wake_us = null, signal = null
             where {d.among("id", "select id from woken")} returning id"""
         self._one = f"select job, status, signal, detail from active where id = $1 {d.lock()}"
-        self._signalled = f"""
+        self._wake_with_signal = f"""
             update active set status = {READY}, ready_since_us = $3, wake_us = null, signal = null, detail = $2
             where id = $1"""
         self._claimed_before = f"""
@@ -88,14 +90,14 @@ class Executions:
         rows: Sequence[AdmitRow] = command.rows
         before: list[Admitted] = []
         if resent:
-            before = yield from self._admitting.admitted_before(command.request, command.node, rows)
+            before = yield from self._admission.admitted_before(command.request, command.node, rows)
             known = {answer.id for answer in before}
             rows = [row for row in rows if row.id not in known]
         careful = [row for row in rows if row.careful]
         plain = [row for row in rows if not row.careful] if careful else rows
         answers: list[Admitted] = []
         if careful:  # these wait for their gates, so they come first: nobody waits while holding some
-            answers += yield from self._admitting.admit_carefully(
+            answers += yield from self._admission.admit_under_locks(
                 careful, node=command.node, now_us=command.now_us, request=command.request
             )
         if plain:
@@ -112,7 +114,7 @@ class Executions:
             for part in command.parts
             if part.job in gates and _may_recover(part, gates[part.job])
         ]
-        decided = yield from self._admitting.begin([(gate, part.runs) for part, gate in asked], now_us=command.now_us)
+        decided = yield from self._admission.begin([(gate, part.runs) for part, gate in asked], now_us=command.now_us)
         answers: list[Admitted] = []
         recovered: list[tuple[Recover, Gate]] = []
         for part, gate in asked:
@@ -123,7 +125,7 @@ class Executions:
             move_cursor(gate, refused[0].scheduled_us if refused else part.next_us)
             answers += admitted
             recovered.append((part, gate))
-        yield from self._admitting.finish(decided)
+        yield from self._admission.finish(decided)
         spans = ((gate.version, span) for part, gate in recovered for span in part.spans)
         yield from self._records.spans(int(Cause.RECOVERY), spans)
         yield from self._records.done(sum(gate.state == JobState.DONE for _, gate in recovered))
@@ -132,13 +134,13 @@ class Executions:
 
     def trigger(self, command: Trigger) -> Steps[Triggered]:
         """See ``Trigger``."""
-        gate, namespace, name = yield from self._asked_of(command.job)
-        before = yield from self._records.made_before(namespace, command.idempotency)
+        gate, namespace, name = yield from self._lock_gate_and_name(command.job)
+        before = yield from self._records.find_by_idempotency_key(namespace, command.idempotency)
         if before is not None:
             return (yield from self._again(before))
         if not command.room:
             raise QueueFull("as many executions wait as may; try again later")
-        admitted, refused = yield from self._admitting.admit_runs(gate, [command.run], now_us=command.now_us)
+        admitted, refused = yield from self._admission.admit_runs(gate, [command.run], now_us=command.now_us)
         if refused:
             raise QueueFull(f'"{name}" has {gate.queued} executions queued, which is all it may have')
         if not admitted:
@@ -154,18 +156,18 @@ class Executions:
 
     def backfill(self, command: Backfill) -> Steps[Backfilled]:
         """See ``Backfill``. An instant's key is the request's, and the instant."""
-        gate, namespace, name = yield from self._asked_of(command.job)
+        gate, namespace, name = yield from self._lock_gate_and_name(command.job)
         key = command.idempotency
         keys = {} if key is None else {f"{key}:{run.scheduled_us}": run.id for run in command.runs}
-        made = (yield from self._records.made_of(namespace, list(keys))) if keys else {}
+        made = (yield from self._records.find_by_idempotency_keys(namespace, list(keys))) if keys else {}
         before = {keys[key]: execution for key, execution in made.items()}
         new = [run for run in command.runs if run.id not in before]
         new, beyond = new[: command.room], [] if command.room is None else new[command.room :]
-        admitted, refused = yield from self._admitting.admit_runs(gate, new, now_us=command.now_us)
+        admitted, refused = yield from self._admission.admit_runs(gate, new, now_us=command.now_us)
         if admitted:
             created = {run.id for run in admitted}
             remembered = [(key, execution) for key, execution in keys.items() if execution in created]
-            yield from self._records.remember_all(namespace, remembered, command.now_us)
+            yield from self._records.remember_idempotency_keys(namespace, remembered, command.now_us)
             yield from self._gates.save([gate])
             instants_us = [run.scheduled_us for run in new if run.id in created]
             told = f"{len(created)} of {rfc3339(instants_us[0])} to {rfc3339(instants_us[-1])}"
@@ -174,7 +176,7 @@ class Executions:
         there = takewhile(lambda run: run.id not in left, command.runs)
         return Backfilled([before.get(run.id, run.id) for run in there], [run.status for run in admitted])
 
-    def _asked_of(self, job: bytes) -> Steps[tuple[Gate, str, str]]:
+    def _lock_gate_and_name(self, job: bytes) -> Steps[tuple[Gate, str, str]]:
         """The gate of a job, locked, with its namespace and its name."""
         gates = yield from self._gates.lock([job])
         if job not in gates:
@@ -194,7 +196,7 @@ class Executions:
             return []
         before = (yield Query(self._claimed_before, (command.node, command.request))) if resent else []
         if before:
-            return claimed(before)
+            return to_claimed_rows(before)
         taken = (yield from self._hot.claim(command)) if command.lanes else []
         if command.late_lanes and len(taken) < command.limit:
             taken += yield from self._hot.claim_late(command, command.limit - len(taken))
@@ -210,17 +212,17 @@ class Executions:
     def advance_with(self, command: AdvanceWith) -> Steps[bool]:
         """See ``AdvanceWith``."""
         check_statements(command.statements)
-        before = yield Query(self._tried, command.row.attempts[-1][:3])
+        before = yield Query(self._select_attempt, command.row.attempts[-1][:3])
         held = yield from self.advance(Advance(rows=(command.row,)))
         if held and not before:
-            yield from self._endings.run_theirs(command.statements)
+            yield from self._settlement.run_user_statements(command.statements)
         return bool(held)
 
     def suspend(self, command: Suspend) -> Steps[list[bytes]]:
         """See ``Suspend``."""
-        rows = [(*r[:3], _signals(r.signals), *r[4:7]) for r in command.rows]
+        rows = [(*r[:3], _encode_signals(r.signals), *r[4:7]) for r in command.rows]
         query = Query(self._suspend, rows=Rows("inntnnt", rows))
-        held = yield from self._endings.give_up(query, command.rows, command.now_us)
+        held = yield from self._settlement.put_down_or_cancel(query, command.rows, command.now_us)
         yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
         return list(held)
 
@@ -228,13 +230,13 @@ class Executions:
         """See ``Release``."""
         rows = [(*r[:4], command.now_us) for r in command.rows]
         query = Query(self._release, rows=Rows("inntn", rows))
-        held = yield from self._endings.give_up(query, command.rows, command.now_us)
+        held = yield from self._settlement.put_down_or_cancel(query, command.rows, command.now_us)
         yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
         return list(held)
 
     def wake(self, command: Wake) -> Steps[int]:
         """See ``Wake``; also what a freed concurrency key left behind, first: no gate is locked after an execution."""
-        keys = yield from self._gates.free_keys(command.limit)
+        keys = yield from self._gates.find_keys_with_room(command.limit)
         woken = (yield from self._gates.wake_behind_keys(keys, command.now_us)) if keys else 0
         rows = yield Query(self._wake, (command.now_us, command.limit))
         return len(rows) + woken
@@ -252,9 +254,9 @@ class Executions:
         body: dict[str, Any] = msgspec.json.decode(detail) if detail else {}
         body.setdefault("signals", {})[command.name] = msgspec.json.decode(command.payload)
         text = msgspec.json.encode(body, order="sorted").decode()
-        yield Query(self._signalled, (command.execution, text, command.now_us))
+        yield Query(self._wake_with_signal, (command.execution, text, command.now_us))
         told = f"{command.execution.hex()}: {command.name}"
-        yield from self._records.audit_run(command.actor, "signal", job, command.now_us, told)
+        yield from self._records.audit_execution(command.actor, "signal", job, command.now_us, told)
         return True
 
 
@@ -262,9 +264,9 @@ def _may_recover(gap: Recover, gate: Gate) -> bool:
     """Whether a gap is as its gate stands, and does not have others replaced for what might then not fit."""
     if gap.whole and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
         return False
-    return gate.stands(gap.expect_us, gap.version)
+    return gate.is_at(gap.expect_us, gap.version)
 
 
-def _signals(names: Sequence[str]) -> str | None:
+def _encode_signals(names: Sequence[str]) -> str | None:
     """The signals that wake an execution, as they are stored."""
     return msgspec.json.encode(names).decode() if names else None

@@ -6,10 +6,10 @@ Every end frees its gate, wakes what was queued behind it and tells those who fo
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from chronos.core.detail import close_detail
-from chronos.core.execution import Cancel, Status
-from chronos.core.fence import first_token
-from chronos.core.reasons import Code
+from chronos.core.execution import CancelRequest, Status
+from chronos.core.execution_detail import close_detail
+from chronos.core.fencing_token import first_token
+from chronos.core.reasons import ReasonCode
 from chronos.errors import Conflict, NotFound
 from chronos.store.commands import (
     Admit,
@@ -26,17 +26,17 @@ from chronos.store.commands import (
     SettleRow,
     SettleWith,
 )
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.gates import Gates
-from chronos.store.sql.locks import Gate, Raced, leave, pass_turns
-from chronos.store.sql.records import Records
-from chronos.store.sql.theirs import Statements, check_statements
+from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.executions.gate_queue import GateQueue
+from chronos.store.sql.executions.gates import Gate, LostRace, count_out, skip_used_turns
+from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.user_statements import Statements, check_statements
 
 RUNNING, READY = int(Status.RUNNING), int(Status.READY)
-_FEW = 8  # rows, for which a transaction costs more than what is in it
+_SINGLE_STATEMENT_ROWS = 8  # rows, for which a transaction costs more than what is in it
 
 
-class Freed(NamedTuple):
+class FreedKeys(NamedTuple):
     """What a hot settlement found: the ids it moved, and what is to be done after it."""
 
     settled: list[bytes]
@@ -45,7 +45,7 @@ class Freed(NamedTuple):
     followed: set[bytes]  # jobs that others follow
 
 
-class Hot(Protocol):
+class HotSettlement(Protocol):
     """What each engine writes in its own way, because speed depends on it."""
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
@@ -57,7 +57,7 @@ class Hot(Protocol):
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
         """The same of its ``late_lanes``, up to another limit."""
 
-    def settle(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[FreedKeys]:
         """Move running executions whose token holds to history, and take them off their gates."""
 
     def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
@@ -67,12 +67,12 @@ class Hot(Protocol):
         """
 
 
-class Endings:
+class SettlementHandler:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, hot: Hot, gates: Gates, records: Records) -> None:
+    def __init__(self, d: Dialect, hot: HotSettlement, gates: GateQueue, records: AppendOnlyTables) -> None:
         self._hot, self._gates, self._records = hot, gates, records
-        self._step_aside, self._step_back = d.aside()
+        self._enter_user_session, self._leave_user_session = d.user_session_settings()
         held = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
@@ -101,7 +101,7 @@ class Endings:
             from {d.rows(1, "id:i token:n attempt:n detail:t now_us:n")} as i where {held} and active.cancel = 0
             returning active.id"""
         self._bury = "update node set stopped_us = $2 where number = $1"
-        self._disown = "update outbox set owner = null where owner = $1"
+        self._release_outbox = "update outbox set owner = null where owner = $1"
         self._skip = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, token, attempt,
                 admitted_us, finished_us)
@@ -116,7 +116,11 @@ class Endings:
         """
         alone: list[bytes] = []
         rows = command.rows
-        if len(rows) <= _FEW and (query := self._hot.settle_alone(rows)) is not None and not _more_than_ends(rows):
+        if (
+            len(rows) <= _SINGLE_STATEMENT_ROWS
+            and (query := self._hot.settle_alone(rows)) is not None
+            and not _has_side_records(rows)
+        ):
             alone = [row[0] for row in (yield query)]
             rows = tuple(row for row in rows if row.id not in alone)
             if not rows:
@@ -134,17 +138,17 @@ class Endings:
         settled = yield from self._end(settle.rows, settle)
         if not settled.settled:
             return Settled((yield from self._before(settle.rows, set())), [], 0)
-        yield from self.run_theirs(command.statements)
+        yield from self.run_user_statements(command.statements)
         return settled
 
-    def run_theirs(self, statements: Statements) -> Steps[None]:
+    def run_user_statements(self, statements: Statements) -> Steps[None]:
         """Run statements of the user's own, in the place where their tables are."""
-        if self._step_aside:
-            yield Query(self._step_aside)
+        if self._enter_user_session:
+            yield Query(self._enter_user_session)
         for sql, args in statements:
             yield Query(sql, args, theirs=True)
-        if self._step_back:
-            yield Query(self._step_back)
+        if self._leave_user_session:
+            yield Query(self._leave_user_session)
 
     def _end(self, rows: Sequence[SettleRow], command: Settle) -> Steps[Settled]:
         """End what runs under its token; all that follows from it."""
@@ -153,7 +157,7 @@ class Endings:
         if len(freed.settled) < len(rows):
             done = set(freed.settled)
             ended = [row for row in rows if row.id in done]
-        told = (yield from self._write_beside(ended, command.now_us)) if _more_than_ends(ended) else 0
+        told = (yield from self._write_side_records(ended, command.now_us)) if _has_side_records(ended) else 0
         if freed.followed:
             ends = [(row.id, row.job, row.status) for row in ended if row.job in freed.followed]
             yield from self._records.ended(ends, command.now_us)
@@ -177,7 +181,7 @@ class Endings:
         missing = [(row.id, row.token, int(row.status)) for row in rows if row.id not in done]
         return [row[0] for row in (yield Query(self._settled_before, rows=Rows("inn", missing)))]
 
-    def _write_beside(self, rows: Sequence[SettleRow], now_us: int) -> Steps[int]:
+    def _write_side_records(self, rows: Sequence[SettleRow], now_us: int) -> Steps[int]:
         """Attempts, what follows and dead letters of rows that ended. Answers how much follows."""
         yield from self._records.attempts(attempt for row in rows for attempt in row.attempts)
         follow = [(row.id, item) for row in rows for item in row.follow]
@@ -189,16 +193,16 @@ class Endings:
 
     # --- canceled
 
-    def give_up(self, query: Query, rows: Sequence[Any], now_us: int) -> Steps[set[bytes]]:
+    def put_down_or_cancel(self, query: Query, rows: Sequence[Any], now_us: int) -> Steps[set[bytes]]:
         """Running executions are put down by the query; those that were asked to stop end instead."""
-        yield from self._stop_instead(rows, now_us)
+        yield from self._cancel_asked(rows, now_us)
         given_up = {row[0] for row in (yield query)}
         left = [(row.id, row.token) for row in rows if row.id not in given_up]
         if left and (yield Query(self._asked_to_stop, rows=Rows("in", left))):
-            raise Raced  # asked to stop just now
+            raise LostRace  # asked to stop just now
         return given_up
 
-    def _stop_instead(self, rows: Sequence[Any], now_us: int) -> Steps[None]:
+    def _cancel_asked(self, rows: Sequence[Any], now_us: int) -> Steps[None]:
         """What was asked to cancel must not start again: giving it up ends it."""
         asked = yield Query(self._asked_to_stop, rows=Rows("in", [(row.id, row.token) for row in rows]))
         if not asked:
@@ -208,7 +212,7 @@ class Endings:
         for execution, job, token, cancel, message, carried in asked:
             row = given[execution]
             tries = row.lost if isinstance(row, ReapRow) else row.attempts
-            code = Cancel(cancel).code
+            code = CancelRequest(cancel).code
             detail = row.detail or carried
             detail = close_detail(detail, code, now_us, message) or detail
             ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, detail, tries))
@@ -228,18 +232,18 @@ class Endings:
             raise Conflict(f"it has ended already: {Status(ended[0][0]).name.lower()}")
         job, status, cancel, key, token = rows[0]
         if status == RUNNING:
-            if cancel == Cancel.NO:
-                yield Query(self._ask, (command.execution, int(Cancel.ASKED), command.message))
+            if cancel == CancelRequest.NO:
+                yield Query(self._ask, (command.execution, int(CancelRequest.ASKED), command.message))
                 yield from self._told(command, job)
             return Status.RUNNING
-        yield from self._gates.close_tasks([command.execution], Code.CANCELED, command.message, command.now_us)
-        yield Query(self._end_one, (command.execution, Code.CANCELED.value, command.message, command.now_us))
+        yield from self._gates.close_tasks([command.execution], ReasonCode.CANCELED, command.message, command.now_us)
+        yield Query(self._end_one, (command.execution, ReasonCode.CANCELED.value, command.message, command.now_us))
         yield Query(self._drop_one, (command.execution,))
         gate = gates.get(job)
         if gate is not None and gate.followed:
             yield from self._records.ended([(command.execution, job, Status.CANCELED)], command.now_us)
         if gate is not None:
-            pass_turns(gate, token)
+            skip_used_turns(gate, token)
         yield from self._leave(gate, Status(status), key, command.now_us)
         yield from self._told(command, job)
         return Status.CANCELED
@@ -247,17 +251,17 @@ class Endings:
     def _told(self, command: CancelExecution, job: bytes) -> Steps[None]:
         why = f": {command.message}" if command.message else ""
         detail = f"{command.execution.hex()}{why}"
-        yield from self._records.audit_run(command.actor, "cancel", job, command.now_us, detail)
+        yield from self._records.audit_execution(command.actor, "cancel", job, command.now_us, detail)
 
     def _leave(self, gate: Gate | None, status: Status, key: bytes | None, now_us: int) -> Steps[None]:
         """An execution that was not running leaves its gate, and its key's; what was queued behind it wakes."""
         if key is not None and status is Status.QUEUED:
-            keys = yield from self._gates.relock_keys([key])
-            leave(keys[key], status)
+            keys = yield from self._gates.lock_existing_keys([key])
+            count_out(keys[key], status)
             yield from self._gates.save_keys(keys.values())
         own = [gate] if gate is not None else []
         for one in own:
-            leave(one, status)
+            count_out(one, status)
         freed = {key: 1} if key is not None and status is not Status.QUEUED else {}
         yield from self._gates.wake(own, now_us=now_us, freed=freed)
         yield from self._gates.save(own)
@@ -285,13 +289,15 @@ class Endings:
             reaped += settled.settled
         if again:
             values = [(r.id, r.token, r.attempt, r.detail, now_us) for r in again]
-            given_up = yield from self.give_up(Query(self._retry_lost, rows=Rows("inntn", values)), again, now_us)
+            given_up = yield from self.put_down_or_cancel(
+                Query(self._retry_lost, rows=Rows("inntn", values)), again, now_us
+            )
             yield from self._records.attempts(lost for r in again if r.id in given_up for lost in r.lost)
             yield from self._records.follow([(r.id, f) for r in again if r.id in given_up for f in r.follow], now_us)
             reaped += given_up
         if command.last:
             yield Query(self._bury, (command.node, now_us))
-            yield Query(self._disown, (command.node,))
+            yield Query(self._release_outbox, (command.node,))
         return reaped
 
     def record_skip(self, command: RecordSkip) -> Steps[bool]:
@@ -309,7 +315,7 @@ class Endings:
         return True
 
 
-def _more_than_ends(rows: Sequence[SettleRow]) -> bool:
+def _has_side_records(rows: Sequence[SettleRow]) -> bool:
     """Whether something is to be written beside what these rows end."""
     for row in rows:  # noqa: SIM110 - mostly it is one row, for which a generator costs more than it does
         if row.attempts or row.follow or row.dead_letter:

@@ -7,13 +7,15 @@ changed under the gate's lock. A job that is created reads whether it is followe
 
 from collections.abc import Iterable, Sequence
 
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
-Name = tuple[str, str]  # namespace, name
-OWN = "own"  # as an outcome: a job that hears of its own ends, whichever they are, because of its ``on_complete``
+NamespacedName = tuple[str, str]  # namespace, name
+OWN_OUTCOME = (
+    "own"  # as an outcome: a job that hears of its own ends, whichever they are, because of its ``on_complete``
+)
 
 
-class Followers:
+class JobDependencies:
     """Statements and steps."""
 
     def __init__(self, d: Dialect) -> None:
@@ -37,20 +39,20 @@ class Followers:
             update gate as g set followed = i.followed from {d.rows(1, "job:i followed:n")} as i
             where {d.within("g.job", 1)} and g.job = i.job"""
 
-    def upstream_of(self, jobs: Sequence[bytes]) -> Steps[set[Name]]:
+    def upstream_of(self, jobs: Sequence[bytes]) -> Steps[set[NamespacedName]]:
         """The names of the jobs that these follow."""
         if not jobs:
             return set()
         return {(row[0], row[1]) for row in (yield Query(self._upstream, rows=Rows("i", [(job,) for job in jobs])))}
 
-    def ids(self, names: Iterable[Name]) -> Steps[dict[Name, bytes]]:
+    def ids(self, names: Iterable[NamespacedName]) -> Steps[dict[NamespacedName, bytes]]:
         """Those of the jobs that exist."""
         wanted = sorted(names)
         if not wanted:
             return {}
         return {(row[0], row[1]): row[2] for row in (yield Query(self._ids, rows=Rows("tt", wanted)))}
 
-    def followed(self, names: Iterable[Name]) -> Steps[set[Name]]:
+    def followed(self, names: Iterable[NamespacedName]) -> Steps[set[NamespacedName]]:
         """Which of these names are followed, by whomever."""
         return {(row[0], row[1]) for row in (yield Query(self._followed, rows=Rows("tt", sorted(names))))}
 
@@ -64,7 +66,7 @@ class Followers:
         if links:
             yield Query(self._add, rows=Rows("ttit", links))
 
-    def mark(self, jobs: dict[Name, bytes]) -> Steps[None]:
+    def mark(self, jobs: dict[NamespacedName, bytes]) -> Steps[None]:
         """Put on the locked gates of these jobs whether they are followed now."""
         if jobs:
             followed = yield from self.followed(jobs)

@@ -14,41 +14,45 @@ from chronos.core.ids import job_ids
 from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.store.commands import JobRow, Saved, SaveJobs
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.followers import Name
-from chronos.store.sql.locks import OVERLAPS
-from chronos.store.sql.records import Line, Records
+from chronos.store.sql.append_only import AppendOnlyTables, AuditLineRow
+from chronos.store.sql.executions.gates import OVERLAPS
+from chronos.store.sql.jobs.dependencies import NamespacedName
+from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 
-GATE = (
+GATE_COLUMNS = (
     "job:i next_us:n version:n state:n overlap:n lim:n queue_max:n priority:n lane:n keyed:n keep_count:n keep_age_us:n"
 )
-GATE_NAMES = tuple(column.split(":")[0] for column in GATE.split())
+GATE_NAMES = tuple(column.split(":")[0] for column in GATE_COLUMNS.split())
 GATE_TYPES = "i" + "n" * 11
-_JOB = "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n updated_us:n"
+_JOB_COLUMNS = (
+    "id:i namespace:t name:t incarnation:n version:n spec:t owner:t author:t created_us:n saved_us:n updated_us:n"
+)
 _JOB_TYPES = "ittnntttnnn"
-_TAG = "job:i key:t value:t namespace:t name:t"
-_MANY = 20  # jobs saved by one command, after which they share a line of the audit log
+_TAG_COLUMNS = "job:i key:t value:t namespace:t name:t"
+_JOBS_PER_AUDIT_LINE = 20  # jobs saved by one command, after which they share a line of the audit log
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
-Written = tuple[JobRow, str, Saved]  # with its spec as JSON
+EncodedJob = tuple[JobRow, str, Saved]  # with its spec as JSON
 
 
-class Creating:
+class JobInserts:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, records: Records) -> None:
+    def __init__(self, d: Dialect, records: AppendOnlyTables) -> None:
         self._records = records
         self._numbered = bool(d.next_number())
-        self._create, self._add_gates = self._insert(d, "job", _JOB), self._insert(d, "gate", GATE)
+        self._create, self._add_gates = self._insert(d, "job", _JOB_COLUMNS), self._insert(d, "gate", GATE_COLUMNS)
         self._add_tags = f"""
-            insert into job_tag (job, key, value, namespace, name) select * from {d.rows(1, _TAG)} as i"""
+            insert into job_tag (job, key, value, namespace, name) select * from {d.rows(1, _TAG_COLUMNS)} as i"""
 
     def _insert(self, d: Dialect, table: str, columns: str) -> str:
         columns += " number:n" if self._numbered else ""
         names = ", ".join(column.split(":")[0] for column in columns.split())
         return f"insert into {table} ({names}) select * from {d.rows(1, columns)} as i"
 
-    def insert(self, new: Sequence[Written], number: int, lanes: Mapping[str, int], command: SaveJobs) -> Steps[None]:
+    def insert(
+        self, new: Sequence[EncodedJob], number: int, lanes: Mapping[str, int], command: SaveJobs
+    ) -> Steps[None]:
         """Write all rows of new jobs, the first of which has this number where jobs have numbers.
 
         Those of merged commands are in the order of the commands.
@@ -59,7 +63,7 @@ class Creating:
         yield self._add(self._create, _JOB_TYPES, _job_rows(new, command), number)
         yield self._add(self._add_gates, GATE_TYPES, gate_rows(rows, lanes), number)
         yield from self.tag_and_audit("create", rows, command)
-        yield from self._records.tally(Counter(int(row.state) for row, _ in rows))
+        yield from self._records.add_to_tally(Counter(int(row.state) for row, _ in rows))
 
     def _add(self, sql: str, types: str, rows: Sequence[Row], number: int) -> Query:
         if self._numbered:
@@ -71,29 +75,29 @@ class Creating:
         tags = [(s.id, *tag, r.namespace, r.name) for r, s in saved for tag in r.spec.tags.items()]
         if tags:
             yield Query(self._add_tags, rows=Rows("itttt", tags))
-        yield from self._records.audit_all(_lines_about(verb, saved, command))
+        yield from self._records.audit_lines(_audit_lines_of_parts(verb, saved, command))
 
 
-def encoded(rows: Sequence[JobRow]) -> list[str]:
+def encode_specs(rows: Sequence[JobRow]) -> list[str]:
     """The specs as JSON; one that several jobs share is written out once."""
     specs = {id(row.spec): row.spec for row in rows}
     written = {key: _encode(spec).decode() for key, spec in specs.items()}
     return [written[id(row.spec)] for row in rows]
 
 
-def sorted_out(
+def classify_rows(
     rows: Sequence[JobRow],
-    names: Sequence[Name],
+    names: Sequence[NamespacedName],
     specs: Sequence[str],
-    existing: Mapping[Name, Row],
-    buried: Mapping[Name, int],
-) -> tuple[list[Saved], list[Written], list[Written], list[Written]]:
+    existing: Mapping[NamespacedName, Row],
+    buried: Mapping[NamespacedName, int],
+) -> tuple[list[Saved], list[EncodedJob], list[EncodedJob], list[EncodedJob]]:
     """What becomes of each row; and apart from the others those that are new, that change, that are switched only."""
-    fresh = iter(_made([name for name in names if name not in existing], buried))
+    fresh = iter(_new_saved_jobs([name for name in names if name not in existing], buried))
     saved: list[Saved] = []
-    new: list[Written] = []
-    changed: list[Written] = []
-    turned: list[Written] = []
+    new: list[EncodedJob] = []
+    changed: list[EncodedJob] = []
+    turned: list[EncodedJob] = []
     for row, spec, name in zip(rows, specs, names, strict=True):
         if name in existing:
             job, version, before = existing[name]
@@ -111,7 +115,7 @@ def sorted_out(
     return saved, new, changed, turned
 
 
-def _made(names: Sequence[Name], buried: Mapping[Name, int]) -> list[Saved]:
+def _new_saved_jobs(names: Sequence[NamespacedName], buried: Mapping[NamespacedName, int]) -> list[Saved]:
     """The answers for new jobs of these names."""
     numbered = [(*name, buried.get(name, 0) + 1) for name in names]
     return [
@@ -120,8 +124,8 @@ def _made(names: Sequence[Name], buried: Mapping[Name, int]) -> list[Saved]:
     ]
 
 
-def _job_rows(new: Sequence[Written], command: SaveJobs) -> list[Row]:
-    """Rows of ``_JOB``, each with the author and time of its part of the command."""
+def _job_rows(new: Sequence[EncodedJob], command: SaveJobs) -> list[Row]:
+    """Rows of ``_JOB_COLUMNS``, each with the author and time of its part of the command."""
     left = iter(new)
     rows: list[Row] = []
     for part in command.parts:
@@ -134,7 +138,7 @@ def _job_rows(new: Sequence[Written], command: SaveJobs) -> list[Row]:
 
 
 def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -> list[Row]:
-    """Rows of ``GATE``."""
+    """Rows of ``GATE_COLUMNS``."""
     known: dict[int, Row] = {}
     rows: list[Row] = []
     for row, answer in saved:
@@ -146,9 +150,9 @@ def gate_rows(saved: Iterable[tuple[JobRow, Saved]], lanes: Mapping[str, int]) -
     return rows
 
 
-def told(verb: str, jobs: Sequence[tuple[str, str, str]]) -> list[Line]:
+def audit_lines_about_jobs(verb: str, jobs: Sequence[tuple[str, str, str]]) -> list[AuditLineRow]:
     """Lines of the audit log about jobs, by (namespace, name, detail): one each, or one per namespace for many."""
-    if len(jobs) <= _MANY:
+    if len(jobs) <= _JOBS_PER_AUDIT_LINE:
         return [(verb, *job) for job in jobs]
     names: dict[str, list[str]] = {}
     for namespace, name, _ in jobs:
@@ -159,9 +163,11 @@ def told(verb: str, jobs: Sequence[tuple[str, str, str]]) -> list[Line]:
     ]
 
 
-def _lines_about(verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs) -> list[tuple[Actor, int, Line]]:
+def _audit_lines_of_parts(
+    verb: str, saved: Sequence[tuple[JobRow, Saved]], command: SaveJobs
+) -> list[tuple[Actor, int, AuditLineRow]]:
     """Who saved them, of each part of a command, which are in its order where there are several."""
-    lines: list[tuple[Actor, int, Line]] = []
+    lines: list[tuple[Actor, int, AuditLineRow]] = []
     left = iter(saved)
     for part in command.parts:
         own = list(islice(left, len(part.rows)) if command.others else left)
@@ -170,12 +176,12 @@ def _lines_about(verb: str, saved: Sequence[tuple[JobRow, Saved]], command: Save
         if back is not None:
             verb = "rollback"
             said = [(r.namespace, r.name, f"version {s.version - 1} to {s.version}, as version {back}") for r, s in own]
-        lines += [(part.actor, part.now_us, line) for line in told(verb, said)]
+        lines += [(part.actor, part.now_us, line) for line in audit_lines_about_jobs(verb, said)]
     return lines
 
 
 def _gate_settings(gate: GateSpec, lanes: Mapping[str, int]) -> Row:
-    """The last columns of ``GATE``."""
+    """The last columns of ``GATE_COLUMNS``."""
     return (
         *(OVERLAPS.index(gate.overlap), gate.limit, gate.queue_max, gate.priority),
         *(lanes[gate.lane], int(gate.keyed), gate.keep_count, gate.keep_age_us),

@@ -9,24 +9,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.followers import Name
-from chronos.store.sql.packed import packed, unpacked
+from chronos.store.sql.jobs.dependencies import NamespacedName
+from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
+from chronos.store.sql.sqlite.packed_rows import pack_columns_sql, unpack_columns
 
 _NAMES = "namespace:t name:t"
 
 
-class Found(NamedTuple):
+class ExistingJobs(NamedTuple):
     """See the module."""
 
-    existing: dict[Name, Row]  # id, version, spec
-    buried: dict[Name, int]  # how often there was a job of this name, where there is none
-    followed: set[Name]  # of those that are to be created
+    existing: dict[NamespacedName, Row]  # id, version, spec
+    buried: dict[NamespacedName, int]  # how often there was a job of this name, where there is none
+    followed: set[NamespacedName]  # of those that are to be created
     lanes: dict[str, int]  # those that have a number
     number: int  # of the next new job, where jobs have numbers
 
 
-class Looking:
+class JobLookup:
     """Statements and steps."""
 
     def __init__(self, d: Dialect) -> None:
@@ -35,10 +35,10 @@ class Looking:
             f"""
             select j.namespace, j.name, j.id, j.version, j.spec from job as j join {names} as i
             on j.namespace = i.namespace and j.name = i.name
-            where {d.share_names(alone=alone)} and {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
+            where {d.lock_followed_names(alone=alone)} and {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
             for alone in (False, True)
         )
-        self._said_before = f"""
+        self._select_buried_and_followed = f"""
             select t.namespace, t.name, t.incarnation, 0 from tombstone as t join {names} as i
             on t.namespace = i.namespace and t.name = i.name
             where {d.within("t.namespace", 1)} and {d.within("t.name", 2)}
@@ -46,18 +46,18 @@ class Looking:
             on a.namespace = i.namespace and a.upstream = i.name
             where {d.within("a.namespace", 1)} and {d.within("a.upstream", 2)}"""
         self._lanes = f"select key, number from lane where {d.one_of('key', 1, 't')}"
-        self._all = _all(d) if d.serial else ""
+        self._all = _lookup_sql(d) if d.serial else ""
 
-    def look(self, names: Sequence[Name], lanes: Sequence[str], *, following: bool) -> Steps[Found]:
+    def look(self, names: Sequence[NamespacedName], lanes: Sequence[str], *, following: bool) -> Steps[ExistingJobs]:
         """``following``: one of those who are to be saved follows others."""
         if self._all:
             asked = (msgspec.json.encode(lanes).decode(),)
-            return _found((yield Query(self._all, asked, Rows("tt", names)))[0])
+            return _to_existing_jobs((yield Query(self._all, asked, Rows("tt", names)))[0])
         rows = Rows("tt", names)
         found = yield Query(self._existing_for_followers if following else self._existing, rows=rows)
         existing = {(r[0], r[1]): r[2:] for r in found}
-        said = (yield Query(self._said_before, rows=rows)) if len(existing) < len(names) else []
-        return Found(
+        said = (yield Query(self._select_buried_and_followed, rows=rows)) if len(existing) < len(names) else []
+        return ExistingJobs(
             existing=existing,
             buried={(r[0], r[1]): r[2] for r in said if not r[3]},
             followed={(r[0], r[1]) for r in said if r[3]},
@@ -70,29 +70,29 @@ class Looking:
         return dict((yield Query(self._lanes, rows=Rows("t", [(key,) for key in keys]))))
 
 
-def _all(d: Dialect) -> str:
+def _lookup_sql(d: Dialect) -> str:
     """Lanes are its first argument, names its second."""
     return f"""
         with i as materialized (select * from {d.rows(2, _NAMES)})
         select * from (
-            select {packed(["j.id"], ["j.namespace", "j.name", "j.version", "j.spec"])}
+            select {pack_columns_sql(["j.id"], ["j.namespace", "j.name", "j.version", "j.spec"])}
             from i cross join job as j on j.namespace = i.namespace and j.name = i.name
         ), (
-            select {packed([], ["t.namespace", "t.name", "t.incarnation"])}
+            select {pack_columns_sql([], ["t.namespace", "t.name", "t.incarnation"])}
             from i cross join tombstone as t on t.namespace = i.namespace and t.name = i.name
         ), (
-            select {packed([], ["i.namespace", "i.name"])} from i
+            select {pack_columns_sql([], ["i.namespace", "i.name"])} from i
             where exists (select 1 from job_after as a where a.namespace = i.namespace and a.upstream = i.name)
         ), (
-            select {packed([], ["key", "number"])} from lane where key in (select value from json_each($1))
+            select {pack_columns_sql([], ["key", "number"])} from lane where key in (select value from json_each($1))
         ), ({d.next_number()})"""
 
 
-def _found(row: Row) -> Found:
-    ids, spaces, names, versions, specs = unpacked(row[:5], ids=1)
+def _to_existing_jobs(row: Row) -> ExistingJobs:
+    ids, spaces, names, versions, specs = unpack_columns(row[:5], ids=1)
     existing = dict(zip(zip(spaces, names, strict=True), zip(ids, versions, specs, strict=True), strict=True))
-    spaces, names, incarnations, upstream_spaces, upstream, lanes, numbers = unpacked(row[5:12], ids=0)
-    return Found(
+    spaces, names, incarnations, upstream_spaces, upstream, lanes, numbers = unpack_columns(row[5:12], ids=0)
+    return ExistingJobs(
         existing=existing,
         buried=dict(zip(zip(spaces, names, strict=True), incarnations, strict=True)),
         followed={name for name in zip(upstream_spaces, upstream, strict=True) if name not in existing},

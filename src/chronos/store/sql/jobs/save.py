@@ -4,49 +4,52 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from chronos.core.config import Overlap
-from chronos.core.execution import Cancel, Cause, Status
-from chronos.core.ids import asked_execution_id
+from chronos.core.execution import CancelRequest, Cause, Status
+from chronos.core.ids import requested_execution_id
 from chronos.core.job import JobState, Unreadable
 from chronos.core.node import Actor
 from chronos.core.policy import PRIORITY_STEP_US
-from chronos.core.reasons import Code
+from chronos.core.reasons import ReasonCode
 from chronos.errors import Conflict, Invalid, QueueFull
-from chronos.store.commands import NEW, AtOnce, DeleteJob, JobRow, RunRow, Saved, SaveJobs
-from chronos.store.sql import rows as record
-from chronos.store.sql.admitting import Admitting
-from chronos.store.sql.burying import Burying
-from chronos.store.sql.creating import (
-    GATE,
+from chronos.store.commands import NEW, DeleteJob, JobRow, RunOnSave, RunRow, Saved, SaveJobs
+from chronos.store.sql import row_mappers as record
+from chronos.store.sql.append_only import AppendOnlyTables
+from chronos.store.sql.executions.admission import AdmissionHandler
+from chronos.store.sql.executions.concurrency_keys import ConcurrencyKeys
+from chronos.store.sql.executions.gate_queue import GateQueue
+from chronos.store.sql.executions.gates import Gate, LostRace, to_id_rows
+from chronos.store.sql.jobs.delete import JobDeletes, JobTags
+from chronos.store.sql.jobs.dependencies import OWN_OUTCOME, JobDependencies, NamespacedName
+from chronos.store.sql.jobs.insert import (
+    GATE_COLUMNS,
     GATE_NAMES,
     GATE_TYPES,
-    Creating,
-    Written,
-    encoded,
+    EncodedJob,
+    JobInserts,
+    audit_lines_about_jobs,
+    classify_rows,
+    encode_specs,
     gate_rows,
-    sorted_out,
-    told,
 )
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.followers import OWN, Followers, Name
-from chronos.store.sql.gates import Gates
-from chronos.store.sql.locks import Gate, Raced, ids
-from chronos.store.sql.looking import Looking
-from chronos.store.sql.records import Records
-from chronos.store.sql.rekeying import Rekeying
-from chronos.store.sql.switching import Switching, check_state
-from chronos.store.sql.tagging import Tagging
+from chronos.store.sql.jobs.lookup import JobLookup
+from chronos.store.sql.jobs.state import JobStateHandler, check_state
+from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 
-_FOLLOWS = ('"after":', '"on_complete":')  # in the JSON of a job that has links; merely said there, nothing is lost
+_LINK_FIELDS = ('"after":', '"on_complete":')  # in the JSON of a job that has links; merely said there, nothing is lost
 
 
-class Jobs:
+class SaveJobsHandler:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, gates: Gates, records: Records, switching: Switching) -> None:
-        self._gates, self._records, self._followers, self._switching = gates, records, Followers(d), switching
-        self._looking, self._creating, self._admitting = Looking(d), Creating(d, records), Admitting(d, gates)
-        self._burying, self._tagging = Burying(d, records), Tagging(d)
-        self._rekeying = Rekeying(d, gates)
+    def __init__(self, d: Dialect, gates: GateQueue, records: AppendOnlyTables, switching: JobStateHandler) -> None:
+        self._gates, self._records, self._followers, self._job_states = gates, records, JobDependencies(d), switching
+        self._job_lookup, self._job_inserts, self._admission = (
+            JobLookup(d),
+            JobInserts(d, records),
+            AdmissionHandler(d, gates),
+        )
+        self._job_deletes, self._job_tags = JobDeletes(d, records), JobTags(d)
+        self._concurrency_keys = ConcurrencyKeys(d, gates)
         self._mutex = d.mutex()
         self._highest_lane = "select coalesce(max(number), 0) from lane"
         self._add_lanes = f"insert into lane (number, key) select * from {d.rows(1, 'number:n key:t')} as i"
@@ -60,7 +63,7 @@ class Jobs:
         settings = [name for name in GATE_NAMES if name not in ("job", "next_us", "state")]
         self._set_gates = f"""
             update gate as g set {", ".join(f"{name} = i.{name}" for name in settings)}
-            from {d.rows(1, GATE)} as i where {d.within("g.job", 1)} and g.job = i.job"""
+            from {d.rows(1, GATE_COLUMNS)} as i where {d.within("g.job", 1)} and g.job = i.job"""
         self._reconfigure = f"""
             update active as a set version = i.version, lane = i.lane, rank = a.rank + i.shift_us,
                 exclusive = i.exclusive
@@ -74,13 +77,13 @@ class Jobs:
         if key is None:
             return (yield from self._save(command))
         namespace = command.rows[0].namespace
-        before = yield from self._records.made_before(namespace, key)
+        before = yield from self._records.find_by_idempotency_key(namespace, key)
         if before is not None:
             return [Saved(before, 1, created=False, changed=False)]
         try:
             saved = yield from self._save(command)
         except Conflict:  # nothing was written yet; whoever was faster may have had the same key
-            before = yield from self._records.made_before(namespace, key)
+            before = yield from self._records.find_by_idempotency_key(namespace, key)
             if before is None:
                 raise
             return [Saved(before, 1, created=False, changed=False)]
@@ -98,14 +101,14 @@ class Jobs:
         specs = {id(row.spec): row.spec for row in rows}.values()  # many say the same
         following = any(spec.after for spec in specs)
         wanted = sorted({gate.lane for gate in {id(row.gate): row.gate for row in rows}.values()})
-        found = yield from self._looking.look(named, wanted, following=following)
+        found = yield from self._job_lookup.look(named, wanted, following=following)
         existing = found.existing
         if existing or [row.expect for row in rows].count(NEW) < len(rows):
             for row in rows:
                 _check_expected(row, existing.get((row.namespace, row.name)))
-        lanes = yield from self._intern(wanted, found.lanes)
+        lanes = yield from self._number_lanes(wanted, found.lanes)
 
-        saved, new, changed, turned = sorted_out(rows, named, encoded(rows), existing, found.buried)
+        saved, new, changed, turned = classify_rows(rows, named, encode_specs(rows), existing, found.buried)
         if gone and any(s.id in gone for s in saved):
             raise Invalid("a job is both saved and deleted in one change; do one of them")
         only_turned = {s.id for _, _, s in turned}
@@ -114,7 +117,7 @@ class Jobs:
                 (r.namespace, upstream, s.id, outcome)
                 for r, s in zip(rows, saved, strict=True)
                 if s.changed and s.id not in only_turned
-                for upstream, outcome in _links(r)
+                for upstream, outcome in _outcome_links(r)
             ]
             if any(spec.after or spec.on_complete is not None for spec in specs)
             else []
@@ -124,13 +127,13 @@ class Jobs:
         touched = {(link[0], link[1]) for link in links} | (yield from self._followers.upstream_of(left))
         upstream = yield from self._followers.ids(touched)
         gates = yield from self._lock(changed, turned, gone, upstream)
-        doomed = (yield from self._switching.expected(gone)) if gone else []
-        yield from self._creating.insert(new, found.number, lanes, command)
+        doomed = (yield from self._job_states.expected(gone)) if gone else []
+        yield from self._job_inserts.insert(new, found.number, lanes, command)
         freed: set[bytes] = set()
         if changed:
             freed |= yield from self._update(changed, gates, lanes, command)
         if turned:
-            freed |= yield from self._switching.turn(turned, gates, command)
+            freed |= yield from self._job_states.turn(turned, gates, command)
         yield from self._followers.forget(left)
         yield from self._followers.add(links)
         if known := found.followed | touched:
@@ -139,27 +142,31 @@ class Jobs:
         yield from self._followers.mark(upstream)
         if doomed:
             freed |= yield from self._delete(doomed, gates, command.now_us, command.actor)
-        yield from self._gates.hand_on(freed, command.now_us)
+        yield from self._gates.wake_after_freed_keys(freed, command.now_us)
         if [row.run for row in rows].count(None) < len(rows):
-            yield from self._run_at_once(command, saved, only_turned)
+            yield from self._run_on_save(command, saved, only_turned)
         return saved
 
     def _lock(
-        self, changed: list[Written], turned: list[Written], gone: Iterable[bytes], upstream: dict[Name, bytes]
+        self,
+        changed: list[EncodedJob],
+        turned: list[EncodedJob],
+        gone: Iterable[bytes],
+        upstream: dict[NamespacedName, bytes],
     ) -> Steps[dict[bytes, Gate]]:
         """The gates of jobs that change or go and of those they follow, locked in order."""
         before = {s.id: s.version - 1 for _, _, s in changed} | {s.id: s.version for _, _, s in turned}
         wanted = sorted({*before, *gone, *upstream.values()})
         gates = (yield from self._gates.lock(wanted)) if wanted else {}
         if any(job not in gates or gates[job].version != version for job, version in before.items()):
-            raise Raced
+            raise LostRace
         for row, _, saved in (*changed, *turned):
             check_state(row.name, gates[saved.id], row.was)
         return gates
 
     def _update(
         self,
-        changed: list[Written],
+        changed: list[EncodedJob],
         gates: dict[bytes, Gate],
         lanes: dict[str, int],
         command: SaveJobs,
@@ -173,8 +180,8 @@ class Jobs:
             )
             for r, spec, s in changed
         ]
-        yield Query(self._burying.keep_version, rows=ids(s.id for _, _, s in changed))
-        yield from self._tagging.drop(ids(s.id for _, _, s in changed))
+        yield Query(self._job_deletes.insert_version, rows=to_id_rows(s.id for _, _, s in changed))
+        yield from self._job_tags.drop(to_id_rows(s.id for _, _, s in changed))
         yield Query(self._replace, rows=Rows("intttnnn", jobs))
         yield Query(self._set_gates, rows=Rows(GATE_TYPES, gate_rows([(r, s) for r, _, s in changed], lanes)))
         shifts = [
@@ -185,28 +192,28 @@ class Jobs:
             for r, _, s in changed
         ]
         yield Query(self._reconfigure, rows=Rows("innnn", shifts))
-        yield from self._creating.tag_and_audit("update", [(r, s) for r, _, s in changed], command)
+        yield from self._job_inserts.tag_and_audit("update", [(r, s) for r, _, s in changed], command)
         mine = [gates[saved.id] for _, _, saved in changed]
         keyed = [(r, g) for (r, _, _), g in zip(changed, mine, strict=True) if g.keyed or r.gate.keyed]
         freed: set[bytes] = set()
         for (row, _, _), gate in zip(changed, mine, strict=True):
             gate.overlap, gate.lim, gate.keyed = row.gate.overlap, row.gate.limit, row.gate.keyed
-            freed |= yield from self._switching.enter(gate, row.state, now_us)
+            freed |= yield from self._job_states.enter(gate, row.state, now_us)
             gate.next_us = row.next_us
-        freed |= yield from self._rekeying.rekey(keyed)
+        freed |= yield from self._concurrency_keys.rekey(keyed)
         for gate in mine:
-            freed |= yield from self._gates.shrink(gate)
+            freed |= yield from self._gates.requeue_beyond_limit(gate)
         yield from self._gates.wake(mine, now_us=now_us)
         yield from self._gates.save(mine)
         return freed
 
-    def _intern(self, keys: Sequence[str], lanes: dict[str, int]) -> Steps[dict[str, int]]:
+    def _number_lanes(self, keys: Sequence[str], lanes: dict[str, int]) -> Steps[dict[str, int]]:
         """Numbers for lanes, given those that have one; new ones are given out one at a time across the whole store."""
         if len(lanes) == len(keys):
             return lanes
         if self._mutex:
             yield Query(self._mutex)
-            lanes = yield from self._looking.lanes(keys)
+            lanes = yield from self._job_lookup.lanes(keys)
         [(highest,)] = yield Query(self._highest_lane)
         missing = [key for key in keys if key not in lanes]
         numbered = [(highest + 1 + i, key) for i, key in enumerate(missing)]
@@ -218,28 +225,32 @@ class Jobs:
         touched = yield from self._followers.upstream_of([command.job])
         upstream = yield from self._followers.ids(touched)
         gates = yield from self._gates.lock(sorted({command.job, *upstream.values()}))
-        doomed = yield from self._switching.expected({command.job: command.expect})
+        doomed = yield from self._job_states.expected({command.job: command.expect})
         yield from self._followers.forget([command.job] if touched else [])
         yield from self._followers.mark(upstream)
         freed = yield from self._delete(doomed, gates, command.now_us, command.actor)
-        yield from self._gates.hand_on(freed, command.now_us)
+        yield from self._gates.wake_after_freed_keys(freed, command.now_us)
 
     def _delete(self, doomed: list[Row], gates: dict[bytes, Gate], now_us: int, actor: Actor) -> Steps[set[bytes]]:
         """Jobs whose gates are locked go; rows of ``_names``. Answers the concurrency keys that came free."""
         freed: set[bytes] = set()
-        yield from self._switching.leave_out([(gates[row[0]], now_us, Code.JOB_DELETED) for row in doomed])
+        yield from self._job_states.record_due_as_skipped(
+            [(gates[row[0]], now_us, ReasonCode.JOB_DELETED) for row in doomed]
+        )
         for job, *_ in doomed:
             gate = gates[job]
-            freed |= yield from self._gates.end_unstarted(gate, Code.JOB_DELETED, None, now_us)
+            freed |= yield from self._gates.cancel_unstarted(gate, ReasonCode.JOB_DELETED, None, now_us)
             if gate.active:
-                yield from self._gates.ask_running(job, Cancel.DELETED)
+                yield from self._gates.ask_job_to_stop(job, CancelRequest.DELETED)
         states = Counter(gates[row[0]].state for row in doomed)
-        yield from self._burying.bury([row[:4] for row in doomed], states, now_us)
+        yield from self._job_deletes.delete_jobs([row[:4] for row in doomed], states, now_us)
         names = [(namespace, name) for _, namespace, name, _, _ in doomed]
-        yield from self._records.audits(actor, now_us, told("delete", [(*name, "") for name in names]))
+        yield from self._records.audit_lines_by_actor(
+            actor, now_us, audit_lines_about_jobs("delete", [(*name, "") for name in names])
+        )
         return freed
 
-    def _run_at_once(self, command: SaveJobs, saved: Sequence[Saved], turned: Collection[bytes]) -> Steps[None]:
+    def _run_on_save(self, command: SaveJobs, saved: Sequence[Saved], turned: Collection[bytes]) -> Steps[None]:
         """What is to run as soon as it is saved, under gates as they are now: new, or locked before."""
         parts = ((part, row) for part in command.parts for row in part.rows)
         asked: dict[bytes, tuple[SaveJobs, JobRow, RunRow]] = {}
@@ -253,14 +264,14 @@ class Jobs:
             runs = [run for _, _, run in asked.values()]
             yield from self._gates.lock_keys({run.key: run.key_limit for run in runs if run.key is not None})
         for job, (part, row, run) in sorted(asked.items()):
-            _, refused = yield from self._admitting.admit_runs(gates[job], [run], now_us=part.now_us)
+            _, refused = yield from self._admission.admit_runs(gates[job], [run], now_us=part.now_us)
             if refused:
                 raise QueueFull(
                     f'"{row.name}" is to run at once, and has {gates[job].queued} executions queued, '
                     "which is all it may have; nothing was saved"
                 )
         yield from self._gates.save(gates.values())
-        yield from self._records.audit_all(
+        yield from self._records.audit_lines(
             (part.actor, part.now_us, ("trigger", row.namespace, row.name, run.id.hex()))
             for part, row, run in asked.values()
         )
@@ -268,7 +279,7 @@ class Jobs:
 
 def _may_follow(text: str) -> bool:
     """Whether a job that said this may have links; one that cannot be read may."""
-    return any(word in text for word in _FOLLOWS) or isinstance(record.spec(text), Unreadable)
+    return any(word in text for word in _LINK_FIELDS) or isinstance(record.to_job_spec(text), Unreadable)
 
 
 def _check_expected(row: JobRow, found: Row | None) -> None:
@@ -284,14 +295,14 @@ def _check_expected(row: JobRow, found: Row | None) -> None:
         )
 
 
-def _links(row: JobRow) -> list[tuple[str, str]]:
+def _outcome_links(row: JobRow) -> list[tuple[str, str]]:
     """Whose ends a job has to hear of: those of the jobs it follows, and its own when something is to be done then."""
     links = [(after.job, after.on.value) for after in row.spec.after]
-    return links if row.spec.on_complete is None else [*links, (row.name, OWN)]
+    return links if row.spec.on_complete is None else [*links, (row.name, OWN_OUTCOME)]
 
 
-def _first_run(saved: Saved, run: AtOnce, now_us: int) -> RunRow:
+def _first_run(saved: Saved, run: RunOnSave, now_us: int) -> RunRow:
     """The execution that a version of a job has at once; that there can be no other is in its id."""
     request = f"chronos:saved:{saved.id.hex()}:{saved.version}".encode()
-    execution = asked_execution_id(saved.id, Cause.MANUAL, now_us, request)
+    execution = requested_execution_id(saved.id, Cause.MANUAL, now_us, request)
     return RunRow(execution, Cause.MANUAL, now_us, now_us, None, run.key, run.key_limit)

@@ -4,26 +4,26 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from chronos.core.execution import Cause, Span
-from chronos.core.inforce import instants_of
 from chronos.core.job import JobState
-from chronos.core.planner import left_out
-from chronos.core.reasons import Code
+from chronos.core.planner import to_skipped_span
+from chronos.core.reasons import ReasonCode
+from chronos.core.schedule_change import resolve_instants
 from chronos.errors import Conflict, NotFound
 from chronos.store.commands import SaveJobs, SetJobState
-from chronos.store.sql import rows as record
-from chronos.store.sql.creating import Written, told
-from chronos.store.sql.dialect import Dialect, Query, Row, Rows, Steps
-from chronos.store.sql.gates import Gates
-from chronos.store.sql.locks import Gate, ids
-from chronos.store.sql.records import Line, Records
+from chronos.store.sql import row_mappers as record
+from chronos.store.sql.append_only import AppendOnlyTables, AuditLineRow
+from chronos.store.sql.executions.gate_queue import GateQueue
+from chronos.store.sql.executions.gates import Gate, to_id_rows
+from chronos.store.sql.jobs.insert import EncodedJob, audit_lines_about_jobs
+from chronos.store.sql.query import Dialect, Query, Row, Rows, Steps
 
-_SCHEDULED = (JobState.ACTIVE, JobState.PAUSED)
+_STATES_WITH_SCHEDULE = (JobState.ACTIVE, JobState.PAUSED)
 
 
-class Switching:
+class JobStateHandler:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, gates: Gates, records: Records) -> None:
+    def __init__(self, d: Dialect, gates: GateQueue, records: AppendOnlyTables) -> None:
         self._gates, self._records = gates, records
         self._names = f"""
             select id, namespace, name, incarnation, version from job where {d.is_job_of("job", 1)}
@@ -48,21 +48,22 @@ class Switching:
         gates = yield from self._gates.lock(sorted(part.job for part in parts))
         found = yield from self.expected({part.job: part.expect for part in parts})
         names = {job: (namespace, name) for job, namespace, name, _, _ in found}
-        turned = [(part, gates[part.job]) for part in parts if not _was_done(part, gates[part.job])]
+        turned = [(part, gates[part.job]) for part in parts if not _is_done_already(part, gates[part.job])]
         for part, gate in turned:
-            _check(part, gate, names[part.job][1])
+            _check_state_and_cursor(part, gate, names[part.job][1])
         if turned:
-            yield from self._turn_each(turned, names)
+            yield from self._switch_jobs(turned, names)
         done = {part.job for part, _ in turned}
         return [part.job in done for part in parts] if command.others else bool(done)
 
-    def _turn_each(
+    def _switch_jobs(
         self, turned: Sequence[tuple[SetJobState, Gate]], names: Mapping[bytes, tuple[str, str]]
     ) -> Steps[None]:
         lines = [
-            (part.actor, part.now_us, (_verb(gate, part.state), *names[part.job], part.note)) for part, gate in turned
+            (part.actor, part.now_us, (_audit_verb(gate, part.state), *names[part.job], part.note))
+            for part, gate in turned
         ]
-        freed = yield from self._enter([(gate, part.state, part.now_us) for part, gate in turned])
+        freed = yield from self._enter_states([(gate, part.state, part.now_us) for part, gate in turned])
         for part, gate in turned:
             if not part.keep_cursor:
                 gate.next_us = part.next_us
@@ -70,9 +71,9 @@ class Switching:
         spans = ((gate.version, span) for part, gate in turned for span in part.spans)
         yield from self._records.spans(int(Cause.SCHEDULE), spans)
         yield from self._leave([(gate, part.note, part.now_us) for part, gate in turned], freed)
-        yield from self._records.audit_all(lines)
+        yield from self._records.audit_lines(lines)
 
-    def turn(self, turned: Sequence[Written], gates: Mapping[bytes, Gate], command: SaveJobs) -> Steps[set[bytes]]:
+    def turn(self, turned: Sequence[EncodedJob], gates: Mapping[bytes, Gate], command: SaveJobs) -> Steps[set[bytes]]:
         """Jobs that say what they said, and are to be in another state; their gates are locked, and as expected.
 
         Answers the concurrency keys that came free.
@@ -81,21 +82,23 @@ class Switching:
         verbs: dict[str, list[tuple[str, str, str]]] = {}
         for row, _, saved in turned:
             gate = gates[saved.id]
-            verbs.setdefault(_verb(gate, row.state), []).append((row.namespace, row.name, ""))
+            verbs.setdefault(_audit_verb(gate, row.state), []).append((row.namespace, row.name, ""))
             freed |= yield from self.enter(gate, row.state, command.now_us)
             gate.next_us = row.next_us
         yield from self._leave([(gates[saved.id], "", command.now_us) for _, _, saved in turned], ())
-        lines: list[Line] = [line for verb, jobs in verbs.items() for line in told(verb, jobs)]
-        yield from self._records.audits(command.actor, command.now_us, lines)
+        lines: list[AuditLineRow] = [
+            line for verb, jobs in verbs.items() for line in audit_lines_about_jobs(verb, jobs)
+        ]
+        yield from self._records.audit_lines_by_actor(command.actor, command.now_us, lines)
         return freed
 
     def enter(self, gate: Gate, state: JobState, now_us: int) -> Steps[set[bytes]]:
         """A locked gate changes its state; what is held follows. Answers the concurrency keys that came free."""
-        return (yield from self._enter([(gate, state, now_us)]))
+        return (yield from self._enter_states([(gate, state, now_us)]))
 
-    def _enter(self, entering: Sequence[tuple[Gate, JobState, int]]) -> Steps[set[bytes]]:
-        yield from self.leave_out(
-            [(gate, now_us, Code.DISABLED) for gate, state, now_us in entering if state is JobState.DISABLED]
+    def _enter_states(self, entering: Sequence[tuple[Gate, JobState, int]]) -> Steps[set[bytes]]:
+        yield from self.record_due_as_skipped(
+            [(gate, now_us, ReasonCode.DISABLED) for gate, state, now_us in entering if state is JobState.DISABLED]
         )
         changes: Counter[int] = Counter()
         held: list[Gate] = []
@@ -111,27 +114,29 @@ class Switching:
         freed = yield from self._gates.hold(held)
         if let_go:
             yield Query(self._let_go, rows=Rows("in", let_go))
-        yield from self._records.tally(changes)
+        yield from self._records.add_to_tally(changes)
         return freed
 
-    def leave_out(self, ending: Sequence[tuple[Gate, int, Code]]) -> Steps[None]:
+    def record_due_as_skipped(self, ending: Sequence[tuple[Gate, int, ReasonCode]]) -> Steps[None]:
         """Schedules end at a time, for a reason: what was due under their locked gates by then is put on record."""
         due = [(g, now_us, code) for g, now_us, code in ending if g.next_us is not None and g.next_us <= now_us]
-        due = [one for one in due if one[0].state in _SCHEDULED]
+        due = [one for one in due if one[0].state in _STATES_WITH_SCHEDULE]
         if not due:
             return
         rows = yield Query(self._said, rows=Rows("in", [(gate.job, gate.version) for gate, _, _ in due]))
         said = {job: (name, text) for job, name, text in rows}
         spans: list[tuple[int, Span]] = []
         for gate, now_us, code in due:
-            span = _span(gate, *said[gate.job], now_us, Code.PAUSED if gate.state == JobState.PAUSED else code)
+            span = _span_left_out(
+                gate, *said[gate.job], now_us, ReasonCode.PAUSED if gate.state == JobState.PAUSED else code
+            )
             gate.done_us = max(gate.done_us, span.to_us)
             spans.append((gate.version, span))
         yield from self._records.spans(int(Cause.SCHEDULE), spans)
 
     def expected(self, wanted: Mapping[bytes, int | None]) -> Steps[list[Row]]:
         """Id, namespace, name, incarnation and version of jobs that are there, at the version that is expected."""
-        rows = yield Query(self._names, rows=ids(wanted))
+        rows = yield Query(self._names, rows=to_id_rows(wanted))
         if len(rows) < len(wanted):
             raise NotFound("the job does not exist any more")
         for job, _, name, _, version in rows:
@@ -158,21 +163,21 @@ class Switching:
         yield Query(self._note, rows=Rows("itnn", notes))
 
 
-def _span(gate: Gate, name: str, text: str, now_us: int, code: Code) -> Span:
+def _span_left_out(gate: Gate, name: str, text: str, now_us: int, code: ReasonCode) -> Span:
     """What was due under a gate; where the job cannot be read, or its schedule breaks, only the first is known."""
     assert gate.next_us is not None
     try:
-        return left_out(gate.job, instants_of(record.spec(text), name), gate.next_us, now_us, code)
+        return to_skipped_span(gate.job, resolve_instants(record.to_job_spec(text), name), gate.next_us, now_us, code)
     except Exception:  # noqa: BLE001 - a job must be able to go, whatever its schedule does
-        return left_out(gate.job, None, gate.next_us, now_us, code)
+        return to_skipped_span(gate.job, None, gate.next_us, now_us, code)
 
 
-def _was_done(command: SetJobState, gate: Gate) -> bool:
+def _is_done_already(command: SetJobState, gate: Gate) -> bool:
     """Whether somebody else did the same meanwhile."""
     return command.was is not None and gate.state != command.was and gate.state == command.state
 
 
-def _check(command: SetJobState, gate: Gate, name: str) -> None:
+def _check_state_and_cursor(command: SetJobState, gate: Gate, name: str) -> None:
     check_state(name, gate, command.was)
     if command.was is not None and command.spans and command.spans[0].from_us != gate.next_us:
         raise Conflict(f'"{name}" was switched back and forth since you read it; look at it again')
@@ -185,7 +190,7 @@ def check_state(name: str, gate: Gate, was: JobState | None) -> None:
         raise Conflict(f'"{name}" is {now} by now, and was {was.name.lower()} when you read it; look at it again')
 
 
-def _verb(gate: Gate, after: JobState) -> str:
+def _audit_verb(gate: Gate, after: JobState) -> str:
     """What is done to a job that changes its state, for the audit log."""
     match after:
         case JobState.PAUSED:

@@ -2,15 +2,15 @@
 
 Each entry is the statements that lead from the version before it. Its ``minimum`` says which release can still work on
 it: an expanding change (a new table, a nullable column) keeps it, a contracting one raises it to its own number.
+Statements that run later than at the start belong elsewhere in ``sql``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chronos.errors import StoreBroken
-from chronos.store.sql import schema
-from chronos.store.sql import schema_changes as changes
-from chronos.store.sql.dialect import Dialect
+from chronos.store.sql.migrations import changes, initial
+from chronos.store.sql.query import Dialect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,44 +27,50 @@ class Migration:
     def statements(self, d: Dialect) -> list[str]:
         """What to run, one statement each."""
         extra = self.sqlite if d.name == "sqlite" else self.postgres
-        return [d.final(s) for s in _split((self.common + extra).format(**d.types()))]
+        return [d.final(s) for s in _split_statements((self.common + extra).format(**d.types()))]
 
 
 MIGRATIONS: Sequence[Migration] = (
-    Migration(version=1, minimum=1, common=schema.FIRST, sqlite=schema.FIRST_SQLITE, postgres=schema.POSTGRES_ONLY),
+    Migration(version=1, minimum=1, common=initial.FIRST, sqlite=initial.FIRST_SQLITE, postgres=initial.POSTGRES_ONLY),
     # A release before this one does not tell the followers of a job, and knows one signal only.
     Migration(
-        version=2, minimum=2, common=changes.SECOND, sqlite=changes.SECOND_SQLITE, postgres=changes.SECOND_POSTGRES
+        version=2,
+        minimum=2,
+        common=changes.VERSION_2,
+        sqlite=changes.VERSION_2_SQLITE,
+        postgres=changes.VERSION_2_POSTGRES,
     ),
-    Migration(version=3, minimum=2, common=changes.THIRD, postgres=changes.THIRD_POSTGRES),
-    Migration(version=4, minimum=2, common=changes.FOURTH, sqlite=changes.FOURTH_SQLITE),
+    Migration(version=3, minimum=2, common=changes.VERSION_3, postgres=changes.VERSION_3_POSTGRES),
+    Migration(version=4, minimum=2, common=changes.VERSION_4, sqlite=changes.VERSION_4_SQLITE),
     # A release before this one looks for jobs by an index that is gone, and makes gates that do not know their jobs.
-    Migration(version=5, minimum=2, sqlite=changes.FIFTH_SQLITE, sqlite_minimum=5),
-    Migration(version=6, minimum=2, sqlite=changes.SIXTH_SQLITE, sqlite_minimum=5),
+    Migration(version=5, minimum=2, sqlite=changes.VERSION_5_SQLITE, sqlite_minimum=5),
+    Migration(version=6, minimum=2, sqlite=changes.VERSION_6_SQLITE, sqlite_minimum=5),
     Migration(
         version=7,
         minimum=2,
         common=changes.NUMBERS,
-        sqlite=changes.SEVENTH_SQLITE,
-        postgres=changes.SEVENTH_POSTGRES,
+        sqlite=changes.VERSION_7_SQLITE,
+        postgres=changes.VERSION_7_POSTGRES,
         sqlite_minimum=5,
     ),
-    Migration(version=8, minimum=2, sqlite=changes.EIGHTH_SQLITE, postgres=changes.EIGHTH_POSTGRES, sqlite_minimum=5),
+    Migration(
+        version=8, minimum=2, sqlite=changes.VERSION_8_SQLITE, postgres=changes.VERSION_8_POSTGRES, sqlite_minimum=5
+    ),
     Migration(
         version=9,
         minimum=2,
         common=changes.OFFERS,
-        sqlite=changes.NINTH_SQLITE,
-        postgres=changes.NINTH_POSTGRES,
+        sqlite=changes.VERSION_9_SQLITE,
+        postgres=changes.VERSION_9_POSTGRES,
         sqlite_minimum=5,
     ),
-    Migration(version=10, minimum=2, common=changes.RUNS, sqlite_minimum=5),
+    Migration(version=10, minimum=2, common=changes.LAST_RUN_COLUMN, sqlite_minimum=5),
 )
 VERSION = MIGRATIONS[-1].version
-META = "create table if not exists meta (name text primary key, value text not null)"
+CREATE_META = "create table if not exists meta (name text primary key, value text not null)"
 
 
-def pending(found: int, minimum: int) -> list[Migration]:
+def find_pending(found: int, minimum: int) -> list[Migration]:
     """The migrations still to run on a store of schema ``found``; refuses one that is too new for this release."""
     if minimum > VERSION:
         raise StoreBroken(
@@ -74,7 +80,7 @@ def pending(found: int, minimum: int) -> list[Migration]:
     return [migration for migration in MIGRATIONS if migration.version > found]
 
 
-def _split(text: str) -> list[str]:
+def _split_statements(text: str) -> list[str]:
     """Statements end in ``;`` at the end of a line; those of a trigger's body are indented."""
     statements: list[str] = []
     current: list[str] = []

@@ -1,6 +1,6 @@
 """What releases since the first have changed about the tables, in their order (see ``migrations``)."""
 
-from chronos.store.sql.schema import NAMES_KEPT_SQLITE
+from chronos.store.sql.migrations.initial import NAMES_KEPT_SQLITE
 
 OUTPUT = """
 create table output (
@@ -31,15 +31,15 @@ ENDED = """
 create index history_ended on history (finished_us, id);
 """
 
-SECOND = OUTPUT + FOLLOWERS + ENDED
-SECOND_SQLITE = """
+VERSION_2 = OUTPUT + FOLLOWERS + ENDED
+VERSION_2_SQLITE = """
 update active set signal = json_array(signal) where signal is not null;
 insert or ignore into job_after select j.namespace, a.value->>'job', j.id, coalesce(a.value->>'on', 'success')
 from job as j, json_each(j.spec, '$.after') as a;
 update gate set followed = 1
 where job in (select j.id from job as j join job_after as a on a.namespace = j.namespace and a.upstream = j.name);
 """
-SECOND_POSTGRES = """
+VERSION_2_POSTGRES = """
 create table output_default partition of output default;
 update active set signal = json_build_array(signal)::text where signal is not null;
 insert into job_after select j.namespace, a.value->>'job', j.id, coalesce(a.value->>'on', 'success')
@@ -63,11 +63,11 @@ create index remains_look on remains (look_us, job);
 insert into remains (job, look_us) select job, 0 from tombstone;
 """
 
-THIRD = READY_SINCE + REMAINS
+VERSION_3 = READY_SINCE + REMAINS
 
 # For heartbeats, which ask what a node holds, however much else is open. Here neither claims nor settlements feel it;
 # on SQLite they would, more than the one node or two that beat there.
-THIRD_POSTGRES = """
+VERSION_3_POSTGRES = """
 create index active_owner on active (owner, id) where owner is not null;
 """
 
@@ -92,14 +92,14 @@ create table token (
 """
 
 # Why somebody asked a running execution to stop, for its end to say.
-CANCEL_SAID = """
+CANCEL_MESSAGE = """
 alter table active add column cancel_message {text};
 """
 
-FOURTH = REMAINS_NAMED + TOKENS + CANCEL_SAID
+VERSION_4 = REMAINS_NAMED + TOKENS + CANCEL_MESSAGE
 
 # Tags of a job are found by its spec. Keys that are hashes cost each new job a page of the log, more than its row.
-FOURTH_SQLITE = """
+VERSION_4_SQLITE = """
 drop index job_tag_job;
 """
 
@@ -135,11 +135,11 @@ DUE_SQLITE = """
 drop index gate_due;
 create index gate_due on gate (next_us, job, version, lane, keyed, overlap) where state = 0 and next_us is not null;
 """
-FIFTH_SQLITE = NUMBERED_SQLITE + NAMES_KEPT_SQLITE + DUE_SQLITE
+VERSION_5_SQLITE = NUMBERED_SQLITE + NAMES_KEPT_SQLITE + DUE_SQLITE
 
 # Gates lie in the order in which their jobs were made: what was made together is often due together, so that a batch
 # of admissions, or of new jobs, touches few pages. By their ids, which are hashes, each row was on a page of its own.
-SIXTH_SQLITE = """
+VERSION_6_SQLITE = """
 create table ordered_gate (
     number integer primary key,
     job blob not null unique,
@@ -170,8 +170,8 @@ create index gate_due on gate (next_us, number, job, version, lane, keyed, overl
 create index gate_long on gate (job) where seq - trimmed >= 64;
 """
 
-# History by the numbers of jobs, see ``numbers``. Whoever writes a row without knowing its number (all but settlements,
-# and releases before this one) leaves it to a trigger. Here those who are gone get numbers behind all others.
+# History by the numbers of jobs, see ``job_number_sql``. A trigger numbers rows that are written without a number: all
+# but settlements, and those of earlier releases. Here deleted jobs get numbers behind all others.
 NUMBERS = """
 create table gone (
     job {id} not null primary key,
@@ -191,13 +191,13 @@ insert into gone select job, nextval(pg_get_serial_sequence('gate', 'number'))
     from (select job from history union select job from active union select job from remains) as known
     where job not in (select job from gate);
 """
-NUMBERED = """
+HISTORY_NUMBERS = """
 update history set number = coalesce((select g.number from gate as g where g.job = history.job),
     (select o.number from gone as o where o.job = history.job));
 drop index history_job;
 create index history_job on history (number, id);
 """
-NUMBERED_LATER_SQLITE = """
+NUMBER_TRIGGERS_SQLITE = """
 create trigger history_numbered after insert on history when new.number is null begin
     update history set number = coalesce((select g.number from gate as g where g.job = new.job),
         (select o.number from gone as o where o.job = new.job)) where id = new.id;
@@ -209,7 +209,7 @@ create trigger job_forgotten after delete on remains begin
     delete from gone where job = old.job;
 end;
 """
-NUMBERED_LATER_POSTGRES = """
+NUMBER_TRIGGERS_POSTGRES = """
 create function number_history() returns trigger language plpgsql set search_path from current as $$ begin
     new.number := coalesce((select g.number from gate as g where g.job = new.job),
         (select o.number from gone as o where o.job = new.job));
@@ -238,8 +238,8 @@ create virtual table job_fts using fts5
 insert into job_fts (job_fts) values ('rebuild');
 """
 
-SEVENTH_SQLITE = NUMBERS_SQLITE + NUMBERED + NUMBERED_LATER_SQLITE + SHORTER_NAMES_SQLITE
-SEVENTH_POSTGRES = NUMBERS_POSTGRES + NUMBERED + NUMBERED_LATER_POSTGRES
+VERSION_7_SQLITE = NUMBERS_SQLITE + HISTORY_NUMBERS + NUMBER_TRIGGERS_SQLITE + SHORTER_NAMES_SQLITE
+VERSION_7_POSTGRES = NUMBERS_POSTGRES + HISTORY_NUMBERS + NUMBER_TRIGGERS_POSTGRES
 
 # Jobs that are not active, in the order of lists, for lists by state: most jobs are active, and few of those that are
 # listed may be none of them. Triggers keep it, so that releases before this one do, too.
@@ -294,7 +294,7 @@ insert into idle (number, job, state, namespace, name) select g.number, g.job, g
 # All that a filter of a list asks for comes first, then the order of the list. The key of a tag by itself is not to be
 # taken for one with its value, which has an index. Most executions succeed, and are found among all; each of the other
 # outcomes may be rare.
-LISTED = """
+LIST_INDEXES = """
 create index job_owner on job (owner, namespace, name) where owner is not null;
 create index job_tag_key on job_tag ((key || ''), namespace, name);
 create index audit_namespace on audit (namespace, id);
@@ -303,34 +303,34 @@ create index history_status on history (status, id) where status > 10;
 """
 
 # Whoever writes meanwhile waits. All locks are taken before there is anything to lose: who is in the middle of
-# something may wait for one of them in turn, and then it begins anew (see ``postgres_open``).
-ALL_AT_ONCE_POSTGRES = """
+# something may wait for one of them in turn, and then it begins anew (see ``postgres.startup``).
+LOCK_TABLES_POSTGRES = """
 lock table job, gate, job_tag, audit, dead_letter, history in share row exclusive mode;
 """
 
-EIGHTH_SQLITE = IDLE + IDLE_SQLITE + LISTED
-EIGHTH_POSTGRES = ALL_AT_ONCE_POSTGRES + IDLE + IDLE_POSTGRES + LISTED
+VERSION_8_SQLITE = IDLE + IDLE_SQLITE + LIST_INDEXES
+VERSION_8_POSTGRES = LOCK_TABLES_POSTGRES + IDLE + IDLE_POSTGRES + LIST_INDEXES
 
 # What a node offers to work: queues and functions, see ``shortage.Offer``.
 OFFERS = """
 alter table node add column offer {text};
 """
 
-# Tokens are given out as executions become ready (see ``core.fence``). What was ready or asleep before got its token
-# when it was admitted; others may have started with higher ones since. What runs keeps the token it is known by.
-TURNS = """
+# Tokens are assigned as executions become ready (see ``core.fencing_token``). What was ready or asleep before got its
+# token when it was admitted; others may have started with higher ones since. What runs keeps its token.
+NEW_TOKENS = """
 update gate set seq = seq + 1, trimmed = trimmed + 1
 where job in (select job from active where status in (1, 4) and exclusive = 1);
 update active set token = (select g.seq << 16 from gate as g where g.job = active.job)
 where status in (1, 4) and exclusive = 1 and job in (select job from gate);
 """
-LOCKED_POSTGRES = """
+LOCK_GATES_POSTGRES = """
 lock table gate, active in share row exclusive mode;
 """
 
 # Executions that were canceled while their tasks slept kept these as they stood. A task that had not begun is skipped
 # (14), any other one canceled (13). What is not such JSON stays as it is.
-CLOSED_SQLITE = """
+CLOSE_TASKS_SQLITE = """
 update history set detail = json_set(detail, '$.group.tasks', json((
     select json_group_array(json(case when coalesce(t.value->>'status', 1) >= 10 then t.value else json_set(
         json_remove(t.value, '$.wake_us', '$.signal', '$.resumes', '$.attempt_us'), '$.finished_us', finished_us,
@@ -339,7 +339,7 @@ update history set detail = json_set(detail, '$.group.tasks', json((
 where status = 12 and status > 10 and detail like '%"group":%'
 and case when json_valid(detail) then json_type(detail, '$.group.tasks') = 'array' end;
 """
-CLOSED_POSTGRES = """
+CLOSE_TASKS_POSTGRES = """
 create function close_tasks(detail text, at_us bigint) returns text language plpgsql as $$ begin
     return (select json_object_agg(d.key, case d.key when 'group' then (
         select json_object_agg(g.key, case g.key when 'tasks' then (
@@ -360,11 +360,11 @@ update history set detail = close_tasks(detail, finished_us)
 where status = 12 and status > 10 and detail like '%"group":%';
 drop function close_tasks;
 """
-NINTH_SQLITE = TURNS + CLOSED_SQLITE
-NINTH_POSTGRES = LOCKED_POSTGRES + TURNS + CLOSED_POSTGRES
+VERSION_9_SQLITE = NEW_TOKENS + CLOSE_TASKS_SQLITE
+VERSION_9_POSTGRES = LOCK_GATES_POSTGRES + NEW_TOKENS + CLOSE_TASKS_POSTGRES
 
 # The newest instant of a job whose run has ended, for its next run to know.
-RUNS = """
+LAST_RUN_COLUMN = """
 alter table gate add column ran_us {int};
 update gate set ran_us = (select max(h.scheduled_us) from history as h
 where h.number = gate.number and h.job = gate.job and h.started_us is not null);

@@ -15,7 +15,7 @@ from typing import Any
 
 import asyncpg
 
-from chronos.store.sql.postgres_errors import ERRORS, Place, explain, is_final
+from chronos.store.sql.postgres.errors import DRIVER_ERRORS, ConnectionPlace, is_final, to_store_error
 
 SCHEMA = "chronos"
 CONNECT_TIMEOUT_S = 10.0
@@ -40,13 +40,13 @@ _COMMON = {
     "tcp_keepalives_count": "3",
 }
 # Lists are read in order off an index, and end where the page does; what is to be sorted is read to its end first.
-READING = _COMMON | {
+READER_SETTINGS = _COMMON | {
     "application_name": "chronos reader",
     "enable_sort": "off",
     "enable_incremental_sort": "off",
 }
-LISTENING = _COMMON | {"application_name": "chronos listener"}
-WRITING = _COMMON | {
+LISTENER_SETTINGS = _COMMON | {"application_name": "chronos listener"}
+WRITER_SETTINGS = _COMMON | {
     "application_name": "chronos writer",
     "enable_nestloop": "off",
     "enable_mergejoin": "off",
@@ -56,7 +56,7 @@ Connection = Any
 Connect = Callable[[], Awaitable[Connection]]
 
 
-def options(settings: dict[str, str]) -> dict[str, Any]:
+def build_connect_options(settings: dict[str, str]) -> dict[str, Any]:
     """What every connection is made with, pooled or not."""
     return {
         "server_settings": settings,
@@ -75,7 +75,7 @@ async def prepare(connection: Connection) -> None:
 
 async def connect(url: str, settings: dict[str, str]) -> Connection:
     """A connection that is ready for use."""
-    connection = await asyncpg.connect(url, **options(settings))
+    connection = await asyncpg.connect(url, **build_connect_options(settings))
     try:
         await prepare(connection)
     except BaseException:
@@ -84,13 +84,13 @@ async def connect(url: str, settings: dict[str, str]) -> Connection:
     return connection
 
 
-class Patience:
+class ReconnectPolicy:
     """How long to go on trying while the server is away; shared by all connections of a store.
 
     Counted from the first sign of trouble: when it has run out, whoever comes later is told at once after one try.
     """
 
-    def __init__(self, place: Place, limit_s: float) -> None:
+    def __init__(self, place: ConnectionPlace, limit_s: float) -> None:
         self._place, self._limit_s = place, limit_s
         self._since_s: float | None = None
         self._tries = 0
@@ -105,13 +105,13 @@ class Patience:
         if self._since_s is None:
             self._since_s = now_s
         if is_final(error) or now_s - self._since_s >= self._limit_s:
-            raise explain(error, self._place) from error
+            raise to_store_error(error, self._place) from error
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._tries)
         self._tries = min(self._tries + 1, 10)
         await asyncio.sleep(pause_s * random.uniform(0.5, 1))
 
 
-class Link:
+class ReconnectingConnection:
     """One connection, made when it is needed and made again when it was lost.
 
     Every few seconds its plans are made anew, and its user is given the opportunity to look around.
@@ -120,13 +120,13 @@ class Link:
     """
 
     def __init__(
-        self, connect: Connect, patience: Patience, look_around: Callable[[Connection], Awaitable[None]]
+        self, connect: Connect, patience: ReconnectPolicy, look_around: Callable[[Connection], Awaitable[None]]
     ) -> None:
-        self._connect, self._patience, self._look_around = connect, patience, look_around
+        self._connect, self._reconnect_policy, self._on_replan = connect, patience, look_around
         self._connection: Connection | None = None
         self._session: tuple[int, datetime] | None = None
-        self._planned_s = 0.0
-        self._ghosts: list[tuple[int, datetime]] = []
+        self._plans_discarded_s = 0.0
+        self._lost_sessions: list[tuple[int, datetime]] = []
 
     async def get(self) -> Connection:
         """The connection. Raises ``Unavailable`` when there is none to be had for long enough."""
@@ -136,20 +136,20 @@ class Link:
                 if self._connection is None or self._connection.is_closed():
                     self.lose()
                     self._connection = await self._renew()
-                    self._planned_s = float("-inf")
-                if now_s - self._planned_s >= REPLAN_S:
+                    self._plans_discarded_s = float("-inf")
+                if now_s - self._plans_discarded_s >= REPLAN_S:
                     await self._connection.execute("discard plans")
-                    await self._look_around(self._connection)
-                    self._planned_s = now_s
+                    await self._on_replan(self._connection)
+                    self._plans_discarded_s = now_s
                 return self._connection
-            except ERRORS as error:
+            except DRIVER_ERRORS as error:
                 self.lose()
-                await self._patience.after(error)
+                await self._reconnect_policy.after(error)
 
     def lose(self) -> None:
         """Give the connection up, whatever state it is in."""
         if self._session is not None:
-            self._ghosts.append(self._session)
+            self._lost_sessions.append(self._session)
         if self._connection is not None:
             self._connection.terminate()
         self._connection = self._session = None
@@ -160,28 +160,28 @@ class Link:
         if connection is not None and not connection.is_closed():
             try:
                 await connection.close(timeout=CONNECT_TIMEOUT_S)
-            except ERRORS:
+            except DRIVER_ERRORS:
                 connection.terminate()
 
     async def _renew(self) -> Connection:
         connection = await self._connect()
         try:
-            await self._bury_ghosts(connection)
+            await self._end_lost_sessions(connection)
             self._session = (connection.get_server_pid(), await connection.fetchval(_STARTED))
         except BaseException:
             connection.terminate()
             raise
         return connection
 
-    async def _bury_ghosts(self, connection: Connection) -> None:
-        while self._ghosts:
+    async def _end_lost_sessions(self, connection: Connection) -> None:
+        while self._lost_sessions:
             pause_s = 0.005
-            while await connection.fetch(_END_SESSION, *self._ghosts[-1]):
+            while await connection.fetch(_END_SESSION, *self._lost_sessions[-1]):
                 if pause_s > _LONGEST_PAUSE_S:
                     raise TimeoutError("an earlier session does not end")
                 await asyncio.sleep(pause_s)
                 pause_s *= 2
-            self._ghosts.pop()
+            self._lost_sessions.pop()
 
 
 _STARTED = "select backend_start from pg_stat_activity where pid = pg_backend_pid()"

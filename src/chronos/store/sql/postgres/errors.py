@@ -7,13 +7,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import asyncpg
 
 from chronos.errors import ChronosError, Conflict, Invalid, StoreBroken, StoreUnavailable
-from chronos.store.sql.locks import Raced
+from chronos.store.sql.executions.gates import LostRace
 
 _UNREADABLE = "the store URL cannot be understood; write it as postgresql://user:password@host:5432/database"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConnectionPlace:
     """Where a database is, in words: never with the password."""
 
     host: str
@@ -21,7 +21,7 @@ class Place:
     user: str
 
     @classmethod
-    def of(cls, url: str) -> "Place":
+    def of(cls, url: str) -> "ConnectionPlace":
         """The place that a store URL names, filled in as the client library would."""
         try:
             parts = urlsplit(url)
@@ -39,23 +39,28 @@ class Place:
 
 _ADMIN_SHUTDOWN, _CRASH_SHUTDOWN, _CANNOT_CONNECT_NOW = "57P01", "57P02", "57P03"
 _IDLE_IN_TRANSACTION, _IDLE_SESSION = "25P03", "57P05"
-_GONE = {_ADMIN_SHUTDOWN, _CRASH_SHUTDOWN, _CANNOT_CONNECT_NOW, _IDLE_IN_TRANSACTION, _IDLE_SESSION}
+_CONNECTION_ENDED_STATES = {_ADMIN_SHUTDOWN, _CRASH_SHUTDOWN, _CANNOT_CONNECT_NOW, _IDLE_IN_TRANSACTION, _IDLE_SESSION}
 _SERIALIZATION, _DEADLOCK, _UNIQUE = "40001", "40P01", "23505"
-_NOBODY_ELSE_HELPS = ("28", "3D")  # login and database name: waiting changes nothing
+_LOGIN_STATE_PREFIXES = ("28", "3D")  # login and database name: waiting changes nothing
 
 #: Whatever talking to the server can raise.
-ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
-def is_lost(error: BaseException) -> bool:
+def is_connection_lost(error: BaseException) -> bool:
     """Whether the connection is gone, or no answer came in time: what was sent may or may not have happened."""
     state = _state(error)
-    return isinstance(error, OSError) or state in _GONE or state.startswith("08") or _is_confused(error)
+    return (
+        isinstance(error, OSError)
+        or state in _CONNECTION_ENDED_STATES
+        or state.startswith("08")
+        or _is_client_state_error(error)
+    )
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transaction_conflict(error: BaseException) -> bool:
     """Whether the same transaction, begun anew, may well succeed: another one got in its way."""
-    return isinstance(error, Raced) or _state(error) in (_SERIALIZATION, _DEADLOCK, _UNIQUE)
+    return isinstance(error, LostRace) or _state(error) in (_SERIALIZATION, _DEADLOCK, _UNIQUE)
 
 
 def is_deadlock(error: BaseException) -> bool:
@@ -63,26 +68,26 @@ def is_deadlock(error: BaseException) -> bool:
     return _state(error) == _DEADLOCK
 
 
-def is_about_the_statement(error: BaseException) -> bool:
+def is_user_statement_error(error: BaseException) -> bool:
     """Whether a statement of the user's own is at fault, or what was passed to it, and not the server or its load."""
     if isinstance(error, asyncpg.PostgresError):
-        return not _state(error).startswith(_NOT_ITS_FAULT)
+        return not _state(error).startswith(_SERVER_FAULT_STATE_PREFIXES)
     return isinstance(error, asyncpg.InterfaceError | TypeError | ValueError)
 
 
 def is_final(error: BaseException) -> bool:
     """Whether connecting again cannot help until a person changes something."""
-    return _state(error).startswith(_NOBODY_ELSE_HELPS)
+    return _state(error).startswith(_LOGIN_STATE_PREFIXES)
 
 
-def explain(error: BaseException, place: Place) -> ChronosError:
+def to_store_error(error: BaseException, place: ConnectionPlace) -> ChronosError:
     """What went wrong in a sentence, and what to do."""
     if isinstance(error, ValueError) and _state(error) == "":
         return Invalid(_UNREADABLE)
-    if isinstance(error, OSError) or (is_lost(error) and _state(error) not in _GONE):
+    if isinstance(error, OSError) or (is_connection_lost(error) and _state(error) not in _CONNECTION_ENDED_STATES):
         reason = str(error) or "no answer in time"
         return StoreUnavailable(f"{place} cannot be reached ({reason}); check that it runs and that the URL is right")
-    if isinstance(error, Raced):
+    if isinstance(error, LostRace):
         return StoreUnavailable(f"{place}: others kept changing the same things; try again")
     for states, build, sentence in _SENTENCES:
         if _state(error).startswith(states):
@@ -90,21 +95,21 @@ def explain(error: BaseException, place: Place) -> ChronosError:
     return StoreBroken(f"{place}: {error}")
 
 
-def explained(error: Exception, place: Place) -> Exception:
+def to_store_error_if_postgres(error: Exception, place: ConnectionPlace) -> Exception:
     """The same, but for errors that are none of PostgreSQL's: they stay as they are."""
-    return explain(error, place) if isinstance(error, (*ERRORS, Raced)) else error
+    return to_store_error(error, place) if isinstance(error, (*DRIVER_ERRORS, LostRace)) else error
 
 
 def _state(error: BaseException) -> str:
     return getattr(error, "sqlstate", None) or ""
 
 
-def _is_confused(error: BaseException) -> bool:
+def _is_client_state_error(error: BaseException) -> bool:
     """The client library found its connection closed, or something in it that it did not expect."""
     return type(error) in (asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
-_NOT_ITS_FAULT = ("08", "25P03", "40", "53", "55P03", "57", "58", "XX")
+_SERVER_FAULT_STATE_PREFIXES = ("08", "25P03", "40", "53", "55P03", "57", "58", "XX")
 _SENTENCES: tuple[tuple[tuple[str, ...], type[ChronosError], str], ...] = (
     (
         ("28",),

@@ -3,54 +3,55 @@
 All parts of such a statement see the state at its beginning; only a row that it has locked is seen as it is now. So
 nothing here looks for rows that another transaction may just have written: what waits behind a freed gate is looked
 for by a later statement (see ``executions``). Tables are read by the keys of the batch (``= any``) and joined to it
-by hash, which is as good for one row as for thousands, whatever a plan was made for (see ``postgres_link``).
+by hash, which is as good for one row as for thousands, whatever a plan was made for (see ``connection``).
 """
 
 from collections.abc import Sequence
 
 from chronos.core.execution import Status
-from chronos.core.fence import TURN_BITS
+from chronos.core.fencing_token import TURN_BITS
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, SettleRow
-from chronos.store.sql.decision import (
-    ADMIT_ROW,
-    LATE,
+from chronos.store.sql.executions.admission_rules import (
+    ADMIT_ROW_COLUMNS,
+    ALREADY_RECORDED,
+    DECIDED_TOKEN,
+    LATE_CONDITION,
     READY,
-    REPEATED,
     RUNNING,
-    TOKEN,
-    admit_rows,
-    decide,
-    move_those,
-    next_claim,
-    open_those,
-    record_skipped,
+    batch_gate_update_sql,
+    decisions_sql,
+    insert_open_sql,
+    insert_skipped_sql,
+    next_claim_sql,
+    to_admit_rows,
 )
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.endings import Freed
-from chronos.store.sql.gates import claimed, claimed_columns
+from chronos.store.sql.executions.gate_queue import claimed_columns, to_claimed_rows
+from chronos.store.sql.executions.settlement import FreedKeys
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
-_QUEUE, _FOLLOWED = 1, 2  # what is to be done after a settlement, as bits
+_HAS_QUEUE_BIT, _HAS_FOLLOWERS_BIT = 1, 2  # what is to be done after a settlement, as bits
 _STATUS = {int(status): status for status in Status}
-_ENDED = """id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt, admitted_us,
+_HISTORY_COLUMNS = """id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt, admitted_us,
     started_us, attempt_us, finished_us, detail"""
 
 
-class HotPostgres:
+class PostgresHotPath:
     """Statements and steps of the hot path."""
 
     def __init__(self, d: Dialect) -> None:
         self._admit = f"""
             with d as materialized (
-                {decide(d.rows(4, ADMIT_ROW))} and g.job = any($4) order by g.job for update of g skip locked
+                {decisions_sql(d.rows(4, ADMIT_ROW_COLUMNS))} and g.job = any($4)
+                order by g.job for update of g skip locked
             ),
-            moved as (update gate as g set {move_those("g")} from d where g.job = any($4) and g.job = d.job),
-            opened as ({open_those("d", node="$1::bigint", now_us="$2::bigint", request="$3")}),
-            skipped as ({record_skipped("d", now_us="$2")})
-            select d.id, d.job, d.status, {TOKEN}, d.ran_us from d where d.status <> {REPEATED}"""
+            moved as (update gate as g set {batch_gate_update_sql("g")} from d where g.job = any($4) and g.job = d.job),
+            opened as ({insert_open_sql("d", node="$1::bigint", now_us="$2::bigint", request="$3")}),
+            skipped as ({insert_skipped_sql("d", now_us="$2")})
+            select d.id, d.job, d.status, {DECIDED_TOKEN}, d.ran_us from d where d.status <> {ALREADY_RECORDED}"""
         # Each lane's best are locked before the best of all are chosen: so a lane is read only as far as needed, and
         # what another node is just taking does not make this claim come back short.
-        self._claim = _claim(d.rows(5, "lane:n"), "true")
-        self._claim_late = _claim(d.rows(5, "lane:n before_us:n"), LATE)
+        self._claim = _build_claim_sql(d.rows(5, "lane:n"), "true")
+        self._claim_late = _build_claim_sql(d.rows(5, "lane:n before_us:n"), LATE_CONDITION)
         # That the gates are locked before anything else is looked at is part of either condition.
         self._settle = _settle(d, "(select count(*) from locked) >= 0")
         self._settle_alone = _settle(
@@ -63,7 +64,7 @@ class HotPostgres:
         """The plain rows of the command: not keyed, not ``replace``."""
         args = (command.node, command.now_us, command.request)
         alone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
-        found = yield Query(self._admit, args, admit_rows(rows), alone=alone)
+        found = yield Query(self._admit, args, to_admit_rows(rows), alone=alone)
         return [
             Admitted(execution, job, _STATUS[status], token, ran_us) for execution, job, status, token, ran_us in found
         ]
@@ -73,19 +74,19 @@ class HotPostgres:
         args = (command.limit, command.node, command.now_us, command.request)
         lanes = Rows("n", [(lane,) for lane in dict.fromkeys(command.lanes)])
         found = yield Query(self._claim, args, lanes, alone=not command.late_lanes)
-        return claimed(found)
+        return to_claimed_rows(found)
 
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
         """What has waited too long for those it is meant for."""
         args = (limit, command.node, command.now_us, command.request)
         found = yield Query(self._claim_late, args, Rows("nn", command.late_lanes))
-        return claimed(found)
+        return to_claimed_rows(found)
 
     def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
         """For jobs without a queue, and executions without a key."""
         return Query(self._settle_alone, rows=_outcomes(rows), alone=True)
 
-    def settle(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[FreedKeys]:
         """Move rows to history and free their gates."""
         found = yield Query(self._settle, rows=_outcomes(rows))
         settled: list[bytes] = []
@@ -94,18 +95,18 @@ class HotPostgres:
         followed: set[bytes] = set()
         for id_or_job, key, after in found:
             if after:
-                if after & _QUEUE:
+                if after & _HAS_QUEUE_BIT:
                     behind.append(id_or_job)
-                if after & _FOLLOWED:
+                if after & _HAS_FOLLOWERS_BIT:
                     followed.add(id_or_job)
                 continue
             settled.append(id_or_job)
             if key is not None:
                 freed[key] = freed.get(key, 0) + 1
-        return Freed(settled, sorted(behind), sorted(freed.items()), followed)
+        return FreedKeys(settled, sorted(behind), sorted(freed.items()), followed)
 
 
-def _claim(lanes: str, condition: str) -> str:
+def _build_claim_sql(lanes: str, condition: str) -> str:
     return f"""
         with best as materialized (
             select x.id from {lanes} as i cross join lateral (
@@ -114,7 +115,7 @@ def _claim(lanes: str, condition: str) -> str:
                 order by a.rank, a.id limit $1 for update skip locked
             ) as x order by x.rank, x.id limit $1
         ), taken as (
-            update active as a set status = {RUNNING}, owner = $2, token = {next_claim("a.token")},
+            update active as a set status = {RUNNING}, owner = $2, token = {next_claim_sql("a.token")},
                 started_us = coalesce(a.started_us, $3), attempt_us = $3, request = $4
             where a.id = any(array(select id from best)) returning a.*
         )
@@ -133,15 +134,16 @@ def _settle(d: Dialect, condition: str) -> str:
                 a.token, a.attempt, a.admitted_us, a.started_us, a.attempt_us, i.finished_us,
                 coalesce(i.detail, a.detail) as detail, a.key
         ), kept as (
-            insert into history ({_ENDED}, number)
-            select {_ENDED}, number from ended left join (select job, number from locked) as l using (job)
+            insert into history ({_HISTORY_COLUMNS}, number)
+            select {_HISTORY_COLUMNS}, number from ended left join (select job, number from locked) as l using (job)
         ), freed as (
             update gate as g set active = g.active - n.ended, seq = greatest(g.seq, n.turn),
                 ran_us = greatest(g.ran_us, n.ran_us)
             from (select job, count(*) as ended, max(token) >> {TURN_BITS} as turn, max(scheduled_us) as ran_us
                 from ended group by job) as n
             where g.job = any($2) and g.job = n.job
-            returning g.job, case when g.queued > 0 then {_QUEUE} else 0 end + {_FOLLOWED} * g.followed as after
+            returning g.job, case when g.queued > 0 then {_HAS_QUEUE_BIT} else 0 end
+                + {_HAS_FOLLOWERS_BIT} * g.followed as after
         )
         select id, key, 0 from ended union all select job, null, after from freed where after > 0"""
 

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from chronos.store.contract import Hint
-from chronos.store.sql.postgres_errors import ERRORS
-from chronos.store.sql.postgres_link import Connect, Connection
+from chronos.store.sql.postgres.connection import Connect, Connection
+from chronos.store.sql.postgres.errors import DRIVER_ERRORS
 
 CHANNEL = "chronos"
-EVERY_S = 0.05
+SEND_INTERVAL_S = 0.05
 _LONGEST_PAUSE_S = 5.0
-_ANY = ~Hint(0)
+_ALL_HINTS = ~Hint(0)
 
 
-class Hints:
+class HintChannel:
     """Calls back when another node has sent a hint, and sends hints to the others."""
 
     def __init__(self, connect: Connect, receive: Callable[[Hint], None]) -> None:
@@ -30,7 +30,7 @@ class Hints:
     async def start(self) -> None:
         """Begin to listen; a connection that is lost later is made again in the background."""
         lost = await self._listen()
-        self._tasks = [asyncio.create_task(self._stay(lost)), asyncio.create_task(self._send())]
+        self._tasks = [asyncio.create_task(self._keep_listening(lost)), asyncio.create_task(self._send())]
 
     async def stop(self) -> None:
         """Let go."""
@@ -42,7 +42,7 @@ class Hints:
         if connection is not None:
             try:
                 await connection.close(timeout=_LONGEST_PAUSE_S)
-            except ERRORS:
+            except DRIVER_ERRORS:
                 connection.terminate()
 
     def send(self, hint: Hint) -> None:
@@ -65,19 +65,19 @@ class Hints:
 
     def _received(self, connection: Connection, sender: int, _: str, payload: str) -> None:
         if sender != connection.get_server_pid():
-            self._receive(Hint(int(payload)) & _ANY if payload.isdecimal() else _ANY)
+            self._receive(Hint(int(payload)) & _ALL_HINTS if payload.isdecimal() else _ALL_HINTS)
 
-    async def _stay(self, lost: asyncio.Event) -> None:
+    async def _keep_listening(self, lost: asyncio.Event) -> None:
         while True:
             await lost.wait()
             pause_s = 0.1
             while True:
                 await asyncio.sleep(pause_s)
-                with suppress(*ERRORS):
+                with suppress(*DRIVER_ERRORS):
                     lost = await self._listen()
                     break
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            self._receive(_ANY)  # for what was missed meanwhile
+            self._receive(_ALL_HINTS)  # for what was missed meanwhile
 
     async def _send(self) -> None:
         while True:
@@ -85,6 +85,6 @@ class Hints:
             self._due.clear()
             hint, self._hint = self._hint, Hint(0)
             if self._connection is not None:
-                with suppress(*ERRORS):
+                with suppress(*DRIVER_ERRORS):
                     await self._connection.execute(f"notify {CHANNEL}, '{int(hint)}'")
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(SEND_INTERVAL_S)

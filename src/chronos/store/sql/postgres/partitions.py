@@ -10,19 +10,23 @@ from datetime import UTC, datetime
 import asyncpg
 
 from chronos.core.ids import id_floor
-from chronos.store.sql.postgres_link import SCHEMA, Connection
+from chronos.store.sql.postgres.connection import SCHEMA, Connection
 
 WEEK_US = 7 * 86_400 * 1_000_000
 _MONDAY_US = 4 * 86_400 * 1_000_000  # the first one: time is counted from a Thursday
-AHEAD = 2
-_MOST_MOVED = 10_000
-_TRIMMED_AT_ONCE = 1_000
+WEEKS_AHEAD = 2
+_MAX_MOVED_ROWS = 10_000
+_MAX_TRIMMED_ROWS = 1_000
 _LOCK_TIMEOUT = "200ms"
 _UPKEEP_LOCK = 0x6368726F03  # advisory lock: whoever looks after partitions just now
-TABLES = {"history": "id", "attempt": "execution", "output": "execution"}  # and the column they are partitioned by
+PARTITION_COLUMN_BY_TABLE = {
+    "history": "id",
+    "attempt": "execution",
+    "output": "execution",
+}  # and the column they are partitioned by
 
 #: What stands in the way now may not do so next time.
-_NOT_NOW = (
+_RETRY_LATER_ERRORS = (
     asyncpg.LockNotAvailableError,
     asyncpg.DeadlockDetectedError,
     asyncpg.CheckViolationError,
@@ -30,48 +34,51 @@ _NOT_NOW = (
 )
 
 
-async def look_after(connection: Connection, now_us: int) -> None:
+async def maintain_partitions(connection: Connection, now_us: int) -> None:
     """Make partitions ahead of ``now_us`` and drop those that nobody keeps any more, unless another node is at it."""
     if not await connection.fetchval(f"select pg_try_advisory_lock({_UPKEEP_LOCK})"):
         return
     try:
-        kept_us = int(await connection.fetchval(_KEPT_LONGEST) or now_us)
+        kept_us = int(await connection.fetchval(_SELECT_LONGEST_RETENTION) or now_us)
         first_open: bytes | None = await connection.fetchval("select id from active order by id limit 1")
         cut = min(id_floor(now_us - kept_us), first_open or b"\xff" * 16)
         weeks = {
-            start_us for table in TABLES for start_us, attached in (await _weeks(connection, table)).items() if attached
+            start_us
+            for table in PARTITION_COLUMN_BY_TABLE
+            for start_us, attached in (await _weeks(connection, table)).items()
+            if attached
         }
-        over = {start_us for start_us in weeks if await _is_over(connection, start_us, cut, now_us - kept_us)}
-        for table, column in TABLES.items():
+        over = {start_us for start_us in weeks if await _is_week_expired(connection, start_us, cut, now_us - kept_us)}
+        for table, column in PARTITION_COLUMN_BY_TABLE.items():
             there = await _weeks(connection, table)
-            for start_us in _coming(now_us):
+            for start_us in _list_upcoming_weeks(now_us):
                 if start_us not in there:
                     await _create(connection, table, column, start_us)
             for start_us, attached in there.items():
                 if attached and start_us in over:
                     await _detach(connection, table, start_us)
-            for name, _ in await connection.fetch(_NAMED, SCHEMA, f"^{table}_gone_[0-9]{{8}}$"):
+            for name, _ in await connection.fetch(_SELECT_TABLES_BY_PATTERN, SCHEMA, f"^{table}_gone_[0-9]{{8}}$"):
                 await connection.execute(f"drop table {name}")
-            await connection.execute(_trim_strays(table, column), cut, _TRIMMED_AT_ONCE, now_us - kept_us)
+            await connection.execute(_trim_strays(table, column), cut, _MAX_TRIMMED_ROWS, now_us - kept_us)
         await connection.execute("delete from sent where sent < now() - interval '1 hour'")
     finally:
         if not connection.is_closed():
             await connection.execute(f"select pg_advisory_unlock({_UPKEEP_LOCK})")
 
 
-async def remember_longest(connection: Connection, keep_age_us: int) -> None:
+async def raise_longest_retention(connection: Connection, keep_age_us: int) -> None:
     """No partition younger than this is dropped from now on."""
-    await connection.execute(_KEEP_AT_LEAST, str(keep_age_us))
+    await connection.execute(_RAISE_LONGEST_RETENTION, str(keep_age_us))
 
 
-def week_of(at_us: int) -> int:
+def to_week_start_us(at_us: int) -> int:
     """When the week of an instant began."""
     return (at_us - _MONDAY_US) // WEEK_US * WEEK_US + _MONDAY_US
 
 
-def _coming(now_us: int) -> list[int]:
-    start_us = week_of(now_us)
-    return [start_us + i * WEEK_US for i in range(AHEAD + 1)]
+def _list_upcoming_weeks(now_us: int) -> list[int]:
+    start_us = to_week_start_us(now_us)
+    return [start_us + i * WEEK_US for i in range(WEEKS_AHEAD + 1)]
 
 
 def _name(table: str, start_us: int) -> str:
@@ -81,7 +88,7 @@ def _name(table: str, start_us: int) -> str:
 async def _weeks(connection: Connection, table: str) -> dict[int, bool]:
     """When the weeks that have a table begin, and whether it still is a partition: a person may have detached it."""
     weeks = {}
-    for name, attached in await connection.fetch(_NAMED, SCHEMA, f"^{table}_[0-9]{{8}}$"):
+    for name, attached in await connection.fetch(_SELECT_TABLES_BY_PATTERN, SCHEMA, f"^{table}_[0-9]{{8}}$"):
         date = datetime.strptime(name.removeprefix(f"{table}_"), "%Y%m%d").replace(tzinfo=UTC)
         weeks[int(date.timestamp()) * 1_000_000] = attached
     return weeks
@@ -92,9 +99,9 @@ async def _create(connection: Connection, table: str, column: str, start_us: int
     name = _name(table, start_us)
     bounds = [id_floor(start_us), id_floor(start_us + WEEK_US)]
     strays = f"from {table}_default where {column} >= $1 and {column} < $2"
-    if await connection.fetchval(f"select count(*) from (select 1 {strays} limit {_MOST_MOVED + 1}) as s", *bounds) > (
-        _MOST_MOVED
-    ):
+    if await connection.fetchval(
+        f"select count(*) from (select 1 {strays} limit {_MAX_MOVED_ROWS + 1}) as s", *bounds
+    ) > (_MAX_MOVED_ROWS):
         return
     try:
         async with connection.transaction():
@@ -105,7 +112,7 @@ async def _create(connection: Connection, table: str, column: str, start_us: int
             )
             low, high = (f"'{bound.hex()}'" for bound in bounds)
             await connection.execute(f"alter table {table} attach partition {name} for values from ({low}) to ({high})")
-    except _NOT_NOW:
+    except _RETRY_LATER_ERRORS:
         return
 
 
@@ -117,11 +124,11 @@ async def _detach(connection: Connection, table: str, start_us: int) -> None:
             await connection.execute(f"set local lock_timeout = '{_LOCK_TIMEOUT}'")
             await connection.execute(f"alter table {table} detach partition {name}")
             await connection.execute(f"alter table {name} rename to {name.replace('_', '_gone_')}")
-    except _NOT_NOW:
+    except _RETRY_LATER_ERRORS:
         return
 
 
-async def _is_over(connection: Connection, start_us: int, cut: bytes, before_us: int) -> bool:
+async def _is_week_expired(connection: Connection, start_us: int, cut: bytes, before_us: int) -> bool:
     """Whether nobody keeps anything of a week: all of its ids are too old, and all of it ended too long ago."""
     low, high = id_floor(start_us), id_floor(start_us + WEEK_US)
     if high > cut:
@@ -136,11 +143,11 @@ def _trim_strays(table: str, column: str) -> str:
     return f"delete from {table}_default where {column} = any(array({old}))"
 
 
-_KEPT_LONGEST = "select value from meta where name = 'keep_age_us'"
-_KEEP_AT_LEAST = """
+_SELECT_LONGEST_RETENTION = "select value from meta where name = 'keep_age_us'"
+_RAISE_LONGEST_RETENTION = """
     insert into meta as m (name, value) values ('keep_age_us', $1)
     on conflict (name) do update set value = excluded.value where m.value::bigint < excluded.value::bigint"""
 _LAST_END = "select finished_us from history where id >= $1 and id < $2 order by finished_us desc limit 1"
-_NAMED = """
+_SELECT_TABLES_BY_PATTERN = """
     select c.relname, c.relispartition from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
     where n.nspname = $1 and c.relkind = 'r' and c.relname ~ $2 order by c.relname"""

@@ -29,31 +29,31 @@ from chronos.store.commands import (
     Trigger,
 )
 
-CONTROL = 0
-_OF_ONE_JOB = (Recover, RecordSkip, Trigger, Backfill, DeleteJob, SetJobState)
+CONTROL_CONNECTION = 0
+_SINGLE_JOB_COMMANDS = (Recover, RecordSkip, Trigger, Backfill, DeleteJob, SetJobState)
 
 
 def route(command: Command[Any], lanes: int) -> list[tuple[int, Command[Any]]]:
     """The parts of a command and the lane of each; ``lanes`` counts the work lanes, which come after control."""
-    if isinstance(command, _OF_ONE_JOB):
-        return [(_lane(command.job, lanes), command)]
+    if isinstance(command, _SINGLE_JOB_COMMANDS):
+        return [(_choose_connection(command.job, lanes), command)]
     if isinstance(command, Admit | Settle):
         rows: dict[int, list[Any]] = {}
         for row in command.rows:
-            rows.setdefault(_lane(row.job, lanes), []).append(row)
+            rows.setdefault(_choose_connection(row.job, lanes), []).append(row)
         if len(rows) > 1:
             return _split(command, rows)
-        return [(next(iter(rows), CONTROL), command)]
+        return [(next(iter(rows), CONTROL_CONNECTION), command)]
     if isinstance(command, SettleWith):
-        return [(_lane(command.row.job, lanes), command)]
+        return [(_choose_connection(command.row.job, lanes), command)]
     if isinstance(command, SaveJobs) and command.rows:
-        return [(_lane(crc32(command.rows[0].name.encode()).to_bytes(4), lanes), command)]
+        return [(_choose_connection(crc32(command.rows[0].name.encode()).to_bytes(4), lanes), command)]
     if isinstance(command, SaveJobs) and command.delete:
-        return [(_lane(command.delete[0].job, lanes), command)]
-    return [(CONTROL, command)]
+        return [(_choose_connection(command.delete[0].job, lanes), command)]
+    return [(CONTROL_CONNECTION, command)]
 
 
-def join(command: Command[Any], answers: Sequence[Any]) -> Any:
+def join_part_results(command: Command[Any], answers: Sequence[Any]) -> Any:
     """The answer to a command from those to its parts."""
     if isinstance(command, Settle):
         joined = Settled([], [], 0)
@@ -63,11 +63,11 @@ def join(command: Command[Any], answers: Sequence[Any]) -> Any:
     return [row for answer in answers for row in answer]
 
 
-def gates_of(command: Command[Any]) -> list[bytes]:
+def list_awaited_gates(command: Command[Any]) -> list[bytes]:
     """The jobs whose gates a command waits for, as far as it says."""
     if isinstance(command, Recover | SetJobState):
         return [part.job for part in command.parts]
-    if isinstance(command, _OF_ONE_JOB):
+    if isinstance(command, _SINGLE_JOB_COMMANDS):
         return [command.job]
     if isinstance(command, SettleWith):
         return [command.row.job]
@@ -80,8 +80,8 @@ def gates_of(command: Command[Any]) -> list[bytes]:
     return []
 
 
-def _lane(job: bytes, lanes: int) -> int:
-    return CONTROL + 1 + job[-1] % lanes
+def _choose_connection(job: bytes, lanes: int) -> int:
+    return CONTROL_CONNECTION + 1 + job[-1] % lanes
 
 
 def _split(command: Admit | Settle, rows: dict[int, list[Any]]) -> list[tuple[int, Command[Any]]]:

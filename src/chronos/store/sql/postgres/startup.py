@@ -9,36 +9,36 @@ from collections.abc import Mapping
 
 from chronos.errors import StoreBroken, StoreUnavailable
 from chronos.store.sql import migrations
-from chronos.store.sql.dialect import Postgres
-from chronos.store.sql.postgres_errors import ERRORS, Place, is_passing
-from chronos.store.sql.postgres_link import SCHEMA, Connection
+from chronos.store.sql.postgres.connection import SCHEMA, Connection
+from chronos.store.sql.postgres.errors import DRIVER_ERRORS, ConnectionPlace, is_transaction_conflict
+from chronos.store.sql.query import PostgresDialect
 
-OLDEST = 14
+OLDEST_SERVER_VERSION = 14
 _MIGRATION_LOCK = 0x6368726F02  # advisory lock: whoever changes the schema
-_LONG_S = 3600.0  # what a migration of a large store may take
-_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0)  # between tries
-_NEEDED = ("fsync", "synchronous_commit", "full_page_writes")
+_MIGRATION_TIMEOUT_S = 3600.0  # what a migration of a large store may take
+_MIGRATION_RETRY_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0)  # between tries
+_DURABILITY_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes")
 _FACTS = """
     select name, setting from pg_settings where name = any($1::text[])
     union all select 'encoding', pg_encoding_to_char(encoding) from pg_database where datname = current_database()
     union all select 'standby', pg_is_in_recovery()::text"""
 
 
-async def check(connection: Connection, place: Place, *, allow_unsafe: bool) -> None:
+async def check_server(connection: Connection, place: ConnectionPlace, *, allow_unsafe: bool) -> None:
     """Refuse a server that is too old, a standby, or one that would lose what it acknowledged."""
-    facts = dict(await connection.fetch(_FACTS, _NEEDED))
-    judge(connection.get_server_version().major, facts, place, allow_unsafe=allow_unsafe)
+    facts = dict(await connection.fetch(_FACTS, _DURABILITY_SETTINGS))
+    check_server_facts(connection.get_server_version().major, facts, place, allow_unsafe=allow_unsafe)
 
 
-def judge(version: int, facts: Mapping[str, str], place: Place, *, allow_unsafe: bool) -> None:
-    """See ``check``: the decision, from what the server says of itself."""
-    if version < OLDEST:
-        raise StoreBroken(f"{place} is version {version}; upgrade it to PostgreSQL {OLDEST} or newer")
+def check_server_facts(version: int, facts: Mapping[str, str], place: ConnectionPlace, *, allow_unsafe: bool) -> None:
+    """See ``check_server``: the decision, from what the server says of itself."""
+    if version < OLDEST_SERVER_VERSION:
+        raise StoreBroken(f"{place} is version {version}; upgrade it to PostgreSQL {OLDEST_SERVER_VERSION} or newer")
     if facts["standby"] == "true":
         raise StoreUnavailable(f"{place} is a standby, which cannot be written; connect to the primary")
     if facts["encoding"] != "UTF8":
         raise StoreBroken(f"{place} stores text as {facts['encoding']}; create a database with encoding UTF8")
-    off = [name for name in _NEEDED if facts[name] == "off"]
+    off = [name for name in _DURABILITY_SETTINGS if facts[name] == "off"]
     if off and not allow_unsafe:
         raise StoreBroken(
             f"{place} runs with {' and '.join(f'{name} = off' for name in off)}, so a power cut may lose or damage "
@@ -46,16 +46,16 @@ def judge(version: int, facts: Mapping[str, str], place: Place, *, allow_unsafe:
         )
 
 
-async def migrate(connection: Connection, place: Place, *, trigrams: bool = True) -> None:
+async def migrate(connection: Connection, place: ConnectionPlace, *, trigrams: bool = True) -> None:
     """Bring the schema up to date, one node at a time; the others wait and find it done.
 
     A node of the release before may be at work: where the two wait for each other, this one may have to begin anew.
     """
-    for pause_s in _PAUSES_S:
+    for pause_s in _MIGRATION_RETRY_PAUSES_S:
         try:
             await _migrate(connection, place, trigrams=trigrams)
-        except ERRORS as error:
-            if not is_passing(error):
+        except DRIVER_ERRORS as error:
+            if not is_transaction_conflict(error):
                 raise
             await asyncio.sleep(pause_s * random.uniform(0.5, 1))
         else:
@@ -63,9 +63,9 @@ async def migrate(connection: Connection, place: Place, *, trigrams: bool = True
     await _migrate(connection, place, trigrams=trigrams)
 
 
-async def _migrate(connection: Connection, place: Place, *, trigrams: bool) -> None:
+async def _migrate(connection: Connection, place: ConnectionPlace, *, trigrams: bool) -> None:
     async with connection.transaction():
-        await connection.execute(f"select pg_advisory_xact_lock({_MIGRATION_LOCK})", timeout=_LONG_S)
+        await connection.execute(f"select pg_advisory_xact_lock({_MIGRATION_LOCK})", timeout=_MIGRATION_TIMEOUT_S)
         if not await connection.fetchval("select 1 from pg_namespace where nspname = $1", SCHEMA):
             await connection.execute(f"create schema {SCHEMA}")
         if not await connection.fetchval(_HAS_TABLE, f"{SCHEMA}.meta"):
@@ -73,12 +73,12 @@ async def _migrate(connection: Connection, place: Place, *, trigrams: bool) -> N
                 raise StoreBroken(
                     f'{place} has a schema "{SCHEMA}" that holds something else; give another database, or rename it'
                 )
-            await connection.execute(migrations.META)
+            await connection.execute(migrations.CREATE_META)
         meta = dict(await connection.fetch("select name, value from meta where name like 'schema%'"))
-        pending = migrations.pending(int(meta.get("schema", 0)), int(meta.get("schema_minimum", 0)))
+        pending = migrations.find_pending(int(meta.get("schema", 0)), int(meta.get("schema_minimum", 0)))
         for migration in pending:
-            for statement in migration.statements(Postgres()):
-                await connection.execute(statement, timeout=_LONG_S)
+            for statement in migration.statements(PostgresDialect()):
+                await connection.execute(statement, timeout=_MIGRATION_TIMEOUT_S)
             for name, value in (("schema", migration.version), ("schema_minimum", migration.minimum)):
                 await connection.execute(_SET_META, name, str(value))
         if trigrams and any(migration.version == 1 for migration in pending):
@@ -92,7 +92,7 @@ async def _index_trigrams(connection: Connection) -> None:
             await connection.execute("create extension if not exists pg_trgm")
             home = await connection.fetchval(_EXTENSION_SCHEMA)
             await connection.execute(f'create index job_name_trigrams on job using gin (name "{home}".gin_trgm_ops)')
-    except ERRORS:
+    except DRIVER_ERRORS:
         if connection.is_closed():
             raise
 

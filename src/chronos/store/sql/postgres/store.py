@@ -1,8 +1,8 @@
 """The PostgreSQL driver: a few writing connections, some for reading, one that listens for hints.
 
 Many nodes share one database; gates and tokens keep them apart, no leader is needed. Within a node the commands about
-one job go through one connection, in order (``postgres_routes``), and commands that wait go together in one
-transaction (``pump``).
+one job go through one connection, in order (``routing``), and commands that wait go together in one
+transaction (``store.group_commit``).
 """
 
 import asyncio
@@ -14,39 +14,38 @@ import asyncpg
 
 from chronos.errors import ChronosError, Invalid, StoreUnavailable
 from chronos.store.commands import Command, SaveJobs
-from chronos.store.commands.storable import check_storable, half_a_character
+from chronos.store.commands.validation import check_storable, lone_surrogate_error
 from chronos.store.contract import Hint
-from chronos.store.pump import Pump, in_a_task
-from chronos.store.sql import partitions
-from chronos.store.sql.dialect import Postgres, Steps
-from chronos.store.sql.doubts import Doubts
-from chronos.store.sql.hot_postgres import HotPostgres
-from chronos.store.sql.postgres_errors import ERRORS, Place, explain, is_lost
-from chronos.store.sql.postgres_hints import Hints
-from chronos.store.sql.postgres_lane import Lane, Walk
-from chronos.store.sql.postgres_link import (
-    LISTENING,
-    READING,
+from chronos.store.group_commit import GroupCommit, begin_in_task
+from chronos.store.sql.base_store import ResentRequests, SqlStore
+from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.postgres import partitions
+from chronos.store.sql.postgres.connection import (
+    LISTENER_SETTINGS,
+    READER_SETTINGS,
     REPLAN_S,
-    WRITING,
+    WRITER_SETTINGS,
     Connection,
-    Patience,
+    ReconnectPolicy,
+    build_connect_options,
     connect,
-    options,
     prepare,
 )
-from chronos.store.sql.postgres_open import check, migrate
-from chronos.store.sql.postgres_routes import CONTROL, join, route
-from chronos.store.sql.statements import statements
-from chronos.store.sql.store import SqlStore
-from chronos.store.sql.writes import Writes
+from chronos.store.sql.postgres.errors import DRIVER_ERRORS, ConnectionPlace, is_connection_lost, to_store_error
+from chronos.store.sql.postgres.hot_path import PostgresHotPath
+from chronos.store.sql.postgres.notify import HintChannel
+from chronos.store.sql.postgres.routing import CONTROL_CONNECTION, join_part_results, route
+from chronos.store.sql.postgres.startup import check_server, migrate
+from chronos.store.sql.postgres.write_connection import TransactionSteps, WriteConnection
+from chronos.store.sql.query import PostgresDialect, Steps
+from chronos.store.sql.statements import collect_statements
 
 R = TypeVar("R")
 T = TypeVar("T")
-WORK_LANES = 2
+WORK_CONNECTIONS = 2
 READERS = 3
-PATIENCE_S = 20.0
-_DIALECT = Postgres()
+RECONNECT_LIMIT_S = 20.0
+_DIALECT = PostgresDialect()
 _BEGIN_READ = "begin isolation level repeatable read, read only"
 _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
@@ -63,22 +62,22 @@ class PostgresStore(SqlStore):
         url: str,
         *,
         allow_unsafe: bool = False,
-        lanes: int = WORK_LANES,
+        lanes: int = WORK_CONNECTIONS,
         readers: int = READERS,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = RECONNECT_LIMIT_S,
         trigrams: bool = True,
     ) -> None:
         super().__init__(_DIALECT)
-        self._url, self._place = url, Place.of(url)
+        self._url, self._place = url, ConnectionPlace.of(url)
         self._allow_unsafe, self._trigrams = allow_unsafe, trigrams
-        self._work_lanes, self._readers = lanes, readers
-        self._patience = Patience(self._place, patience_s)
-        self._doubts = Doubts()
-        self._lanes: list[Lane] = []
-        self._pumps: list[Pump] = []
+        self._work_connections, self._readers = lanes, readers
+        self._reconnect_policy = ReconnectPolicy(self._place, patience_s)
+        self._resent_requests = ResentRequests()
+        self._lanes: list[WriteConnection] = []
+        self._group_commits: list[GroupCommit] = []
         self._pool: Any = None
-        self._listener: Hints | None = None
-        self._planned_s: dict[int, float] = {}
+        self._listener: HintChannel | None = None
+        self._plans_discarded_s: dict[int, float] = {}
         self._kept_longest_us = 0
 
     # --- life
@@ -86,11 +85,11 @@ class PostgresStore(SqlStore):
     async def open(self) -> None:
         """See ``Store.open``."""
         try:
-            connection = await connect(self._url, LISTENING)
+            connection = await connect(self._url, LISTENER_SETTINGS)
             try:
-                await check(connection, self._place, allow_unsafe=self._allow_unsafe)
+                await check_server(connection, self._place, allow_unsafe=self._allow_unsafe)
                 await migrate(connection, self._place, trigrams=self._trigrams)
-                await partitions.look_after(connection, await connection.fetchval(_CLOCK))
+                await partitions.maintain_partitions(connection, await connection.fetchval(_CLOCK))
             finally:
                 await connection.close()
             self._pool = await asyncpg.create_pool(
@@ -98,27 +97,29 @@ class PostgresStore(SqlStore):
                 min_size=0,
                 max_size=self._readers,
                 init=prepare,
-                reset=_leave,
-                **options(READING),
+                reset=_skip_reset,
+                **build_connect_options(READER_SETTINGS),
             )
-            self._listener = Hints(partial(connect, self._url, LISTENING), self._hint)
+            self._listener = HintChannel(partial(connect, self._url, LISTENER_SETTINGS), self._hint)
             await self._listener.start()
-        except (ValueError, *ERRORS) as error:
+        except (ValueError, *DRIVER_ERRORS) as error:
             await self.close()
-            raise explain(error, self._place) from error
+            raise to_store_error(error, self._place) from error
         except BaseException:
             await self.close()
             raise
-        writes = Writes(_DIALECT, HotPostgres(_DIALECT))
-        for _ in range(CONTROL + 1 + self._work_lanes):
-            connects = partial(connect, self._url, WRITING)
-            lane = Lane(connects, writes, self._place, self._patience, self._doubts, self._tell)
+        writes = CommandHandlers(_DIALECT, PostgresHotPath(_DIALECT))
+        for _ in range(CONTROL_CONNECTION + 1 + self._work_connections):
+            connects = partial(connect, self._url, WRITER_SETTINGS)
+            lane = WriteConnection(
+                connects, writes, self._place, self._reconnect_policy, self._resent_requests, self._tell
+            )
             self._lanes.append(lane)
-            self._pumps.append(Pump(in_a_task(lane.run), watch=self._committed))
+            self._group_commits.append(GroupCommit(begin_in_task(lane.run), watch=self._notify_commit_listeners))
 
     async def close(self) -> None:
         """See ``Store.close``."""
-        pumps, self._pumps = self._pumps, []
+        pumps, self._group_commits = self._group_commits, []
         await asyncio.gather(*(pump.drain() for pump in pumps))
         listener, self._listener = self._listener, None
         if listener is not None:
@@ -130,12 +131,12 @@ class PostgresStore(SqlStore):
             try:
                 async with asyncio.timeout(10):
                     await pool.close()
-            except ERRORS:
+            except DRIVER_ERRORS:
                 pool.terminate()
 
     async def clock_us(self) -> int | None:
         """The server's clock, which all nodes share."""
-        return int(await self._on_reader(lambda connection: connection.fetchval(_CLOCK)))
+        return int(await self._run_on_reader(lambda connection: connection.fetchval(_CLOCK)))
 
     async def backup(self, path: str) -> None:
         """PostgreSQL brings its own tools."""
@@ -143,19 +144,19 @@ class PostgresStore(SqlStore):
 
     async def maintain(self, now_us: int) -> None:
         """See ``Store.maintain``: weeks of history to come, and those that nobody keeps any more."""
-        await self._on_reader(lambda connection: partitions.look_after(connection, now_us))
+        await self._run_on_reader(lambda connection: partitions.maintain_partitions(connection, now_us))
 
     async def check_statements(self) -> list[str]:
         """See ``Store.check_statements``: the statements of every part, writing ones and reading ones."""
-        return await self._on_reader(self._refused)
+        return await self._run_on_reader(self._refused)
 
     async def _refused(self, connection: Connection) -> list[str]:
         refused = []
-        for statement, place in statements(Writes(_DIALECT, HotPostgres(_DIALECT)), self).items():
+        for statement, place in collect_statements(CommandHandlers(_DIALECT, PostgresHotPath(_DIALECT)), self).items():
             try:
                 await connection.prepare(statement)
             except asyncpg.PostgresError as error:
-                if is_lost(error):
+                if is_connection_lost(error):
                     raise
                 version = connection.get_server_version().major
                 refused.append(f"PostgreSQL {version} refuses {place}: {error}")
@@ -167,27 +168,27 @@ class PostgresStore(SqlStore):
         """See ``Store.apply``. Rows of ``Admit`` and ``Settle`` that go through different lanes are independent."""
         check_storable(command)
         if isinstance(command, SaveJobs):
-            await self._keep_as_long_as(command)
-        if not self._pumps:
+            await self._raise_longest_retention(command)
+        if not self._group_commits:
             raise StoreUnavailable("the store is not open")
-        (lane, part), *others = route(command, self._work_lanes)
+        (lane, part), *others = route(command, self._work_connections)
         if not others:
             try:
-                return await self._pumps[lane].apply(part)
+                return await self._group_commits[lane].apply(part)
             except UnicodeEncodeError as error:
-                raise half_a_character() from error
+                raise lone_surrogate_error() from error
         try:
-            sent = [self._pumps[lane].submit(part) for lane, part in ((lane, part), *others)]
-            return join(command, await _all_of(sent))  # type: ignore[no-any-return]
+            sent = [self._group_commits[lane].submit(part) for lane, part in ((lane, part), *others)]
+            return join_part_results(command, await _gather_results(sent))  # type: ignore[no-any-return]
         except ChronosError:
-            self._doubts.add(command)  # a part of it may have been applied
+            self._resent_requests.add(command)  # a part of it may have been applied
             raise
 
-    async def _keep_as_long_as(self, command: SaveJobs) -> None:
+    async def _raise_longest_retention(self, command: SaveJobs) -> None:
         """Before a job wants its history for longer than any before it, see to it that it is kept so long."""
         longest_us = max((row.gate.keep_age_us for row in command.rows), default=0)
         if longest_us > self._kept_longest_us:
-            await self._on_reader(lambda connection: partitions.remember_longest(connection, longest_us))
+            await self._run_on_reader(lambda connection: partitions.raise_longest_retention(connection, longest_us))
             self._kept_longest_us = max(self._kept_longest_us, longest_us)
 
     def _tell(self, hint: Hint) -> None:
@@ -199,7 +200,7 @@ class PostgresStore(SqlStore):
 
     async def _read(self, steps: Steps[T]) -> T:
         """All of a read's statements see the same commit. One that is cut off at its beginning begins again."""
-        walk = Walk(steps)
+        walk = TransactionSteps(steps)
         first = walk.query
 
         async def run(connection: Connection) -> None:
@@ -216,29 +217,31 @@ class PostgresStore(SqlStore):
             await connection.execute("commit")
 
         if first is not None:
-            await self._on_reader(run, again=lambda: walk.query is first)
+            await self._run_on_reader(run, again=lambda: walk.query is first)
         return walk.answer  # type: ignore[no-any-return]
 
-    async def _on(self, connection: Connection, call: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _call_or_terminate(self, connection: Connection, call: Callable[[Connection], Awaitable[T]]) -> T:
         """Call with a connection, and end it if the caller gives up: a pool waits for the answer of a cancelled call,
         which does not come while the network hangs.
         """
         try:
-            await self._plan_anew(connection)
+            await self._discard_old_plans(connection)
             return await call(connection)
         except asyncio.CancelledError:
             connection.terminate()
             raise
 
-    async def _plan_anew(self, connection: Connection) -> None:
+    async def _discard_old_plans(self, connection: Connection) -> None:
         """Reads, too, must not go by plans that were made for tables of another size."""
         session, now_s = connection.get_server_pid(), asyncio.get_running_loop().time()
-        if now_s - self._planned_s.get(session, 0.0) >= REPLAN_S:
+        if now_s - self._plans_discarded_s.get(session, 0.0) >= REPLAN_S:
             await connection.execute("discard plans")
-            self._planned_s = {s: at_s for s, at_s in self._planned_s.items() if now_s - at_s < 10 * REPLAN_S}
-            self._planned_s[session] = now_s
+            self._plans_discarded_s = {
+                s: at_s for s, at_s in self._plans_discarded_s.items() if now_s - at_s < 10 * REPLAN_S
+            }
+            self._plans_discarded_s[session] = now_s
 
-    async def _on_reader(
+    async def _run_on_reader(
         self, call: Callable[[Connection], Awaitable[T]], *, again: Callable[[], bool] = lambda: True
     ) -> T:
         """Call with a connection of the pool; on another one when the connection is lost, as long as it may."""
@@ -247,21 +250,21 @@ class PostgresStore(SqlStore):
                 raise StoreUnavailable("the store is not open")
             try:
                 async with self._pool.acquire() as connection:
-                    found = await self._on(connection, call)
-            except ERRORS as error:
-                if not is_lost(error) or not again():
-                    raise explain(error, self._place) from error
-                await self._patience.after(error)
+                    found = await self._call_or_terminate(connection, call)
+            except DRIVER_ERRORS as error:
+                if not is_connection_lost(error) or not again():
+                    raise to_store_error(error, self._place) from error
+                await self._reconnect_policy.after(error)
             else:
-                self._patience.well()
+                self._reconnect_policy.well()
                 return found
 
 
-async def _leave(connection: Connection) -> None:
+async def _skip_reset(connection: Connection) -> None:
     """Nothing to reset: what a read set ended with its transaction, or with its connection."""
 
 
-async def _all_of(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
+async def _gather_results(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
     """All answers, when all are there; or the first error among them."""
     answers = await asyncio.gather(*map(asyncio.shield, sent), return_exceptions=True)
     for answer in answers:

@@ -17,50 +17,55 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from chronos.errors import ChronosError, Unavailable
+from chronos.store.command_merge import merge_commands, split_result
 from chronos.store.commands import Admit, Command
 from chronos.store.contract import Hint
-from chronos.store.hints import NOTHING, hint_of
-from chronos.store.merge import merge, split
-from chronos.store.sql.dialect import Query, Row, Steps, columns
-from chronos.store.sql.doubts import Doubts
-from chronos.store.sql.postgres_errors import (
-    ERRORS,
-    Place,
-    explained,
-    is_about_the_statement,
+from chronos.store.hints import NO_HINT, hint_of
+from chronos.store.sql.base_store import ResentRequests
+from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.postgres.connection import Connect, Connection, ReconnectingConnection, ReconnectPolicy
+from chronos.store.sql.postgres.errors import (
+    DRIVER_ERRORS,
+    ConnectionPlace,
+    is_connection_lost,
     is_deadlock,
-    is_lost,
-    is_passing,
+    is_transaction_conflict,
+    is_user_statement_error,
+    to_store_error_if_postgres,
 )
-from chronos.store.sql.postgres_link import Connect, Connection, Link, Patience
-from chronos.store.sql.postgres_routes import gates_of
-from chronos.store.sql.theirs import refused
-from chronos.store.sql.writes import Writes
+from chronos.store.sql.postgres.routing import list_awaited_gates
+from chronos.store.sql.query import Query, Row, Steps, columns
+from chronos.store.sql.user_statements import statement_failed
 
 MAX_CONFLICTS = 6
-_OLD_NOTES = 64  # deleted together, with a later commit
+_NOTES_PER_DELETE = 64  # deleted together, with a later commit
 _LOCK = "select count(*) from (select 1 from gate where job = any($1::uuid[]) order by job for update) as locked"
-_KEYED = "select exists (select from key_gate where active > 0 or queued > 0)"
-_NOTED = "select 1 from sent where id = $1"
+_SELECT_KEYS_IN_USE = "select exists (select from key_gate where active > 0 or queued > 0)"
+_SELECT_NOTE = "select 1 from sent where id = $1"
 
 
-class _Committing(NamedTuple):
+class _CommitInFlight(NamedTuple):
     """A transaction that was about to be committed: the note it carries and what it answers."""
 
     note: bytes
     answers: list[Any]
 
 
-class _Stopped(Exception):
+class _BatchError(Exception):
     """A batch did not come to its end: by which error, in which of its commands, and how far it had come."""
 
     def __init__(
-        self, error: Exception, positions: Sequence[int], *, lone: bool = False, committing: _Committing | None = None
+        self,
+        error: Exception,
+        positions: Sequence[int],
+        *,
+        lone: bool = False,
+        committing: _CommitInFlight | None = None,
     ) -> None:
         self.error, self.positions, self.lone, self.committing = error, positions, lone, committing
 
 
-class _Refused(NamedTuple):
+class _RefusedCommands(NamedTuple):
     """The error of some neighbouring commands of a batch; nothing of the batch was applied."""
 
     error: Exception
@@ -68,21 +73,21 @@ class _Refused(NamedTuple):
     last: int
 
 
-class Lane:
+class WriteConnection:
     """Applies batches one after the other."""
 
     def __init__(
         self,
         connect: Connect,
-        writes: Writes,
-        place: Place,
-        patience: Patience,
-        doubts: Doubts,
+        writes: CommandHandlers,
+        place: ConnectionPlace,
+        patience: ReconnectPolicy,
+        doubts: ResentRequests,
         on_hint: Callable[[Hint], None],
     ) -> None:
-        self._link = Link(connect, patience, self._look_around)
-        self._writes, self._place, self._patience = writes, place, patience
-        self._doubts, self._on_hint = doubts, on_hint
+        self._reconnecting = ReconnectingConnection(connect, patience, self._on_replan)
+        self._writes, self._place, self._reconnect_policy = writes, place, patience
+        self._resent_requests, self._on_hint = doubts, on_hint
         self._old_notes: list[bytes] = []
         self._apart = False
 
@@ -95,10 +100,10 @@ class Lane:
 
     async def close(self) -> None:
         """Let go of the connection."""
-        await self._link.close()
+        await self._reconnecting.close()
 
-    async def _look_around(self, connection: Connection) -> None:
-        self._apart = await connection.fetchval(_KEYED)
+    async def _on_replan(self, connection: Connection) -> None:
+        self._apart = await connection.fetchval(_SELECT_KEYS_IN_USE)
 
     def _batches(self, commands: Sequence[Command[Any]]) -> list[Sequence[Command[Any]]]:
         """What goes into one transaction: everything, unless there are concurrency keys, or was a deadlock lately.
@@ -108,7 +113,7 @@ class Lane:
         """
         if not self._apart:
             return [commands]
-        return [[commands[i] for i in positions] for _, positions in merge(commands)]
+        return [[commands[i] for i in positions] for _, positions in merge_commands(commands)]
 
     async def _run(self, commands: Sequence[Command[Any]]) -> list[Any]:
         answers: list[Any] = []
@@ -118,7 +123,7 @@ class Lane:
                 outcome = await self._together(rest)
             except ChronosError as error:
                 return answers + [error] * len(rest)
-            if not isinstance(outcome, _Refused):
+            if not isinstance(outcome, _RefusedCommands):
                 answers += outcome
                 break
             if len(rest) == 1:
@@ -131,51 +136,53 @@ class Lane:
             rest = rest[outcome.last + 1 :]
         return answers
 
-    async def _together(self, commands: Sequence[Command[Any]]) -> list[Any] | _Refused:
+    async def _together(self, commands: Sequence[Command[Any]]) -> list[Any] | _RefusedCommands:
         """Apply all of the commands, or find out which of them cannot be applied."""
         resent = False
         conflicts = 0
-        committing: _Committing | None = None
+        committing: _CommitInFlight | None = None
         while True:
             try:
-                connection = await self._link.get()
+                connection = await self._reconnecting.get()
                 if committing is not None and await _was_committed(connection, committing):
                     answers = committing.answers
                 else:
                     committing = None
                     answers = await self._transaction(connection, commands, resent=resent)
                 break
-            except _Stopped as stopped:
+            except _BatchError as stopped:
                 error = stopped.error
-                if is_lost(error):
-                    self._link.lose()
+                if is_connection_lost(error):
+                    self._reconnecting.lose()
                     committing, resent = stopped.committing, resent or stopped.lone
-                elif is_passing(error) and conflicts < MAX_CONFLICTS:
+                elif is_transaction_conflict(error) and conflicts < MAX_CONFLICTS:
                     conflicts += 1
                     self._apart = self._apart or is_deadlock(error)
                     await asyncio.sleep(random.uniform(0, 0.01 * 2**conflicts))
                     continue
                 else:
-                    return _Refused(explained(error, self._place), stopped.positions[0], stopped.positions[-1])
+                    return _RefusedCommands(
+                        to_store_error_if_postgres(error, self._place), stopped.positions[0], stopped.positions[-1]
+                    )
             except Unavailable:
-                self._doubt(commands if resent or committing else ())
+                self._remember_resent(commands if resent or committing else ())
                 raise
             try:
-                await self._patience.after(error)
+                await self._reconnect_policy.after(error)
             except Unavailable:
-                self._doubt(commands)
+                self._remember_resent(commands)
                 raise
-        self._patience.well()
-        hint = NOTHING
+        self._reconnect_policy.well()
+        hint = NO_HINT
         for command, answer in zip(commands, answers, strict=True):
             hint |= hint_of(command, answer)
         if hint:
             self._on_hint(hint)
         return answers
 
-    def _doubt(self, commands: Sequence[Command[Any]]) -> None:
+    def _remember_resent(self, commands: Sequence[Command[Any]]) -> None:
         for command in commands:
-            self._doubts.add(command)
+            self._resent_requests.add(command)
 
     # --- one try
 
@@ -184,23 +191,25 @@ class Lane:
     ) -> list[Any]:
         try:
             return await self._apply_all(connection, commands, resent=resent)
-        except _Stopped as stopped:
-            if not is_lost(stopped.error):
+        except _BatchError as stopped:
+            if not is_connection_lost(stopped.error):
                 await self._roll_back(connection)
             raise
         except BaseException:  # cancelled in the middle: nobody knows what the connection is in for
-            self._link.lose()
+            self._reconnecting.lose()
             raise
 
     async def _apply_all(self, connection: Connection, commands: Sequence[Command[Any]], *, resent: bool) -> list[Any]:
         answers: list[Any] = [None] * len(commands)
         positions: Sequence[int] = range(len(commands))
         lone = begun = False
-        committing: _Committing | None = None
+        committing: _CommitInFlight | None = None
         try:
-            merged = merge(commands)
+            merged = merge_commands(commands)
             for command, positions in merged:
-                walk = Walk(self._writes.steps(command, resent=resent or self._doubts.about(command)))
+                walk = TransactionSteps(
+                    self._writes.steps(command, resent=resent or self._resent_requests.about(command))
+                )
                 if len(merged) == 1 and walk.query is not None and walk.query.alone:
                     lone = True
                     await walk.step(connection)
@@ -208,27 +217,27 @@ class Lane:
                     begun = True
                     await self._begin(connection, [command for command, _ in merged])
                 answer = await walk.finish(connection)
-                parts = split(command, [commands[i] for i in positions], answer)
+                parts = split_result(command, [commands[i] for i in positions], answer)
                 for position, part in zip(positions, parts, strict=True):
                     answers[position] = part
             if begun:
                 positions = range(len(commands))
-                committing = _Committing(uuid4().bytes, answers)
+                committing = _CommitInFlight(uuid4().bytes, answers)
                 await connection.execute(self._commit(committing.note))
                 self._old_notes.append(committing.note)
         except Exception as error:
-            raise _Stopped(error, positions, lone=lone, committing=committing) from error
+            raise _BatchError(error, positions, lone=lone, committing=committing) from error
         return answers
 
     async def _begin(self, connection: Connection, commands: Sequence[Command[Any]]) -> None:
         await connection.execute("begin")
-        if jobs := _to_be_locked(commands):
+        if jobs := _list_gates_to_lock(commands):
             await connection.fetch(_LOCK, jobs)
 
     def _commit(self, note: bytes) -> str:
         """One message to the server: the note, and the commit."""
         forget = ""
-        if len(self._old_notes) >= _OLD_NOTES:
+        if len(self._old_notes) >= _NOTES_PER_DELETE:
             forget = f"delete from sent where id in ({', '.join(map(_literal, self._old_notes))}); "
             self._old_notes.clear()
         return f"{forget}insert into sent (id) values ({_literal(note)}); commit"
@@ -238,18 +247,18 @@ class Lane:
             return
         try:
             await connection.execute("rollback")
-        except ERRORS:
-            self._link.lose()
+        except DRIVER_ERRORS:
+            self._reconnecting.lose()
 
 
-class Walk:
+class TransactionSteps:
     """Steps on their way: the statement that comes next, or, after the last one, the answer."""
 
     def __init__(self, steps: Steps[Any]) -> None:
         self._steps = steps
         self.query: Query | None = None
         self.answer: Any = None
-        self._go(None)
+        self._send_rows(None)
 
     async def finish(self, connection: Connection) -> Any:
         """Run all statements that are left."""
@@ -262,40 +271,40 @@ class Walk:
         if self.query is not None:
             query = self.query
             rows = query.rows
-            args = _plain(query.args) if query.theirs else query.args
+            args = _to_driver_args(query.args) if query.theirs else query.args
             try:
                 found = await connection.fetch(query.sql, *args, *(() if rows is None else columns(rows)))
             except Exception as error:
-                if query.theirs and is_about_the_statement(error) and not connection.is_closed():
-                    raise refused(error) from error
+                if query.theirs and is_user_statement_error(error) and not connection.is_closed():
+                    raise statement_failed(error) from error
                 raise
-            self._go([tuple(row) for row in found])
+            self._send_rows([tuple(row) for row in found])
 
-    def _go(self, rows: list[Row] | None) -> None:
+    def _send_rows(self, rows: list[Row] | None) -> None:
         try:
             self.query = self._steps.send(rows)  # type: ignore[arg-type]
         except StopIteration as stop:
             self.query, self.answer = None, stop.value
 
 
-def _plain(args: Sequence[Any]) -> list[Any]:
+def _to_driver_args(args: Sequence[Any]) -> list[Any]:
     """A user's arguments: ids are bytes on our connections."""
     return [arg.bytes if isinstance(arg, UUID) else arg for arg in args]
 
 
-async def _was_committed(connection: Connection, committing: _Committing) -> bool:
+async def _was_committed(connection: Connection, committing: _CommitInFlight) -> bool:
     try:
-        return bool(await connection.fetch(_NOTED, committing.note))
-    except ERRORS as error:
-        raise _Stopped(error, (0,), committing=committing) from error
+        return bool(await connection.fetch(_SELECT_NOTE, committing.note))
+    except DRIVER_ERRORS as error:
+        raise _BatchError(error, (0,), committing=committing) from error
 
 
-def _to_be_locked(commands: Sequence[Command[Any]]) -> list[bytes]:
+def _list_gates_to_lock(commands: Sequence[Command[Any]]) -> list[bytes]:
     """Gates to lock before all else: those of all commands, where one would wait while an earlier one holds some.
 
     So a batch locks gates in order, as a single command does. (Admissions of plain jobs wait for nobody, but hold.)
     """
-    waited_for = [gates_of(command) for command in commands]
+    waited_for = [list_awaited_gates(command) for command in commands]
     holding = [bool(jobs) or isinstance(command, Admit) for command, jobs in zip(commands, waited_for, strict=True)]
     if not any(jobs and any(holding[:i]) for i, jobs in enumerate(waited_for)):
         return []

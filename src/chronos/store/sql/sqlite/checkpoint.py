@@ -11,17 +11,19 @@ from pathlib import Path
 
 import apsw
 
-from chronos.store.sql.sqlite_file import connect_reader
+from chronos.store.sql.sqlite.connection import connect_reader
 
 _PAGE_BYTES = 4096
 _PAGES_MIN, _PAGES_MAX = 4_000, 32_000  # of the log that are copied at a time: a quarter of the file, within these
 _LONG = 3  # times as many, and the log is to begin anew
-_TOO_LONG = 2 * _LONG  # and the writer waits for that
+_BLOCKING_RESTART_FACTOR = 2 * _LONG  # and the writer waits for that
 _LITTLE = 4_000  # pages that the writer copies in some tens of milliseconds
-_COMMITS = 2  # whose pages are little, too, as what is copied beside them never catches up with the last ones
+_MAX_WRITER_COPY_COMMITS = (
+    2  # whose pages are little, too, as what is copied beside them never catches up with the last ones
+)
 
 
-class Log:
+class Checkpointer:
     """The log of one file, as its writer sees it."""
 
     def __init__(self, path: Path) -> None:
@@ -38,25 +40,25 @@ class Log:
         if self._reader is not None:
             self._reader.close()
 
-    def grew(self, writer: apsw.Connection, _: str, pages: int) -> int:
+    def copy_log_after_commit(self, writer: apsw.Connection, _: str, pages: int) -> int:
         """Called by the writer after each commit, which stands whatever becomes of this."""
         brought, self._pages = pages - self._pages, pages  # less than none when it has begun anew
         if pages < _PAGES_MIN:
             self._copied = 0
             return apsw.SQLITE_OK
         at_once = min(max(_PAGES_MIN, self._file_pages() // 4), _PAGES_MAX)
-        if pages >= _TOO_LONG * at_once and self._copying is not None:
+        if pages >= _BLOCKING_RESTART_FACTOR * at_once and self._copying is not None:
             wait([self._copying])  # only one can copy at a time
         if self._copying is not None and not self._copying.done():
             return apsw.SQLITE_OK
         if pages < self._copied:
             self._copied = 0  # it has begun anew
         left = pages - self._copied
-        little = max(_LITTLE, _COMMITS * brought)
-        if pages >= _TOO_LONG * at_once or (pages >= _LONG * at_once and left <= little):
+        little = max(_LITTLE, _MAX_WRITER_COPY_COMMITS * brought)
+        if pages >= _BLOCKING_RESTART_FACTOR * at_once or (pages >= _LONG * at_once and left <= little):
             self._copy(writer)
         elif left >= at_once or pages >= _LONG * at_once:
-            self._copying = self._thread.submit(self._copy_beside)
+            self._copying = self._thread.submit(self._copy_on_thread)
         return apsw.SQLITE_OK
 
     def _file_pages(self) -> int:
@@ -65,7 +67,7 @@ class Log:
         except OSError:
             return 0  # somebody has moved it away
 
-    def _copy_beside(self) -> None:
+    def _copy_on_thread(self) -> None:
         if self._reader is None:
             self._reader = connect_reader(self._path)
         self._copy(self._reader)

@@ -11,26 +11,26 @@ import apsw
 
 from chronos.errors import Invalid, NotFound, StoreBroken, StoreUnavailable
 from chronos.store.sql import migrations
-from chronos.store.sql.dialect import Row, Sqlite
-from chronos.store.sql.hot_sqlite import temporary
-from chronos.store.sql.sqlite_errors import explained
+from chronos.store.sql.query import Row, SqliteDialect
+from chronos.store.sql.sqlite.errors import to_store_error
+from chronos.store.sql.sqlite.hot_path import build_temp_views_sql
 
 _BUSY_MS = 10_000
 _CHECK_STEPS = 2_000_000  # of the virtual machine: a look at a small file whole, at a large one in part
 _WRITER_CACHE_KB = 32 * 1024  # more than that costs: where a page splits, the commit looks at every page that is kept
-_STATEMENTS = 500  # that a connection keeps prepared: more than there are
+_STATEMENT_CACHE_SIZE = 500  # that a connection keeps prepared: more than there are
 _MODE = 0o600  # of a file that is made here: jobs may hold what is nobody else's business
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _LOOK_S = 1.0
-_DIALECT = Sqlite()
+_DIALECT = SqliteDialect()
 
 
-class Place:
+class FilePlace:
     """Where the file of an open store is, which somebody may move away or replace: it would be written on, in vain."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = _file_at(path)
+        self._file = _read_file_id(path)
         self._look_s = 0.0
 
     def check(self) -> None:
@@ -38,7 +38,7 @@ class Place:
         now_s = monotonic()
         if now_s < self._look_s:
             return
-        if _file_at(self._path) != self._file:
+        if _read_file_id(self._path) != self._file:
             raise StoreBroken(
                 f"{self._path} is not the file any more that was opened: somebody has moved, removed or replaced it; "
                 "stop whatever uses it, see to it that the right file is there, and start again"
@@ -48,7 +48,7 @@ class Place:
 
 def connect(path: Path | None) -> apsw.Connection:
     """A connection to a file, or to a new store in memory."""
-    connection = apsw.Connection(":memory:" if path is None else str(path), statementcachesize=_STATEMENTS)
+    connection = apsw.Connection(":memory:" if path is None else str(path), statementcachesize=_STATEMENT_CACHE_SIZE)
     _prepare(connection)
     return connection
 
@@ -76,12 +76,12 @@ def connect_writer(path: Path | None) -> apsw.Connection:
     connection = connect(path)
     if connection.readonly("main"):
         raise StoreUnavailable(f"{path} can be read, but not written; check the permissions of the file")
-    check(connection, path)
+    check_file(connection, path)
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     connection.execute(f"pragma cache_size = -{_WRITER_CACHE_KB}")
     _migrate(connection, path)
-    make_views(connection)
+    create_temp_views(connection)
     return connection
 
 
@@ -97,12 +97,12 @@ def _make(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE))
 
 
-def make_views(connection: apsw.Connection) -> None:
+def create_temp_views(connection: apsw.Connection) -> None:
     """What a connection that writes needs beside the tables."""
-    connection.execute(temporary(_DIALECT))
+    connection.execute(build_temp_views_sql(_DIALECT))
 
 
-def check(connection: apsw.Connection, path: Path | None) -> None:
+def check_file(connection: apsw.Connection, path: Path | None) -> None:
     """A quick look at the file: whole when it is small, as far as a moment allows when it is large."""
     connection.set_progress_handler(lambda: True, _CHECK_STEPS)
     try:
@@ -122,15 +122,15 @@ def restore(copy: Path, target: Path) -> None:
     """
     if not copy.exists():
         raise NotFound(f"{copy} does not exist; name the file that a backup wrote")
-    _refuse_taken(target)
+    _check_target_is_free(target)
     try:
         with closing(_connect_copy(copy)) as connection:
-            check(connection, copy)
+            check_file(connection, copy)
             if not connection.execute("select 1 from sqlite_schema where name = 'gate'").fetchall():
                 raise StoreBroken(f"{copy} is no backup of a Chronos store")
             copy_to(connection, target)
     except apsw.Error as error:
-        raise explained(error, copy) from error
+        raise to_store_error(error, copy) from error
 
 
 def copy_to(connection: apsw.Connection, target: Path) -> None:
@@ -138,7 +138,7 @@ def copy_to(connection: apsw.Connection, target: Path) -> None:
 
     All of it is read in one transaction: else it would begin again whenever somebody has written meanwhile.
     """
-    _refuse_taken(target)
+    _check_target_is_free(target)
     try:
         handle, name = mkstemp(prefix=f"{target.name}.", suffix=".partial", dir=target.parent)
     except OSError as error:
@@ -160,12 +160,12 @@ def copy_to(connection: apsw.Connection, target: Path) -> None:
             copy.close()
         partial.rename(target)
     except apsw.Error as error:
-        raise explained(error, target) from error
+        raise to_store_error(error, target) from error
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _refuse_taken(target: Path) -> None:
+def _check_target_is_free(target: Path) -> None:
     """A log that is left of another store would be played into the new file, which breaks it or undoes it."""
     if target.exists():
         raise Invalid(f"{target} exists already; move it away or give another name")
@@ -187,7 +187,7 @@ def _connect_copy(path: Path) -> apsw.Connection:
     return connection
 
 
-def _file_at(path: Path) -> tuple[int, int] | None:
+def _read_file_id(path: Path) -> tuple[int, int] | None:
     """Which file it is: device and inode."""
     try:
         found = path.stat()
@@ -200,15 +200,15 @@ def _migrate(connection: apsw.Connection, path: Path | None) -> None:
     """Bring the schema up to date. A user's own tables may be there, and stay as they are."""
     connection.execute("begin immediate")
     try:
-        connection.execute(migrations.META)
+        connection.execute(migrations.CREATE_META)
         found, minimum = _schema(connection, path)
-        for migration in migrations.pending(found, minimum):
+        for migration in migrations.find_pending(found, minimum):
             for statement in migration.statements(_DIALECT):
                 try:
                     connection.execute(statement)
                 except apsw.SQLError as error:
                     if found == 0 and "already exists" in str(error):
-                        raise _taken(path, str(error)) from error
+                        raise _to_foreign_file_error(path, str(error)) from error
                     raise
             oldest = max(migration.minimum, migration.sqlite_minimum)
             for name, value in (("schema", migration.version), ("schema_minimum", oldest)):
@@ -225,11 +225,11 @@ def _schema(connection: apsw.Connection, path: Path | None) -> tuple[int, int]:
         rows: list[Row] = connection.execute("select name, value from meta").fetchall()
         meta = {name: int(value) for name, value in rows}
     except (apsw.SQLError, TypeError, ValueError) as error:
-        raise _taken(path, "table meta already exists") from error
+        raise _to_foreign_file_error(path, "table meta already exists") from error
     return meta.get("schema", 0), meta.get("schema_minimum", 0)
 
 
-def _taken(path: Path | None, what: str) -> StoreBroken:
+def _to_foreign_file_error(path: Path | None, what: str) -> StoreBroken:
     return StoreBroken(
         f"{path} holds something else than a Chronos store, which would be in its way ({what}); give another file"
     )

@@ -5,19 +5,19 @@ from pathlib import Path
 import apsw
 
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
-from chronos.store.sql.dialect import Query, Row, Sqlite
-from chronos.store.sql.theirs import refused
+from chronos.store.sql.query import Query, Row, SqliteDialect
+from chronos.store.sql.user_statements import statement_failed
 
-_NOT_ITS_FAULT = (
+_STORE_FAULTS = (
     *(apsw.FullError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError, apsw.LockedError),
     *(apsw.IOError, apsw.NoMemError),
 )
-_ROWS = (
+_ROW_OPERATIONS = (
     *(apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE),
     *(apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE),
 )
 _DAMAGED = "{path} is no SQLite database, or a damaged one ({error}); restore a backup or give another file"
-_OF_ANOTHER_FORMAT = ("unsupported file format",)  # a header like this is told without a code of its own
+_FILE_FORMAT_MESSAGES = ("unsupported file format",)  # a header like this is told without a code of its own
 _SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], ...] = (
     (
         (apsw.FullError,),
@@ -52,28 +52,28 @@ _SENTENCES: tuple[tuple[tuple[type[apsw.Error], ...], type[ChronosError], str], 
 )
 
 
-def explained(error: apsw.Error, path: Path | None) -> ChronosError:
+def to_store_error(error: apsw.Error, path: Path | None) -> ChronosError:
     """What went wrong with a file (None: in memory), and what to do."""
     for kinds, build, sentence in _SENTENCES:
         if isinstance(error, kinds):
             return build(sentence.format(path=path or "memory", error=error))
-    if str(error) in _OF_ANOTHER_FORMAT:
+    if str(error) in _FILE_FORMAT_MESSAGES:
         return StoreBroken(_DAMAGED.format(path=path or "memory", error=error))
     return StoreBroken(f"{path or 'memory'}: {error} (says SQLite, and Chronos did not expect it)")
 
 
-def execute_theirs(connection: apsw.Connection, query: Query) -> list[Row]:
+def execute_user_statement(connection: apsw.Connection, query: Query) -> list[Row]:
     """Run a user's statement, which may touch rows and nothing else."""
-    connection.authorizer = _touches_rows
+    connection.authorizer = _authorize_row_operation
     try:
-        return connection.execute(Sqlite().final(query.sql), query.args).fetchall()
-    except _NOT_ITS_FAULT:
+        return connection.execute(SqliteDialect().final(query.sql), query.args).fetchall()
+    except _STORE_FAULTS:
         raise
     except (apsw.Error, TypeError, ValueError, OverflowError) as error:
-        raise refused(error) from error
+        raise statement_failed(error) from error
     finally:
         connection.authorizer = None
 
 
-def _touches_rows(operation: int, *_: object) -> int:
-    return apsw.SQLITE_OK if operation in _ROWS else apsw.SQLITE_DENY
+def _authorize_row_operation(operation: int, *_: object) -> int:
+    return apsw.SQLITE_OK if operation in _ROW_OPERATIONS else apsw.SQLITE_DENY

@@ -2,7 +2,7 @@
 
 SQLite has no data-modifying CTE, so what is decided about many rows is kept in a temporary table and written from
 there, by a handful of statements whatever their number. These are the body of a trigger, because each statement that
-is run from here hands the interpreter lock over (see ``dialect``): a batch is put into a view, and what was made of
+is run from here hands the interpreter lock over (see ``query``): a batch is put into a view, and what was made of
 it is read as one packed row. One row by itself, which is what an idle node has, needs no table: it takes the shortest
 way, and when it is admitted the long one where that does not fit.
 """
@@ -12,91 +12,104 @@ from collections.abc import Sequence
 import msgspec
 
 from chronos.core.execution import Status
-from chronos.core.fence import TURN_BITS
+from chronos.core.fencing_token import TURN_BITS
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claim, Claimed, SettleRow
-from chronos.store.sql.decision import (
-    ADMIT_ROW,
-    LATE,
+from chronos.store.sql.executions.admission_rules import (
+    ADMIT_ROW_COLUMNS,
+    ALREADY_RECORDED,
+    DECIDED_TOKEN,
+    LATE_CONDITION,
     READY,
-    REPEATED,
     RUNNING,
-    TOKEN,
-    admit_rows,
-    decide,
-    move,
-    move_those,
-    next_claim,
-    open_those,
-    record_skipped,
+    batch_gate_update_sql,
+    decisions_sql,
+    gate_update_sql,
+    insert_open_sql,
+    insert_skipped_sql,
+    next_claim_sql,
+    to_admit_rows,
 )
-from chronos.store.sql.dialect import Dialect, Query, Rows, Steps
-from chronos.store.sql.endings import Freed
-from chronos.store.sql.gates import CAUSES, CLAIMED, LAST_RUN, claimed, claimed_columns
-from chronos.store.sql.packed import cut, packed, unpacked
+from chronos.store.sql.executions.gate_queue import (
+    CAUSE_BY_NUMBER,
+    CLAIMED_COLUMNS,
+    claimed_columns,
+    last_run_sql,
+    to_claimed_rows,
+)
+from chronos.store.sql.executions.settlement import FreedKeys
+from chronos.store.sql.query import Dialect, Query, Rows, Steps
+from chronos.store.sql.sqlite.packed_rows import pack_columns_sql, split_ids, unpack_columns
 
-_FEW_LANES = 16
-_CAUSE = CLAIMED.split(", ").index("cause")
+_MAX_LANES_READ_IN_ORDER = 16
+_CAUSE = CLAIMED_COLUMNS.split(", ").index("cause")
 _STATUS = {int(status): status for status in Status}
-_ENDED = """insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
+_format_history_insert = """
+    insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
     admitted_us, started_us, attempt_us, finished_us, detail, number)
     select a.id, a.job, a.version, a.cause, a.scheduled_us, {status}, {code}, {message}, a.owner, a.token, a.attempt,
     a.admitted_us, a.started_us, a.attempt_us, {finished_us}, {detail}, {number}""".format
 
 
-class HotSqlite:
+class SqliteHotPath:
     """All three of them."""
 
     def __init__(self, d: Dialect) -> None:
-        self._admitting, self._claiming, self._settling = _Admitting(), _Claiming(d), _Settling()
+        self._admission, self._claiming, self._settling = _AdmitStatements(), _ClaimStatements(d), _SettleStatements()
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
         """The plain rows of the command: not keyed, not ``replace``."""
-        if len(rows) == 1 and (admitted := (yield from self._admitting.one(command, rows[0]))) is not None:
+        if len(rows) == 1 and (admitted := (yield from self._admission.one(command, rows[0]))) is not None:
             return [admitted]
-        return (yield from self._admitting.many(command, rows))
+        return (yield from self._admission.many(command, rows))
 
     def claim(self, command: Claim) -> Steps[list[Claimed]]:
         """See ``Claim``. The best of a few lanes are read from each in order; of many lanes all that is ready is."""
         lanes = list(dict.fromkeys(command.lanes))
-        if len(lanes) > _FEW_LANES:
+        if len(lanes) > _MAX_LANES_READ_IN_ORDER:
             rows = Rows("n", [(lane,) for lane in lanes])
-            return (yield from self._claiming.run(self._claiming.of_many, command, command.limit, (), rows))
-        return (yield from self._claiming.run(self._claiming.of_few[len(lanes)], command, command.limit, lanes, None))
+            return (
+                yield from self._claiming.run(self._claiming.many_lanes_statements, command, command.limit, (), rows)
+            )
+        return (
+            yield from self._claiming.run(
+                self._claiming.few_lanes_statements[len(lanes)], command, command.limit, lanes, None
+            )
+        )
 
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
         """What has waited too long for those it is meant for."""
         rows = Rows("nn", command.late_lanes)
-        return (yield from self._claiming.run(self._claiming.of_late, command, limit, (), rows))
+        return (yield from self._claiming.run(self._claiming.late_lanes_statements, command, limit, (), rows))
 
     def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
         """Of no use here: a transaction costs nothing but its commit."""
         return None
 
-    def settle(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[FreedKeys]:
         """Move rows to history and free their gates."""
         if len(rows) == 1:
             return (yield from self._settling.one(rows[0]))
         return (yield from self._settling.many(rows))
 
 
-class _Admitting:
+class _AdmitStatements:
     """Instants become executions, as their gates say."""
 
     def __init__(self) -> None:
-        columns = [column.split(":")[0] for column in ADMIT_ROW.split()]
+        columns = [column.split(":")[0] for column in ADMIT_ROW_COLUMNS.split()]
         row = ", ".join(f"${4 + i} as {name}" for i, name in enumerate(columns))
-        opened = open_those(f"({decide(f'(select {row})')})", node="$1", now_us="$2", request="$3")
-        self._open_one = f"{opened} returning status, token, {LAST_RUN('active')}"
-        moved = move("g", next_us="$2", scheduled_us="$3", status="$4")
+        opened = insert_open_sql(f"({decisions_sql(f'(select {row})')})", node="$1", now_us="$2", request="$3")
+        self._open_one = f"{opened} returning status, token, {last_run_sql('active')}"
+        moved = gate_update_sql("g", next_us="$2", scheduled_us="$3", status="$4")
         self._move_one = f"update gate as g set {moved} where g.job = $1"
         self._all = "insert into temp.chronos_admitting (node, now_us, request, rows) values ($1, $2, $3, $4)"
         self._answer = f"""
-            select {packed(["d.id", "d.job"], ["d.status", TOKEN, "d.ran_us"])} from temp.chronos_admitted as d
-            where d.status <> {REPEATED}"""
+            select {pack_columns_sql(["d.id", "d.job"], ["d.status", DECIDED_TOKEN, "d.ran_us"])}
+            from temp.chronos_admitted as d where d.status <> {ALREADY_RECORDED}"""
 
     def one(self, command: Admit, row: AdmitRow) -> Steps[Admitted | None]:
         """None, and nothing done, unless it runs, is ready or queued."""
-        [values] = admit_rows([row]).values
+        [values] = to_admit_rows([row]).values
         opened = yield Query(self._open_one, (command.node, command.now_us, command.request, *values))
         if not opened:
             return None
@@ -105,25 +118,30 @@ class _Admitting:
         return Admitted(row.id, row.job, _STATUS[status], token, last_run_us)
 
     def many(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
-        yield Query(self._all, (command.node, command.now_us, command.request), admit_rows(rows))
-        ids, jobs, statuses, *others = unpacked((yield Query(self._answer))[0], ids=2)
+        yield Query(self._all, (command.node, command.now_us, command.request), to_admit_rows(rows))
+        ids, jobs, statuses, *others = unpack_columns((yield Query(self._answer))[0], ids=2)
         return list(map(Admitted, ids, jobs, map(_STATUS.__getitem__, statuses), *others))
 
 
-class _Claiming:
+class _ClaimStatements:
     """The best of what is ready begins to run: read first, as it will be, then written."""
 
     def __init__(self, d: Dialect) -> None:
         ready = f"status = {READY} and held = 0"
         best = "order by rank, id limit $1"
-        one = [f"select id, rank from active where {ready} and lane = ${5 + i} {best}" for i in range(_FEW_LANES)]
-        late = f"""select a.id from {d.rows(5, "lane:n before_us:n")} as i cross join active as a
-            on a.lane = i.lane and a.status = {READY} and a.held = 0 and {LATE} order by a.rank, a.id limit $1"""
-        self.of_few = [_claim(f"{ready} and lane = $5 {best}")] * 2 + [
-            _claim(f"id in (select id from ({_all(one[:count])}) {best}) {best}") for count in range(2, _FEW_LANES + 1)
+        one = [
+            f"select id, rank from active where {ready} and lane = ${5 + i} {best}"
+            for i in range(_MAX_LANES_READ_IN_ORDER)
         ]
-        self.of_many = _claim(f"{ready} and lane in {d.rows(5, 'lane:n')} {best}")
-        self.of_late = _claim(f"id in ({late}) {best}")
+        late = f"""select a.id from {d.rows(5, "lane:n before_us:n")} as i cross join active as a
+            on a.lane = i.lane and a.status = {READY} and a.held = 0 and {LATE_CONDITION}
+            order by a.rank, a.id limit $1"""
+        self.few_lanes_statements = [_build_claim_statements(f"{ready} and lane = $5 {best}")] * 2 + [
+            _build_claim_statements(f"id in (select id from ({_union_all(one[:count])}) {best}) {best}")
+            for count in range(2, _MAX_LANES_READ_IN_ORDER + 1)
+        ]
+        self.many_lanes_statements = _build_claim_statements(f"{ready} and lane in {d.rows(5, 'lane:n')} {best}")
+        self.late_lanes_statements = _build_claim_statements(f"id in ({late}) {best}")
 
     def run(
         self, statements: tuple[str, str, str], command: Claim, limit: int, lanes: Sequence[int], rows: Rows | None
@@ -131,38 +149,38 @@ class _Claiming:
         at_once, read, write = statements
         args = (limit, command.node, command.now_us, command.request, *lanes)
         if limit == 1:
-            return claimed((yield Query(at_once, args, rows)))
-        found = unpacked((yield Query(read, args, rows))[0], ids=2)
+            return to_claimed_rows((yield Query(at_once, args, rows)))
+        found = unpack_columns((yield Query(read, args, rows))[0], ids=2)
         if not found[0]:
             return []
         yield Query(write, args, rows)
-        found[_CAUSE] = [CAUSES[cause] for cause in found[_CAUSE]]
+        found[_CAUSE] = [CAUSE_BY_NUMBER[cause] for cause in found[_CAUSE]]
         return [tuple.__new__(Claimed, row) for row in zip(*found, strict=True)]
 
 
-def _all(queries: Sequence[str]) -> str:
+def _union_all(queries: Sequence[str]) -> str:
     return " union all ".join(f"select * from ({query})" for query in queries)
 
 
-def _claim(which: str) -> tuple[str, str, str]:
+def _build_claim_statements(which: str) -> tuple[str, str, str]:
     """Claim and answer at once; or answer, and claim. Arguments: limit, node, now, request, those of ``which``."""
-    write = f"""update active set status = {RUNNING}, owner = $2, token = {next_claim("token")},
+    write = f"""update active set status = {RUNNING}, owner = $2, token = {next_claim_sql("token")},
         started_us = coalesce(started_us, $3), attempt_us = $3, request = $4
         where id in (select id from active where {which})"""
-    will_be = CLAIMED.replace("token", f"{next_claim('token')} as token").replace(
+    will_be = CLAIMED_COLUMNS.replace("token", f"{next_claim_sql('token')} as token").replace(
         "started_us", "coalesce(started_us, $3) as started_us"
     )
-    ids, others = CLAIMED.split(", ")[:2], [*CLAIMED.split(", ")[2:], "last_run_us"]
-    last_run = f"{LAST_RUN('active')} as last_run_us"
-    read = f"select {packed(ids, others)} from (select {will_be}, {last_run} from active where {which})"
+    ids, others = CLAIMED_COLUMNS.split(", ")[:2], [*CLAIMED_COLUMNS.split(", ")[2:], "last_run_us"]
+    last_run = f"{last_run_sql('active')} as last_run_us"
+    read = f"select {pack_columns_sql(ids, others)} from (select {will_be}, {last_run} from active where {which})"
     return f"{write} returning {claimed_columns('active')}", read, write
 
 
-class _Settling:
+class _SettleStatements:
     """What ran goes to history, and off its gate."""
 
     def __init__(self) -> None:
-        self._look_at_one = f"""
+        self._select_one = f"""
             select a.job, a.scheduled_us, g.number, a.key, g.queued, g.followed
             from active as a left join gate as g on g.job = a.job
             where a.id = $1 and a.token = $2 and a.status = {RUNNING}"""
@@ -171,7 +189,7 @@ class _Settling:
             values ($1, $2, $3, $4, $5, $6, $7, $8, $9)"""
         self._all = "insert into temp.chronos_settling (rows) values ($1)"
         self._answer = f"""
-            select {packed(["id"], [])}, count(key), (
+            select {pack_columns_sql(["id"], [])}, count(key), (
                 select json_group_array(json_array(hex(job), queued, followed) order by job) from gate
                 where number in (select number from temp.chronos_settled) and (queued > 0 or followed > 0)
             ) from temp.chronos_settled"""
@@ -179,45 +197,45 @@ class _Settling:
             "select key, count(*) from temp.chronos_settled where key is not null group by key order by key"
         )
 
-    def one(self, row: SettleRow) -> Steps[Freed]:
-        found = yield Query(self._look_at_one, (row.id, row.token))
+    def one(self, row: SettleRow) -> Steps[FreedKeys]:
+        found = yield Query(self._select_one, (row.id, row.token))
         if not found:
-            return Freed([], [], [], set())
+            return FreedKeys([], [], [], set())
         [(job, scheduled_us, number, key, queued, followed)] = found
         outcome = (int(row.status), row.code.value, row.message, row.finished_us, row.detail)
         yield Query(self._end_one, (row.id, *outcome, number, row.token, scheduled_us))
         keys = [(key, 1)] if key is not None else []
-        return Freed([row.id], [job] if queued else [], keys, {job} if followed else set())
+        return FreedKeys([row.id], [job] if queued else [], keys, {job} if followed else set())
 
-    def many(self, rows: Sequence[SettleRow]) -> Steps[Freed]:
+    def many(self, rows: Sequence[SettleRow]) -> Steps[FreedKeys]:
         values = [(r.id, r.token, int(r.status), r.code.value, r.message, r.finished_us, r.detail) for r in rows]
         yield Query(self._all, rows=Rows("innttnt", values))
         [(blob, keyed, text)] = yield Query(self._answer)
         keys = (yield Query(self._freed_keys)) if keyed else []
         after = [(bytes.fromhex(job), queued, followed) for job, queued, followed in msgspec.json.decode(text)]
         behind = [job for job, queued, _ in after if queued]
-        return Freed(cut(blob), behind, keys, {job for job, _, followed in after if followed})
+        return FreedKeys(split_ids(blob), behind, keys, {job for job, _, followed in after if followed})
 
 
-def temporary(d: Dialect) -> str:
+def build_temp_views_sql(d: Dialect) -> str:
     """What a connection that writes needs beside the tables: the views that batches are put into.
 
     Their names are found before those of tables, so they must be none that a user's own statements would mean.
     """
     outcome = "id:i token:n status:n code:t message:t finished_us:n detail:t"
     said = ("status", "code", "message", "finished_us", "number")
-    ended = _ENDED(**{name: f"s.{name}" for name in said}, detail="s.detail")
-    one = _ENDED(**{name: f"new.{name}" for name in said}, detail="coalesce(new.detail, a.detail)")
+    ended = _format_history_insert(**{name: f"s.{name}" for name in said}, detail="s.detail")
+    one = _format_history_insert(**{name: f"new.{name}" for name in said}, detail="coalesce(new.detail, a.detail)")
     return f"""
         create temp table chronos_admitted (id blob, job blob, scheduled_us int, next_us int, rank int, status int,
             token int, version int, lane int, exclusive int, code text, ran_us int);
         create temp view chronos_admitting as select null as node, null as now_us, null as request, null as rows;
         create temp trigger chronos_admit instead of insert on chronos_admitting begin
             delete from chronos_admitted;
-            insert into chronos_admitted {decide(d.rows(1, ADMIT_ROW).replace("$1", "new.rows"))};
-            update gate set {move_those("gate")} from chronos_admitted as d where gate.job = d.job;
-            {open_those("chronos_admitted", node="new.node", now_us="new.now_us", request="new.request")};
-            {record_skipped("chronos_admitted", now_us="new.now_us")};
+            insert into chronos_admitted {decisions_sql(d.rows(1, ADMIT_ROW_COLUMNS).replace("$1", "new.rows"))};
+            update gate set {batch_gate_update_sql("gate")} from chronos_admitted as d where gate.job = d.job;
+            {insert_open_sql("chronos_admitted", node="new.node", now_us="new.now_us", request="new.request")};
+            {insert_skipped_sql("chronos_admitted", now_us="new.now_us")};
         end;
         create temp table chronos_settled (id blob, job blob, status int, code text, message text, finished_us int,
             detail text, key blob, number int, token int, ran_us int);

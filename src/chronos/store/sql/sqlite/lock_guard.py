@@ -10,7 +10,7 @@ store is open, the other copy has it open, too, twice:
     to write    without ever doing so: whoever else wants to, there, is told that the database is locked
 
 It takes itself for the first one when it opens the file, too, and begins the index of the log anew, under the hands of
-our own copy. So stores of one process open and close files in turn (``TURN``): nobody else is at work meanwhile.
+our own copy. So stores of one process open and close files in turn, under ``OPEN_CLOSE_LOCK``.
 """
 
 from contextlib import closing
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
 
 _BUSY_S = 10.0
 _File = tuple[int, int]  # device and inode
-TURN = RLock()
-_held: dict[_File, tuple[list["Connection"], int]] = {}  # with the number of stores that have the file open
+OPEN_CLOSE_LOCK = RLock()
+_guards_by_file: dict[_File, tuple[list["Connection"], int]] = {}  # with the number of stores that have the file open
 
 
-class Guard:
+class LockGuard:
     """The other copy's hold on the file of an open store; those of one file share it."""
 
     def __init__(self, path: Path) -> None:
         """The store has the file open already, in the same turn, and must let go of it after this."""
         found = path.stat()
         self._file = found.st_dev, found.st_ino
-        with TURN:
-            connections, stores = _held.get(self._file) or (_hold(path), 0)
-            _held[self._file] = connections, stores + 1
+        with OPEN_CLOSE_LOCK:
+            connections, stores = _guards_by_file.get(self._file) or (_open_guard_connections(path), 0)
+            _guards_by_file[self._file] = connections, stores + 1
 
     def close(self) -> None:
         """Let go, unless another store has the file."""
-        with TURN:
-            connections, stores = _held.pop(self._file)
+        with OPEN_CLOSE_LOCK:
+            connections, stores = _guards_by_file.pop(self._file)
             if stores > 1:
-                _held[self._file] = connections, stores - 1
+                _guards_by_file[self._file] = connections, stores - 1
             else:
                 _close(connections)
 
 
-def _hold(path: Path) -> "list[Connection]":
+def _open_guard_connections(path: Path) -> "list[Connection]":
     if not apsw.using_amalgamation:
         return []  # apsw was built with the system's SQLite, which is most likely the standard library's, too
     try:
@@ -70,7 +70,7 @@ def _hold(path: Path) -> "list[Connection]":
                 sqlite3.connect(url, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
             )
             connections[-1].execute(statement).fetchall()
-        _free(path)
+        _release_process_lock(path)
     except (sqlite3.Error, apsw.Error) as error:
         _close(connections)
         raise StoreUnavailable(
@@ -86,7 +86,7 @@ def _close(connections: "list[Connection]") -> None:
         connections.pop().close()
 
 
-def _free(path: Path) -> None:
+def _release_process_lock(path: Path) -> None:
     """The lock to write was the whole process's: other processes must have it, too, and our own copy gives it back."""
     with closing(apsw.Connection(str(path))) as connection:
         connection.set_busy_timeout(round(_BUSY_S * 1000))

@@ -10,10 +10,10 @@ from typing import TypeVar
 import apsw
 
 from chronos.store.commands import Command
-from chronos.store.commands.storable import check_storable, half_a_character
+from chronos.store.commands.validation import check_storable, lone_surrogate_error
 from chronos.store.hints import hint_of
-from chronos.store.sql.sqlite import SqliteStore
-from chronos.store.sql.sqlite_file import connect, connect_writer, make_views
+from chronos.store.sql.sqlite.connection import connect, connect_writer, create_temp_views
+from chronos.store.sql.sqlite.store import SqliteStore
 
 R = TypeVar("R")
 
@@ -27,7 +27,7 @@ class MemoryStore(SqliteStore):
         try:
             [answer] = self._transaction((command,))
         except UnicodeEncodeError as error:
-            raise half_a_character() from error
+            raise lone_surrogate_error() from error
         if isinstance(answer, Exception):
             raise answer
         if hint := hint_of(command, answer):
@@ -36,12 +36,12 @@ class MemoryStore(SqliteStore):
 
     def _connect_writer(self) -> apsw.Connection:
         connection = connect(None)
-        with connection.backup("main", _empty(), "main") as copy:
+        with connection.backup("main", _connect_empty_store(), "main") as copy:
             copy.step()
-        make_views(connection)
+        create_temp_views(connection)
         return connection
 
 
 @cache
-def _empty() -> apsw.Connection:
+def _connect_empty_store() -> apsw.Connection:
     return connect_writer(None)

@@ -17,32 +17,31 @@ from typing import Any, TypeVar
 import apsw
 
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
+from chronos.store.command_merge import merge_commands, split_result
 from chronos.store.commands import HOT, Command
-from chronos.store.commands.storable import check_storable, half_a_character
-from chronos.store.hints import NOTHING, hint_of
-from chronos.store.merge import merge, split
-from chronos.store.pump import Outcome, Pump
-from chronos.store.sql.dialect import Query, Row, Sqlite, Steps, json_rows
-from chronos.store.sql.doubts import Doubts
-from chronos.store.sql.hot_sqlite import HotSqlite
-from chronos.store.sql.sqlite_alone import TURN, Guard
-from chronos.store.sql.sqlite_errors import execute_theirs, explained
-from chronos.store.sql.sqlite_file import Place, connect_reader, connect_writer, copy_to
-from chronos.store.sql.sqlite_log import Log
-from chronos.store.sql.sqlite_writer import Writer
-from chronos.store.sql.store import SqlStore
-from chronos.store.sql.writes import Writes
+from chronos.store.commands.validation import check_storable, lone_surrogate_error
+from chronos.store.group_commit import BatchOutcome, GroupCommit
+from chronos.store.hints import NO_HINT, hint_of
+from chronos.store.sql.base_store import ResentRequests, SqlStore
+from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.query import Query, Row, SqliteDialect, Steps, to_json_rows
+from chronos.store.sql.sqlite.checkpoint import Checkpointer
+from chronos.store.sql.sqlite.connection import FilePlace, connect_reader, connect_writer, copy_to
+from chronos.store.sql.sqlite.errors import execute_user_statement, to_store_error
+from chronos.store.sql.sqlite.hot_path import SqliteHotPath
+from chronos.store.sql.sqlite.lock_guard import OPEN_CLOSE_LOCK, LockGuard
+from chronos.store.sql.sqlite.writer_thread import WriterThread
 
 R = TypeVar("R")
 T = TypeVar("T")
 READERS = 3
-_DIALECT = Sqlite()
+_DIALECT = SqliteDialect()
 
 #: Called with every command in the order of application; the determinism tests listen here.
 Journal = Callable[[Command[Any]], None]
 
 
-class _Swept(Exception):
+class _TransactionUndoneError(Exception):
     """A user's statement failed in a way (``or rollback``) that undid the whole transaction."""
 
     def __init__(self, error: ChronosError) -> None:
@@ -56,16 +55,16 @@ class SqliteStore(SqlStore):
         super().__init__(_DIALECT)
         self.path = None if path is None else Path(path)
         self._journal = journal
-        self._writes = Writes(_DIALECT, HotSqlite(_DIALECT))
+        self._writes = CommandHandlers(_DIALECT, SqliteHotPath(_DIALECT))
         self._sql: dict[str, str] = {}
-        self._doubts = Doubts()
-        self._pump = Pump(self._begin, watch=self._committed)
+        self._resent_requests = ResentRequests()
+        self._group_commit = GroupCommit(self._begin, watch=self._notify_commit_listeners)
         self._writer: apsw.Connection | None = None
-        self._write_thread: Writer | None = None
+        self._write_thread: WriterThread | None = None
         self._read_threads: ThreadPoolExecutor | None = None
-        self._log: Log | None = None
-        self._guard: Guard | None = None
-        self._place: Place | None = None
+        self._log: Checkpointer | None = None
+        self._guard: LockGuard | None = None
+        self._place: FilePlace | None = None
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
 
@@ -76,25 +75,25 @@ class SqliteStore(SqlStore):
         if self.path is None:
             self._writer = self._connect_writer()
             return
-        self._write_thread = Writer()
+        self._write_thread = WriterThread()
         self._read_threads = ThreadPoolExecutor(READERS, thread_name_prefix="chronos-sqlite-reader")
-        self._log = Log(self.path)
+        self._log = Checkpointer(self.path)
         try:
-            await self._in_writer(partial(self._open_file, self.path))
+            await self._run_on_writer(partial(self._open_file, self.path))
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         """See ``Store.close``."""
-        await self._pump.drain()
+        await self._group_commit.drain()
         if self._read_threads is not None:
             self._read_threads.shutdown(wait=True)
         if self._log is not None:
             self._log.close()
         if self._write_thread is not None:
             self._write_thread.close()
-        with TURN:
+        with OPEN_CLOSE_LOCK:
             if self._guard is not None:
                 self._guard.close()
             for connection in (*self._readers, *([self._writer] if self._writer else [])):
@@ -106,9 +105,9 @@ class SqliteStore(SqlStore):
         """See ``Store.apply``."""
         check_storable(command)
         try:
-            return await self._pump.apply(command)
+            return await self._group_commit.apply(command)
         except UnicodeEncodeError as error:
-            raise half_a_character() from error
+            raise lone_surrogate_error() from error
 
     async def clock_us(self) -> int | None:
         """This machine's clock is the store's."""
@@ -119,11 +118,11 @@ class SqliteStore(SqlStore):
 
     async def backup(self, path: str) -> None:
         """See ``Store.backup``."""
-        await self._in_reader(lambda connection: copy_to(connection, Path(path)))
+        await self._run_on_reader(lambda connection: copy_to(connection, Path(path)))
 
     # --- writing
 
-    def _begin(self, commands: Sequence[Command[Any]], done: Callable[[Outcome], None]) -> None:
+    def _begin(self, commands: Sequence[Command[Any]], done: Callable[[BatchOutcome], None]) -> None:
         if self._write_thread is not None:
             self._write_thread.begin(lambda: self._transaction(commands), partial(self._ended, commands, done))
             return
@@ -138,12 +137,12 @@ class SqliteStore(SqlStore):
     def _ended(
         self,
         commands: Sequence[Command[Any]],
-        done: Callable[[Outcome], None],
+        done: Callable[[BatchOutcome], None],
         answers: list[Any],
         error: BaseException | None,
     ) -> None:
         if error is None:
-            hint = NOTHING
+            hint = NO_HINT
             for command, answer in zip(commands, answers, strict=True):
                 if left := hint_of(command, answer):
                     hint |= left
@@ -161,7 +160,7 @@ class SqliteStore(SqlStore):
             writer.execute("begin immediate")
             answers = self._answers(writer, commands, applied)
             writer.execute("commit")
-        except _Swept as swept:
+        except _TransactionUndoneError as swept:
             if len(commands) > 1:
                 raise  # each is sent again by itself
             raise swept.error from swept
@@ -169,8 +168,8 @@ class SqliteStore(SqlStore):
             with suppress(apsw.Error):
                 writer.execute("rollback")
             for command in commands:  # it may have come after the commit, from what follows that
-                self._doubts.add(command)
-            broken = explained(error, self.path)
+                self._resent_requests.add(command)
+            broken = to_store_error(error, self.path)
             if isinstance(broken, StoreBroken) and len(commands) > 1:
                 raise  # it may be one of them only: each is sent again by itself
             raise broken from error
@@ -190,7 +189,7 @@ class SqliteStore(SqlStore):
         if len(commands) == 1:
             return [self._apart(writer, commands[0], applied)]
         answers: list[Any] = [None] * len(commands)
-        for command, positions in merge(commands):
+        for command, positions in merge_commands(commands):
             parts = [commands[i] for i in positions]
             for position, part in zip(positions, self._together(writer, command, parts, applied), strict=True):
                 answers[position] = part
@@ -202,7 +201,7 @@ class SqliteStore(SqlStore):
         """The answers of commands that were merged into one; should that be refused, of each by itself."""
         answer = self._apart(writer, command, applied)
         if not isinstance(answer, ChronosError):
-            return split(command, parts, answer)
+            return split_result(command, parts, answer)
         if len(parts) == 1:
             return [answer]
         return [self._apart(writer, part, applied) for part in parts]
@@ -220,7 +219,7 @@ class SqliteStore(SqlStore):
         do without.
         """
         if isinstance(command, HOT):
-            steps = self._writes.steps(command, resent=self._doubts.about(command))
+            steps = self._writes.steps(command, resent=self._resent_requests.about(command))
             return self._step_through(writer, steps)
         if not first:
             writer.execute("savepoint one")
@@ -229,7 +228,7 @@ class SqliteStore(SqlStore):
             answer = self._step_through(writer, self._writes.steps(command))
         except ChronosError as error:
             if not writer.in_transaction:
-                raise _Swept(error) from error
+                raise _TransactionUndoneError(error) from error
             if first:
                 writer.execute("rollback")
                 writer.execute("begin immediate")
@@ -243,9 +242,9 @@ class SqliteStore(SqlStore):
     # --- reading
 
     async def _read(self, steps: Steps[T]) -> T:
-        return await self._in_reader(lambda connection: self._consistently(connection, steps))
+        return await self._run_on_reader(lambda connection: self._read_in_transaction(connection, steps))
 
-    def _consistently(self, connection: apsw.Connection, steps: Steps[T]) -> T:
+    def _read_in_transaction(self, connection: apsw.Connection, steps: Steps[T]) -> T:
         """All of a read's statements see the same commit."""
         apart = connection is not self._writer
         try:
@@ -255,7 +254,7 @@ class SqliteStore(SqlStore):
                 if apart and connection.in_transaction:
                     connection.execute("commit")
         except apsw.Error as error:
-            raise explained(error, self.path) from error
+            raise to_store_error(error, self.path) from error
 
     # --- connections
 
@@ -276,26 +275,26 @@ class SqliteStore(SqlStore):
 
     def _execute(self, connection: apsw.Connection, query: Query) -> list[Row]:
         if query.theirs:
-            return execute_theirs(connection, query)
+            return execute_user_statement(connection, query)
         sql = self._sql.get(query.sql)
         if sql is None:
             sql = self._sql[query.sql] = _DIALECT.final(query.sql)
-        args = query.args if query.rows is None else (*query.args, json_rows(query.rows))
+        args = query.args if query.rows is None else (*query.args, to_json_rows(query.rows))
         return connection.execute(sql, args).fetchall()
 
     def _open_file(self, path: Path) -> None:
-        with TURN:
+        with OPEN_CLOSE_LOCK:
             self._writer = self._connect_writer()
-            self._guard = Guard(path)
-            self._place = Place(path)
+            self._guard = LockGuard(path)
+            self._place = FilePlace(path)
 
     def _connect_writer(self) -> apsw.Connection:
         try:
             connection = connect_writer(self.path)
             if self._log is not None:
-                connection.set_wal_hook(self._log.grew)
+                connection.set_wal_hook(self._log.copy_log_after_commit)
         except apsw.Error as error:
-            raise explained(error, self.path) from error
+            raise to_store_error(error, self.path) from error
         return connection
 
     def connection(self) -> apsw.Connection:
@@ -304,12 +303,12 @@ class SqliteStore(SqlStore):
             raise StoreUnavailable("the store is not open")
         return self._writer
 
-    async def _in_writer(self, call: Callable[[], T]) -> T:
+    async def _run_on_writer(self, call: Callable[[], T]) -> T:
         if self._write_thread is None:
             return call()
         return await self._write_thread.run(call)
 
-    async def _in_reader(self, call: Callable[[apsw.Connection], T]) -> T:
+    async def _run_on_reader(self, call: Callable[[apsw.Connection], T]) -> T:
         if self._read_threads is None:
             return call(self.connection())
         return await asyncio.get_running_loop().run_in_executor(self._read_threads, lambda: call(self._reader()))
@@ -320,6 +319,6 @@ class SqliteStore(SqlStore):
             try:
                 connection = self._local.connection = connect_reader(self.path)
             except apsw.Error as error:
-                raise explained(error, self.path) from error
+                raise to_store_error(error, self.path) from error
             self._readers.append(connection)
         return connection

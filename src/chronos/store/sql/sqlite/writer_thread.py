@@ -12,7 +12,7 @@ T = TypeVar("T")
 Done = Callable[[Any, BaseException | None], None]
 
 
-class _Waiting(NamedTuple):
+class _WaitingBatch(NamedTuple):
     """A call, and who is told what became of it."""
 
     call: Callable[[], Any]
@@ -20,11 +20,11 @@ class _Waiting(NamedTuple):
     done: Done
 
 
-class Writer:
+class WriterThread:
     """Makes calls in the order in which they come."""
 
     def __init__(self) -> None:
-        self._line: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._line: SimpleQueue[_WaitingBatch | None] = SimpleQueue()
         # What it does is durable or not there at all, so a process that ends without closing need not wait for it.
         self._thread = Thread(target=self._work, name="chronos-sqlite-writer", daemon=True)
         self._thread.start()
@@ -33,8 +33,10 @@ class Writer:
         """Make a call, and call back on the loop when it is over."""
         loop = asyncio.get_running_loop()
         if (outside := getattr(loop, "outside", None)) is not None:
-            done = _while_in(outside(), done)  # a loop whose time is not the world's stands still meanwhile
-        self._line.put(_Waiting(call, loop, done))
+            done = _hold_context_until_done(
+                outside(), done
+            )  # a loop whose time is not the world's stands still meanwhile
+        self._line.put(_WaitingBatch(call, loop, done))
 
     async def run(self, call: Callable[[], T]) -> T:
         """What the call gives or raises. Cancelling the waiter does not cancel the call."""
@@ -67,7 +69,7 @@ class Writer:
             del waiting, given, error  # nothing is kept while the thread waits
 
 
-def _while_in(context: Any, done: Done) -> Done:
+def _hold_context_until_done(context: Any, done: Done) -> Done:
     held = ExitStack()
     held.enter_context(context)
 

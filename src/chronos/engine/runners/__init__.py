@@ -1,1 +1,0 @@
-"""Runners: one small class for each kind of target. ``contract`` says what they promise."""

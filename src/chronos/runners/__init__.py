@@ -1,0 +1,5 @@
+"""Runners: one package or module per kind of target. ``contract`` says what a runner promises.
+
+A runner makes one attempt of one task and returns an outcome. Retries, timeouts and records belong in
+``engine.execution``.
+"""

@@ -1,0 +1,4 @@
+"""The PostgreSQL engine: connections, hot statements, partitions.
+
+Statements that both engines run belong in ``sql``.
+"""
