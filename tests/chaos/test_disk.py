@@ -51,12 +51,12 @@ def test_it_is_said_and_nothing_is_lost(tmp_path: Path, small_disk: Path) -> Non
             await bed.save(f"job-{number}", every_s=2, first_s=1, in_s=1 + number / 6)
         for for_s in (0.3, TIMEOUT_S + 3, 1.0):
             await bed.until(lambda: len(bed.running()) >= 4, "enough of them run")
-            said = len(node.log("Trouble"))
+            said = len(node.log("ProblemReported"))
             async with bed.wrong(Kind.FULL):
                 fill(small_disk / "filler")
 
                 def told(said: int = said) -> bool:
-                    return any("full; free some space" in line["error"] for line in node.log("Trouble")[said:])
+                    return any("full; free some space" in line["error"] for line in node.log("ProblemReported")[said:])
 
                 await bed.until(told, "it is said in a sentence")
                 await asyncio.sleep(for_s)
