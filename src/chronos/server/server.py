@@ -234,7 +234,7 @@ class Server:
         if self._engine.node.fault is not None:
             return self._engine.node.fault
         for duty, failure in sorted(self._engine.node.duties.failing.items()):
-            return f"{duty} has failed {failure.times} times in a row: {failure.error}"
+            return f"{duty} has failed {failure.times} times in a row with the same error: {failure.error}"
         return None
 
 

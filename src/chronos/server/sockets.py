@@ -22,8 +22,8 @@ def bind_sockets(host: str, port: int, *, authenticated: bool) -> list[socket.so
     places = list(dict.fromkeys((family, address) for family, _, _, _, address in infos))
     if not authenticated and not all(is_loopback(str(address[0])) for _, address in places):
         raise Invalid(
-            f"{endpoint} can be reached from other machines without a login; set auth.type to basic, listen on 127.0.0.1, "
-            "or allow it with server.insecure"
+            f"{endpoint} can be reached from other machines without a login; set auth.type to basic, "
+            "listen on 127.0.0.1, or allow it with server.insecure"
         )
     sockets: list[socket.socket] = []
     try:
@@ -79,7 +79,7 @@ def _bind_error_message(error: OSError, endpoint: str, host: str, port: int) -> 
     other = format_address(host, port + 1 if port < 65_535 else port - 1)
     match error.errno:
         case errno.EADDRINUSE:
-            return f"{endpoint} is already in use; stop the program that listens there, or choose another: --listen {other}"
+            return f"{endpoint} is already in use; stop the program there, or choose another: --listen {other}"
         case errno.EACCES | errno.EPERM:
             other = format_address(host, 8080)
             return f"{endpoint} is not allowed for this user; choose a port of 1024 or more: --listen {other}"
