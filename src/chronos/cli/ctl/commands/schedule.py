@@ -172,16 +172,16 @@ def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
       chronosctl schedule explain "0 18 LW * *" --after 2027-01-01 --count 3 -o json
     """
     from chronos.core.calendar import SECOND_US, rfc3339
-    from chronos.core.schedule.canonical import understood_as
-    from chronos.core.schedule.dst import oddities
+    from chronos.core.schedule.canonical import to_canonical
+    from chronos.core.schedule.dst import find_oddities
 
     answer = _ask(expression, question)
     zone = answer.schedule.zone
-    understood = understood_as(expression, answer.asked)
+    understood = to_canonical(expression, answer.asked)
     if output == "name":
         emit(understood or expression)
         return
-    found = oddities(answer.schedule, answer.after_us, _a_year_after(answer.after_us))
+    found = find_oddities(answer.schedule, answer.after_us, _a_year_after(answer.after_us))
     if output in ("table", "wide"):
         _emit_explanation(answer, found, understood=understood, wide=output == "wide")
         return
