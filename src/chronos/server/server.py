@@ -124,14 +124,14 @@ class Server:
             status=self.status,
             metrics=metrics.render,
             clock=self._clock,
-            refused=metrics.refused,
+            refused=metrics.count_auth_failure,
         )
         counts = await store.counts()
         self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
-        metrics.recovered(self.recovered)
+        metrics.count_recovered_jobs(self.recovered)
         await engine.start()
         self._engine = engine
-        metrics.failing_from(lambda: len(engine.node.duties.failing))
+        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
         self._stack.push_async_callback(engine.crash)  # drops whatever a stop has not ended
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
@@ -206,7 +206,7 @@ class Server:
         """The node's own facts, for ``/readyz`` and ``/status``."""
         engine, metrics = self._engine, self._metrics
         reason = self._reason()
-        broken = 0 if metrics is None else metrics.broken
+        broken = 0 if metrics is None else metrics.unschedulable_jobs
         held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
         return {
             "node": self._options.node_name,

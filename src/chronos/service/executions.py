@@ -10,7 +10,7 @@ from chronos.clock import Clock
 from chronos.core.calendar import rfc3339
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
 from chronos.core.execution_detail import Detail
-from chronos.core.execution_report import Report, plain_report
+from chronos.core.execution_report import Report, build_first_success_report
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, Unreadable, ensure_readable
 from chronos.core.node import Actor
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull
@@ -165,7 +165,9 @@ class ExecutionService:
         if one.status is not Status.SUCCEEDED or len(spec.tasks) != 1 or one.started_us is None:
             return None
         result = detail_of(one).result
-        return plain_report(self._jobs.layout(spec), one.started_us, one.finished_us or one.started_us, result)
+        return build_first_success_report(
+            self._jobs.layout(spec), one.started_us, one.finished_us or one.started_us, result
+        )
 
     async def list(
         self, where: ExecutionFilter = EVERYTHING, *, limit: int = 100, cursor: bytes | None = None

@@ -16,7 +16,14 @@ from typing import Any
 from msgspec.structs import replace
 from yarl import URL
 
-from chronos.core.credentials import MASK, find_userinfos, hide_named, hide_url_credentials, is_masked, mask_options
+from chronos.core.credentials import (
+    MASK,
+    find_userinfos,
+    hide_url_credentials,
+    is_masked,
+    mask_fields_by_name,
+    mask_options,
+)
 from chronos.core.job import Job, JobSpec, Target, Unreadable
 from chronos.core.lane import PYTHON
 from chronos.service.serializers import Draft, InvalidJob, Problem
@@ -81,7 +88,7 @@ class _Restorer:
         sent, stored = self._sent.alerts, self._stored.alerts
         if not _any_masked(sent):
             return sent
-        if hide_named(list(sent)) == hide_named(list(stored)):
+        if mask_fields_by_name(list(sent)) == mask_fields_by_name(list(stored)):
             return stored
         self._refuse("/alerts", "the stored alerts are others")
         return sent

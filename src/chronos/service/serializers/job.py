@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from chronos.core.calendar import rfc3339
 from chronos.core.config import NOTHING_SET, Mode, Settings
-from chronos.core.credentials import MASK, hide_named, hide_url_credentials, hide_userinfo, mask_options
+from chronos.core.credentials import MASK, hide_url_credentials, hide_userinfo, mask_fields_by_name, mask_options
 from chronos.core.job import (
     DEFAULT_NAMESPACE,
     Job,
@@ -222,7 +222,7 @@ def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:
     if spec.on_complete is not None:
         said["on_complete"] = written(spec.on_complete)
     if spec.alerts:
-        said["alerts"] = [hide_named(alert) for alert in spec.alerts] if masked else list(spec.alerts)
+        said["alerts"] = [mask_fields_by_name(alert) for alert in spec.alerts] if masked else list(spec.alerts)
     if spec.owner is not None:
         said["owner"] = spec.owner
     if spec.tags:
