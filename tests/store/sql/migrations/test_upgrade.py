@@ -16,8 +16,9 @@ from chronos.core.job import JobState, UpstreamCondition, UpstreamJob
 from chronos.store.commands import DeleteJob, SaveJobs, Signal
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 from chronos.store.sql import migrations
+from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.store import PostgresStore
-from chronos.store.sql.query import PostgresDialect, SqliteDialect
+from chronos.store.sql.sqlite.dialect import SqliteDialect
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing.conformance import StoreFixture
 from tests.support.databases import on_server, opened

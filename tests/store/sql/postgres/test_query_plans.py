@@ -26,9 +26,10 @@ from chronos.store.sql.jobs.save import SaveJobsHandler
 from chronos.store.sql.jobs.state import JobStateHandler
 from chronos.store.sql.maintenance import MaintenanceHandler
 from chronos.store.sql.postgres.connection import READER_SETTINGS, WRITER_SETTINGS, Connection, connect
+from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.queries import Queries
-from chronos.store.sql.query import PostgresDialect, Steps
+from chronos.store.sql.query import Steps
 from chronos.store.sql.retention import TrimHandler
 from chronos.store.sql.retention_deletes import RetentionDeletes
 from chronos.store.sql.retention_sweep import RetentionSweep

@@ -16,7 +16,7 @@ from chronos.store.commands import NEW, Admit, Claim, SaveJobs, Settle, SettleRo
 from chronos.store.contract import ExecutionFilter, JobFilter
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.jobs.queries import JobQueries
-from chronos.store.sql.query import SqliteDialect
+from chronos.store.sql.sqlite.dialect import SqliteDialect
 from chronos.store.sql.sqlite.hot_path import SqliteHotPath
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.store.sql.statements import collect_statements

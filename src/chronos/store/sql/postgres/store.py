@@ -31,13 +31,14 @@ from chronos.store.sql.postgres.connection import (
     connect,
     prepare,
 )
+from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.errors import DRIVER_ERRORS, ConnectionPlace, is_connection_lost, to_store_error
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.postgres.notify import HintChannel
 from chronos.store.sql.postgres.routing import CONTROL_CONNECTION, join_part_results, route
 from chronos.store.sql.postgres.startup import check_server, migrate
 from chronos.store.sql.postgres.write_connection import TransactionSteps, WriteConnection
-from chronos.store.sql.query import PostgresDialect, Steps
+from chronos.store.sql.query import Steps
 from chronos.store.sql.statements import collect_statements
 
 R = TypeVar("R")

@@ -24,6 +24,7 @@ from chronos.store.hints import NO_HINT, hint_of
 from chronos.store.sql.base_store import ResentRequests
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.postgres.connection import Connect, Connection, ReconnectingConnection, ReconnectPolicy
+from chronos.store.sql.postgres.dialect import columns
 from chronos.store.sql.postgres.errors import (
     DRIVER_ERRORS,
     ConnectionPlace,
@@ -34,7 +35,7 @@ from chronos.store.sql.postgres.errors import (
     to_store_error_if_postgres,
 )
 from chronos.store.sql.postgres.routing import list_awaited_gates
-from chronos.store.sql.query import Query, Row, Steps, columns
+from chronos.store.sql.query import Query, Row, Steps
 from chronos.store.sql.user_statements import statement_failed
 
 MAX_CONFLICTS = 6

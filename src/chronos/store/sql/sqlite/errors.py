@@ -5,7 +5,8 @@ from pathlib import Path
 import apsw
 
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
-from chronos.store.sql.query import Query, Row, SqliteDialect
+from chronos.store.sql.query import Query, Row
+from chronos.store.sql.sqlite.dialect import SqliteDialect
 from chronos.store.sql.user_statements import statement_failed
 
 _STORE_FAULTS = (

@@ -24,9 +24,10 @@ from chronos.store.group_commit import BatchOutcome, GroupCommit
 from chronos.store.hints import NO_HINT, hint_of
 from chronos.store.sql.base_store import ResentRequests, SqlStore
 from chronos.store.sql.command_handlers import CommandHandlers
-from chronos.store.sql.query import Query, Row, SqliteDialect, Steps, to_json_rows
+from chronos.store.sql.query import Query, Row, Steps
 from chronos.store.sql.sqlite.checkpoint import Checkpointer
 from chronos.store.sql.sqlite.connection import FilePlace, connect_reader, connect_writer, copy_to
+from chronos.store.sql.sqlite.dialect import SqliteDialect, to_json_rows
 from chronos.store.sql.sqlite.errors import execute_user_statement, to_store_error
 from chronos.store.sql.sqlite.hot_path import SqliteHotPath
 from chronos.store.sql.sqlite.lock_guard import OPEN_CLOSE_LOCK, LockGuard
