@@ -8,7 +8,7 @@ from chronos.core.execution import Span, Status
 from chronos.core.ids import id_floor
 from chronos.core.job import JobState
 from chronos.core.node import Actor
-from chronos.store.commands import EndedAttempt, FollowUp
+from chronos.store.commands import EndedAttempt, FollowUp, WriteAudit
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
 AuditLineRow = tuple[str, str, str, str]  # of the audit log: action, namespace, subject, detail
@@ -157,6 +157,13 @@ class AppendOnlyTables:
             for actor, at_us, (action, namespace, subject, detail) in lines
         ]
         yield Query(self._add_lines, rows=Rows("intttttt", values))
+
+    def write_audit(self, command: WriteAudit) -> Steps[None]:
+        """See ``WriteAudit``."""
+        lines = [
+            (one.actor, command.now_us, (one.action, one.namespace, one.subject, one.detail)) for one in command.lines
+        ]
+        yield from self.audit_lines(lines)
 
 
 def time_ordered_id(at_us: int, *parts: bytes) -> bytes:
