@@ -39,7 +39,7 @@ from chronos.store.commands import (
 from chronos.store.sql.append_only import AppendOnlyTables
 from chronos.store.sql.executions.gate_queue import GateQueue
 from chronos.store.sql.executions.lifecycle import LifecycleHandler
-from chronos.store.sql.executions.settlement import HotSettlement, SettlementHandler
+from chronos.store.sql.executions.settlement import HotPath, SettlementHandler
 from chronos.store.sql.jobs.save import SaveJobsHandler
 from chronos.store.sql.jobs.state import JobStateHandler
 from chronos.store.sql.nodes import NodeHandler
@@ -52,7 +52,7 @@ from chronos.store.sql.tokens import TokenHandler
 class CommandHandlers:
     """How each command is applied."""
 
-    def __init__(self, d: Dialect, hot: HotSettlement) -> None:
+    def __init__(self, d: Dialect, hot: HotPath) -> None:
         records = AppendOnlyTables(d)
         gates = GateQueue(d, records)
         settlement = SettlementHandler(d, hot, gates, records)

@@ -46,7 +46,7 @@ class NodeHandler:
     def beat(self, command: Beat) -> Steps[BeatResult]:
         """See ``Beat``."""
         args = (command.node, command.beat, command.now_us, command.offer)
-        rows = yield Query(self._beat, args, alone=self._held is None)
+        rows = yield Query(self._beat, args, standalone=self._held is None)
         alive = bool(rows)
         if alive and self._held is not None:
             rows = yield Query(self._held, (command.node,))

@@ -36,7 +36,7 @@ class OutboxHandler:
         targets = None
         if command.targets is not None:
             targets = Rows("t", [("",), *((target,) for target in command.targets)])
-        sql = self._take[command.again, targets is not None]
+        sql = self._take[command.include_held, targets is not None]
         rows = yield Query(sql, (command.node, command.limit), targets)
         return sorted(OutboxItem(*row) for row in rows)
 
@@ -61,7 +61,7 @@ class OutboxHandler:
 
     def write_output(self, command: WriteOutput) -> Steps[None]:
         """See ``WriteOutput``. What belongs to nothing would stay for ever, so it is not written."""
-        known = yield from self._gates.known(sorted({row.execution for row in command.rows}))
+        known = yield from self._gates.find_known(sorted({row.execution for row in command.rows}))
         rows = {row[:4]: row for row in command.rows if row.execution in known}
         if rows:
             yield Query(self._write_output, rows=Rows("itnnt", list(rows.values())))

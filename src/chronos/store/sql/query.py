@@ -23,8 +23,8 @@ class Query(NamedTuple):
     sql: str
     args: tuple[Any, ...] = ()
     rows: Rows | None = None
-    alone: bool = False  # stands by itself: as the first of its command or read it needs no transaction around it
-    theirs: bool = False  # the user's own: what is wrong with it is for them to know, and nothing else goes wrong
+    standalone: bool = False  # stands by itself: as the first of its command or read it needs no transaction around it
+    from_user: bool = False  # the user's own: what is wrong with it is for them to know, and nothing else goes wrong
 
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Dialect(Protocol):
 
     name: str
     serial: bool  # one writer at a time: what it reads stays so until its transaction ends
-    guesses: bool  # plans go by what the engine believes to be in the tables
+    plans_from_statistics: bool  # plans go by what the engine believes to be in the tables
 
     def types(self) -> dict[str, str]:
         """Column types and table options, for the schema's placeholders."""
@@ -61,7 +61,7 @@ class Dialect(Protocol):
     def ids_for_each(self, rows: str, query: str) -> str:
         """A table of ids: those that a query, which may name columns of ``i``, gives for each row ``i`` of another."""
 
-    def then(self, column: str) -> str:
+    def tie_breaker(self, column: str) -> str:
         """The end of an order, where it costs nothing: a serial engine puts equals in order, too."""
 
     def lock(self) -> str:
@@ -70,13 +70,13 @@ class Dialect(Protocol):
     def lock_or_skip(self) -> str:
         """The same, but rows that somebody else has locked are left out."""
 
-    def contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
+    def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
         """A condition: the name of ``job`` (a table's alias) contains the text, whatever its case.
 
         ``arg`` adds an argument to the statement and answers its placeholder.
         """
 
-    def candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
+    def name_candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
         """A table of the jobs (their ``found`` is the rowid) whose names may contain the text, from an index.
 
         None where an index does not help, or an engine finds it by itself.
@@ -106,7 +106,7 @@ class Dialect(Protocol):
     def mutex(self) -> str:
         """A statement after which only one transaction at a time goes on; empty where that is so anyway."""
 
-    def lock_followed_names(self, *, alone: bool) -> str:
+    def lock_followed_names(self, *, exclusive: bool) -> str:
         """A condition after which nobody says whom a job follows until this transaction ends; or nobody else does.
 
         A job that is created must not miss that it is followed.
@@ -115,5 +115,5 @@ class Dialect(Protocol):
     def user_session_settings(self) -> tuple[str, str]:
         """Statements before and after those of a user: names are looked up where users have them, plans are usual."""
 
-    def final(self, sql: str) -> str:
+    def to_driver_sql(self, sql: str) -> str:
         """The statement as the driver takes it."""

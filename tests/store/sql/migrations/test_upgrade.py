@@ -98,7 +98,7 @@ def test_the_first_schema_is_upgraded_with_its_data(
             await w.start_node()
             assert await store.apply(Signal(execution=RUN, name="go", payload="1", now_us=AT))
             [claimed] = await w.claim()
-            assert (await w.settle(claimed)).told == 1
+            assert (await w.settle(claimed)).outbox_items == 1
             assert await w.status(RUN) is Status.SUCCEEDED
             assert await store.output(RUN) == []
             await w.save("later", after=(UpstreamJob(job="down"),))

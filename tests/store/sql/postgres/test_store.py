@@ -34,7 +34,7 @@ def refusal(url: str, **options: bool) -> ChronosError:
     """The error with which a store refuses to open."""
 
     async def open_it() -> None:
-        async with opened(url, patience_s=0.1, **options):
+        async with opened(url, reconnect_limit_s=0.1, **options):
             pass
 
     with pytest.raises(ChronosError) as caught:

@@ -17,7 +17,7 @@ class PostgresDialect:
 
     name = "postgres"
     serial = False
-    guesses = True
+    plans_from_statistics = True
 
     def types(self) -> dict[str, str]:
         return {
@@ -51,7 +51,7 @@ class PostgresDialect:
     def ids_for_each(self, rows: str, query: str) -> str:
         return f"(select found.id from {rows} as i cross join lateral ({query}) as found)"
 
-    def then(self, column: str) -> str:
+    def tie_breaker(self, column: str) -> str:
         return ""
 
     def lock(self) -> str:
@@ -60,11 +60,11 @@ class PostgresDialect:
     def lock_or_skip(self) -> str:
         return "for update skip locked"
 
-    def contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
+    def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
         pattern = re.sub(r"([\\%_])", r"\\\1", text)
         return f"{job}.name ilike {arg(f'%{pattern}%')}"
 
-    def candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
+    def name_candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
         return None
 
     def tags_of(self, number: int) -> str:
@@ -91,8 +91,10 @@ class PostgresDialect:
     def mutex(self) -> str:
         return f"select pg_advisory_xact_lock({NUMBERS_LOCK})"
 
-    def lock_followed_names(self, *, alone: bool) -> str:
-        return f"(select pg_advisory_xact_lock{'' if alone else '_shared'}({FOLLOWED_NAMES_LOCK}))::text is not null"
+    def lock_followed_names(self, *, exclusive: bool) -> str:
+        return (
+            f"(select pg_advisory_xact_lock{'' if exclusive else '_shared'}({FOLLOWED_NAMES_LOCK}))::text is not null"
+        )
 
     def user_session_settings(self) -> tuple[str, str]:
         usual = {
@@ -106,11 +108,11 @@ class PostgresDialect:
         )
         return f"select {enter}", f"select {leave}"
 
-    def final(self, sql: str) -> str:
+    def to_driver_sql(self, sql: str) -> str:
         return sql
 
 
-def columns(rows: Rows) -> list[list[Any]]:
+def to_column_arrays(rows: Rows) -> list[list[Any]]:
     """PostgreSQL's form: one list a column."""
     if not rows.values:
         return [[] for _ in rows.types]

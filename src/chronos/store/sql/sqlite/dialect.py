@@ -17,7 +17,7 @@ class SqliteDialect:
 
     name = "sqlite"
     serial = True
-    guesses = False
+    plans_from_statistics = False
 
     def types(self) -> dict[str, str]:
         whole = "strict, without rowid"
@@ -53,7 +53,7 @@ class SqliteDialect:
         found = f"json_each((select json_group_array(hex(id)) from ({query})))"
         return f"(select unhex(found.value) as id from {rows} as i cross join {found} as found)"
 
-    def then(self, column: str) -> str:
+    def tie_breaker(self, column: str) -> str:
         return f", {column}"
 
     def lock(self) -> str:
@@ -62,10 +62,10 @@ class SqliteDialect:
     def lock_or_skip(self) -> str:
         return ""
 
-    def contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
+    def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
         return f"instr(lower({job}.name), lower({arg(text)})) > 0"
 
-    def candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
+    def name_candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
         pieces = sorted({text[i : i + _TRIGRAM_LENGTH] for i in range(len(text) - _TRIGRAM_LENGTH + 1)})
         if not pieces:
             return None
@@ -96,13 +96,13 @@ class SqliteDialect:
     def mutex(self) -> str:
         return ""
 
-    def lock_followed_names(self, *, alone: bool) -> str:
+    def lock_followed_names(self, *, exclusive: bool) -> str:
         return "true"
 
     def user_session_settings(self) -> tuple[str, str]:
         return "", ""
 
-    def final(self, sql: str) -> str:
+    def to_driver_sql(self, sql: str) -> str:
         return _PLACEHOLDER.sub(lambda found: found[1] or f"?{found[2]}", sql)
 
 
