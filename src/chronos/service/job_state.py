@@ -57,7 +57,7 @@ class JobStates:
 
 def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: int) -> SetJobState | None:
     """The command that changes the state of a job; None: there is nothing to change."""
-    command = partial(SetJobState, job=job.id, now_us=now_us, expect=job.version, was=job.state, actor=actor)
+    command = partial(SetJobState, job=job.id, now_us=now_us, expect=job.version, expect_state=job.state, actor=actor)
     match change:
         case StateChange.PAUSE:  # holds what is ready and queued, and lets instants pass
             if len(reason) > MAX_NOTE:

@@ -65,7 +65,7 @@ class _JobChange(Struct, frozen=True, kw_only=True):
     expect: int | None = None
     dry_run: bool = False
     idempotency: str | None = None
-    back_to: int | None = None  # the version that the (one) draft is made from
+    rollback_to: int | None = None  # the version that the (one) draft is made from
     owner: str | None = None  # whose jobs they are to be, and must not be another's
     pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs go
 
@@ -87,13 +87,13 @@ class JobSaver:
         expect: int | None = None,
         idempotency: str | None = None,
         dry_run: bool = False,
-        back_to: int | None = None,
+        rollback_to: int | None = None,
     ) -> list[SavedJob]:
         """Create or replace jobs, some thousand at a time: each portion all or none.
 
         ``create_only``: ``Conflict`` when one is there, unless the same ``idempotency`` key has created the (one) job
         before; then that is the answer. ``expect``: the version that the (one) draft was made from; ``Conflict`` when
-        it is another. ``back_to``: the old version that the (one) draft says again, for the audit log. Raises
+        it is another. ``rollback_to``: the old version that the (one) draft says again, for the audit log. Raises
         ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
         """
         await check_dependencies(self._store, drafts)
@@ -103,7 +103,7 @@ class JobSaver:
             expect=expect,
             dry_run=dry_run,
             idempotency=idempotency,
-            back_to=back_to,
+            rollback_to=rollback_to,
         )
         saved: list[SavedJob] = []
         for begin in range(0, len(drafts), CHUNK):
@@ -262,7 +262,7 @@ class JobSaver:
             actor=change.actor,
             delete=delete,
             idempotency=change.idempotency,
-            back_to=change.back_to,
+            rollback_to=change.rollback_to,
         )
         answered = await self._store.apply(command) if rows or delete else []
         answers, alone = iter(answered), len(prepared) == 1

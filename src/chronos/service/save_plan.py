@@ -197,7 +197,7 @@ def _to_save_plan(
         next_us=next_us,
         state=state,
         expect=NEW if existing is None else existing.version,
-        was=None if existing is None else existing.state,
+        expect_state=None if existing is None else existing.state,
         run=run,
     )
     return SavePlan(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=coming.diff)
@@ -218,7 +218,7 @@ def _plan_state_switch(
         next_us=next_us,
         state=state,
         expect=existing.version,
-        was=existing.state,
+        expect_state=existing.state,
     )
     instants = resolve_instants(existing.spec, existing.name)
     old, new = (instants if one is JobState.ACTIVE else None for one in (existing.state, state))

@@ -116,7 +116,7 @@ class Outbox:
         targets = tuple(Lane(functions=(name,)).text for name in functions) if self._crew.options.works else ()
         again, self._again = self._again, False
         limit = room + (len(self._in_progress) + len(self._left) if again else 0)  # these are among what it holds
-        take = TakeOutbox(node=self._crew.node.number, limit=limit, targets=targets, again=again)
+        take = TakeOutbox(node=self._crew.node.number, limit=limit, targets=targets, include_held=again)
         try:
             items = await self._crew.store.apply(take)
         except ChronosError as error:

@@ -150,7 +150,7 @@ def test_a_claim_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> Non
 
 def test_when_it_takes_too_long_the_caller_is_told_and_may_ask_again(prepared_url: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url, patience_s=0.3) as (proxy, w, store):
+        async with behind_proxy(prepared_url, reconnect_limit_s=0.3) as (proxy, w, store):
             request = b"admit-me-just-so"
             job = await w.job()
             row = admit_row(job, T0 + SECOND, T0 + 2 * SECOND)
