@@ -27,8 +27,8 @@ from chronos.core.task_group import TaskGroup
 from chronos.engine.execution.attempt import AttemptRun, run_attempt
 from chronos.engine.execution.call_builder import FORCE_AT_SHUTDOWN_S, build_attempt_call
 from chronos.engine.execution.recorder import ExecutionRecorder
-from chronos.engine.heartbeat import JUMP_US, ClockDrift
 from chronos.engine.job_catalog import CatalogEntry
+from chronos.engine.node_clock import JUMP_US, ClockDrift
 from chronos.engine.node_context import NodeContext
 from chronos.runners.contract import AttemptCall, StopReason
 from chronos.store.commands import Claimed
