@@ -241,15 +241,15 @@ def make_service(
 
     saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
     jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
-    room = Backpressure(store, clock, most=MAX_PENDING if max_pending is None else max_pending)
-    runs = ExecutionService(store, clock, jobs, room, new_request=new_request)
+    backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
+    runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
     return Service(
         jobs=jobs,
         job_saver=saver,
         job_states=states,
         bulk_actions=BulkActions(store, clock, runs, states),
         runs=runs,
-        backfills=BackfillService(store, clock, jobs, room, new_request=new_request),
+        backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         why=WhyService(store, clock, jobs, runs),
     )
 

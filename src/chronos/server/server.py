@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from chronos.api import ABOUT, Api, make_api
+from chronos.api import REQUEST_INFO, Api, make_api
 from chronos.assembly import collect_target_checks, make_engine, make_node_clock, make_runners, make_service, make_store
 from chronos.clock import Clock
 from chronos.core.job import JobState
@@ -124,7 +124,7 @@ class Server:
             status=self.status,
             metrics=metrics.render,
             clock=self._clock,
-            refused=metrics.count_auth_failure,
+            on_refusal=metrics.count_auth_failure,
         )
         counts = await store.counts()
         self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
@@ -257,7 +257,7 @@ def _teller(metrics: Metrics, base_path: str, metrics_path: str) -> Middleware:
                 status=response.status,
                 duration_s=round(loop.time() - began_s, 6),
                 request_id=response.headers.get("X-Request-Id"),
-                **(about.told() if (about := request.get(ABOUT)) is not None else {}),
+                **(about.log_fields() if (about := request.get(REQUEST_INFO)) is not None else {}),
             )
         return response
 
