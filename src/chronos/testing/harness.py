@@ -29,7 +29,7 @@ from chronos.errors import Invalid
 from chronos.runners.contract import AttemptCall, Runner
 from chronos.runners.python.runner import PythonRunner
 from chronos.sdk.app import Chronos
-from chronos.sdk.info import RunInfo, run_fields
+from chronos.sdk.info import RunInfo, to_run_fields
 from chronos.store.contract import ExecutionFilter, Hint, Store
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import VirtualLoop
@@ -335,4 +335,4 @@ _DEFAULT_OUTCOME = Succeeded()
 
 
 def _to_harness_run(execution: Execution) -> Ran:
-    return Ran(**run_fields(execution))
+    return Ran(**to_run_fields(execution))

@@ -244,7 +244,7 @@ def test_names_and_passwords_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "TRIES", 1)
+    monkeypatch.setattr(http_client, "MAX_ATTEMPTS", 1)
     with serving(works=False, max_pending=1) as served:
         app = Chronos(served.url)
         job = app.command("hello", ["true"])
@@ -365,7 +365,7 @@ def test_somebody_who_is_always_faster_wins(scripted: Callable[..., Scripted]) -
 def test_errors_come_back_as_they_were(
     status: int, problem: Any, kind: type[Exception], scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "TRIES", 1)
+    monkeypatch.setattr(http_client, "MAX_ATTEMPTS", 1)
     app = Chronos(scripted((status, {}, problem)).url)
     with pytest.raises(kind, match="no") as caught:
         app.all_jobs()
