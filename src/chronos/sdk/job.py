@@ -49,7 +49,8 @@ class JobHandle(OnHomeLoop):
         - ``at``: the past instant that the run is for; by default now.
         - ``key``: an idempotency key. Calls with the same key return the same run.
 
-        Returns the ``Run``. Raises ``Invalid`` for a payload that is not JSON or does not fit the function, and ``Unavailable`` when too many runs are queued.
+        Returns the ``Run``. Raises ``Invalid`` for a payload that is not JSON or does not fit the function, and
+        ``Unavailable`` when too many runs are queued.
 
         Example::
 

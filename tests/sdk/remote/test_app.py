@@ -390,7 +390,7 @@ def test_something_else_answers(scripted: Callable[..., Scripted]) -> None:
 
 def test_what_is_shown_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "CHRONOS_TOKEN", "t0ken")
-    address = http_client.Address.of("https://ana:s%40cret@node:8443/base/")
+    address = http_client.Address.parse("https://ana:s%40cret@node:8443/base/")
     assert address.base == "https://node:8443/base"
     assert address.authorization == "Basic " + base64.b64encode(b"ana:s@cret").decode()
-    assert http_client.Address.of("http://node:8080").authorization == "Bearer t0ken"
+    assert http_client.Address.parse("http://node:8080").authorization == "Bearer t0ken"
