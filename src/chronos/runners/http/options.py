@@ -207,7 +207,7 @@ def _check_url(options: Mapping[str, Any], guard: AddressGuard, faults: OptionFa
         if not url.startswith(("http://", "https://", "{{")):
             raise Invalid("http.url must begin with https:// or http://, or be one placeholder")
     except AddressRefused as error:
-        faults.note(("url",), f"http.url: {error}")
+        faults.note(("url",), str(error))
     except Invalid as error:
         faults.note(("url",), str(error))
 
