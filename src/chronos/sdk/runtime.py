@@ -138,7 +138,7 @@ class Runtime:
     async def session(self) -> RuntimeSession:
         """The open store, with all on it that the program has declared."""
         session = await self._opened()
-        if session.clock.skewed and session.engine is None:  # else the engine compares it
+        if session.clock.is_wrong_now and session.engine is None:  # else the engine compares it
             await session.clock.measure(session.store)
         if self.declared.unsaved:
             await self._save(session)

@@ -87,15 +87,15 @@ class AddressGuard:
         self._check(ip_address(text), text)
 
     @staticmethod
-    def refusal(host: str) -> AddressRefused:
+    def to_refused_error(host: str) -> AddressRefused:
         """What is told of a host none of whose addresses may be reached: its name, and never what it resolved to."""
         return AddressRefused(f"{host} has no public address; {_ADVICE}")
 
     def _check(self, address: Address, shown: str) -> None:
         if is_public(address) or any(address in network for network in self._networks):
             return
-        told = str(address) if shown == str(address) else f"{shown} ({address})"
-        raise AddressRefused(f"{told} is no public address; {_ADVICE}")
+        label = str(address) if shown == str(address) else f"{shown} ({address})"
+        raise AddressRefused(f"{label} is no public address; {_ADVICE}")
 
     def _allow(self, entry: str) -> None:
         if entry.startswith("*."):
