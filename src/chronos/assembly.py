@@ -20,7 +20,7 @@ from chronos.store.contract import Store
 if TYPE_CHECKING:
     from chronos.core.events import Event
     from chronos.engine.engine import Engine
-    from chronos.engine.heartbeat import NodeClock
+    from chronos.engine.node_clock import NodeClock
     from chronos.engine.options import EngineOptions
     from chronos.runners.command.options import CommandRules
     from chronos.runners.contract import Runner
@@ -171,7 +171,7 @@ def make_node_clock(clock: Clock) -> "NodeClock":
 
     An engine measures the offset while it runs; ``measure`` does so where there is none.
     """
-    from chronos.engine.heartbeat import NodeClock  # noqa: PLC0415
+    from chronos.engine.node_clock import NodeClock  # noqa: PLC0415
 
     return NodeClock(clock)
 
@@ -241,15 +241,15 @@ def make_service(
 
     saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
     jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
-    room = Backpressure(store, clock, most=MAX_PENDING if max_pending is None else max_pending)
-    runs = ExecutionService(store, clock, jobs, room, new_request=new_request)
+    backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
+    runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
     return Service(
         jobs=jobs,
         job_saver=saver,
         job_states=states,
         bulk_actions=BulkActions(store, clock, runs, states),
         runs=runs,
-        backfills=BackfillService(store, clock, jobs, room, new_request=new_request),
+        backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         why=WhyService(store, clock, jobs, runs),
     )
 

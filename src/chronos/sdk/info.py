@@ -14,7 +14,7 @@ from chronos.core.task_group import TaskState
 from chronos.errors import ChronosError
 from chronos.runners.python.context import MissedSpan, missed_span
 from chronos.service.serializers import id_text
-from chronos.service.serializers.execution import count_attempts, detail_of
+from chronos.service.serializers.execution import count_attempts, read_detail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def run_info(execution: Execution, report: Report | None = None) -> RunInfo:
 
 def run_fields(execution: Execution, report: Report | None = None) -> dict[str, Any]:
     """What a ``RunInfo`` of it, or one that says more, is made of."""
-    detail = detail_of(execution)
+    detail = read_detail(execution)
     reason = execution.reason
     return {
         "id": id_text(execution.id),

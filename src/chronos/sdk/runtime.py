@@ -28,7 +28,7 @@ from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
 from chronos.core.job import Job
 from chronos.engine.engine import Engine
-from chronos.engine.heartbeat import NodeClock
+from chronos.engine.node_clock import NodeClock
 from chronos.engine.options import EngineOptions
 from chronos.errors import ChronosError, Invalid, NotFound
 from chronos.runners.contract import Runner
@@ -38,7 +38,7 @@ from chronos.sdk.home_loop import HomeLoop
 from chronos.sdk.job_options import default_shape
 from chronos.service.save_jobs import SavedJob
 from chronos.service.serializers import Check, read_job
-from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.identifiers import find_name_fault
 from chronos.store.contract import JobFilter, Store
 
 log = logging.getLogger("chronos.sdk")
@@ -115,7 +115,7 @@ class Runtime:
     ) -> None:
         if url.startswith(("http://", "https://")):
             raise Invalid(f"{url} is the address of a server; here a store is needed")
-        if fault := fault_of_name(namespace):
+        if fault := find_name_fault(namespace):
             raise Invalid(f'the namespace "{namespace}" {fault}')
         self.url = url
         self.clock = clock

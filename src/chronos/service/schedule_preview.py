@@ -25,20 +25,20 @@ class Preview:
     oddities: tuple[Oddity, ...]
 
 
-def preview_of(data: Any, *, now_us: int, count: int = 10, key: str = "") -> Preview:
+def preview_schedule(data: Any, *, now_us: int, count: int = 10, key: str = "") -> Preview:
     """The preview of a schedule as a job's ``schedule`` field takes it. Raises ``InvalidJob``."""
-    return preview_of_spec(read_schedule_only(data, key=key), now_us=now_us, count=count, key=key)
+    return preview_spec(read_schedule_only(data, key=key), now_us=now_us, count=count, key=key)
 
 
-def preview_of_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str = "") -> Preview:
+def preview_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str = "") -> Preview:
     """The preview of a schedule that was read already."""
     schedule = spec.parse(key)
-    begun = activate_schedule(schedule, now_us)
+    activation = activate_schedule(schedule, now_us)
     return Preview(
         spec=spec,
         words=schedule.describe(),
         understood_as=to_canonical(spec.text, schedule),
         timezone=schedule.zone.name,
         next_us=preview(schedule, now_us, count),
-        oddities=tuple(find_oddities(begun.schedule, now_us, now_us + LOOK_AHEAD_US)),
+        oddities=tuple(find_oddities(activation.schedule, now_us, now_us + LOOK_AHEAD_US)),
     )

@@ -17,7 +17,7 @@ from chronos.sdk.declarations import DeclaredJobs, FunctionRef, naming
 from chronos.sdk.home_loop import HomeLoop
 from chronos.sdk.job_options import Shape, default_shape
 from chronos.sdk.remote.http_client import Address, ServerConnection
-from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.identifiers import find_name_fault
 
 _PAGE = 1_000
 _SAVED_AT_ONCE = 500
@@ -46,7 +46,7 @@ class RemoteSession:
     def __init__(
         self, url: str, *, namespace: str, owner: str | None, defaults: Mapping[str, Any] | None = None
     ) -> None:
-        if fault := fault_of_name(namespace):
+        if fault := find_name_fault(namespace):
             raise Invalid(f'the namespace "{namespace}" {fault}')
         self.url = url
         self.namespace = namespace
