@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from chronos.api import ABOUT, Api, make_api
+from chronos.api import REQUEST_INFO, Api, make_api
 from chronos.assembly import collect_target_checks, make_engine, make_node_clock, make_runners, make_service, make_store
 from chronos.clock import Clock
 from chronos.core.job import JobState
@@ -124,14 +124,14 @@ class Server:
             status=self.status,
             metrics=metrics.render,
             clock=self._clock,
-            refused=metrics.refused,
+            on_refusal=metrics.count_auth_failure,
         )
         counts = await store.counts()
         self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
-        metrics.recovered(self.recovered)
+        metrics.count_recovered_jobs(self.recovered)
         await engine.start()
         self._engine = engine
-        metrics.failing_from(lambda: len(engine.node.duties.failing))
+        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
         self._stack.push_async_callback(engine.crash)  # ends the work that a stop has not ended
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
@@ -208,7 +208,7 @@ class Server:
         """Return the state of this node, for ``/readyz`` and ``/status``."""
         engine, metrics = self._engine, self._metrics
         reason = self._not_ready_reason()
-        broken = 0 if metrics is None else metrics.broken
+        broken = 0 if metrics is None else metrics.unschedulable_jobs
         held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
         return {
             "node": self._options.node_name,
@@ -259,7 +259,7 @@ def _request_middleware(metrics: Metrics, base_path: str, metrics_path: str) -> 
                 status=response.status,
                 duration_s=round(loop.time() - started_s, 6),
                 request_id=response.headers.get("X-Request-Id"),
-                **(about.told() if (about := request.get(ABOUT)) is not None else {}),
+                **(about.log_fields() if (about := request.get(REQUEST_INFO)) is not None else {}),
             )
         return response
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from chronos.cli.ctl.errors import CommandFailure, RunFailed, Unreachable
+from chronos.cli.ctl.errors import CommandFailure, Unreachable, UnsuccessfulRun
 from chronos.cli.ctl.tables import Columns, print_items, print_page, to_yaml
 from chronos.cli.output import emit, emit_json, note
 
@@ -129,18 +129,18 @@ def _retry_unreachable(fetch: Callable[[], dict[str, Any]]) -> Callable[[], dict
 
 
 def raise_unless_succeeded(run: Mapping[str, Any]) -> None:
-    """Raise ``RunFailed`` (exit code 6) with the reason, unless the run succeeded."""
+    """Raise ``UnsuccessfulRun`` (exit code 6) with the reason, unless the run succeeded."""
     if run["status"] == "succeeded":
         return
     reason = run.get("reason") or {}
     lines = [f"{run.get('job_name') or run['id']} {run['status'].replace('_', ' ')}: {reason.get('message', '')}"]
     lines += [f"  {task['name']}: {task['error']}" for task in run.get("tasks", ()) if task.get("error")]
     lines.append(f"  chronosctl executions logs {run['id']}")
-    raise RunFailed("\n".join(lines))
+    raise UnsuccessfulRun("\n".join(lines))
 
 
 def wait_and_print(client: "ApiClient", execution: str, output: str, *, timeout_s: float | None) -> None:
-    """Wait for a run and print it. Raises ``RunFailed`` unless it succeeded."""
+    """Wait for a run and print it. Raises ``UnsuccessfulRun`` unless it succeeded."""
     from chronos.cli.ctl.commands.executions import print_execution
 
     if output == "table":

@@ -172,16 +172,16 @@ def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> 
       chronosctl schedule explain "0 18 LW * *" --after 2027-01-01 --count 3 -o json
     """
     from chronos.core.calendar import SECOND_US, rfc3339
-    from chronos.core.schedule.canonical import understood_as
-    from chronos.core.schedule.dst import oddities
+    from chronos.core.schedule.canonical import to_canonical
+    from chronos.core.schedule.dst import find_oddities
 
     preview = _preview(expression, options)
     zone = preview.schedule.zone
-    understood = understood_as(expression, preview.parsed)
+    understood = to_canonical(expression, preview.parsed)
     if output == "name":
         emit(understood or expression)
         return
-    changes = oddities(preview.schedule, preview.after_us, _one_year_after(preview.after_us))
+    changes = find_oddities(preview.schedule, preview.after_us, _one_year_after(preview.after_us))
     if output in ("table", "wide"):
         _emit_explanation(preview, changes, understood=understood, wide=output == "wide")
         return
