@@ -57,12 +57,12 @@ def test_the_span_of_a_compressed_run() -> None:
 @pytest.mark.parametrize(
     ("template", "error"),
     [
-        ("{{ payload.order.idd }}", '"payload.order.idd" is not there: did you mean "id"?'),
-        ("{{ payload.nothing }}", '"payload.nothing" is not there: there are order, text'),
-        ("{{ payload.order.id.x }}", '"payload.order.id.x" is not there'),
-        ("{{ payload.order.tags.2 }}", '"payload.order.tags.2" is not there'),
-        ("{{ payload.text.upper }}", '"payload.text.upper" is not there'),
-        ("{{ span.count }}", '"span.count" is not there'),
+        ("{{ payload.order.idd }}", '"payload.order.idd" does not exist; did you mean "id"?'),
+        ("{{ payload.nothing }}", '"payload.nothing" does not exist; use one of order, text'),
+        ("{{ payload.order.id.x }}", '"payload.order.id.x" does not exist'),
+        ("{{ payload.order.tags.2 }}", '"payload.order.tags.2" does not exist'),
+        ("{{ payload.text.upper }}", '"payload.text.upper" does not exist'),
+        ("{{ span.count }}", '"span.count" does not exist'),
     ],
 )
 def test_what_is_not_there_is_named(template: str, error: str) -> None:
@@ -75,7 +75,7 @@ def test_what_is_not_there_is_named(template: str, error: str) -> None:
 @pytest.mark.parametrize(
     ("template", "error"),
     [
-        ("{{ exection.id }}", '"exection.id" is unknown: did you mean "execution"?'),
+        ("{{ exection.id }}", '"exection.id" is unknown; did you mean "execution"?'),
         ("{{ execution.schduled_at }}", 'did you mean "scheduled_at"?'),
         ("{{ execution.id.hex }}", "is unknown"),
         ("{{ execution }}", "is unknown"),
@@ -100,7 +100,7 @@ def test_depth_is_bounded() -> None:
     deep: Any = "x"
     for _ in range(1_000):
         deep = [deep]
-    with pytest.raises(Invalid, match="nested more than 64 deep"):
+    with pytest.raises(Invalid, match="nested more than 64 levels deep"):
         check_template("json", deep)
 
 

@@ -57,7 +57,7 @@ def test_a_schedule_that_is_over_fails_for_good() -> None:
     [
         ({}, "one of until, for, schedule, signal"),
         ({"untill": "x"}, 'no option "untill"; did you mean "until"?'),
-        ({"until": "tomorrow"}, 'is "tomorrow", which is no date and time'),
+        ({"until": "tomorrow"}, 'is "tomorrow", which is not a date and time'),
         ({"until": 5}, "wait.until must be text, got a number"),
         ({"for": "1 fortnight"}, "wait.for"),
         ({"for": "-1s"}, "is negative"),
@@ -65,9 +65,9 @@ def test_a_schedule_that_is_over_fails_for_good() -> None:
         ({"schedule": "gibberish"}, "wait.schedule"),
         ({"schedule": "0 9 * * *", "timezone": "Mars/Base"}, "Mars/Base"),
         ({"until": "2027-01-01T00:00:00", "timezone": "Mars/Base"}, "Mars/Base"),
-        ({"for": "1h", "timezone": "UTC"}, "neither is given"),
+        ({"for": "1h", "timezone": "UTC"}, "applies to schedule or until"),
         ({"signal": ""}, "is empty"),
-        ({"for": "1h", "timeout": "1h"}, 'without "signal" write "for"'),
+        ({"for": "1h", "timeout": "1h"}, 'without "signal" use "for"'),
     ],
 )
 def test_waits_that_make_no_sense_are_refused(options: dict[str, Any], error: str) -> None:

@@ -322,6 +322,6 @@ def test_what_does_not_exist_yet_is_refused_with_a_sentence() -> None:
     app = Chronos("sqlite://")
     with pytest.raises(Invalid, match="alerts do not exist yet, so that none would be sent; leave the field out"):
         app.job(every="1h", alerts=[{"on": "failure", "slack": "#ops"}])(plain)
-    with pytest.raises(Invalid, match="Chronos keeps no secrets yet; write the value itself"):
+    with pytest.raises(Invalid, match="Chronos does not support secrets yet; write the value itself"):
         app.webhook("hook", "https://a.example", every="1h", headers={"X-Key": "{{ secret.KEY }}"})
     assert not app.scheduled_jobs()

@@ -71,7 +71,7 @@ def test_output_and_exit_code_are_kept() -> None:
 
 def test_an_exit_code_is_a_failure_with_its_last_words() -> None:
     outcome, call, _ = run(shell("echo 'disk full' >&2; exit 3"))
-    assert failed(outcome) == Failed(error="it exited with code 3: disk full", kinds=("exit_3", "exit"))
+    assert failed(outcome) == Failed(error="exited with code 3: disk full", kinds=("exit_3", "exit"))
     assert call.detail["exit_code"] == 3
 
 
@@ -81,7 +81,7 @@ def test_other_exit_codes_may_mean_success() -> None:
 
 def test_a_signal_is_named() -> None:
     outcome, call, _ = run(shell("kill -SEGV $$"))
-    assert failed(outcome).error == "it was killed by SIGSEGV"
+    assert failed(outcome).error == "killed by SIGSEGV"
     assert failed(outcome).kinds == ("exit_-11", "exit")
     assert call.detail["exit_code"] == -signal.SIGSEGV
 
@@ -145,10 +145,10 @@ def test_unless_given_the_directory_is_that_of_the_program(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"argv": ["no-such-program-here"]}, 'there is no program "no-such-program-here"'),
-        ({"argv": ["/etc/passwd"]}, '"/etc/passwd" may not be executed'),
-        ({"argv": ["true"], "cwd": "/no/such/place"}, 'the directory "/no/such/place" cannot be entered'),
-        ({"argv": ["true", "x" * 200_000]}, "its arguments and environment are too long"),
+        ({"argv": ["no-such-program-here"]}, 'program "no-such-program-here" not found'),
+        ({"argv": ["/etc/passwd"]}, '"/etc/passwd" is not executable'),
+        ({"argv": ["true"], "cwd": "/no/such/place"}, 'cannot change to the directory "/no/such/place"'),
+        ({"argv": ["true", "x" * 200_000]}, "the arguments and environment are too long"),
     ],
 )
 def test_what_cannot_be_started_is_a_sentence_and_not_tried_again(options: dict[str, Any], error: str) -> None:
@@ -163,7 +163,7 @@ def test_secrets_are_masked_in_output_even_between_pieces() -> None:
     outcome, _, shown = run(shell(text, env={"K": "{{ secret.KEY }}"}))
     assert "s3cr" not in shown
     assert shown.count("***") == 3
-    assert failed(outcome).error == "it exited with code 1: ***"
+    assert failed(outcome).error == "exited with code 1: ***"
 
 
 def test_a_secret_that_is_not_there_is_named() -> None:
@@ -364,7 +364,7 @@ def test_a_program_is_looked_for_in_the_order_of_path(tmp_path: Path) -> None:
     all_of_them = ":".join(["/nowhere", *(str(tmp_path / name) for name in "abc")])
     assert run({"argv": ["tool"], "env": {"PATH": all_of_them}})[2] == "b\n"
     outcome, _, _ = run({"argv": ["tool"], "env": {"PATH": f"/nowhere:{tmp_path / 'a'}:/nowhere"}})
-    assert failed(outcome).error == '"tool" may not be executed; make it executable, or name its interpreter'
+    assert failed(outcome).error == '"tool" is not executable; make it executable, or run it with its interpreter'
 
 
 @linux
@@ -424,17 +424,17 @@ def test_a_nursery_that_was_killed_is_replaced() -> None:
         ({"argv": ["a\0b"]}, "NUL"),
         ({"argv": ["true"], "evn": {}}, 'no option "evn"; did you mean "env"?'),
         ({"argv": ["true"], "limits": {"cpu": 1}}, 'no option "cpu"; did you mean "cpu_s"?'),
-        ({"argv": ["true"], "limits": {"memory": "lots"}}, "expected bytes or a size such as 256MiB"),
+        ({"argv": ["true"], "limits": {"memory": "lots"}}, "expected a number of bytes or a size such as 256MiB"),
         ({"argv": ["true"], "limits": {"files": 0}}, "is 0, allowed 1"),
-        ({"argv": ["true"], "limits": {"file_size": 0}}, "file_size is 0, with which nothing is written"),
+        ({"argv": ["true"], "limits": {"file_size": 0}}, "file_size is 0; use at least 1"),
         ({"command": "ls | wc"}, 'add "shell": true'),
         ({"command": "ls", "shell": "yes"}, "must be true or false"),
         ({"argv": ["ls"], "shell": True}, "argv and shell"),
-        ({"argv": ["true"], "env": {"A=B": "x"}}, "no name of a variable"),
+        ({"argv": ["true"], "env": {"A=B": "x"}}, "not a valid variable name"),
         ({"argv": ["true"], "env": {"CHRONOS_TOKEN": "9"}}, "Chronos sets it"),
-        ({"argv": ["curl", "{{ secret.KEY }}"]}, "would be seen by everybody"),
-        ({"argv": ["true", "{{ jobs.name }}"]}, '"jobs.name" is unknown: did you mean "job"?'),
-        ({"argv": ["true"], "cwd": "here"}, "expected a path from the root"),
+        ({"argv": ["curl", "{{ secret.KEY }}"]}, "would be visible to everyone"),
+        ({"argv": ["true", "{{ jobs.name }}"]}, '"jobs.name" is unknown; did you mean "job"?'),
+        ({"argv": ["true"], "cwd": "here"}, "use an absolute path"),
         ({"argv": ["true"], "user": "no-such-user"}, "command.user"),
         ({"argv": ["true"], "success_codes": [256]}, "is 256, allowed 0 to 255"),
         ({"argv": ["true"], "stdin": 5}, "command.stdin must be text"),

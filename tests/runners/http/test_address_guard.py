@@ -66,7 +66,7 @@ PUBLIC = [
 @pytest.mark.parametrize("text", PRIVATE)
 def test_what_is_not_public_is_refused(text: str) -> None:
     assert not is_public(ip_address(text))
-    with pytest.raises(AddressRefused, match="is no public address; allow it with"):
+    with pytest.raises(AddressRefused, match="is not a public address; allow it with"):
         AddressGuard().check_address(text)
     with pytest.raises(AddressRefused):
         AddressGuard().check_host(f"[{text}]" if ":" in text else text)
@@ -121,5 +121,5 @@ def test_everything_may_be_opened() -> None:
 
 
 def test_a_network_that_is_none_is_refused() -> None:
-    with pytest.raises(Invalid, match="is no network"):
+    with pytest.raises(Invalid, match="is not a network"):
         AddressGuard(allow_hosts=["10.0.0.1/8"])

@@ -21,7 +21,7 @@ def test_redirects_are_followed_only_when_asked() -> None:
         await answer(*((302, b"", "x") if seen.target == "/hook" else (200, b"there")), Location="/next")(seen, writer)
 
     outcome, _, _ = run(hop, {"json": 1})
-    assert 'only with the option "redirects"' in failed(outcome).error
+    assert 'set the option "redirects"' in failed(outcome).error
     outcome, call, seen = run(hop, {"json": 1, "redirects": True})
     assert outcome == Succeeded()
     assert [(each.method, each.target) for each in seen] == [("POST", "/hook"), ("GET", "/next")]
@@ -170,9 +170,9 @@ def test_addresses_from_a_payload_are_judged_too() -> None:
     [
         ({"headers": {"X-A": "{{ payload.a }}"}}, {"payload": {"a": "b\r\nEvil: 1"}}, "line break"),
         ({"headers": {"X-A": "{{ secret.BAD }}"}}, {}, "line break"),
-        ({"json": {"x": "{{ payload.a.c }}"}}, {"payload": {"a": {"b": 1}}}, '"payload.a.c" is not there'),
-        ({"url": "{{ payload.a }}"}, {"payload": {"a": "ftp://x/"}}, "expected one that begins with https://"),
-        ({"url": "http://{{ payload.a }}/"}, {"payload": {"a": "good.example@127.0.0.1"}}, "which is none"),
+        ({"json": {"x": "{{ payload.a.c }}"}}, {"payload": {"a": {"b": 1}}}, '"payload.a.c" does not exist'),
+        ({"url": "{{ payload.a }}"}, {"payload": {"a": "ftp://x/"}}, "expected a URL that starts with https://"),
+        ({"url": "http://{{ payload.a }}/"}, {"payload": {"a": "good.example@127.0.0.1"}}, "has an invalid host"),
     ],
 )
 def test_what_only_the_call_shows_to_be_wrong(options: dict[str, Any], changes: dict[str, Any], error: str) -> None:
@@ -198,30 +198,30 @@ PUBLIC = "https://example.com/"
         ({"url": PUBLIC, "metod": "GET"}, 'no option "metod"; did you mean "method"?'),
         ({"url": PUBLIC, "method": "BREW"}, 'http.method is "BREW"'),
         ({"url": PUBLIC, "method": "GET\r\n"}, "http.method"),
-        ({"url": "example.com"}, "begins with https://"),
-        ({"url": "ftp://example.com/"}, "begins with https://"),
+        ({"url": "example.com"}, "starts with https://"),
+        ({"url": "ftp://example.com/"}, "starts with https://"),
         ({"url": "https:///x"}, "http.url"),
-        ({"url": "https://u:p@example.com/"}, "give them as auth"),
+        ({"url": "https://u:p@example.com/"}, "use auth, which keeps them hidden"),
         ({"url": "https://example.com/\r\nX: y"}, "control character"),
         ({"url": "https://example.com:99999/"}, "http.url"),
-        ({"url": "http://127.0.0.1/"}, "no public address"),
-        ({"url": "http://127.1/"}, "no public address"),
-        ({"url": "http://0x7f000001/"}, "no public address"),
-        ({"url": "http://2130706433/"}, "no public address"),
-        ({"url": "http://[::1]/"}, "no public address"),
-        ({"url": "http://[::ffff:a00:1]/"}, "no public address"),
-        ({"url": "http://①②⑦.0.0.1/"}, "no public address"),
+        ({"url": "http://127.0.0.1/"}, "not a public address"),
+        ({"url": "http://127.1/"}, "not a public address"),
+        ({"url": "http://0x7f000001/"}, "not a public address"),
+        ({"url": "http://2130706433/"}, "not a public address"),
+        ({"url": "http://[::1]/"}, "not a public address"),
+        ({"url": "http://[::ffff:a00:1]/"}, "not a public address"),
+        ({"url": "http://①②⑦.0.0.1/"}, "not a public address"),
         ({"url": "http://localhost:8080/"}, "is this machine"),
-        ({"url": "http://169.254.169.254/latest/meta-data"}, "no public address"),
+        ({"url": "http://169.254.169.254/latest/meta-data"}, "not a public address"),
         ({"url": PUBLIC, "headers": {"X-A": "b\r\nEvil: 1"}}, "line break"),
-        ({"url": PUBLIC, "headers": {"X A": "b"}}, "no name of a header"),
-        ({"url": PUBLIC, "headers": {"X-A\r\nB": "b"}}, "no name of a header"),
-        ({"url": PUBLIC, "headers": {"Host": "b"}}, "the connection decides it"),
-        ({"url": PUBLIC, "headers": {"Transfer-Encoding": "chunked"}}, "the connection decides it"),
-        ({"url": PUBLIC, "headers": {"X-Chronos-Attempt": "1"}}, "Chronos sends its own"),
-        ({"url": PUBLIC, "headers": {"idempotency-key": "1"}}, "Chronos sends its own"),
+        ({"url": PUBLIC, "headers": {"X A": "b"}}, "not a valid header name"),
+        ({"url": PUBLIC, "headers": {"X-A\r\nB": "b"}}, "not a valid header name"),
+        ({"url": PUBLIC, "headers": {"Host": "b"}}, "the connection sets it"),
+        ({"url": PUBLIC, "headers": {"Transfer-Encoding": "chunked"}}, "the connection sets it"),
+        ({"url": PUBLIC, "headers": {"X-Chronos-Attempt": "1"}}, "Chronos sets it"),
+        ({"url": PUBLIC, "headers": {"idempotency-key": "1"}}, "Chronos sets it"),
         ({"url": PUBLIC, "headers": ["X"]}, "http.headers must be an object"),
-        ({"url": PUBLIC, "body": {"a": 1}}, "give a value as json"),
+        ({"url": PUBLIC, "body": {"a": 1}}, "use json for other values"),
         ({"url": PUBLIC, "body": "a", "json": 1}, "both body and json"),
         ({"url": PUBLIC, "json": "{{ paylod.x }}"}, 'did you mean "payload"?'),
         ({"url": PUBLIC, "auth": {"type": "digest"}}, "one of basic, bearer, api_key, hmac"),

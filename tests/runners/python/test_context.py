@@ -140,7 +140,7 @@ def test_a_signal_is_good_for_one_wait() -> None:
 def test_a_signal_that_does_not_come_times_out_for_good() -> None:
     memory = [RecordedTask(kind="signal", name="go", until_us=NOW)]
     call = a_call(memory=memory, started_us=NOW)
-    with pytest.raises(TimeoutError, match='the signal "go" did not come until 2027-01-15T08:00:00Z'):
+    with pytest.raises(TimeoutError, match='the signal "go" did not arrive by 2027-01-15T08:00:00Z'):
         context(call).wait_for_signal("go", timeout=1)
     late = a_call(memory=list(call.memory), signals={"go": 1})
     with pytest.raises(TimeoutError):
@@ -170,9 +170,9 @@ def test_a_step_that_fails_is_done_again() -> None:
     with pytest.raises(ZeroDivisionError):
         context(call).step("divide", lambda: 1 // 0)
     assert context(a_call(memory=list(call.memory))).step("divide", lambda: 2) == 2
-    with pytest.raises(Invalid, match='step "odd" gave a object, which cannot be remembered as JSON'):
+    with pytest.raises(Invalid, match='step "odd" returned a object, which cannot be stored as JSON'):
         context(a_call()).step("odd", object)
-    with pytest.raises(Invalid, match=r"gave 1,048,578 bytes of JSON, allowed 1,048,576"):
+    with pytest.raises(Invalid, match=r"returned 1,048,578 bytes of JSON, allowed 1,048,576"):
         context(a_call()).step("much", lambda: "x" * (1 << 20))
 
 
@@ -181,7 +181,7 @@ def test_a_task_that_never_ends_is_told_to_be_a_schedule() -> None:
     ctx = context(a_call(memory=memory))
     for _ in range(10_000):
         ctx.sleep(1)
-    with pytest.raises(Invalid, match="let a schedule repeat it"):
+    with pytest.raises(Invalid, match="use a schedule to repeat work"):
         ctx.sleep(1)
 
 
@@ -215,7 +215,7 @@ def test_an_async_step_needs_an_async_function() -> None:
 
 def test_a_function_that_was_changed_meanwhile_is_told_so() -> None:
     memory = [RecordedTask(kind="step", name="charge", done=True)]
-    with pytest.raises(ReplayDiverged, match='durable call 1 is a sleep, and was a step of "charge" when'):
+    with pytest.raises(ReplayDiverged, match='durable call 1 is a sleep, but a step of "charge" was recorded'):
         context(a_call(memory=list(memory))).sleep(1)
     with pytest.raises(ReplayDiverged, match='is a step of "refund", and was a step of "charge"'):
         context(a_call(memory=list(memory))).step("refund", int)
@@ -229,7 +229,7 @@ def test_an_attempt_that_was_given_up_changes_nothing_any_more() -> None:
     ctx.log.info("late")
     ctx.progress(1)
     ctx.transaction.execute("late")
-    with pytest.raises(Exception, match="given up"):
+    with pytest.raises(Exception, match="was abandoned"):
         ctx.step("late", int)
     assert not notes(call).texts
     assert not notes(call).steps

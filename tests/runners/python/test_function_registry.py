@@ -54,7 +54,7 @@ def test_a_name_belongs_to_one_function() -> None:
     assert functions.get("missing") is None
     assert functions.names == {"nothing"}
     with pytest.raises(
-        Conflict, match=r'the name "nothing" belongs to .*\.nothing already, so .*\.other needs another'
+        Conflict, match=r'the name "nothing" already belongs to .*\.nothing; choose another name for .*\.other'
     ):
         functions.register("nothing", other)
     with pytest.raises(Conflict):
@@ -109,7 +109,7 @@ async def counts() -> AsyncIterator[int]:
 
 
 def test_a_function_that_yields_is_refused() -> None:
-    with pytest.raises(Invalid, match="yields"):
+    with pytest.raises(Invalid, match="is a generator"):
         inspect_function("f", counts)
 
 
@@ -136,8 +136,8 @@ def test_payloads_fill_parameters_by_name(call: Callable[..., Any], payload: Any
     [
         (sized, None, 'the payload of "f" lacks "width"'),
         (sized, {"height": 1}, 'the payload of "f" lacks "width"'),
-        (sized, {"width": 1, "depth": 1}, 'has "depth", and the function knows only "height", "width"'),
-        (sized, [1, 2], 'the payload of "f" is an array, and its parameters are filled by name: send a JSON object'),
+        (sized, {"width": 1, "depth": 1}, 'has "depth", but the function takes only "height", "width"'),
+        (sized, [1, 2], 'the payload of "f" is an array; send a JSON object, because parameters are filled by name'),
         (with_ctx, {"name": "x", "ctx": 1}, 'the payload of "f" has "ctx"'),
     ],
 )
@@ -163,12 +163,12 @@ def by_position(value: int, /) -> None: ...
 @pytest.mark.parametrize(
     ("call", "isolation", "sentence"),
     [
-        (generator, "thread", "collect what it yields"),
+        (generator, "thread", "collect the values"),
         (by_position, "thread", 'takes "value" by position only'),
         (nothing, "fibre", '"fibre", expected one of "inline", "process", "thread"'),
-        (type, "thread", "does not tell its parameters"),
+        (type, "thread", "the parameters of .* are unknown"),
         (3, "thread", "cannot be called"),
-        (on_the_loop, "process", "only plain functions run in a process"),
+        (on_the_loop, "process", "only sync functions run in a process"),
         (lambda: None, "process", "is a lambda"),
         (functools.partial(sized, 1), "process", "another process cannot import"),
         (Worker().method, "process", "a method of an object"),

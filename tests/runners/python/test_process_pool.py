@@ -115,7 +115,7 @@ def test_a_process_that_dies_of_its_task_is_a_failure_that_names_the_signal() ->
         assert call.detail == {"exit_code": -signal.SIGSEGV}
         assert call.memory == [RecordedTask(kind="step", name="first", done=True, value="kept")]
         ended = await run_in(pool, work.ends_the_process)
-        assert ended == Failed(error="its process ended by itself, with exit code 5", kinds=("crashed",))
+        assert ended == Failed(error="its process ended by itself with exit code 5", kinds=("crashed",))
         assert await run_in(pool, work.add, a_call("f", payload={"a": 1})) == Succeeded(result={"sum": 11})
 
     with_pool(main)

@@ -199,7 +199,7 @@ def test_redirected_before_it_starts_or_while_it_runs_in_any_order() -> None:
         print("outer")
         stdout_capture.start_capture()  # the one that was put back is used again, not wrapped once more
         assert isinstance(sys.stdout, stdout_capture.StdoutStandIn)
-        assert sys.stdout.found is outer
+        assert sys.stdout.original is outer
         assert printed(prints.hello) == "hello\n"
         stdout_capture.stop_capture()
         assert sys.stdout is outer
@@ -320,7 +320,7 @@ def test_a_fork_prints_as_any_program_does() -> None:
 
 
 @pytest.mark.usefixtures("listening")
-@pytest.mark.parametrize("within", ["open_output", "__init__", "_add", "_take_first_bytes", "changed", "progress"])
+@pytest.mark.parametrize("within", ["open_output", "__init__", "_add", "_take_first_bytes", "note_change", "progress"])
 def test_whatever_interrupts_a_write_may_print_too(within: str) -> None:
     """A signal's handler and a finalizer run on top of what holds the output's lock, as a profiler does."""
     store: Any = None
