@@ -109,7 +109,7 @@ def test_secrets_are_looked_up_by_name_and_then_masked() -> None:
     assert renderer(mask).text("x", "Bearer {{ secret.KEY }}") == "Bearer s3cr3t/+ value"
     shown = "raw s3cr3t/+ value, url s3cr3t%2F%2B%20value, form s3cr3t%2F%2B+value, base64 czNjcjN0LysgdmFsdWU="
     assert mask(shown) == f"raw {MASK}, url {MASK}, form {MASK}, base64 {MASK}"
-    with pytest.raises(NotFound, match='there is no secret "OTHER"'):
+    with pytest.raises(NotFound, match='secret "OTHER" does not exist'):
         renderer().text("x", "{{ secret.OTHER }}")
 
 

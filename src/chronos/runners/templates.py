@@ -15,7 +15,7 @@ from chronos.errors import Invalid, NotFound
 from chronos.runners.contract import AttemptCall
 from chronos.runners.secret_mask import SecretMask
 
-SecretLookup = Callable[[str], str | None]  # from a name to its value; None if there is no such secret
+SecretLookup = Callable[[str], str | None]  # from a name to its value; None: not found
 
 SECRET = "secret"  # the first key of a secret's name
 _MAX_DEPTH = 64
@@ -129,7 +129,7 @@ class Renderer:
     def _secret(self, where: str, name: str) -> str:
         value = self._secrets(name)
         if value is None:
-            raise NotFound(f'{where}: there is no secret "{name}"; create it or correct the name')
+            raise NotFound(f'{where}: secret "{name}" does not exist; create it or correct the name')
         self._mask.add(value)
         return value
 

@@ -168,7 +168,7 @@ def test_secrets_are_masked_in_output_even_between_pieces() -> None:
 
 def test_a_secret_that_is_not_there_is_named() -> None:
     outcome, _, _ = run(shell("true", env={"K": "{{ secret.OTHER }}"}))
-    assert 'there is no secret "OTHER"' in failed(outcome).error
+    assert 'secret "OTHER" does not exist' in failed(outcome).error
 
 
 def test_output_that_is_no_text_is_still_output() -> None:
