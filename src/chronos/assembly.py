@@ -100,6 +100,7 @@ class WebhookOptions:
 
     allow_private: bool = False
     allow_hosts: tuple[str, ...] = ()
+    advice: str = ""  # how to allow a private address, for messages; empty: the settings of a server
     timeout_s: float = 30.0
     max_idle: int = 1_000
     idle_timeout_s: float = 4.0
@@ -141,6 +142,7 @@ def make_runners(
         return HttpRunner(
             allow_private=http.allow_private,
             allow_hosts=http.allow_hosts,
+            advice=http.advice,
             timeout_s=http.timeout_s,
             max_idle=http.max_idle,
             idle_timeout_s=http.idle_timeout_s,
@@ -241,15 +243,15 @@ def make_service(
 
     saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
     jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
-    room = Backpressure(store, clock, most=MAX_PENDING if max_pending is None else max_pending)
-    runs = ExecutionService(store, clock, jobs, room, new_request=new_request)
+    backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
+    runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
     return Service(
         jobs=jobs,
         job_saver=saver,
         job_states=states,
         bulk_actions=BulkActions(store, clock, runs, states),
         runs=runs,
-        backfills=BackfillService(store, clock, jobs, room, new_request=new_request),
+        backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         why=WhyService(store, clock, jobs, runs),
     )
 

@@ -196,7 +196,7 @@ class ExecutionRun:
                 await asyncio.wait((self._wake_future,), timeout=timeout_s)
             now_us = self._context.clock.now_us()
             if (by_us := self._drift.measure_jump_us(now_us, loop.time())) > JUMP_US:
-                group = self._group = group.later(by_us)
+                group = self._group = group.shift(by_us)
             if self._stop_request is not None and group.stop is None:
                 return stop(layout, group, self._stop_request[0], now_us, self._stop_request[1])
             for name, attempt in self._attempts.items():
@@ -270,7 +270,7 @@ class ExecutionRun:
     def _timeout_us(self, task: str) -> int:
         if task == ON_START:
             return self.entry.effective.task_timeout_us
-        return self.entry.layout.tasks[self.entry.layout.place(task)].effective.task_timeout_us
+        return self.entry.layout.tasks[self.entry.layout.index_of(task)].effective.task_timeout_us
 
 
 def _record_signal_payload(pending: RecordedTask, payload: object) -> RecordedTask:

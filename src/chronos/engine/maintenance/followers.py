@@ -10,7 +10,7 @@ from chronos.core.concurrency_key import find_key_gate, key_limit
 from chronos.core.events import ExecutionEnded, ProblemReported
 from chronos.core.execution import Cause, Execution, Status
 from chronos.core.execution_detail import Detail, write_detail
-from chronos.core.execution_report import Report, report, to_report_body
+from chronos.core.execution_report import Report, build_report, to_report_body
 from chronos.core.fencing_token import hook_token
 from chronos.core.ids import requested_execution_id
 from chronos.core.job import JobState, Target, Unreadable, UpstreamCondition
@@ -78,7 +78,7 @@ class Followers:
         if entry is None or not entry.has_valid_layout:
             return True
         stopped = stop(entry.layout, detail.group, ReasonCode.CANCELED, ended.finished_us or 0, ended.reason.message)
-        ended_report = report(entry.layout, stopped.group, End(status=ended.status, reason=ended.reason))
+        ended_report = build_report(entry.layout, stopped.group, End(status=ended.status, reason=ended.reason))
         hook = _HookBody(
             job=ended.job.hex(),
             version=ended.job_version,

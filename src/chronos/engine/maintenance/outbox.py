@@ -82,7 +82,7 @@ class Outbox:
         targets = tuple(Lane(functions=(name,)).text for name in functions) if self._context.options.works else ()
         again, self._retake = self._retake, False
         limit = room + (len(self._in_progress) + len(self._given_up) if again else 0)  # the store returns these too
-        take = TakeOutbox(node=self._context.node.number, limit=limit, targets=targets, again=again)
+        take = TakeOutbox(node=self._context.node.number, limit=limit, targets=targets, include_held=again)
         try:
             items = await self._context.store.apply(take)
         except ChronosError as error:

@@ -207,7 +207,7 @@ def _check_url(options: Mapping[str, Any], guard: AddressGuard, faults: OptionFa
         if not url.startswith(("http://", "https://", "{{")):
             raise Invalid("http.url must start with https:// or http://, or be a single placeholder")
     except AddressRefused as error:
-        faults.add(("url",), f"http.url: {error}")
+        faults.add(("url",), str(error))
     except Invalid as error:
         faults.add(("url",), str(error))
 

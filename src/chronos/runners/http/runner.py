@@ -39,6 +39,7 @@ class HttpRunner:
         *,
         allow_private: bool = False,
         allow_hosts: Sequence[str] = (),
+        advice: str = "",
         timeout_s: float = 30.0,
         secrets: SecretLookup = no_secrets,
         max_connections: int = 1_000,
@@ -46,7 +47,7 @@ class HttpRunner:
         idle_timeout_s: float = IDLE_TIMEOUT_S,
         max_age_s: float = MAX_AGE_S,
     ) -> None:
-        self._guard = AddressGuard(allow_private=allow_private, allow_hosts=allow_hosts)
+        self._guard = AddressGuard(allow_private=allow_private, allow_hosts=allow_hosts, advice=advice)
         self._timeout_s = timeout_s  # if no setting has a timeout
         self._secrets = secrets
         self._max_connections, self._max_idle = max_connections, max_idle
