@@ -73,7 +73,7 @@ def test_a_name_belongs_to_one_function() -> None:
         (Worker(), "ctx", set(), set()),
     ],
 )
-def test_what_a_signature_tells(
+def test_a_signature_decides_how_a_function_is_called(
     call: Callable[..., Any], ctx: str | None, parameters: set[str], required: set[str]
 ) -> None:
     function = inspect_function("f", call)
@@ -84,7 +84,7 @@ def test_what_a_signature_tells(
     assert function.isolation is Isolation.THREAD
 
 
-def test_async_is_told_also_of_objects_and_partials() -> None:
+def test_async_objects_and_partials_are_recognized() -> None:
     assert inspect_function("f", on_the_loop).is_async
     assert inspect_function("f", Worker()).is_async
     assert inspect_function("f", functools.partial(on_the_loop)).is_async
@@ -108,7 +108,7 @@ async def counts() -> AsyncIterator[int]:
     yield 1
 
 
-def test_a_function_that_yields_is_refused() -> None:
+def test_a_generator_function_is_rejected() -> None:
     with pytest.raises(Invalid, match="is a generator"):
         inspect_function("f", counts)
 
@@ -141,7 +141,9 @@ def test_payloads_fill_parameters_by_name(call: Callable[..., Any], payload: Any
         (with_ctx, {"name": "x", "ctx": 1}, 'the payload of "f" has "ctx"'),
     ],
 )
-def test_payloads_that_do_not_fit_are_refused_by_name(call: Callable[..., Any], payload: Any, sentence: str) -> None:
+def test_payloads_that_do_not_fit_are_rejected_with_the_names(
+    call: Callable[..., Any], payload: Any, sentence: str
+) -> None:
     with pytest.raises(Invalid) as caught:
         inspect_function("f", call).arguments(payload)
     assert sentence in str(caught.value)
@@ -174,12 +176,12 @@ def by_position(value: int, /) -> None: ...
         (Worker().method, "process", "a method of an object"),
     ],
 )
-def test_what_could_never_run_is_refused(call: Any, isolation: str, sentence: str) -> None:
+def test_functions_that_could_never_run_are_rejected(call: Any, isolation: str, sentence: str) -> None:
     with pytest.raises(Invalid, match=sentence):
         FunctionRegistry().register("f", call, isolation)
 
 
-def test_a_process_finds_functions_by_import_and_no_others() -> None:
+def test_a_process_finds_only_functions_that_can_be_imported() -> None:
     def inner() -> None: ...
 
     assert inspect_function("f", nothing, "process").origin == FunctionOrigin(module=__name__, qualname="nothing")
