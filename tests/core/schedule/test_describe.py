@@ -290,7 +290,7 @@ def test_descriptions_read_back_to_the_same_schedule(expression: str, options: d
 
 
 def parsed(expression: str, options: dict[str, Any]) -> Schedule:
-    """The schedule, or another example where there is none: no such date, an end before the start."""
+    """Parse a schedule; reject the example if its date never comes or it ends before it starts."""
     try:
         return parse_schedule(expression, key="k", **options)
     except InvalidSchedule as error:

@@ -135,11 +135,11 @@ def test_nobody_takes_the_place_of_what_is_there() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("@full-moon tonight", 'takes nothing behind its name, got "tonight"'),
+        ("@full-moon tonight", 'takes no argument, got "tonight"'),
         ("@at noon", 'takes an hour, got "noon"'),
-        ("@none", "is a NoneType, which has no next_after"),
-        ("@breaks", "could not be made: OSError: the almanac is gone"),
-        ("@number", "could not be made: TypeError: 'datetime.timedelta' object is not callable"),
+        ("@none", "is a NoneType without next_after"),
+        ("@breaks", "could not be created: OSError: the almanac is gone"),
+        ("@number", "could not be created: TypeError: 'datetime.timedelta' object is not callable"),
         ("@lost", "could not be loaded from almanac:nothing"),
         ("@gone", "could not be loaded from no_such_module:thing: ModuleNotFoundError"),
         ("@Full-Moon", "is not a known macro"),
@@ -166,11 +166,11 @@ def test_strict_dialects_know_none(dialect: str) -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ("stuck", "answered 2027-01-01T00:00:00+00:00, which is not after 2027-01-01T00:00:00+00:00"),
-        ("naive", "which is no datetime with a time zone"),
-        ("text", "answered '2030-01-01', which is no datetime with a time zone"),
-        ("raises", "failed when it was asked for its next instant: RuntimeError: no such luck"),
-        ("nowhere", "failed when it was asked for its next instant: LookupError: no such place"),
+        ("stuck", "returned 2027-01-01T00:00:00+00:00, expected an instant after 2027-01-01T00:00:00+00:00"),
+        ("naive", "expected a datetime with a time zone"),
+        ("text", "returned '2030-01-01', expected a datetime with a time zone"),
+        ("raises", "failed in next_after: RuntimeError: no such luck"),
+        ("nowhere", "failed in next_after: LookupError: no such place"),
     ],
 )
 def test_nonsense_is_not_believed(said: str, reason: str) -> None:

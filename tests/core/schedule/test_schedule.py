@@ -128,13 +128,13 @@ def test_the_window_includes_both_ends() -> None:
         parse_schedule("@hourly", start=T0, end=T0 - HOUR)
     with pytest.raises(InvalidSchedule, match="needs a time zone"):
         parse_schedule("@hourly", start=datetime(2026, 1, 1))
-    with pytest.raises(InvalidSchedule, match="no date and time"):
+    with pytest.raises(InvalidSchedule, match="not a date and time"):
         parse_schedule("@hourly", end="soon")
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
 def test_instants_outside_the_calendar_are_refused(text: str) -> None:
-    with pytest.raises(InvalidSchedule, match="calendar"):
+    with pytest.raises(InvalidSchedule, match="not a valid date and time"):
         parse_schedule(text)
     with pytest.raises(InvalidSchedule):
         parse_schedule("@daily", start=text)
@@ -181,7 +181,7 @@ def test_a_period_from_the_first_instant_goes_on_where_it_is_still_the_year_befo
 @pytest.mark.parametrize("option", ["start", "end"])
 def test_a_window_lies_within_the_calendar(option: str) -> None:
     for instant in (BEFORE_YEAR_1, AFTER_YEAR_9999):
-        with pytest.raises(InvalidSchedule, match="no date and time"):
+        with pytest.raises(InvalidSchedule, match="not a date and time"):
             parse_schedule("@daily", **{option: instant})  # type: ignore[arg-type]
 
 
@@ -201,7 +201,7 @@ def test_a_window_lies_within_the_calendar(option: str) -> None:
         ({"jitter": timedelta.max}, "allowed 0 to 100 years"),
         ({"exclude": "2026-12-25"}, "exclude must be a list of texts, got str"),
         ({"exclude": None}, "exclude must be"),
-        ({"exclude": [5]}, "exclusion is no date"),
+        ({"exclude": [5]}, "exclusion is not a date"),
         ({"exclude": ["2026-12-25"] * 1_001}, "allowed 1000"),
         ({"key": None}, "key must be text, got NoneType"),
         ({"dialect": None}, "dialect is None"),
@@ -254,7 +254,7 @@ def test_an_excluded_cron_of_five_fields_takes_whole_minutes() -> None:
 
 @pytest.mark.parametrize("exclude", [["* * * * *"], ["0 * * * *"], ["0-29 * * * *", "30-59 * * * *"]])
 def test_excluding_everything_is_refused(exclude: list[str]) -> None:
-    with pytest.raises(InvalidSchedule, match="leave nothing over"):
+    with pytest.raises(InvalidSchedule, match="leave no run"):
         parse_schedule("0 9 * * *", exclude=exclude)
 
 

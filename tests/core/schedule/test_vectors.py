@@ -1,4 +1,4 @@
-"""Every case of the conformance vectors: data that nobody on this project wrote by hand."""
+"""Every case of the conformance vectors, which were generated independently of this implementation."""
 
 import json
 import lzma

@@ -265,7 +265,7 @@ def test_tasks_hooks_and_the_rest() -> None:
         ({"schedule": {"cron": "@daily", "timezone": "Mars/Base"}}, "/schedule/timezone", "unknown time zone"),
         ({"timezone": "Europe/Pariss"}, "/timezone", "Europe/Paris"),
         ({"timezone": "UTC", "schedule": {"cron": "@daily", "timezone": "UTC"}}, "/timezone", "is said twice"),
-        ({"start": "yesterday"}, "/start", "no date and time"),
+        ({"start": "yesterday"}, "/start", "not a date and time"),
         ({"dst": "summer"}, "/dst", "robust, literal"),
         ({"exclude": ["soon"]}, "/exclude/0", ""),
         ({"schedule": {"every": "99ms"}}, "/schedule/every", "100ms"),

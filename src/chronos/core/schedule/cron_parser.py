@@ -1,10 +1,10 @@
-"""From cron text to a ``Cron``: fields, names, macros, what users bring from elsewhere, and errors that point.
+"""Parses cron text to a ``Cron``: fields, names, macros and common extensions, with errors that point at the text.
 
-The parser is linear, takes ASCII only, and separates fields by blanks and tabs only. Dialects:
+The parser is linear. It accepts ASCII only, with fields separated by blanks and tabs. Dialects:
 
-* ``standard``: minute hour day month weekday (crontab(5)); ``seconds``: the same after a seconds field. Both take
+* ``standard``: minute hour day month weekday (crontab(5)); ``seconds``: the same after a seconds field. Both accept
   names, ``7`` as Sunday, steps, ``5/15``, ``L``, ``L-3``, ``15W``, ``LW``, ``MON#2``, ``5L``, ``?`` and ``H``.
-* ``posix``: five fields of ``*``, numbers, ranges and lists, nothing else.
+* ``posix``: five fields of ``*``, numbers, ranges and lists.
 """
 
 import re
@@ -30,12 +30,12 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # compared by identity, so that it is a cheap cache key
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: a cheap cache key
 class _Field:
     name: str
     low: int
     high: int  # the highest value that may be written
-    end: int  # where `*` and `5/15` end
+    end: int  # the last value of `*` and `5/15`
     names: tuple[str, ...] = ()
 
 
@@ -62,7 +62,7 @@ _LAST_WEEKDAY = re.compile(r"(\w+)L")
 
 
 class _FieldError(Exception):
-    """What is wrong within a field, and with which part of it; the caller knows where the field stands."""
+    """An error within a field: the reason, and the part at fault. The caller adds the position of the field."""
 
     def __init__(self, reason: str, part: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -80,7 +80,7 @@ class _FieldMasks:
 
 
 def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
-    """The ``Cron`` of fields or a macro, without zone prefix; ``key`` is what ``H`` hashes."""
+    """Parse fields or a macro, without a zone prefix. ``key`` is hashed for ``H``. Raises ``InvalidSchedule``."""
     if not text.isascii():
         _fail_non_ascii(text, dialect)
     if text.startswith("@") and dialect != "posix":
@@ -139,7 +139,7 @@ def _parse_macro(text: str) -> Cron:
         known = ", ".join(sorted({*MACROS, *custom_names()}))
         hint = f'macros are written in lower case: "{text.lower()}"' if text.lower() in MACROS else f"known: {known}"
         if text == "@reboot":
-            hint = "a start of the machine is no time; give a schedule, or run it from the service manager"
+            hint = "give a schedule, or start the command from the service manager"
         raise InvalidSchedule(
             text, "is not a known macro", subject=f'"{text}"', position=0, length=len(text), hint=hint
         )
@@ -148,7 +148,7 @@ def _parse_macro(text: str) -> Cron:
 
 @lru_cache(maxsize=4096)
 def _field(text: str, field: _Field, key: str) -> _FieldMasks:
-    """One field of the standard dialects."""
+    """Parse a field of the standard dialects."""
     if text == "*":
         return _FieldMasks(_range(field.low, field.end, 1))
     if text == "?":
@@ -174,7 +174,7 @@ def _field(text: str, field: _Field, key: str) -> _FieldMasks:
 
 
 def _item(item: str, field: _Field) -> int:
-    """``*``, ``5``, ``1-5``, each with an optional ``/step``; ``5/15`` runs to the field's end."""
+    """Parse ``*``, ``5`` or ``1-5``, each with an optional ``/step``; ``5/15`` goes to the end of the field."""
     base, slash, step_text = item.partition("/")
     step = 1
     if slash:
@@ -237,12 +237,12 @@ def _range(low: int, high: int, step: int) -> int:
 
 
 def _parse_hashed(item: str, field: _Field, key: str) -> int:
-    """``H``, ``H/15``, ``H(0-29)``, ``H(0-29)/10``: a value that depends on the key alone."""
+    """Parse ``H``, ``H/15``, ``H(0-29)`` or ``H(0-29)/10``: a value that depends only on the key."""
     match = _HASHED.fullmatch(item)
     if match is None:
         raise _FieldError(f'is "{item}", expected H, H/15, H(0-29) or H(0-29)/10', item)
     low_text, high_text, step_text = match.groups()
-    low, high = field.low, 28 if field.name == "day" else field.end  # the 29th does not come every month
+    low, high = field.low, 28 if field.name == "day" else field.end  # not every month has a 29th
     if low_text is not None:
         low, high = _value(low_text, field, item), _value(high_text, field, item)
         if high < low:
@@ -283,7 +283,7 @@ def _special_weekday(item: str, field: _Field) -> _FieldMasks | None:
 
 
 def _posix_field(text: str, field: _Field) -> _FieldMasks:
-    """``"*" | element ("," element)*``, element = number or range."""
+    """Parse ``"*" | element ("," element)*``, where element is a number or a range."""
     if text == "*":
         return _FieldMasks(_range(field.low, field.end, 1))
     mask = 0
