@@ -72,7 +72,9 @@ class Exclusions:
         """Return equivalent exclusions for ``cron``: one that covers all its times of day covers whole days."""
         return replace(
             self,
-            crons=tuple(_all_day(exclusion) if _covers(exclusion, cron) else exclusion for exclusion in self.crons),
+            crons=tuple(
+                _cover_whole_day(exclusion) if _covers(exclusion, cron) else exclusion for exclusion in self.crons
+            ),
         )
 
     def _after_dates(self, day: int) -> int:
@@ -94,7 +96,7 @@ def parse_exclusions(texts: Iterable[str], *, key: str = "") -> Exclusions:
         if match := _DATES.fullmatch(text):
             dates.append(_parse_dates(text, [int(group) for group in match.groups() if group]))
         else:
-            crons.append(_parse_matching(text, key))
+            crons.append(_parse_cron_exclusion(text, key))
     return Exclusions(dates=_merge_dates(dates), crons=_join_crons(crons))
 
 
@@ -116,7 +118,7 @@ def _parse_dates(text: str, numbers: list[int]) -> DateRange:
     return DateRange(first, last)
 
 
-def _parse_matching(text: str, key: str) -> Cron:
+def _parse_cron_exclusion(text: str, key: str) -> Cron:
     """Parse a cron expression; five fields exclude whole minutes."""
     with_seconds = len(text.split()) == 6
     try:
@@ -191,5 +193,5 @@ def _covers(exclusion: Cron, cron: Cron) -> bool:
     return not (cron.seconds & ~exclusion.seconds or cron.minutes & ~exclusion.minutes or cron.hours & ~exclusion.hours)
 
 
-def _all_day(cron: Cron) -> Cron:
+def _cover_whole_day(cron: Cron) -> Cron:
     return replace(cron, seconds=ALL_SIXTY, minutes=ALL_SIXTY, hours=ALL_HOURS)

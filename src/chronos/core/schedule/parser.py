@@ -66,11 +66,11 @@ def parse_schedule(
         if kind == "words":
             reading = read_words(text)
             kind = _detect_dialect(reading.expression)
-        return _schedule(
+        return _build_schedule(
             expression,
             reading,
             kind,
-            zone=_zone(timezone if reading.timezone is None else reading.timezone),
+            zone=_find_zone(timezone if reading.timezone is None else reading.timezone),
             literal=reading.literal or dst == "literal",
             start=reading.start or start,
             end=reading.end or end,
@@ -86,7 +86,7 @@ def parse_schedule(
         raise
 
 
-def _schedule(
+def _build_schedule(
     expression: str,
     reading: Reading,
     kind: str,
@@ -99,16 +99,16 @@ def _schedule(
     exclude: list[str],
     key: str,
 ) -> Schedule:
-    start_us = _instant("start", start, zone)
-    end_us = _instant("end", end, zone)
+    start_us = _parse_bound("start", start, zone)
+    end_us = _parse_bound("end", end, zone)
     if start_us is not None and end_us is not None and end_us < start_us:
         raise InvalidSchedule(expression, "ends before it starts")
     rule: Rule
     if reading.delay is not None:
         rule = DelayRule(reading.delay, zone, start_us)
     else:
-        rule = _rule(reading.expression, kind, zone=zone, literal=literal, start_us=start_us, key=key)
-    jitter_us = _jitter_us(jitter)
+        rule = _parse_rule(reading.expression, kind, zone=zone, literal=literal, start_us=start_us, key=key)
+    jitter_us = _parse_jitter(jitter)
     schedule = Schedule(
         rule=rule,
         zone=zone,
@@ -124,7 +124,7 @@ def _schedule(
     return schedule
 
 
-def _rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: int | None, key: str) -> Rule:
+def _parse_rule(text: str, kind: str, *, zone: Zone, literal: bool, start_us: int | None, key: str) -> Rule:
     if kind == "once":
         at_us = parse_instant(text, zone)
         if at_us is None:
@@ -170,7 +170,7 @@ def _split_zone(expression: str, dialect: str, timezone: str | None) -> tuple[st
     return text.lstrip(" \t"), name
 
 
-def _zone(name: str | None) -> Zone:
+def _find_zone(name: str | None) -> Zone:
     if name is None:
         return get_zone("UTC")
     _check_length("timezone", name)
@@ -181,7 +181,7 @@ def _zone(name: str | None) -> Zone:
         raise InvalidSchedule(name, reason, subject="unknown time zone") from None
 
 
-def _instant(subject: str, value: datetime | str | None, zone: Zone) -> int | None:
+def _parse_bound(subject: str, value: datetime | str | None, zone: Zone) -> int | None:
     if value is None:
         return None
     _check_type(subject, value, datetime | str, "a datetime with a time zone, or text")
@@ -200,7 +200,7 @@ def _instant(subject: str, value: datetime | str | None, zone: Zone) -> int | No
     return us
 
 
-def _jitter_us(value: timedelta | str | None) -> int:
+def _parse_jitter(value: timedelta | str | None) -> int:
     if value is None:
         return 0
     _check_type("jitter", value, timedelta | str, 'a timedelta or a duration like "30s"')

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from chronos.core.schedule.iso8601 import Period
 from chronos.core.schedule.words.day_grammar import DayReader
 from chronos.core.schedule.words.sentence import CALENDAR_UNITS, Field, Sentence, Unclear
-from chronos.core.schedule.words.timezone_names import MAX_NAME_WORDS, find_zones, similar_zones
+from chronos.core.schedule.words.timezone_names import MAX_NAME_WORDS, find_similar_zones, find_zones
 from chronos.core.schedule.words.token_reader import AM_PM
 from chronos.core.schedule.words.tokenizer import (
     FREQUENCIES,
@@ -333,7 +333,7 @@ class _Reader(DayReader):
         if self.peek_kind() is not TokenKind.WORD:
             return Unclear(self.position)
         words = [self.word(), self.word(1)] if self.peek_kind(1) is TokenKind.WORD else [self.word()]
-        zones = similar_zones(" ".join(words)) or similar_zones(words[0])
+        zones = find_similar_zones(" ".join(words)) or find_similar_zones(words[0])
         hint = f"did you mean {' or '.join(zones)}?" if zones else "use an IANA name such as Europe/Paris or UTC"
         place = self.tokens[self.position].source
         return Unclear(self.position, f'has the place "{place}", which does not name a time zone', hint)

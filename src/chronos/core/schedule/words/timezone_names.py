@@ -22,7 +22,7 @@ def find_zones(place: str) -> list[str]:
     return _cities().get(name.replace("-", " "), [])
 
 
-def similar_zones(place: str) -> list[str]:
+def find_similar_zones(place: str) -> list[str]:
     """Return zones with a similar name. The first letter must match, which keeps the search short."""
     key = place[:64].replace("_", " ").replace("-", " ")
     known = [city for city in _cities() if city[:1] == key[:1]]
