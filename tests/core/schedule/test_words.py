@@ -313,7 +313,7 @@ REJECTIONS = [
     ("", None, "is empty"),
     ("  ", None, "is empty"),
     ("now", "now", "leave out the schedule to run immediately"),
-    ("yesterday at 9am", "yesterday", "has passed"),
+    ("yesterday at 9am", "yesterday", "a schedule is in the future"),
     ("0 9 * * *", "0", "not understood"),
     ("next Monday at 9", "next", "nearest reading"),
     # Incomplete schedules.

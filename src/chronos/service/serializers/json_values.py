@@ -4,8 +4,10 @@ Nearly all that is read is in order, so it is copied without keeping track of wh
 gone through again, to tell where each fault lies.
 """
 
+import datetime
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from chronos.service.serializers.problems import Problem
@@ -101,6 +103,21 @@ def _find_fault(data: Any) -> str | None:
         case int():
             return None if -_INT64 <= data < _INT64 else "is a number of more than 64 bits; write it as text"
         case float():
-            return None if math.isfinite(data) else f"is {data}, which JSON cannot say"
+            return None if math.isfinite(data) else f"is {data}, which is not JSON; leave it out, or use null"
         case _:
-            return f"is of the type {type(data).__name__}, which JSON cannot say"
+            return f"is a {type(data).__name__}, which is not JSON; {_suggest_json(data)}"
+
+
+def _suggest_json(data: Any) -> str:
+    """What to use in place of a Python value that is not JSON."""
+    match data:
+        case set() | frozenset():
+            return "use a list"
+        case bytes() | bytearray():
+            return "use text, such as base64"
+        case datetime.date() | datetime.time():
+            return "use text, such as value.isoformat()"
+        case Decimal():
+            return "use text or a float"
+        case _:
+            return "use an object, a list, text, a number, a boolean or null"

@@ -109,7 +109,7 @@ def _clock_fields(sentence: Sentence) -> Clock:
     step = None if sentence.calendar_unit else clock_step(sentence.amount)
     if sentence.amount is not None and step is None and not sentence.calendar_unit:
         interval = format_period(sentence.amount)
-        reason = f"cannot run by the clock: {interval} does not divide a minute, an hour or a day evenly"
+        reason = f"cannot run by the clock: {interval} do not divide a minute, an hour or a day evenly"
         raise sentence.error("amount", reason)
     if sentence.window is not None:
         return _window_fields(sentence, sentence.window, step)

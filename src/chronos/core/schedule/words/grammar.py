@@ -304,9 +304,6 @@ class _Reader(DayReader):
             hint="leave out the schedule to run immediately",
         )
 
-    def _yesterday(self) -> None:
-        raise Unclear(self.position, 'has "yesterday", which has passed', hint='as in "tomorrow at noon"')
-
     # --- the rest ----------------------------------------------------------------------------------------------
 
     def _zone(self) -> bool:
@@ -433,7 +430,6 @@ _CLAUSES: dict[str, Callable[[_Reader], None]] = {
     "today": _Reader._day_from_now,
     "tomorrow": _Reader._day_from_now,
     "now": _Reader._now,
-    "yesterday": _Reader._yesterday,
     "between": _Reader._between,
     "from": _Reader._from,
     "starting": _Reader._from,

@@ -94,7 +94,7 @@ class Sentence:
         """Reject every other part that says when the schedule runs."""
         for other in (*RESTRICTIONS, "amount", "count", "anchor", "once", "date", "cron", "delay"):
             if other in self.positions and other != part and other not in besides:
-                raise self.error(other, f"cannot be combined with {name}")
+                raise self.error(other, f"has a part that cannot be combined with {name}")
 
     def mark_once(self, part: str, index: int) -> None:
         """Record the position of a part that may occur only once."""

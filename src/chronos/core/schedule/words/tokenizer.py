@@ -97,7 +97,7 @@ _KEYWORDS = """
     a an and as at before beginning between by calendar changes clock counted cron each ending every except excluding
     expression from half if in intervals is it jitter last literally nearest now o'clock of on once or other past per
     real schedule start starting taking the till time times today tomorrow until up weekday weekdays weekend weekends
-    with yesterday zone
+    with zone
 """
 VOCABULARY = frozenset(
     {*WEEKDAYS, *MONTHS, *UNITS, *FREQUENCIES, *RANGE_WORDS, *_NUMBERS, *_ORDINALS, *_TIMES, *_KEYWORDS.split()}

@@ -129,7 +129,9 @@ def _is_interval(sentence: Sentence) -> bool:
         part = next(part for part in RESTRICTIONS if part in sentence.positions)
         hint = _INTERVAL_HINT if sentence.amount and sentence.amount.us else _PERIOD_HINT
         raise sentence.error(
-            part, f"cannot be combined with an interval of {format_period(sentence.amount or Period())}", hint
+            part,
+            f"has a part that cannot be combined with an interval of {format_period(sentence.amount or Period())}",
+            hint,
         )
     return True
 
