@@ -63,7 +63,7 @@ def test_a_run_that_happened() -> None:
         steps = await world.why.why("job", START_US + HOUR_US)
         assert verdicts(steps) == ["due", "admitted", "started", "ended", "coming"]
         assert "The schedule names this instant." in said(steps)
-        assert "node-a started it, 5 seconds late." in said(steps)
+        assert "node-a started it, 5s late." in said(steps)
         assert "It succeeded. Every task succeeded." in said(steps)
         assert steps[-1].sentence == "It will next run at 2027-01-01T02:00:00Z."
         assert await world.why.why_execution(run.id) == steps[:-1]
@@ -157,7 +157,7 @@ def test_what_nobody_has_dealt_with_yet() -> None:
         await world.save()
         world.tick(HOUR_US + 10 * SECOND_US)
         steps = await world.why.why("job", START_US + HOUR_US)
-        assert steps[0].sentence == "It is due since 10 seconds, and no node has dealt with it yet."
+        assert steps[0].sentence == "It is due since 10s, and no node has dealt with it yet."
         await world.switch("disable", "job", actor=ANA)
         world.tick(HOUR_US)
         off = await world.why.why("job", START_US + 2 * HOUR_US)

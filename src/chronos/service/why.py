@@ -15,6 +15,7 @@ from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, Unreadab
 from chronos.core.lane import build_lane
 from chronos.core.node import AuditEntry
 from chronos.core.reasons import ReasonCode
+from chronos.core.schedule.durations import format_duration
 from chronos.core.schedule.exclusions import NO_EXCLUSIONS
 from chronos.core.schedule_change import resolve_instants
 from chronos.core.shortage import explain_shortage
@@ -28,7 +29,6 @@ from chronos.service.why_steps import (
     explain_requested_run,
     explain_span,
     find_absence,
-    format_elapsed,
     sort_steps,
     summarize,
 )
@@ -131,12 +131,12 @@ class WhyService:
         if state_change is not None and state_change.verdict is not WhyVerdict.COMING:
             return state_change
         if job.state is JobState.ACTIVE and job.next_us is not None and job.next_us <= at_us:
-            sentence = f"It is due since {format_elapsed(now_us - at_us)}, and no node has dealt with it yet."
+            sentence = f"It is due since {format_duration(now_us - at_us)}, and no node has dealt with it yet."
             return WhyStep(at_us=at_us, verdict=WhyVerdict.WAITS, sentence=sentence)
         settings = self._jobs.effective(job.spec)
         sentence = (
             f"Nothing is on record. Of this job {settings.keep_count} executions are kept, for "
-            f"{format_elapsed(settings.keep_age_us)}"
+            f"{format_duration(settings.keep_age_us)}"
             " at most: the record may be gone, or the instant belonged to a schedule that was replaced."
         )
         return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)

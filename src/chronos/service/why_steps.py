@@ -7,8 +7,7 @@ from enum import StrEnum
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.core.execution import Attempt, AttemptStatus, CancelRequest, Cause, Execution, Span, Status
 from chronos.core.node import Node
-from chronos.core.schedule.durations import format_period
-from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.durations import format_duration
 from chronos.service.serializers import id_text
 from chronos.service.serializers.execution import lateness_us, read_detail
 from chronos.store.contract import ExecutionView
@@ -84,7 +83,7 @@ def explain_execution(
         steps.append(WhyStep(at_us=one.admitted_us, verdict=WhyVerdict.ADMITTED, sentence=_describe_admission(one)))
     if one.started_us is not None:
         late_us = lateness_us(one) or 0
-        late = f", {format_elapsed(late_us)} late" if late_us >= SECOND_US else ""
+        late = f", {format_duration(late_us)} late" if late_us >= SECOND_US else ""
         sentence = f"{_node_name(_first_node(view), nodes)} started it{late}."
         steps.append(WhyStep(at_us=one.started_us, verdict=WhyVerdict.STARTED, sentence=sentence))
     steps += _explain_attempts(view, nodes)
@@ -114,10 +113,10 @@ def summarize(item: Execution | Span, shortage: str | None = None) -> WhyStep:
     status = item.status.name.lower().replace("_", " ")
     reason = "" if item.reason is None or item.status is Status.SUCCEEDED else f": {_lower_first(item.reason.message)}"
     late_us = lateness_us(item) or 0
-    late = f", {format_elapsed(late_us)} late" if late_us >= SECOND_US else ""
+    late = f", {format_duration(late_us)} late" if late_us >= SECOND_US else ""
     took = ""
     if item.started_us is not None and item.finished_us is not None:
-        took = f", in {format_elapsed(item.finished_us - item.started_us)}"
+        took = f", in {format_duration(item.finished_us - item.started_us)}"
     if shortage is not None and item.status is Status.READY and not item.held:
         reason = f", and waits: {shortage}."
     sentence = f"The run of {rfc3339(item.scheduled_us)} {_auxiliary(item.status)}{status}{late}{took}{reason or '.'}"
@@ -144,14 +143,6 @@ def explain_requested_run(item: Execution) -> WhyStep:
     return WhyStep(at_us=item.admitted_us, verdict=verdict, sentence=f"{sentence}{_auxiliary(item.status)}{status}.")
 
 
-def format_elapsed(us: int) -> str:
-    """``2 hours 5 minutes``; milliseconds only of what is short."""
-    if us < 10 * SECOND_US:
-        us -= us % 1000
-        return format_period(Period(us=us)) if us else "less than a millisecond"
-    return format_period(Period(us=us - us % SECOND_US))
-
-
 def _explain_due(one: Execution, requester: str | None) -> WhyStep:
     sentence = _CAUSES[one.cause]
     detail = read_detail(one)
@@ -170,12 +161,12 @@ def _describe_admission(one: Execution) -> str:
     waited_us = None if one.started_us is None else one.started_us - one.admitted_us
     sentence = f"It was admitted under version {one.job_version} of the job."
     if waited_us is not None and waited_us >= SECOND_US:
-        sentence += f" It waited {format_elapsed(waited_us)} for its turn."
+        sentence += f" It waited {format_duration(waited_us)} for its turn."
     return sentence
 
 
 def _explain_attempt(attempt: Attempt, nodes: Mapping[int, str]) -> WhyStep:
-    took = "" if attempt.finished_us is None else f" after {format_elapsed(attempt.finished_us - attempt.started_us)}"
+    took = "" if attempt.finished_us is None else f" after {format_duration(attempt.finished_us - attempt.started_us)}"
     error = f": {attempt.error}" if attempt.error else "."
     how = _ATTEMPT_VERBS.get(attempt.status, attempt.status.name.lower().replace("_", " "))
     sentence = f'Attempt {attempt.number} of "{attempt.task}" on {_node_name(attempt.node, nodes)} {how}{took}{error}'
