@@ -198,7 +198,7 @@ def make_engine(
 
     engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
     lines = EventLog(engine.job_name, logger)
-    engine.on_event(lines.watch, *logged, hears_routine=lines.hears_routine)
+    engine.on_event(lines.watch, *logged, wants_routine=lines.wants_routine)
     return engine
 
 

@@ -84,7 +84,7 @@ def test_neither_a_stop_nor_a_cancellation_ends_a_callback() -> None:
         running = asyncio.create_task(runner.run(attempt))
         for _ in range(3):
             await asyncio.sleep(10)
-            attempt.stop.ask(StopReason.CANCELED)
+            attempt.stop.request(StopReason.CANCELED)
             running.cancel()
         assert await running == Succeeded()
         assert clock.loop.time() == 100

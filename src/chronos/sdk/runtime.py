@@ -137,7 +137,7 @@ class Runtime:
     async def session(self) -> RuntimeSession:
         """The open store. All declared jobs are saved."""
         session = await self._get_session()
-        if session.clock.skewed and session.engine is None:  # a running engine measures it
+        if session.clock.is_wrong_now and session.engine is None:  # a running engine measures it
             await session.clock.measure(session.store)
         if self.declared.unsaved:
             await self._save(session)

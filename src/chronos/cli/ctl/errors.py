@@ -23,7 +23,7 @@ class Unreachable(CommandFailure):
     exit_code = EXIT_UNREACHABLE
 
 
-class RunFailed(CommandFailure):
+class UnsuccessfulRun(CommandFailure):
     """The run that was waited for did not succeed."""
 
     exit_code = EXIT_RUN_FAILED

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from chronos.cli.ctl.errors import CommandFailure, RunFailed, Unreachable
+from chronos.cli.ctl.errors import CommandFailure, Unreachable, UnsuccessfulRun
 from chronos.cli.ctl.tables import Columns, print_items, print_page, to_yaml
 from chronos.cli.output import emit, emit_json, note
 
@@ -133,7 +133,7 @@ def raise_unless_succeeded(found: Mapping[str, Any]) -> None:
     said = [f"{found.get('job_name') or found['id']} {found['status'].replace('_', ' ')}: {reason.get('message', '')}"]
     said += [f"  {task['name']}: {task['error']}" for task in found.get("tasks", ()) if task.get("error")]
     said.append(f"  chronosctl executions logs {found['id']}")
-    raise RunFailed("\n".join(said))
+    raise UnsuccessfulRun("\n".join(said))
 
 
 def wait_and_print(client: "ApiClient", execution: str, output: str, *, timeout_s: float | None) -> None:

@@ -87,15 +87,15 @@ class AddressGuard:
             return
         self._check(ip_address(text), text)
 
-    def refusal(self, host: str) -> AddressRefused:
+    def to_refused_error(self, host: str) -> AddressRefused:
         """What is told of a host none of whose addresses may be reached: its name, and never what it resolved to."""
         return AddressRefused(f"{host} has no public address; {self.advice}")
 
     def _check(self, address: Address, shown: str) -> None:
         if is_public(address) or any(address in network for network in self._networks):
             return
-        told = str(address) if shown == str(address) else f"{shown} ({address})"
-        raise AddressRefused(f"{told} is no public address; {self.advice}")
+        label = str(address) if shown == str(address) else f"{shown} ({address})"
+        raise AddressRefused(f"{label} is no public address; {self.advice}")
 
     def _allow(self, entry: str) -> None:
         if entry.startswith("*."):
