@@ -1,4 +1,4 @@
-"""What stands behind a locked gate: which of it starts as room is made, what is put back or ended before it started."""
+"""Wakes, holds, requeues and cancels the executions behind locked gates."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import merge
@@ -27,15 +27,13 @@ CAUSE_BY_NUMBER = {int(cause): cause for cause in Cause}
 CLAIMED_COLUMNS = "id, job, version, cause, scheduled_us, attempt, token, admitted_us, started_us, worked_us, detail"
 last_run_sql = "(select g.ran_us from gate as g where g.job = {}.job)".format
 NO_FREED_KEYS: Mapping[bytes, int] = {}
-_MAX_GATES_ASKED_SINGLY = 4  # so many gates are asked one by one, with a limit that an index serves
-_EXTRA_ROWS_BEHIND_KEY = (
-    16  # so many more jobs, and executions of each, are looked at behind a key than places came free there
-)
+_MAX_SINGLE_GATE_QUERIES = 4  # up to so many gates, a query per gate is faster: an index serves its limit
+_EXTRA_ROWS_BEHIND_KEY = 16  # jobs, and executions of each, read behind a key beyond the number of freed places
 _UNSTARTED = (Status.READY, Status.QUEUED, Status.WAITING)
 
 
 class GateQueue(GateRows):
-    """Statements and steps around locked gates, which are changed in place: their caller writes them back."""
+    """Works on locked gates. Gates are changed in place; the caller writes them back."""
 
     def __init__(self, d: Dialect, records: AppendOnlyTables) -> None:
         super().__init__(d)
@@ -109,7 +107,7 @@ class GateQueue(GateRows):
             ) is not null order by k.key limit $1"""
 
     def find_known(self, executions: Sequence[bytes]) -> Steps[set[bytes]]:
-        """Which of these executions exist, open or ended."""
+        """Return which of these executions exist, open or ended."""
         rows = yield Query(self._known, rows=to_id_rows(executions))
         return {row[0] for row in rows}
 
@@ -123,12 +121,14 @@ class GateQueue(GateRows):
         lanes: Sequence[int] = (),
         freed: Mapping[bytes, int] = NO_FREED_KEYS,
     ) -> Steps[tuple[list[Claimed], int]]:
-        """Queued executions of locked gates that have room become ready, or running here while ``take`` lasts.
+        """Wake queued executions that now have room.
 
-        The gates are changed in place. ``freed`` says how often concurrency keys are let go of by this (0: the caller
-        has counted that): what other jobs have queued behind them is woken too, whoever is ranked best, unless somebody
-        has locked their gates, or they are many: then the next sweep finds them. Keys are locked at once, in order.
-        Answers what was taken, and how many became ready. No other gate may be locked and changed without being saved.
+        - Up to ``take`` of them, in ``lanes``, start on ``node``; the others become ready.
+        - ``freed`` maps each freed concurrency key to the number of releases (0 if the caller has counted them). The
+          best-ranked executions of other jobs behind these keys are woken too, unless another transaction has locked
+          their gate or they are too many: a later ``Wake`` finds those.
+        - Gates are changed in place. Keys are locked together, in order. Save every other changed gate before the call.
+        - Returns (started executions, number made ready).
         """
         mine = list(gates)
         open_gates = {g.job: g for g in mine if _has_room(g)}
@@ -157,12 +157,12 @@ class GateQueue(GateRows):
         return taken, len(rows) - len(taken)
 
     def wake_after_freed_keys(self, freed: Collection[bytes], now_us: int) -> Steps[None]:
-        """After executions let go of concurrency keys, and their gates were saved: whoever waits for those is woken."""
+        """Wake executions behind freed concurrency keys. Call it after the gates were saved."""
         if freed:
             yield from self.wake((), now_us=now_us, freed=dict.fromkeys(freed, 0))
 
     def wake_behind_keys(self, keys: Sequence[bytes], now_us: int) -> Steps[int]:
-        """After concurrency keys were freed: wake what other jobs have queued behind them. Locks its own gates."""
+        """Wake executions behind concurrency keys with room. Locks and saves their gates. Returns the number woken."""
         jobs = yield Query(self._waiting_on_keys, rows=to_id_rows(keys))
         gates = yield from self.lock(sorted({row[0] for row in jobs}))
         _, woken = yield from self.wake(gates.values(), now_us=now_us)
@@ -170,14 +170,14 @@ class GateQueue(GateRows):
         return woken
 
     def find_keys_with_room(self, limit: int) -> Steps[list[bytes]]:
-        """Concurrency keys with room and a queue: what a crash between freeing and waking may leave behind."""
+        """Return concurrency keys with room and a queue, as a crash between freeing and waking may leave them."""
         rows = yield Query(self._free_keys, (limit,))
         return [row[0] for row in rows]
 
     def requeue_beyond_limit(self, gate: Gate) -> Steps[set[bytes]]:
-        """After a locked gate's limit became smaller: what is ready beyond it goes back in line, the latest first.
+        """Queue ready executions beyond the lowered limit of a gate again, the latest first.
 
-        Answers the concurrency keys that came free.
+        Returns the freed concurrency keys.
         """
         if gate.lim == 0 or gate.active <= gate.lim:
             return set()
@@ -188,9 +188,9 @@ class GateQueue(GateRows):
         return (yield from self._count_requeued([(gate, key) for _, key in rows]))
 
     def hold(self, gates: Iterable[Gate]) -> Steps[set[bytes]]:
-        """Jobs of locked gates are being paused: what has not started is held, in line, and in nobody's way there.
+        """Hold the unstarted executions of jobs that are being paused. They are queued and block no others.
 
-        Answers the concurrency keys that came free.
+        Returns the freed concurrency keys.
         """
         held = {gate.job: gate for gate in gates if gate.active + gate.queued > 0}
         if not held:
@@ -200,7 +200,7 @@ class GateQueue(GateRows):
         return (yield from self._count_requeued([(held[job], key) for job, key in rows]))
 
     def _count_requeued(self, rows: Sequence[tuple[Gate, bytes | None]]) -> Steps[set[bytes]]:
-        """Executions of these gates, with these keys, were ready and are queued again."""
+        """Count executions, as (gate, key), that were ready and are queued again. Returns their keys."""
         keys = yield from self.lock_existing_keys(sorted({key for _, key in rows if key is not None}))
         for gate, key in rows:
             count_requeued(gate)
@@ -210,9 +210,9 @@ class GateQueue(GateRows):
         return set(keys)
 
     def cancel_unstarted(self, gate: Gate, code: ReasonCode, message: str | None, now_us: int) -> Steps[set[bytes]]:
-        """Cancel everything of a locked gate that is not running. Answers the concurrency keys that came free.
+        """Cancel the executions of a locked gate that are not running. Returns the freed concurrency keys.
 
-        What runs is locked too: it cannot be released between being passed over here and being asked to stop.
+        Running executions are locked too, so that none is released before it is asked to cancel.
         """
         if gate.active + gate.queued == 0:
             return set()
@@ -231,7 +231,7 @@ class GateQueue(GateRows):
         return set(keys)
 
     def lock_open_executions(self, jobs: Sequence[bytes]) -> Steps[dict[bytes, dict[bytes, OpenExecution]]]:
-        """What jobs whose gates are locked have open, by job and execution, locked too."""
+        """Lock the open executions of jobs whose gates are locked. Returns them by job and id."""
         found: dict[bytes, dict[bytes, OpenExecution]] = {}
         for job, execution, status, key, held, token in (
             (yield Query(self._lock_open, rows=to_id_rows(jobs))) if jobs else ()
@@ -242,50 +242,51 @@ class GateQueue(GateRows):
     def cancel_locked(
         self, gone: Mapping[bytes, Gate], code: ReasonCode, message: str | None, now_us: int
     ) -> Steps[None]:
-        """Cancel executions that are locked and not running. Gates and keys are for the caller to change."""
+        """Cancel executions that are locked and not running. The caller changes gates and keys."""
         if not gone:
             return
         yield from self.close_tasks(gone, code, message, now_us)
         yield Query(self._move_to_history, (code.value, message, now_us), to_id_rows(gone))
         yield Query(self._drop, rows=to_id_rows(gone))
-        told = [(execution, gate.job, Status.CANCELED) for execution, gate in gone.items() if gate.followed]
-        yield from self._records.insert_ended_items(told, now_us)
+        ended = [(execution, gate.job, Status.CANCELED) for execution, gate in gone.items() if gate.followed]
+        yield from self._records.insert_ended_items(ended, now_us)
 
     def close_tasks(
         self, executions: Iterable[bytes], code: ReasonCode, message: str | None, now_us: int
     ) -> Steps[None]:
-        """Executions that are locked are about to end: what their tasks wait for does not come."""
+        """Close the open tasks in the details of locked executions that are about to end."""
         found = yield Query(self._open_groups, rows=to_id_rows(executions))
         closed = [(id_, text) for id_, old in found if (text := close_detail(old, code, now_us, message)) is not None]
         if closed:
             yield Query(self._close_groups, rows=Rows("it", closed))
 
     def request_cancel_of_job(self, job: bytes, cancel: CancelRequest) -> Steps[None]:
-        """Ask what runs to stop."""
+        """Ask the running executions of a job to cancel."""
         yield Query(self._request_cancel_of_job, (job, int(cancel)))
 
     def request_cancel(self, executions: Collection[bytes], cancel: CancelRequest) -> Steps[None]:
-        """Ask some of what runs to stop."""
+        """Ask running executions to cancel."""
         if executions:
             yield Query(self._request_cancel, (int(cancel),), to_id_rows(executions))
 
     def _lock_gates_behind_keys(self, freed: Mapping[bytes, int], mine: Collection[bytes]) -> Steps[dict[bytes, Gate]]:
-        """The gates of other jobs that wait for concurrency keys, have room, and were free to be locked."""
+        """Lock the gates of other jobs that wait for concurrency keys and have room, as far as they are unlocked."""
         found = yield Query(self._next_behind_keys, (_EXTRA_ROWS_BEHIND_KEY + sum(freed.values()),), to_id_rows(freed))
         jobs = sorted(row[0] for row in found if row[0] not in mine)
         gates = (yield from self.try_lock(jobs)) if jobs else {}
         return {job: gate for job, gate in gates.items() if _has_room(gate)}
 
     def _select_queued_behind_keys(self, gates: Iterable[Gate], freed: Mapping[bytes, int]) -> Steps[list[Row]]:
-        """The executions of these gates that are next behind the keys, as many as there may be room for."""
+        """Return the next executions of these gates behind the keys, as many as may have room."""
         most = _EXTRA_ROWS_BEHIND_KEY + sum(freed.values())
         wanted = [(g.job, key, min(most, g.lim - g.active if g.lim else most)) for g in gates for key in freed]
         return (yield Query(self._first_behind_keys, rows=Rows("iin", wanted)))
 
     def _select_next_queued(self, gates: list[Gate]) -> Steps[list[Row]]:
-        """The executions that are next, as many as each gate has room for.
+        """Return the next executions of each gate, as many as it has room for.
 
-        Where one of them has a concurrency key it may be blocked, so then all that wait there are looked at.
+        An execution with a concurrency key may be blocked. If there is one, all that are queued at its gate are
+        returned.
         """
         wanted = {g.job: g.queued if g.lim == 0 else g.lim - g.active for g in gates}
         found = yield from self._select_first_queued(wanted)
@@ -296,7 +297,7 @@ class GateQueue(GateRows):
         return found
 
     def _select_first_queued(self, wanted: dict[bytes, int]) -> Steps[list[Row]]:
-        if len(wanted) > _MAX_GATES_ASKED_SINGLY:
+        if len(wanted) > _MAX_SINGLE_GATE_QUERIES:
             return (yield Query(self._first_queued_of_many, rows=Rows("in", list(wanted.items()))))
         found: list[Row] = []
         for job, room in wanted.items():
@@ -311,11 +312,9 @@ def _has_room(gate: Gate) -> bool:
 def _choose_rows_with_room(
     waiting: Sequence[Row], gates: Mapping[bytes, Gate], keys: Mapping[bytes, KeyGate]
 ) -> Iterable[tuple[Gate, Row]]:
-    """Those that there is room for, each with its gate, counted as they are given: its turn is the gate's ``seq``.
+    """Yield the executions that have room, each with its gate, and count them in place. Its turn is ``gate.seq``.
 
-    Of each job they come in its order.
-
-    Where concurrency keys are at stake, of jobs that may want the same one whoever is ranked best comes first.
+    - Ordered: the executions of one job as given. With concurrency keys, the best-ranked of all jobs first.
     """
     in_turn: Iterable[Row] = waiting
     if keys:
@@ -338,12 +337,12 @@ def _choose_rows_with_room(
 
 
 def claimed_columns(table: str) -> str:
-    """What makes a ``Claimed`` of a row of ``active``, under this name, to select or to return."""
+    """Return the columns of a ``Claimed``; ``table`` is an alias of ``active``."""
     return ", ".join([*(f"{table}.{name}" for name in CLAIMED_COLUMNS.split(", ")), last_run_sql(table)])
 
 
 def to_claimed_rows(rows: Iterable[Sequence[Any]]) -> list[Claimed]:
-    """Rows of the ``claimed_columns``. Made as the tuples they are: there are tens of thousands of them a second."""
+    """Map rows of ``claimed_columns``. Tuples are built directly, for speed."""
     make = tuple.__new__
     return [
         make(
