@@ -65,7 +65,7 @@ async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: S
     names = [f"job-{n}" for n in range(6)]
     for name in names:
         await w.save(name, overlap=Overlap.QUEUE)
-    ready = [await w.one(name, claim=False) for name in names]
+    ready = [await w.admit_one(name, claim=False) for name in names]
     jobs = [await w.job(name) for name in names]
     await w.set_state(jobs[4].id, JobState.PAUSED, note="earlier")
     await w.set_state(jobs[5].id, JobState.DISABLED)
@@ -166,7 +166,7 @@ async def case_what_says_the_same_is_switched_with_the_set(w: StoreFixture) -> N
 
 async def case_what_was_held_is_let_go_of_with_the_set(w: StoreFixture) -> None:
     saved = await w.save("a", overlap=Overlap.QUEUE)
-    ready = await w.one("a", claim=False)
+    ready = await w.admit_one("a", claim=False)
     await w.set_state(saved.id, JobState.PAUSED, note="why")
     assert await w.claim() == []
     row = w.row("a", overlap=Overlap.QUEUE, state=JobState.DISABLED, next_us=None, expect_state=JobState.PAUSED)

@@ -64,7 +64,7 @@ async def case_each_version_runs_once_and_the_same_again_does_not(w: StoreFixtur
 
 async def case_a_run_at_once_replaces_or_waits_as_any_other(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.REPLACE, queue_max=1)
-    [running] = await w.instant("job", careful=True)
+    [running] = await w.admit_next("job", careful=True)
     heard: list[Hint] = []
     w.store.on_hint(heard.append)
     w.tick()

@@ -75,7 +75,7 @@ class AdmissionBatch:
             if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
                 self._replace(gate, held=held)
             key = self.keys.get(run.key) if run.key is not None else None
-            verdict = _decide_admission(gate, key, asked=late or run.cause.asked, held=held)
+            verdict = _decide_admission(gate, key, requested=late or run.cause.requested, held=held)
             if verdict is AdmissionVerdict.REFUSE:
                 refused.append(run)
                 continue
@@ -143,14 +143,14 @@ class AdmissionBatch:
         return Admitted(run.id, gate.job, status, token, gate.ran_us)
 
 
-def _decide_admission(gate: Gate, key: KeyGate | None, *, asked: bool, held: bool) -> AdmissionVerdict:
+def _decide_admission(gate: Gate, key: KeyGate | None, *, requested: bool, held: bool) -> AdmissionVerdict:
     return admit(
         overlap=gate.overlap,
         limit=gate.lim,
         queue_max=gate.queue_max,
         active=gate.active,
         queued=gate.queued,
-        asked=asked,
+        requested=requested,
         key_full=key is not None and key.active >= key.lim > 0,
         held=held,
     )

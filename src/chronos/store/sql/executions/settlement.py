@@ -236,7 +236,7 @@ class SettlementHandler:
         job, status, cancel, key, token = rows[0]
         if status == RUNNING:
             if cancel == CancelRequest.NO:
-                yield Query(self._request_cancel, (command.execution, int(CancelRequest.ASKED), command.message))
+                yield Query(self._request_cancel, (command.execution, int(CancelRequest.REQUESTED), command.message))
                 yield from self._audit_cancel(command, job)
             return Status.RUNNING
         yield from self._gates.close_tasks([command.execution], ReasonCode.CANCELED, command.message, command.now_us)
