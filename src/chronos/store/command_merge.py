@@ -112,7 +112,7 @@ def _can_merge(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, Settle):
         return (a.node, a.take, a.take_lanes) == (b.node, b.take, b.take_lanes)
-    if isinstance(a, Recover | SetJobState) and b.others:
+    if isinstance(a, Recover | SetJobState) and b.merged:
         return False
     return not isinstance(a, Recover) or bool(a.now_us == b.now_us)
 
@@ -123,7 +123,7 @@ def _join_commands(commands: Sequence[Any]) -> Command[Any]:
         return first
     joined: Callable[..., Command[Any]] = replace
     if isinstance(first, SaveJobs | Recover | SetJobState):
-        return joined(first, others=(*first.others, *commands[1:]))
+        return joined(first, merged=(*first.merged, *commands[1:]))
     if isinstance(first, AckOutbox):
         return joined(first, ids=tuple(id_ for command in commands for id_ in command.ids))
     return joined(first, rows=tuple(row for command in commands for row in command.rows))

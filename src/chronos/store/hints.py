@@ -74,11 +74,11 @@ def _hint_of_rare_command(command: Command[Any], answer: Any) -> Hint:
             return Hint.JOBS
         case SaveJobs():
             changed = any(saved.changed and not saved.created for saved in answer)
-            gone = _hint_if(command.delete, _HINT_AFTER_DELETE)
+            deleted = _hint_if(command.delete, _HINT_AFTER_DELETE)
             return (
                 _hint_if(any(saved.changed for saved in answer), Hint.JOBS)
                 | _hint_if(changed, Hint.READY)
-                | gone
+                | deleted
                 | _hint_of_runs_on_save(command)
             )
         case Backfill():

@@ -48,13 +48,17 @@ class OutboxHandler:
         """See ``DropDeadLetters``."""
         rows = yield Query(self._drop_dead, rows=to_id_rows(command.executions))
         for namespace in sorted({row[0] for row in rows}):
-            own = sorted(row[1].hex() for row in rows if row[0] == namespace)
-            more = f" and {len(own) - _EXECUTIONS_PER_AUDIT_LINE} more" if len(own) > _EXECUTIONS_PER_AUDIT_LINE else ""
+            executions = sorted(row[1].hex() for row in rows if row[0] == namespace)
+            more = (
+                f" and {len(executions) - _EXECUTIONS_PER_AUDIT_LINE} more"
+                if len(executions) > _EXECUTIONS_PER_AUDIT_LINE
+                else ""
+            )
             line = (
                 "discard dead letters",
                 namespace,
-                str(len(own)),
-                ", ".join(own[:_EXECUTIONS_PER_AUDIT_LINE]) + more,
+                str(len(executions)),
+                ", ".join(executions[:_EXECUTIONS_PER_AUDIT_LINE]) + more,
             )
             yield from self._records.audit_lines_by_actor(command.actor, command.now_us, [line])
         return len(rows)

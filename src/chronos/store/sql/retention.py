@@ -53,7 +53,7 @@ class TrimHandler:
                 (select created_us from idempotency where created_us < $1 order by created_us limit 1 offset $2), $1)"""
         oldest_lines = "select id from audit where id < $1 order by id limit $2"
         self._drop_audit = f"delete from audit where {d.among('id', oldest_lines)} returning id"
-        self._gone_nodes = """
+        self._select_stopped_nodes = """
             select number from node
             where coalesce(stopped_us, beat_us) < $1 and number < (select max(number) from node)
             order by number limit $2"""
@@ -108,9 +108,9 @@ class TrimHandler:
         if kept:
             again_us = command.now_us + max(command.keep_deleted_us // _CHECKS_PER_DELETED_JOB, _MIN_CHECK_INTERVAL_US)
             yield Query(self._postpone_remains, (again_us,), to_id_rows(sorted(kept)))
-        if gone := [job for job, *_ in seen if job not in kept]:
-            yield Query(self._drop_versions, rows=to_id_rows(gone))
-            yield Query(self._drop_remains, rows=to_id_rows(gone))
+        if emptied := [job for job, *_ in seen if job not in kept]:
+            yield Query(self._drop_versions, rows=to_id_rows(emptied))
+            yield Query(self._drop_remains, rows=to_id_rows(emptied))
         return dropped
 
     def _find_recorded_jobs(self, jobs: list[Row]) -> Steps[set[bytes]]:
@@ -134,10 +134,10 @@ class TrimHandler:
     def _trim_nodes(self, command: Trim, limit: int) -> Steps[int]:
         """Delete nodes that stopped long ago, unless they still hold executions or outbox items."""
         before_us = command.now_us - NODES_KEPT_US
-        gone = yield Query(self._gone_nodes, (before_us, limit))
-        if not gone:
+        stopped = yield Query(self._select_stopped_nodes, (before_us, limit))
+        if not stopped:
             return 0
-        numbers = [row[0] for row in gone]
+        numbers = [row[0] for row in stopped]
         holders = {row[0] for row in (yield Query(self._holders, rows=Rows("n", [(number,) for number in numbers])))}
         free = [(number,) for number in numbers if number not in holders]
         return len((yield Query(self._drop_nodes, (before_us,), Rows("n", free))))

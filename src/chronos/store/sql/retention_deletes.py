@@ -71,13 +71,13 @@ class RetentionDeletes:
                 (job, number, max(id_floor(before_us), all_to), all_to, before_us)
                 for job, number, before_us, all_to in now
             ]
-            gone = yield Query(self._drop, (share,), Rows("iniin", rows))
-            if gone:
-                yield Query(self._drop_attempts, rows=to_id_rows(row[0] for row in gone))
-                yield Query(self._drop_output, rows=to_id_rows(row[0] for row in gone))
-            left -= len(gone)
+            rows_deleted = yield Query(self._drop, (share,), Rows("iniin", rows))
+            if rows_deleted:
+                yield Query(self._drop_attempts, rows=to_id_rows(row[0] for row in rows_deleted))
+                yield Query(self._drop_output, rows=to_id_rows(row[0] for row in rows_deleted))
+            left -= len(rows_deleted)
             count: dict[bytes, int] = {}
-            for _, job in gone:
+            for _, job in rows_deleted:
                 count[job] = count.get(job, 0) + 1
             waiting = [entry for entry in now if count.get(entry.job) == share] + later
         return limit - left, {entry.job for entry in waiting}

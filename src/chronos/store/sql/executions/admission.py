@@ -1,4 +1,4 @@
-"""Admission under locked gates, decided in memory by ``core.policy``.
+"""Admission under locked gates, batch in memory by ``core.policy``.
 
 For everything that the hot path does not handle: requested and recovered executions, ``replace``, concurrency keys.
 """
@@ -42,18 +42,18 @@ class AdmissionHandler:
 
         Keys are locked together, in order, and then the executions that may be replaced.
         """
-        runs = [run for _, own in requests for run in own]
+        runs = [run for _, gate_runs in requests for run in gate_runs]
         known = (yield from self._gates.find_known([run.id for run in runs])) if runs else set()
         keys = yield from self._gates.lock_keys({run.key: run.key_limit for run in runs if run.key is not None})
         replacing = {
             gate.job: None
-            for gate, own in requests
+            for gate, gate_runs in requests
             if gate.overlap is Overlap.REPLACE
             and gate.active + gate.queued > 0
-            and any(run.id not in known for run in own)
+            and any(run.id not in known for run in gate_runs)
         }
         opened = yield from self._gates.lock_open_executions(list(replacing))
-        held = {run.key for mine in opened.values() for run in mine.values() if run.key is not None}
+        held = {run.key for executions in opened.values() for run in executions.values() if run.key is not None}
         keys |= yield from self._gates.lock_existing_keys(sorted(held - keys.keys()))
         return AdmissionBatch(
             now_us=now_us,

@@ -81,7 +81,7 @@ class GateQueue(GateRows):
         self._last_ready = f"""
             select id, key from active where job = $1 and status = {int(Status.READY)}
             order by scheduled_us desc, id desc limit $2 {d.lock()}"""
-        self._back_in_line = f"update active set status = {int(Status.QUEUED)} where {d.one_of('id', 1)}"
+        self._requeue = f"update active set status = {int(Status.QUEUED)} where {d.one_of('id', 1)}"
         stopped = ", ".join(str(int(cause)) for cause in Cause if is_held(cause, before=True))
         unstarted = f"{d.one_of('job', 1)} and started_us is null and cause in ({stopped})"
         self._hold_ready = f"""
@@ -130,20 +130,20 @@ class GateQueue(GateRows):
         - Gates are changed in place. Keys are locked together, in order. Save every other changed gate before the call.
         - Returns (started executions, number made ready).
         """
-        mine = list(gates)
-        open_gates = {g.job: g for g in mine if _has_room(g)}
-        others = (yield from self._lock_gates_behind_keys(freed, {g.job for g in mine})) if freed else {}
+        locked = list(gates)
+        open_gates = {g.job: g for g in locked if _has_room(g)}
+        other_gates = (yield from self._lock_gates_behind_keys(freed, {g.job for g in locked})) if freed else {}
         waiting = (yield from self._select_next_queued(list(open_gates.values()))) if open_gates else []
-        if others:
-            waiting += yield from self._select_queued_behind_keys(others.values(), freed)
+        if other_gates:
+            waiting += yield from self._select_queued_behind_keys(other_gates.values(), freed)
         keys = yield from self.lock_existing_keys(
             sorted({row[2] for row in waiting if row[2] is not None} | freed.keys())
         )
         for freed_key, count in freed.items():
             keys[freed_key].active -= count
         chosen: list[Row] = []
-        for gate, (execution, job, _, lane, *_) in _choose_rows_with_room(waiting, open_gates | others, keys):
-            claim = take > 0 and lane in lanes and job not in others
+        for gate, (execution, job, _, lane, *_) in _choose_rows_with_room(waiting, open_gates | other_gates, keys):
+            claim = take > 0 and lane in lanes and job not in other_gates
             take -= claim
             status = Status.RUNNING if claim else Status.READY
             token = first_token(gate.seq)
@@ -151,7 +151,7 @@ class GateQueue(GateRows):
             chosen.append((execution, int(status), node if claim else None, token, int(claim), now_us))
         if chosen or freed:
             yield from self.save_keys(keys.values())
-        yield from self.save(others.values())
+        yield from self.save(other_gates.values())
         rows = (yield Query(self._make_ready, rows=Rows("innnnn", chosen))) if chosen else []
         taken = to_claimed_rows(row[:-1] for row in rows if row[-1] == Status.RUNNING)
         return taken, len(rows) - len(taken)
@@ -184,7 +184,7 @@ class GateQueue(GateRows):
         rows = yield Query(self._last_ready, (gate.job, gate.active - gate.lim))
         if not rows:
             return set()
-        yield Query(self._back_in_line, rows=to_id_rows(row[0] for row in rows))
+        yield Query(self._requeue, rows=to_id_rows(row[0] for row in rows))
         return (yield from self._count_requeued([(gate, key) for _, key in rows]))
 
     def hold(self, gates: Iterable[Gate]) -> Steps[set[bytes]]:
@@ -217,12 +217,12 @@ class GateQueue(GateRows):
         if gate.active + gate.queued == 0:
             return set()
         opened = yield from self.lock_open_executions([gate.job])
-        gone = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _UNSTARTED}
-        if not gone:
+        canceled = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _UNSTARTED}
+        if not canceled:
             return set()
-        yield from self.cancel_locked(dict.fromkeys(gone, gate), code, message, now_us)
-        keys = yield from self.lock_existing_keys([run.key for run in gone.values() if run.key is not None])
-        for run in gone.values():
+        yield from self.cancel_locked(dict.fromkeys(canceled, gate), code, message, now_us)
+        keys = yield from self.lock_existing_keys([run.key for run in canceled.values() if run.key is not None])
+        for run in canceled.values():
             count_out(gate, run.status)
             skip_used_turns(gate, run.token)
             if run.key is not None:
@@ -232,31 +232,31 @@ class GateQueue(GateRows):
 
     def lock_open_executions(self, jobs: Sequence[bytes]) -> Steps[dict[bytes, dict[bytes, OpenExecution]]]:
         """Lock the open executions of jobs whose gates are locked. Returns them by job and id."""
-        found: dict[bytes, dict[bytes, OpenExecution]] = {}
+        executions: dict[bytes, dict[bytes, OpenExecution]] = {}
         for job, execution, status, key, held, token in (
             (yield Query(self._lock_open, rows=to_id_rows(jobs))) if jobs else ()
         ):
-            found.setdefault(job, {})[execution] = OpenExecution(status, key, bool(held), token)
-        return found
+            executions.setdefault(job, {})[execution] = OpenExecution(status, key, bool(held), token)
+        return executions
 
     def cancel_locked(
-        self, gone: Mapping[bytes, Gate], code: ReasonCode, message: str | None, now_us: int
+        self, canceled: Mapping[bytes, Gate], code: ReasonCode, message: str | None, now_us: int
     ) -> Steps[None]:
         """Cancel executions that are locked and not running. The caller changes gates and keys."""
-        if not gone:
+        if not canceled:
             return
-        yield from self.close_tasks(gone, code, message, now_us)
-        yield Query(self._move_to_history, (code.value, message, now_us), to_id_rows(gone))
-        yield Query(self._drop, rows=to_id_rows(gone))
-        ended = [(execution, gate.job, Status.CANCELED) for execution, gate in gone.items() if gate.followed]
+        yield from self.close_tasks(canceled, code, message, now_us)
+        yield Query(self._move_to_history, (code.value, message, now_us), to_id_rows(canceled))
+        yield Query(self._drop, rows=to_id_rows(canceled))
+        ended = [(execution, gate.job, Status.CANCELED) for execution, gate in canceled.items() if gate.followed]
         yield from self._records.insert_ended_items(ended, now_us)
 
     def close_tasks(
         self, executions: Iterable[bytes], code: ReasonCode, message: str | None, now_us: int
     ) -> Steps[None]:
         """Close the open tasks in the details of locked executions that are about to end."""
-        found = yield Query(self._open_groups, rows=to_id_rows(executions))
-        closed = [(id_, text) for id_, old in found if (text := close_detail(old, code, now_us, message)) is not None]
+        rows = yield Query(self._open_groups, rows=to_id_rows(executions))
+        closed = [(id_, text) for id_, old in rows if (text := close_detail(old, code, now_us, message)) is not None]
         if closed:
             yield Query(self._close_groups, rows=Rows("it", closed))
 
@@ -269,18 +269,20 @@ class GateQueue(GateRows):
         if executions:
             yield Query(self._request_cancel, (int(cancel),), to_id_rows(executions))
 
-    def _lock_gates_behind_keys(self, freed: Mapping[bytes, int], mine: Collection[bytes]) -> Steps[dict[bytes, Gate]]:
+    def _lock_gates_behind_keys(
+        self, freed: Mapping[bytes, int], excluded: Collection[bytes]
+    ) -> Steps[dict[bytes, Gate]]:
         """Lock the gates of other jobs that wait for concurrency keys and have room, as far as they are unlocked."""
-        found = yield Query(self._next_behind_keys, (_EXTRA_ROWS_BEHIND_KEY + sum(freed.values()),), to_id_rows(freed))
-        jobs = sorted(row[0] for row in found if row[0] not in mine)
+        rows = yield Query(self._next_behind_keys, (_EXTRA_ROWS_BEHIND_KEY + sum(freed.values()),), to_id_rows(freed))
+        jobs = sorted(row[0] for row in rows if row[0] not in excluded)
         gates = (yield from self.try_lock(jobs)) if jobs else {}
         return {job: gate for job, gate in gates.items() if _has_room(gate)}
 
     def _select_queued_behind_keys(self, gates: Iterable[Gate], freed: Mapping[bytes, int]) -> Steps[list[Row]]:
         """Return the next executions of these gates behind the keys, as many as may have room."""
-        most = _EXTRA_ROWS_BEHIND_KEY + sum(freed.values())
-        wanted = [(g.job, key, min(most, g.lim - g.active if g.lim else most)) for g in gates for key in freed]
-        return (yield Query(self._first_behind_keys, rows=Rows("iin", wanted)))
+        max_rows = _EXTRA_ROWS_BEHIND_KEY + sum(freed.values())
+        places = [(g.job, key, min(max_rows, g.lim - g.active if g.lim else max_rows)) for g in gates for key in freed]
+        return (yield Query(self._first_behind_keys, rows=Rows("iin", places)))
 
     def _select_next_queued(self, gates: list[Gate]) -> Steps[list[Row]]:
         """Return the next executions of each gate, as many as it has room for.
@@ -288,21 +290,21 @@ class GateQueue(GateRows):
         An execution with a concurrency key may be blocked. If there is one, all that are queued at its gate are
         returned.
         """
-        wanted = {g.job: g.queued if g.lim == 0 else g.lim - g.active for g in gates}
-        found = yield from self._select_first_queued(wanted)
-        keyed = {row[1] for row in found if row[2] is not None}
+        room_by_job = {g.job: g.queued if g.lim == 0 else g.lim - g.active for g in gates}
+        rows = yield from self._select_first_queued(room_by_job)
+        keyed = {row[1] for row in rows if row[2] is not None}
         if keyed:
-            found = [row for row in found if row[1] not in keyed]
-            found += yield from self._select_first_queued({g.job: g.queued for g in gates if g.job in keyed})
-        return found
+            rows = [row for row in rows if row[1] not in keyed]
+            rows += yield from self._select_first_queued({g.job: g.queued for g in gates if g.job in keyed})
+        return rows
 
-    def _select_first_queued(self, wanted: dict[bytes, int]) -> Steps[list[Row]]:
-        if len(wanted) > _MAX_SINGLE_GATE_QUERIES:
-            return (yield Query(self._first_queued_of_many, rows=Rows("in", list(wanted.items()))))
-        found: list[Row] = []
-        for job, room in wanted.items():
-            found += yield Query(self._first_queued, (job, room))
-        return found
+    def _select_first_queued(self, room_by_job: dict[bytes, int]) -> Steps[list[Row]]:
+        if len(room_by_job) > _MAX_SINGLE_GATE_QUERIES:
+            return (yield Query(self._first_queued_of_many, rows=Rows("in", list(room_by_job.items()))))
+        rows: list[Row] = []
+        for job, room in room_by_job.items():
+            rows += yield Query(self._first_queued, (job, room))
+        return rows
 
 
 def _has_room(gate: Gate) -> bool:
@@ -316,13 +318,13 @@ def _choose_rows_with_room(
 
     - Ordered: the executions of one job as given. With concurrency keys, the best-ranked of all jobs first.
     """
-    in_turn: Iterable[Row] = waiting
+    ordered: Iterable[Row] = waiting
     if keys:
-        lines: dict[bytes, list[Row]] = {}
+        queues: dict[bytes, list[Row]] = {}
         for row in waiting:
-            lines.setdefault(row[1], []).append(row)
-        in_turn = merge(*lines.values(), key=lambda row: (row[4], row[0]))
-    for row in in_turn:
+            queues.setdefault(row[1], []).append(row)
+        ordered = merge(*queues.values(), key=lambda row: (row[4], row[0]))
+    for row in ordered:
         gate = gates[row[1]]
         key = keys[row[2]] if row[2] is not None else None
         if (gate.lim and gate.active >= gate.lim) or (key is not None and key.active >= key.lim > 0):

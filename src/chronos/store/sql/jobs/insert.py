@@ -125,13 +125,13 @@ def _new_saved_jobs(names: Sequence[NamespacedName], incarnations: Mapping[Names
 
 def _job_rows(new: Sequence[EncodedJob], command: SaveJobs) -> list[Row]:
     """Return rows of ``_JOB_COLUMNS``, each with the author and time of its part of the command."""
-    left = iter(new)
+    remaining = iter(new)
     rows: list[Row] = []
     for part in command.parts:
         author_and_times = (part.actor.name, part.now_us, part.now_us, part.now_us)
         rows += [
             (saved.id, row.namespace, row.name, saved.incarnation, 1, spec, row.spec.owner, *author_and_times)
-            for row, spec, saved in (islice(left, len(part.rows)) if command.others else left)
+            for row, spec, saved in (islice(remaining, len(part.rows)) if command.merged else remaining)
         ]
     return rows
 
@@ -167,9 +167,9 @@ def _audit_lines_of_parts(
 ) -> list[tuple[Actor, int, AuditLineRow]]:
     """Return the audit lines of saved jobs, each with the actor and time of its part of the command."""
     lines: list[tuple[Actor, int, AuditLineRow]] = []
-    left = iter(saved)
+    remaining = iter(saved)
     for part in command.parts:
-        own = list(islice(left, len(part.rows)) if command.others else left)
+        own = list(islice(remaining, len(part.rows)) if command.merged else remaining)
         old_version = part.rollback_to
         jobs = [(r.namespace, r.name, f"version {s.version}") for r, s in own]
         if old_version is not None:

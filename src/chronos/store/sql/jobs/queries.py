@@ -108,20 +108,20 @@ class JobQueries:
         A text that few names contain is looked up in the text index. A common text is found often enough along another
         one. ``planned``: the database's planner makes this choice.
         """
-        look = _Args(_SHORT_LIST_ROWS, _MAX_COMPARED_ROWS)
+        probe = _Args(_SHORT_LIST_ROWS, _MAX_COMPARED_ROWS)
         bounds = (
             replace(where, prefix="") if where.namespace is None else where
         )  # without a namespace, a prefix does not shorten the range
         parts = [
-            f"{path.table} where {' and '.join(_page_conditions(path, bounds, None, look))} {path.order_by()}"
+            f"{path.table} where {' and '.join(_page_conditions(path, bounds, None, probe))} {path.order_by()}"
             for path in paths
         ]
-        if where.contains and (text := self._d.name_candidates(where.contains, look.add)) is not None:
+        if where.contains and (text := self._d.name_candidates(where.contains, probe.add)) is not None:
             parts.append(text)
         if not parts:
             return _ALL_JOBS
         ends = [f"(select 1 from {part} limit 1 offset {length})" for part in parts for length in ("$1", "$2")]
-        [row] = yield Query(f"select {', '.join(ends)}", tuple(look.values))
+        [row] = yield Query(f"select {', '.join(ends)}", tuple(probe.values))
         lengths = [row[i : i + 2].count(1) for i in range(0, len(row), 2)]
         shortest = lengths.index(min(lengths))
         if lengths[shortest] == 2:

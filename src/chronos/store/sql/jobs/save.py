@@ -96,12 +96,12 @@ class SaveJobsHandler:
         return saved
 
     def _save(self, command: SaveJobs) -> Steps[list[Saved]]:
-        rows = command.rows if not command.others else tuple(row for part in command.parts for row in part.rows)
+        rows = command.rows if not command.merged else tuple(row for part in command.parts for row in part.rows)
         named = [(row.namespace, row.name) for row in rows]
         if len(set(named)) < len(rows):
             raise Invalid("a job occurs twice in one change; name each job once")
-        gone = {row.job: row.expect for row in command.delete}
-        if len(gone) < len(command.delete):
+        deletions = {row.job: row.expect for row in command.delete}
+        if len(deletions) < len(command.delete):
             raise Invalid("a job is deleted twice in one change; name each job once")
         specs = {id(row.spec): row.spec for row in rows}.values()  # many jobs share a spec
         following = any(spec.after for spec in specs)
@@ -114,7 +114,7 @@ class SaveJobsHandler:
         lanes = yield from self._number_lanes(lane_keys, lookup.lanes)
 
         saved, new, changed, switched = classify_rows(rows, named, encode_specs(rows), existing, lookup.incarnations)
-        if gone and any(s.id in gone for s in saved):
+        if deletions and any(s.id in deletions for s in saved):
             raise Invalid("a job is both saved and deleted in one change; do one or the other")
         only_switched = {s.id for _, _, s in switched}
         links = (
@@ -128,18 +128,18 @@ class SaveJobsHandler:
             else []
         )
         linked = [s.id for r, _, s in changed if _may_follow(existing[(r.namespace, r.name)][2])]
-        left = linked + sorted(gone)
-        touched = {(link[0], link[1]) for link in links} | (yield from self._dependencies.find_upstream(left))
+        unlinked = linked + sorted(deletions)
+        touched = {(link[0], link[1]) for link in links} | (yield from self._dependencies.find_upstream(unlinked))
         upstream = yield from self._dependencies.find_ids(touched)
-        gates = yield from self._lock(changed, switched, gone, upstream)
-        deleted = (yield from self._job_states.select_expected(gone)) if gone else []
+        gates = yield from self._lock(changed, switched, deletions, upstream)
+        deleted = (yield from self._job_states.select_expected(deletions)) if deletions else []
         yield from self._job_inserts.insert(new, lookup.number, lanes, command)
         freed: set[bytes] = set()
         if changed:
             freed |= yield from self._update(changed, gates, lanes, command)
         if switched:
             freed |= yield from self._job_states.switch_saved_jobs(switched, gates, command)
-        yield from self._dependencies.remove(left)
+        yield from self._dependencies.remove(unlinked)
         yield from self._dependencies.add(links)
         if known := lookup.followed | touched:
             created = {(r.namespace, r.name): s.id for r, _, s in new}
@@ -156,13 +156,13 @@ class SaveJobsHandler:
         self,
         changed: list[EncodedJob],
         switched: list[EncodedJob],
-        gone: Iterable[bytes],
+        deletions: Iterable[bytes],
         upstream: dict[NamespacedName, bytes],
     ) -> Steps[dict[bytes, Gate]]:
         """Lock the gates of jobs that change or are deleted, and of the jobs they follow, in order."""
         before = {s.id: s.version - 1 for _, _, s in changed} | {s.id: s.version for _, _, s in switched}
-        wanted = sorted({*before, *gone, *upstream.values()})
-        gates = (yield from self._gates.lock(wanted)) if wanted else {}
+        jobs = sorted({*before, *deletions, *upstream.values()})
+        gates = (yield from self._gates.lock(jobs)) if jobs else {}
         if any(job not in gates or gates[job].version != version for job, version in before.items()):
             raise LostRace
         for row, _, saved in (*changed, *switched):
@@ -198,18 +198,18 @@ class SaveJobsHandler:
         ]
         yield Query(self._reconfigure, rows=Rows("innnn", shifts))
         yield from self._job_inserts.tag_and_audit("update", [(r, s) for r, _, s in changed], command)
-        mine = [gates[saved.id] for _, _, saved in changed]
-        keyed = [(r, g) for (r, _, _), g in zip(changed, mine, strict=True) if g.keyed or r.gate.keyed]
+        changed_gates = [gates[saved.id] for _, _, saved in changed]
+        keyed = [(r, g) for (r, _, _), g in zip(changed, changed_gates, strict=True) if g.keyed or r.gate.keyed]
         freed: set[bytes] = set()
-        for (row, _, _), gate in zip(changed, mine, strict=True):
+        for (row, _, _), gate in zip(changed, changed_gates, strict=True):
             gate.overlap, gate.lim, gate.keyed = row.gate.overlap, row.gate.limit, row.gate.keyed
             freed |= yield from self._job_states.enter_state(gate, row.state, now_us)
             gate.next_us = row.next_us
         freed |= yield from self._concurrency_keys.rekey(keyed)
-        for gate in mine:
+        for gate in changed_gates:
             freed |= yield from self._gates.requeue_beyond_limit(gate)
-        yield from self._gates.wake(mine, now_us=now_us)
-        yield from self._gates.save(mine)
+        yield from self._gates.wake(changed_gates, now_us=now_us)
+        yield from self._gates.save(changed_gates)
         return freed
 
     def _number_lanes(self, keys: Sequence[str], lanes: dict[str, int]) -> Steps[dict[str, int]]:

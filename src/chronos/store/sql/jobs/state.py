@@ -54,7 +54,7 @@ class JobStateHandler:
         if switched:
             yield from self._switch_jobs(switched, names)
         done = {part.job for part, _ in switched}
-        return [part.job in done for part in parts] if command.others else bool(done)
+        return [part.job in done for part in parts] if command.merged else bool(done)
 
     def _switch_jobs(
         self, switched: Sequence[tuple[SetJobState, Gate]], names: Mapping[bytes, tuple[str, str]]

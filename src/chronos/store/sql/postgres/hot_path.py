@@ -74,14 +74,14 @@ class PostgresHotPath:
         """See ``Claim``."""
         args = (command.limit, command.node, command.now_us, command.request)
         lanes = Rows("n", [(lane,) for lane in dict.fromkeys(command.lanes)])
-        found = yield Query(self._claim, args, lanes, standalone=not command.late_lanes)
-        return to_claimed_rows(found)
+        claimed = yield Query(self._claim, args, lanes, standalone=not command.late_lanes)
+        return to_claimed_rows(claimed)
 
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
         """See ``Claim.late_lanes``."""
         args = (limit, command.node, command.now_us, command.request)
-        found = yield Query(self._claim_late, args, Rows("nn", command.late_lanes))
-        return to_claimed_rows(found)
+        claimed = yield Query(self._claim_late, args, Rows("nn", command.late_lanes))
+        return to_claimed_rows(claimed)
 
     def settle_in_one_statement(self, rows: Sequence[SettleRow]) -> Query | None:
         """See ``HotPath``: for jobs without queued executions or followers, and executions without a key."""
@@ -89,12 +89,12 @@ class PostgresHotPath:
 
     def settle(self, rows: Sequence[SettleRow]) -> Steps[SettleEffects]:
         """See ``HotPath``."""
-        found = yield Query(self._settle, rows=_outcomes(rows))
+        effects = yield Query(self._settle, rows=_outcomes(rows))
         settled: list[bytes] = []
         behind: list[bytes] = []
         freed: dict[bytes, int] = {}
         followed: set[bytes] = set()
-        for id_or_job, key, after in found:
+        for id_or_job, key, after in effects:
             if after:
                 if after & _HAS_QUEUE_BIT:
                     behind.append(id_or_job)

@@ -103,7 +103,7 @@ class SqliteDialect:
         return "", ""
 
     def to_driver_sql(self, sql: str) -> str:
-        return _PLACEHOLDER.sub(lambda found: found[1] or f"?{found[2]}", sql)
+        return _PLACEHOLDER.sub(lambda match: match[1] or f"?{match[2]}", sql)
 
 
 def to_json_rows(rows: Rows) -> str:

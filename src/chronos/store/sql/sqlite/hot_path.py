@@ -130,7 +130,7 @@ class _ClaimStatements:
     def __init__(self, d: Dialect) -> None:
         ready = f"status = {READY} and held = 0"
         best = "order by rank, id limit $1"
-        one = [
+        best_of_lane = [
             f"select id, rank from active where {ready} and lane = ${5 + i} {best}"
             for i in range(_MAX_LANES_READ_IN_ORDER)
         ]
@@ -138,7 +138,7 @@ class _ClaimStatements:
             on a.lane = i.lane and a.status = {READY} and a.held = 0 and {LATE_CONDITION}
             order by a.rank, a.id limit $1"""
         self.few_lanes_statements = [_build_claim_statements(f"{ready} and lane = $5 {best}")] * 2 + [
-            _build_claim_statements(f"id in (select id from ({_union_all(one[:count])}) {best}) {best}")
+            _build_claim_statements(f"id in (select id from ({_union_all(best_of_lane[:count])}) {best}) {best}")
             for count in range(2, _MAX_LANES_READ_IN_ORDER + 1)
         ]
         self.many_lanes_statements = _build_claim_statements(f"{ready} and lane in {d.rows(5, 'lane:n')} {best}")
@@ -163,20 +163,22 @@ def _union_all(queries: Sequence[str]) -> str:
     return " union all ".join(f"select * from ({query})" for query in queries)
 
 
-def _build_claim_statements(which: str) -> tuple[str, str, str]:
+def _build_claim_statements(condition: str) -> tuple[str, str, str]:
     """Return three statements: claim and return rows; only read them; only claim.
 
-    Arguments: limit, node, now, request, and those of the condition ``which``.
+    Arguments: limit, node, now, request, and those of ``condition``.
     """
     write = f"""update active set status = {RUNNING}, owner = $2, token = {next_claim_sql("token")},
         started_us = coalesce(started_us, $3), attempt_us = $3, request = $4
-        where id in (select id from active where {which})"""
+        where id in (select id from active where {condition})"""
     new_values = CLAIMED_COLUMNS.replace("token", f"{next_claim_sql('token')} as token").replace(
         "started_us", "coalesce(started_us, $3) as started_us"
     )
     ids, others = CLAIMED_COLUMNS.split(", ")[:2], [*CLAIMED_COLUMNS.split(", ")[2:], "last_run_us"]
     last_run = f"{last_run_sql('active')} as last_run_us"
-    read = f"select {pack_columns_sql(ids, others)} from (select {new_values}, {last_run} from active where {which})"
+    read = (
+        f"select {pack_columns_sql(ids, others)} from (select {new_values}, {last_run} from active where {condition})"
+    )
     return f"{write} returning {claimed_columns('active')}", read, write
 
 
@@ -229,7 +231,7 @@ def build_temp_views_sql(d: Dialect) -> str:
     outcome = "id:i token:n status:n code:t message:t finished_us:n detail:t"
     outcome_columns = ("status", "code", "message", "finished_us", "number")
     ended = _format_history_insert(**{name: f"s.{name}" for name in outcome_columns}, detail="s.detail")
-    one = _format_history_insert(
+    ended_one = _format_history_insert(
         **{name: f"new.{name}" for name in outcome_columns}, detail="coalesce(new.detail, a.detail)"
     )
     return f"""
@@ -265,7 +267,7 @@ def build_temp_views_sql(d: Dialect) -> str:
         create temp view chronos_ending as select null as id, null as status, null as code, null as message,
             null as finished_us, null as detail, null as number, null as token, null as ran_us;
         create temp trigger chronos_end instead of insert on chronos_ending begin
-            {one} from active as a where a.id = new.id;
+            {ended_one} from active as a where a.id = new.id;
             delete from active where id = new.id;
             update gate set active = active - 1, seq = max(seq, new.token >> {TURN_BITS}),
                 ran_us = max(coalesce(ran_us, new.ran_us), new.ran_us) where number = new.number;

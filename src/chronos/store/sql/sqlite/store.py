@@ -147,8 +147,8 @@ class SqliteStore(SqlStore):
         if error is None:
             hint = NO_HINT
             for command, answer in zip(commands, answers, strict=True):
-                if left := hint_of(command, answer):
-                    hint |= left
+                if command_hint := hint_of(command, answer):
+                    hint |= command_hint
             if hint:
                 self._hint(hint)
         done(answers if error is None else error)
