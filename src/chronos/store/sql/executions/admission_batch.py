@@ -2,7 +2,7 @@
 
     read for all gates ─► decide run by run (``core.policy``) ─► write for all gates
 
-So hundreds of jobs take as many statements as one. Each run is batch as if the runs before it were already written.
+So hundreds of jobs take as many statements as one. Each run is decided as if the runs before it were already written.
 """
 
 from collections.abc import Sequence

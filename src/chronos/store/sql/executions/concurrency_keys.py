@@ -51,7 +51,7 @@ class ConcurrencyKeys:
             where {d.within("active.id", 1)} and active.id = i.id"""
 
     def rekey(self, changed: Sequence[tuple[JobRow, Gate]]) -> Steps[set[bytes]]:
-        """Change the keys of jobs that had a key or have execution now. Their gates are locked.
+        """Change the keys of jobs that had a key or have one now. Their gates are locked.
 
         - Ready executions beyond the limit of their key are queued again, the latest first. Nothing is woken.
         - Gates are changed in place; the caller writes them back.
