@@ -20,7 +20,7 @@ from chronos.store.contract import Store
 if TYPE_CHECKING:
     from chronos.core.events import Event
     from chronos.engine.engine import Engine
-    from chronos.engine.heartbeat import NodeClock
+    from chronos.engine.node_clock import NodeClock
     from chronos.engine.options import EngineOptions
     from chronos.runners.command.options import CommandRules
     from chronos.runners.contract import Runner
@@ -171,7 +171,7 @@ def make_node_clock(clock: Clock) -> "NodeClock":
 
     An engine measures the offset while it runs; ``measure`` does so where there is none.
     """
-    from chronos.engine.heartbeat import NodeClock  # noqa: PLC0415
+    from chronos.engine.node_clock import NodeClock  # noqa: PLC0415
 
     return NodeClock(clock)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chronos.core.events import ClockJumped, ProblemReported
 from chronos.core.execution import Status
-from chronos.engine.heartbeat import NodeClock
+from chronos.engine.node_clock import NodeClock
 from chronos.store.contract import Counts
 from chronos.store.sql.sqlite.memory import MemoryStore
 from chronos.testing.clock import VirtualClock

@@ -16,7 +16,7 @@ from chronos.core.execution_detail import read_detail, write_detail
 from chronos.core.job import JobState
 from chronos.core.node import HeartbeatWatch, Node
 from chronos.core.schedule.occurrences import Instants, walk
-from chronos.core.schedule_change import Takeover, takeover
+from chronos.core.schedule_change import Takeover, plan_takeover
 from chronos.engine import heartbeat
 from chronos.engine.maintenance import reaper
 from chronos.errors import StoreUnavailable
@@ -225,9 +225,9 @@ def hasty_updates(patch: pytest.MonkeyPatch) -> None:
     """A new schedule takes over at once, whatever was asked for."""
 
     def at_once(_: UpdatePolicy, **said: Any) -> Takeover:
-        return takeover(UpdatePolicy.IMMEDIATE, **said)
+        return plan_takeover(UpdatePolicy.IMMEDIATE, **said)
 
-    patch.setattr(save_plan, "takeover", at_once)
+    patch.setattr(save_plan, "plan_takeover", at_once)
 
 
 def short_backfills(patch: pytest.MonkeyPatch) -> None:

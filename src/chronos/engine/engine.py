@@ -25,11 +25,12 @@ from chronos.engine.execution.executor import Executor
 from chronos.engine.execution.output_buffer import OutputBuffers
 from chronos.engine.execution.settler import Settler, SuccessorSlots
 from chronos.engine.execution.slots import Slots
-from chronos.engine.heartbeat import Heartbeat, NodeClock
+from chronos.engine.heartbeat import Heartbeat
 from chronos.engine.job_catalog import CATALOG_CAPACITY, JobCatalog
 from chronos.engine.maintenance.janitor import Janitor
 from chronos.engine.maintenance.outbox import Outbox
 from chronos.engine.maintenance.reaper import Reaper
+from chronos.engine.node_clock import NodeClock
 from chronos.engine.node_context import NodeContext
 from chronos.engine.options import EngineOptions
 from chronos.engine.scheduling.admission import AdmissionLoop

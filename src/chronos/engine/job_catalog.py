@@ -117,7 +117,7 @@ class CatalogEntry:
         return any(level.task_timeout_us is not None for level in (own, self.spec.settings, self._defaults))
 
     def target(self, task: str) -> Target:
-        return self.spec.tasks[self.layout.place(task)].target
+        return self.spec.tasks[self.layout.index_of(task)].target
 
 
 class JobCatalog:

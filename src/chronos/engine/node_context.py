@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from chronos.engine.event_bus import EventBus
 from chronos.engine.execution.output_buffer import OutputBuffers
 from chronos.engine.execution.settler import Settler
-from chronos.engine.heartbeat import Heartbeat, NodeClock
+from chronos.engine.heartbeat import Heartbeat
+from chronos.engine.node_clock import NodeClock
 from chronos.engine.options import EngineOptions
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry

@@ -10,7 +10,7 @@ from typing import Any
 
 from chronos.core.calendar import rfc3339
 from chronos.core.planner import CoveredSpan
-from chronos.core.templates import ABSENT, Name, Part, format_value, parts, resolve_key
+from chronos.core.templates import ABSENT, Name, Part, format_value, resolve_key, split_template
 from chronos.errors import Invalid, NotFound
 from chronos.runners.contract import AttemptCall
 from chronos.runners.secret_mask import SecretMask
@@ -171,7 +171,7 @@ def _placeholder_names(where: str, template: str) -> Iterator[Name]:
 
 def _parts(where: str, template: str) -> tuple[Part, ...]:
     try:
-        return parts(template)
+        return split_template(template)
     except Invalid as wrong:
         raise Invalid(f"{where} {wrong}") from None
 

@@ -28,7 +28,7 @@ from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
 from chronos.core.job import Job
 from chronos.engine.engine import Engine
-from chronos.engine.heartbeat import NodeClock
+from chronos.engine.node_clock import NodeClock
 from chronos.engine.options import EngineOptions
 from chronos.errors import ChronosError, Invalid, NotFound
 from chronos.runners.contract import Runner

@@ -18,8 +18,7 @@ class Backpressure:
     """Limits the number of ready and queued executions.
 
     The pending count is cached for one second and incremented locally. Before rejecting anything it is refreshed, once
-    for
-    all concurrent callers, because the cached count still includes runs that have finished.
+    for all concurrent callers, because the cached count still includes runs that have finished.
     """
 
     def __init__(self, store: Store, clock: Clock, *, limit: int = MAX_PENDING) -> None:
@@ -44,8 +43,7 @@ class Backpressure:
         """Reserve capacity for up to ``count`` runs; returns how many fit. Raises ``QueueFull`` if none fits.
 
         The reservation counts immediately, so concurrent callers cannot get the same capacity. Every caller has to
-        ``release``
-        it.
+        ``release`` it.
         """
         await self.refresh()
         if self._pending + count > self._limit:

@@ -1,8 +1,7 @@
 """BulkActions: applies one action to many jobs.
 
 Jobs are processed in batches of 500, so urgent work waits for one batch at most. Each job succeeds or fails on its own;
-a
-job that changed after it was selected fails with Conflict.
+a job that changed after it was selected fails with Conflict.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """TimeSlicer: keeps long work of requests from delaying runs that are due.
 
 Work of many small pieces runs on the event loop in short slices. One large piece runs in a thread, one thread at a
-time,
-so that the event loop shares the interpreter with a single thread.
+time, so that the event loop shares the interpreter with a single thread.
 """
 
 import asyncio

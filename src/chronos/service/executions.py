@@ -10,7 +10,7 @@ from chronos.clock import Clock
 from chronos.core.calendar import rfc3339
 from chronos.core.execution import Cause, DeadLetter, Execution, Span, Status, TaskStatus
 from chronos.core.execution_detail import Detail
-from chronos.core.execution_report import Report, plain_report
+from chronos.core.execution_report import Report, build_first_success_report
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, Unreadable, ensure_readable
 from chronos.core.node import Actor
 from chronos.errors import Conflict, Invalid, NotFound, QueueFull
@@ -58,8 +58,7 @@ class ExecutionService:
         """Run a job now, even if it is paused. The same ``idempotency`` key returns the same execution.
 
         ``ref`` is a name, an id or a job. ``at_us`` is the instant that the run stands for (``scheduled_at``); it must
-        not be in
-        the future. Raises ``NotFound``, ``Invalid``, ``QueueFull``.
+        not be in the future. Raises ``NotFound``, ``Invalid``, ``QueueFull``.
         """
         job = ref if isinstance(ref, Job) else await self._jobs.get(ref, namespace)
         now_us = self._clock.now_us()
@@ -175,7 +174,9 @@ class ExecutionService:
         if one.status is not Status.SUCCEEDED or len(spec.tasks) != 1 or one.started_us is None:
             return None
         result = read_detail(one).result
-        return plain_report(self._jobs.layout(spec), one.started_us, one.finished_us or one.started_us, result)
+        return build_first_success_report(
+            self._jobs.layout(spec), one.started_us, one.finished_us or one.started_us, result
+        )
 
     async def list(
         self, where: ExecutionFilter = ALL_EXECUTIONS, *, limit: int = 100, cursor: bytes | None = None

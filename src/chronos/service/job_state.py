@@ -60,7 +60,7 @@ class JobStates:
 
 def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: int) -> SetJobState | None:
     """Return the command for a state change, or None if there is nothing to change."""
-    command = partial(SetJobState, job=job.id, now_us=now_us, expect=job.version, was=job.state, actor=actor)
+    command = partial(SetJobState, job=job.id, now_us=now_us, expect=job.version, expect_state=job.state, actor=actor)
     match change:
         case StateChange.PAUSE:  # holds ready and queued executions; instants pass without running
             if len(reason) > MAX_NOTE:

@@ -129,7 +129,9 @@ class JobService:
         old = await self._version(job, version)
         draft = Draft(namespace=job.namespace, name=job.name, spec=replace(ensure_readable(old.spec), outgoing=None))
         check_targets(job.name, draft.spec, self._checks)
-        [saved] = await self._saver.save([draft], actor=actor, expect=job.version, dry_run=dry_run, back_to=old.version)
+        [saved] = await self._saver.save(
+            [draft], actor=actor, expect=job.version, dry_run=dry_run, rollback_to=old.version
+        )
         return saved
 
     # --- helpers

@@ -1,7 +1,7 @@
 """Restores masked values that a client sends back: each mask means "unchanged" and is replaced by the stored value.
 
-A stored credential is kept only for the target that it was saved for. Otherwise a caller who may not read it could
-send it to another host::
+A stored credential is kept only for the target that it was saved for. Otherwise a caller who may not read it could send
+it to another host::
 
     http      the same scheme, host and port
     command   the same program, arguments, standard input, directory, user and environment
@@ -16,7 +16,14 @@ from typing import Any
 from msgspec.structs import replace
 from yarl import URL
 
-from chronos.core.credentials import MASK, find_userinfos, hide_named, hide_url_credentials, is_masked, mask_options
+from chronos.core.credentials import (
+    MASK,
+    find_userinfos,
+    hide_url_credentials,
+    is_masked,
+    mask_fields_by_name,
+    mask_options,
+)
 from chronos.core.job import Job, JobSpec, Target, Unreadable
 from chronos.core.lane import PYTHON
 from chronos.service.serializers import Draft, InvalidJob, Problem
@@ -83,7 +90,7 @@ class _Restorer:
         sent, stored = self._sent.alerts, self._stored.alerts
         if not _any_masked(sent):
             return sent
-        if hide_named(list(sent)) == hide_named(list(stored)):
+        if mask_fields_by_name(list(sent)) == mask_fields_by_name(list(stored)):
             return stored
         self._refuse("/alerts", "the stored alerts are different")
         return sent

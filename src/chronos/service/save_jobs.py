@@ -67,7 +67,7 @@ class _JobChange(Struct, frozen=True, kw_only=True):
     expect: int | None = None
     dry_run: bool = False
     idempotency: str | None = None
-    back_to: int | None = None  # the version that a rollback restores
+    rollback_to: int | None = None  # the version that a rollback restores
     owner: str | None = None  # the owner of all the jobs; none may have another owner
     pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs are deleted
 
@@ -89,15 +89,14 @@ class JobSaver:
         expect: int | None = None,
         idempotency: str | None = None,
         dry_run: bool = False,
-        back_to: int | None = None,
+        rollback_to: int | None = None,
     ) -> list[SavedJob]:
         """Create or replace jobs, in portions of ``CHUNK``; each portion is atomic.
 
         - ``create_only``: raises ``Conflict`` if a job exists, unless the same ``idempotency`` key created it. Then the
-          result is
-          that job.
+          result is that job.
         - ``expect``: the version that the only draft was made from. Raises ``Conflict`` if the job has another.
-        - ``back_to``: the version that a rollback restores, for the audit log.
+        - ``rollback_to``: the version that a rollback restores, for the audit log.
         - Raises ``InvalidJob``, and ``QueueFull`` if a job that runs at once does not fit.
         """
         await check_dependencies(self._store, drafts)
@@ -107,7 +106,7 @@ class JobSaver:
             expect=expect,
             dry_run=dry_run,
             idempotency=idempotency,
-            back_to=back_to,
+            rollback_to=rollback_to,
         )
         saved: list[SavedJob] = []
         for start_index in range(0, len(drafts), CHUNK):
@@ -175,8 +174,7 @@ class JobSaver:
         """Make the drafts the jobs of ``owner``, atomically. ``prune`` deletes the owner's other jobs.
 
         Pruning is limited to the namespaces of the drafts, or to ``namespace`` if there are no drafts. Raises
-        ``Conflict`` if a
-        job belongs to another owner.
+        ``Conflict`` if a job belongs to another owner.
         """
         if len(drafts) > MAX_APPLIED:
             raise Invalid(f"{len(drafts)} jobs exceed the limit of {MAX_APPLIED} per change; apply them in parts")
@@ -269,7 +267,7 @@ class JobSaver:
             actor=change.actor,
             delete=delete,
             idempotency=change.idempotency,
-            back_to=change.back_to,
+            rollback_to=change.rollback_to,
         )
         stored = await self._store.apply(command) if rows or delete else []
         saved_rows, is_single = iter(stored), len(plans) == 1
@@ -287,9 +285,8 @@ class JobSaver:
         """Find the existing jobs, as far as they must be known before the write.
 
         Many jobs are read at once, by the ids of names that were never deleted. Drafts with masked values, which depend
-        on the
-        stored job, and all drafts of a dry run, where the write would not report an overlooked job, are also read by
-        name.
+        on the stored job, and all drafts of a dry run, where the write would not report an overlooked job, are also
+        read by name.
         """
         if change.create_only and not change.dry_run:
             return {}

@@ -19,7 +19,7 @@ from chronos.core.config import EffectiveSettings, Settings, resolve_settings
 from chronos.core.job import Job, JobSpec, JobState, OutgoingSchedule, ScheduleSpec, Unreadable
 from chronos.core.lane import build_lane
 from chronos.core.planner import Activation, activate_schedule
-from chronos.core.policy import GateSpec, gate_spec
+from chronos.core.policy import GateSpec, build_gate_spec
 from chronos.core.schedule.cron import CronRule
 from chronos.core.schedule.durations import format_period
 from chronos.core.schedule.iso8601 import Period
@@ -30,8 +30,8 @@ from chronos.core.schedule_change import (
     ScheduleDiff,
     diff,
     drop_passed_schedules,
+    plan_takeover,
     resolve_instants,
-    takeover,
 )
 from chronos.service.masked_credentials import restore_masked
 from chronos.service.serializers import Draft, InvalidJob, Problem, has_run_at_once, runs_once
@@ -101,7 +101,7 @@ class BatchPlanner:
         if found is None:
             if len(self._gates) >= _MAX_SHARED:
                 self._gates.clear()
-            found = self._gates[id(effective), lane] = gate_spec(effective, lane)
+            found = self._gates[id(effective), lane] = build_gate_spec(effective, lane)
         return found
 
     def start(self, schedule: Schedule, late_us: int, now_us: int) -> Activation:
@@ -200,7 +200,7 @@ def _to_save_plan(
         next_us=next_us,
         state=state,
         expect=NEW if existing is None else existing.version,
-        was=None if existing is None else existing.state,
+        expect_state=None if existing is None else existing.state,
         run=run,
     )
     return SavePlan(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=coming.diff)
@@ -221,7 +221,7 @@ def _plan_state_change(
         next_us=next_us,
         state=state,
         expect=existing.version,
-        was=existing.state,
+        expect_state=existing.state,
     )
     instants = resolve_instants(existing.spec, existing.name)
     old, new = (instants if one is JobState.ACTIVE else None for one in (existing.state, state))
@@ -274,7 +274,7 @@ def _take_over_schedule(
     is_live = is_readable and existing.state in (JobState.ACTIVE, JobState.PAUSED)
     old = resolve_instants(existing.spec, existing.name) if is_live else None
     new = draft.schedule
-    takeover_ = takeover(
+    takeover_ = plan_takeover(
         effective.update,
         old=old,
         new=new,

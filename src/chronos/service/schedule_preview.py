@@ -6,8 +6,8 @@ from typing import Any
 from chronos.core.calendar import DAY_S, SECOND_US
 from chronos.core.job import ScheduleSpec
 from chronos.core.planner import activate_schedule, preview
-from chronos.core.schedule.canonical import understood_as
-from chronos.core.schedule.dst import Oddity, oddities
+from chronos.core.schedule.canonical import to_canonical
+from chronos.core.schedule.dst import Oddity, find_oddities
 from chronos.service.serializers import read_schedule_only
 
 LOOK_AHEAD_US = 366 * DAY_S * SECOND_US  # the range searched for daylight saving changes
@@ -37,8 +37,8 @@ def preview_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str =
     return Preview(
         spec=spec,
         words=schedule.describe(),
-        understood_as=understood_as(spec.text, schedule),
+        understood_as=to_canonical(spec.text, schedule),
         timezone=schedule.zone.name,
         next_us=preview(schedule, now_us, count),
-        oddities=tuple(oddities(activation.schedule, now_us, now_us + LOOK_AHEAD_US)),
+        oddities=tuple(find_oddities(activation.schedule, now_us, now_us + LOOK_AHEAD_US)),
     )

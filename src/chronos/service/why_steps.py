@@ -68,7 +68,7 @@ _ATTEMPT_VERBS = {
     AttemptStatus.LOST: "was lost",
 }
 _CANCEL_SENTENCES = {
-    CancelRequest.ASKED: "It was asked to stop.",
+    CancelRequest.REQUESTED: "It was asked to stop.",
     CancelRequest.REPLACED: "It was asked to stop, because a newer execution takes its place.",
     CancelRequest.DELETED: "It was asked to stop, because its job was deleted.",
 }

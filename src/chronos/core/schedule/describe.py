@@ -53,7 +53,7 @@ def _rule(schedule: "Schedule") -> str:
         case OnceRule():
             return f"once at {rfc3339(rule.at_us)}"
         case DelayRule():
-            return format_delay(rule.later)
+            return format_delay(rule.delay)
         case CustomRule():
             return f'as the schedule "{rule.text}"'
         case _:

@@ -7,7 +7,7 @@ handy one fits, a systematic one always does: "at minutes 3, 7 and 20 to 27 of h
 from dataclasses import dataclass
 
 from chronos.core.schedule.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, Cron
-from chronos.core.schedule.cron_format import group_consecutive, list_set_bits, step_of
+from chronos.core.schedule.cron_format import find_step, group_consecutive, list_set_bits
 from chronos.core.schedule.durations import format_time_of_day
 
 _MAX_LISTED_TIMES = 6  # listed one by one
@@ -121,7 +121,7 @@ def _describe_by_fields(cron: Cron) -> _Phrase:
 
 def _even_step(mask: int, size: int) -> int | None:
     """n when the mask is every nth value and n divides the field evenly; only then is "every n" the truth."""
-    step = step_of(mask, 0, size - 1)
+    step = find_step(mask, 0, size - 1)
     return step if step is not None and size % step == 0 else None
 
 

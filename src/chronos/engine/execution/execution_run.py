@@ -27,8 +27,8 @@ from chronos.core.task_group import TaskGroup
 from chronos.engine.execution.attempt import AttemptRun, run_attempt
 from chronos.engine.execution.call_builder import FORCE_AT_SHUTDOWN_S, build_attempt_call
 from chronos.engine.execution.recorder import ExecutionRecorder
-from chronos.engine.heartbeat import JUMP_US, ClockDrift
 from chronos.engine.job_catalog import CatalogEntry
+from chronos.engine.node_clock import JUMP_US, ClockDrift
 from chronos.engine.node_context import NodeContext
 from chronos.runners.contract import AttemptCall, StopReason
 from chronos.store.commands import Claimed
@@ -191,7 +191,7 @@ class ExecutionRun:
                 await asyncio.wait((self._wake_future,), timeout=timeout_s)
             now_us = self._crew.clock.now_us()
             if (by_us := self._drift.measure_jump_us(now_us, loop.time())) > JUMP_US:
-                group = self._group = group.later(by_us)
+                group = self._group = group.shift(by_us)
             if self._stop is not None and group.stop is None:
                 return stop(layout, group, self._stop[0], now_us, self._stop[1])
             for name, attempt in self._attempts.items():
@@ -265,7 +265,7 @@ class ExecutionRun:
     def _timeout_us(self, task: str) -> int:
         if task == ON_START:
             return self.entry.effective.task_timeout_us
-        return self.entry.layout.tasks[self.entry.layout.place(task)].effective.task_timeout_us
+        return self.entry.layout.tasks[self.entry.layout.index_of(task)].effective.task_timeout_us
 
 
 def _record_signal_payload(pending: RecordedTask, payload: object) -> RecordedTask:

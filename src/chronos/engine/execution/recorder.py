@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from chronos.core.events import AttemptEnded, ExecutionEnded, ExecutionWaits
 from chronos.core.execution import AttemptStatus, Execution, Status, TaskStatus
 from chronos.core.execution_detail import Detail, write_detail
-from chronos.core.execution_report import report
+from chronos.core.execution_report import build_report
 from chronos.core.fencing_token import hook_token
 from chronos.core.job import Target
 from chronos.core.lane import PYTHON, Lane
@@ -215,7 +215,7 @@ def to_ended_detail(entry: CatalogEntry, detail: Detail, group: TaskGroup, end: 
         memory={},
         signals={},
         carried=None,
-        report=report(entry.layout, group, end),
+        report=build_report(entry.layout, group, end),
         result=results.get(group.tasks[0].name) if one else (results or None),
     )
 

@@ -8,8 +8,9 @@ import asyncio
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from chronos.engine.heartbeat import Heartbeat, NodeClock
+from chronos.engine.heartbeat import Heartbeat
 from chronos.engine.job_catalog import CatalogEntry
+from chronos.engine.node_clock import NodeClock
 from chronos.engine.store_retry import apply_with_retry
 from chronos.errors import ChronosError
 from chronos.store.commands import Settle, Settled, SettleRow

@@ -66,7 +66,7 @@ def decide_takeover(
         ends = end or over
         text = None
         if detail is not None and detail.group is not None:
-            text = write_detail(replace(detail, group=detail.group.closed(ends.reason.code, now_us)))
+            text = write_detail(replace(detail, group=detail.group.close(ends.reason.code, now_us)))
         return TakeoverVerdict(end=ends, attempt=execution.attempt, lost=(), detail=text)
     group = _rebuild_task_group(entry, detail, execution, now_us)
     attempts = tuple(
@@ -89,7 +89,7 @@ def decide_takeover(
         text = write_detail(replace(detail, group=step.group))
         tries = max(task.attempts + (task.status is TaskStatus.RETRYING) for task in step.group.tasks)
         return TakeoverVerdict(end=None, attempt=max(1, tries), lost=attempts, detail=text)
-    ended = to_ended_detail(entry, detail, step.group.closed(verdict.reason.code, now_us), verdict)
+    ended = to_ended_detail(entry, detail, step.group.close(verdict.reason.code, now_us), verdict)
     hook = entry.spec.on_complete
     return TakeoverVerdict(
         end=verdict,

@@ -6,7 +6,7 @@ from chronos.core.events import WorkUnclaimable
 from chronos.core.lane import read_lane
 from chronos.core.shortage import explain_shortage
 from chronos.engine.event_bus import EventBus
-from chronos.engine.heartbeat import NodeClock
+from chronos.engine.node_clock import NodeClock
 from chronos.store.contract import Store
 
 CHECK_INTERVAL_S = 20.0

@@ -17,7 +17,7 @@ from itertools import count
 from chronos.core.config import Overlap
 from chronos.core.events import ExecutionAdmitted
 from chronos.core.execution import Cause, Status
-from chronos.core.planner import firing
+from chronos.core.planner import build_firing
 from chronos.core.reasons import ReasonCode
 from chronos.engine.execution.dispatcher import Dispatcher
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
@@ -126,7 +126,7 @@ class AdmissionLoop:
         try:
             if entry.instants is None:
                 return
-            prepared = DueInstant(entry, firing(entry.job, entry.instants, scheduled_us), careful)
+            prepared = DueInstant(entry, build_firing(entry.job, entry.instants, scheduled_us), careful)
             entry.precompute()
         except ChronosError as error:
             self._give_up(entry, error)

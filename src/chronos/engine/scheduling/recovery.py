@@ -207,7 +207,7 @@ def _to_recovery_command(prepared: DueInstant, now_us: int) -> Recover | None:
         runs=tuple(to_run_row(entry, fired, Cause.RECOVERY) for fired in found.firings),
         spans=found.spans,
         now_us=now_us,
-        whole=entry.effective.recovery is RecoveryStrategy.COMPRESSED,
+        all_or_nothing=entry.effective.recovery is RecoveryStrategy.COMPRESSED,
     )
 
 

@@ -54,8 +54,7 @@ def write_execution(
     """Write an execution. A view also gets its tasks with their attempts, and its report.
 
     ``tasks`` are the task names of the version that ran. ``nodes`` maps node numbers to names. ``report`` is used if
-    the
-    execution stores none.
+    the execution stores none.
     """
     match item:
         case Span():

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from chronos.core.calendar import rfc3339
 from chronos.core.config import NOTHING_SET, Mode, Settings
-from chronos.core.credentials import MASK, hide_named, hide_url_credentials, hide_userinfo, mask_options
+from chronos.core.credentials import MASK, hide_url_credentials, hide_userinfo, mask_fields_by_name, mask_options
 from chronos.core.job import (
     DEFAULT_NAMESPACE,
     Job,
@@ -226,7 +226,7 @@ def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:
     if spec.on_complete is not None:
         fields["on_complete"] = write_target(spec.on_complete)
     if spec.alerts:
-        fields["alerts"] = [hide_named(alert) for alert in spec.alerts] if masked else list(spec.alerts)
+        fields["alerts"] = [mask_fields_by_name(alert) for alert in spec.alerts] if masked else list(spec.alerts)
     if spec.owner is not None:
         fields["owner"] = spec.owner
     if spec.tags:

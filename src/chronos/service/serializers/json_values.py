@@ -1,8 +1,7 @@
 """Normalizes JSON values: plain types only, bounded depth, nothing that stores treat differently.
 
 Nearly all input is valid, so ``to_plain_json`` first copies it without tracking pointers. Only invalid input is walked
-a
-second time, to locate each fault.
+a second time, to locate each fault.
 """
 
 import math

@@ -66,7 +66,7 @@ class Recover(Command[list[Admitted]]):
 
     Compare-and-set on (next_us, version, active) as for ``Admit``; a lost race answers an empty list. Runs that do not
     fit the queue are not admitted, and the cursor then stays at the first of them (``Recover`` is sent again later).
-    If ``whole``, one run that does not fit leaves everything as it was, and the answer is an empty list.
+    If ``all_or_nothing``, one run that does not fit leaves everything as it was, and the answer is an empty list.
     """
 
     job: bytes
@@ -76,7 +76,7 @@ class Recover(Command[list[Admitted]]):
     runs: tuple[RunRow, ...]
     spans: tuple[Span, ...]
     now_us: int
-    whole: bool = False
+    all_or_nothing: bool = False
     others: tuple["Recover", ...] = ()  # gaps of other jobs that were merged into this one: see ``store.command_merge``
 
     @property

@@ -85,7 +85,7 @@ class Settled(NamedTuple):
     settled: list[bytes]  # ids; one that is missing was refused: its token is no longer current
     taken: list[Claimed]  # queued successors handed over to the asking node
     woken: int  # queued successors that became ready for anyone
-    told: int = 0  # outbox items that were written
+    outbox_items: int = 0  # outbox items that were written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ class JobRow(Struct, frozen=True, kw_only=True, gc=False):
     next_us: int | None
     state: JobState = JobState.ACTIVE
     expect: int | None = None  # the version it was made from; NEW; None: whatever is there
-    was: JobState | None = None  # the state that ``state`` was decided for; None: whatever it is
+    expect_state: JobState | None = None  # the state that ``state`` was decided for; None: whatever it is
     run: RunOnSave | None = None  # with a new job or version; one that says what is there already does not run
 
 
@@ -57,7 +57,7 @@ class SaveJobs(Command[list[Saved]]):
     A new version re-configures what is ready or queued in the same transaction: with its concurrency keys, which are
     made anew by its template, and their limit. It wakes queued executions where there is room now. A job that stays
     paused or disabled keeps its note. One that says what is there already is no new version; where its row says what
-    state it ``was`` in and wants another, it is switched. Deleting means what it means for ``DeleteJob``.
+    state it ``expect_state`` in and wants another, it is switched. Deleting means what it means for ``DeleteJob``.
 
     Raises ``Conflict`` naming the first job that is not at its expected version or, where something would change, not
     in its expected state; ``NotFound`` when one to delete is gone; ``QueueFull`` when there is no room for what is to
@@ -72,7 +72,7 @@ class SaveJobs(Command[list[Saved]]):
     actor: Actor = SYSTEM
     delete: tuple[DeleteRow, ...] = ()
     idempotency: str | None = None
-    back_to: int | None = None  # the old version that the (one) job is to say again, for the audit log
+    rollback_to: int | None = None  # the old version that the (one) job is to say again, for the audit log
     others: tuple["SaveJobs", ...] = ()  # of others that were merged into this one: see ``store.command_merge``
 
     @property
@@ -102,7 +102,7 @@ class SetJobState(Command[bool]):
     Disabling records what was due by ``now_us`` and not admitted as one skipped span.
     What is held is queued: it keeps no others from running, of its job or behind its concurrency key. Resuming lets go
     of it, in its order, moves the cursor to ``next_us`` and records the instants in between as ``spans``.
-    With ``was``, the state it was decided for, somebody else who did the same meanwhile is not outdone: the answer is
+    With ``expect_state``, the state it was decided for, somebody else who did the same meanwhile is not outdone: the answer is
     False, and nothing is changed. Raises ``NotFound``, or ``Conflict`` when the job is not at ``expect``, in a third
     state, or ``spans`` do not begin where its cursor stands.
     """
@@ -115,7 +115,7 @@ class SetJobState(Command[bool]):
     spans: tuple[Span, ...] = ()
     note: str = ""
     expect: int | None = None
-    was: JobState | None = None
+    expect_state: JobState | None = None
     actor: Actor = SYSTEM
     others: tuple["SetJobState", ...] = ()  # of other jobs that were merged into this one: see ``store.command_merge``
 

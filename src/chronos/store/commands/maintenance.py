@@ -38,14 +38,14 @@ class WriteAudit(Command[None]):
 class TakeOutbox(Command[list[OutboxItem]]):
     """Take the oldest outbox items that no living node holds; sent again, a node gets its own again.
 
-    Only those for anybody (without a target) or for one of ``targets``; None: all. Without ``again`` a node gets none
+    Only those for anybody (without a target) or for one of ``targets``; None: all. Without ``include_held`` a node gets none
     of those that it holds already.
     """
 
     node: int
     limit: int
     targets: tuple[str, ...] | None = None
-    again: bool = True
+    include_held: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,14 +52,14 @@ def read_words(text: str) -> Reading:
     try:
         return _read(tokens)
     except Unclear as unclear:
-        raise _error(text, tokens, unclear) from None
+        raise _to_invalid_schedule(text, tokens, unclear) from None
 
 
 def _read(tokens: list[WordToken]) -> Reading:
     return translate_sentence(read_clauses(tokens))
 
 
-def _error(text: str, tokens: list[WordToken], unclear: Unclear) -> InvalidSchedule:
+def _to_invalid_schedule(text: str, tokens: list[WordToken], unclear: Unclear) -> InvalidSchedule:
     hint = unclear.hint or (None if unclear.reason else _suggest_reading(tokens, unclear.index))
     if unclear.index >= len(tokens):
         reason = unclear.reason or "ends where more is expected"
@@ -81,8 +81,8 @@ def _suggest_reading(tokens: list[WordToken], index: int) -> str:
             continue
         shown = " ".join(token.source for token in candidate).replace(" ,", ",")
         zone = f" in {reading.timezone}" if reading.timezone else ""
-        meant = "" if reading.later else f" = {reading.expression}{zone}"
-        return f'nearest reading: "{shown}"{meant}'
+        translation = "" if reading.delay else f" = {reading.expression}{zone}"
+        return f'nearest reading: "{shown}"{translation}'
     return _EXAMPLES
 
 
