@@ -100,6 +100,7 @@ class WebhookOptions:
 
     allow_private: bool = False
     allow_hosts: tuple[str, ...] = ()
+    advice: str = ""  # how to allow a private address, for messages; empty: the settings of a server
     timeout_s: float = 30.0
     max_idle: int = 1_000
     idle_timeout_s: float = 4.0
@@ -141,6 +142,7 @@ def make_runners(
         return HttpRunner(
             allow_private=http.allow_private,
             allow_hosts=http.allow_hosts,
+            advice=http.advice,
             timeout_s=http.timeout_s,
             max_idle=http.max_idle,
             idle_timeout_s=http.idle_timeout_s,
@@ -196,7 +198,7 @@ def make_engine(
 
     engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
     lines = EventLog(engine.job_name, logger)
-    engine.on_event(lines.watch, *logged, hears_routine=lines.hears_routine)
+    engine.on_event(lines.watch, *logged, wants_routine=lines.wants_routine)
     return engine
 
 

@@ -48,7 +48,7 @@ async def preview(context: RequestContext) -> web.StreamResponse:
     if when.now or when.manual:
         body.raise_problems()
         now = [rfc3339(context.api.clock.now_us())] if when.now else []
-        words = "as soon as there is room" if when.now else "only when it is triggered"
+        words = "Now, as soon as a slot is free" if when.now else "Only when triggered"
         return json_response({"words": words, "understood_as": None, "timezone": "UTC", "next": now, "warnings": []})
     if when.spec is None and not body.problems:
         body.fault("schedule", 'is missing: text of any dialect, or an object such as {"cron": "0 9 * * *"}')

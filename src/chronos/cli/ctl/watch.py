@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from chronos.cli.ctl.errors import CommandFailure, UnsuccessfulRun, Unreachable
+from chronos.cli.ctl.errors import CommandFailure, Unreachable, UnsuccessfulRun
 from chronos.cli.ctl.tables import Columns, print_items, print_page, to_yaml
 from chronos.cli.output import emit, emit_json, note
 

@@ -4,18 +4,16 @@ Nearly all input is valid, so ``to_plain_json`` first copies it without tracking
 a second time, to locate each fault.
 """
 
+import datetime
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from chronos.service.serializers.problems import Problem
 
 MAX_DEPTH = 32
 _INT64 = 1 << 63
-_HINTS: dict[type, str] = {
-    **dict.fromkeys((set, frozenset), "; use a list"),
-    **dict.fromkeys((bytes, bytearray), "; use text, for example base64"),
-}
 
 
 class _Unusual(Exception):
@@ -107,6 +105,21 @@ def _find_fault(data: Any) -> str | None:
         case int():
             return None if -_INT64 <= data < _INT64 else "is an integer of more than 64 bits; write it as text"
         case float():
-            return None if math.isfinite(data) else f"is {data}, which JSON does not support"
+            return None if math.isfinite(data) else f"is {data}, which is not JSON; leave it out, or use null"
         case _:
-            return f"is a {type(data).__name__}, which JSON does not support{_HINTS.get(type(data), '')}"
+            return f"is a {type(data).__name__}, which is not JSON; {_suggest_json(data)}"
+
+
+def _suggest_json(data: Any) -> str:
+    """Suggest a replacement for a Python value that is not JSON."""
+    match data:
+        case set() | frozenset():
+            return "use a list"
+        case bytes() | bytearray():
+            return "use text, such as base64"
+        case datetime.date() | datetime.time():
+            return "use text, such as value.isoformat()"
+        case Decimal():
+            return "use text or a float"
+        case _:
+            return "use an object, a list, text, a number, a boolean or null"

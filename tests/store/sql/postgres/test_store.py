@@ -249,7 +249,7 @@ def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: boo
 
 def test_one_bad_command_does_not_fail_its_neighbours(postgres_url: str) -> None:
     async def check() -> None:
-        async with opened(postgres_url, lanes=1) as store:
+        async with opened(postgres_url, work_connections=1) as store:
             w = StoreFixture(store)
             full = (await w.save("full", overlap=Overlap.QUEUE, queue_max=1)).id
             free = (await w.save("free", overlap=Overlap.ALLOW)).id

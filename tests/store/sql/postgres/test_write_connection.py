@@ -25,7 +25,7 @@ Change = Callable[[StoreFixture], Awaitable[Any]]
 @asynccontextmanager
 async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, StoreFixture, PostgresStore]]:
     """A store that talks through a proxy, with one node and one job that queues."""
-    async with proxied(url) as proxy, opened(proxy.url, lanes=1, **options) as store:
+    async with proxied(url) as proxy, opened(proxy.url, work_connections=1, **options) as store:
         w = StoreFixture(store)
         await w.start_node()
         await w.save("job", overlap=Overlap.QUEUE)

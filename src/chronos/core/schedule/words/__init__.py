@@ -40,6 +40,7 @@ __all__ = ["Reading", "read_words"]
 _EXAMPLES = (
     'try "every weekday at 9am in New York", "every 15 minutes", "on the last day of the month at noon", "in 2 hours"'
 )
+_PAST_WORDS = frozenset({"ago", "previous", "yesterday"})
 _MAX_RESPELT_WORDS = 4
 _MAX_DROPPED_WORDS = 12
 
@@ -74,6 +75,8 @@ def _to_invalid_schedule(text: str, tokens: list[WordToken], unclear: Unclear) -
 
 def _suggest_reading(tokens: list[WordToken], index: int) -> str:
     """The reading of the nearest sentence that has one."""
+    if any(token.text in _PAST_WORDS for token in tokens):
+        return f"a schedule is in the future; {_EXAMPLES}"
     for candidate in _candidates(tokens, index):
         try:
             reading = _read(candidate)

@@ -79,6 +79,8 @@ class _Reader(DayReader):
             raise Unclear(self.position)
         if self.take_words("by", "the", "clock"):
             self.sentence.by_clock = True
+        elif self.take_words("by", "the", "calendar"):
+            self.sentence.interval_kind = "calendar"
         self._of_fields()
 
     def _is_unit_word(self) -> bool:
@@ -230,8 +232,14 @@ class _Reader(DayReader):
         self._set_window(start, first, self.time(), inclusive=False)
 
     def _from(self) -> None:
-        """from 9am to 5pm, both included · from Monday to Friday · from 2027-01-01 · starting on 2027-01-01"""
+        """from 9am to 5pm, both included · from Monday to Friday · from 2027-01-01 · starting on 2027-01-01
+
+        "from the start" counts an interval from the schedule's start, whichever that is.
+        """
         start = self.skip()
+        if self.take_words("the", "start"):
+            self.sentence.interval_kind = self.sentence.interval_kind or "intervals"
+            return
         self.take_word("on", "at", "from")
         if self.peek_kind() is TokenKind.DATE:
             self.sentence.mark_once("start", start)
@@ -392,7 +400,7 @@ class _Reader(DayReader):
         self.sentence.literal = True
 
     def _cron(self) -> None:
-        """as the cron expression "0 9 * * 1-5" """
+        """cron expression "0 9 * * 1-5" · schedule "@fiscal" · as the cron expression "0 9 * * 1-5" """
         start = self.position
         self.take_words("as", "the")
         if self.take_word("cron"):
@@ -437,4 +445,5 @@ _CLAUSES: dict[str, Callable[[_Reader], None]] = {
     "taking": _Reader._taking,
     "as": _Reader._cron,
     "cron": _Reader._cron,
+    "schedule": _Reader._cron,
 }
