@@ -21,8 +21,7 @@ from chronos.core.lane import build_lane
 from chronos.core.planner import Activation, activate_schedule
 from chronos.core.policy import GateSpec, build_gate_spec
 from chronos.core.schedule.cron import CronRule
-from chronos.core.schedule.durations import format_period
-from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.durations import format_duration
 from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule_change import (
@@ -342,7 +341,7 @@ def _refuse_past(
     if next_us is not None or not isinstance(schedule.rule, OnceRule | DelayRule):
         return
     at = f"{rfc3339(schedule.rule.at_us)} " if isinstance(schedule.rule, OnceRule) else ""
-    limit = format_period(Period(us=effective.recovery_after_us))
+    limit = format_duration(effective.recovery_after_us, exact=True)
     reason = f"{at}is in the past by more than {limit} (recovery.after); it is now {rfc3339(now_us)}"
     raise InvalidJob([Problem(draft.schedule_pointer, reason)], name=draft.name)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from chronos.core.calendar import rfc3339
 from chronos.core.job import ScheduleSpec
 from chronos.core.schedule.cron import CronRule
-from chronos.core.schedule.durations import format_period, go_duration
+from chronos.core.schedule.durations import format_duration, format_period, go_duration
 from chronos.core.schedule.interval import SHORTEST_JOB_INTERVAL_US, EveryRule
 from chronos.core.schedule.iso8601 import Period, PeriodRule, is_instant
 from chronos.core.schedule.parser import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH, parse_schedule
@@ -312,7 +312,7 @@ def _find_fault(parts: _ScheduleParts, schedule: Schedule) -> str | None:
     elif isinstance(rule, PeriodRule):
         period_us = rule.period.mean_us()
     if period_us is not None and period_us < SHORTEST_JOB_INTERVAL_US:
-        return f"runs every {format_period(Period(us=period_us))}; the shortest interval of a job is 100ms"
+        return f"runs every {format_duration(period_us, exact=True)}; the shortest interval of a job is 100ms"
     if parts.expected == "cron" and not isinstance(rule, CronRule | EveryRule):  # "@every" is cron syntax too
         return f'"{parts.text}" is not a cron expression; write schedule: "{parts.text}"'
     if parts.expected == "at" and not is_instant(parts.text):
