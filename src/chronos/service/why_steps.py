@@ -119,7 +119,7 @@ _ATTEMPT_VERBS = {
     AttemptStatus.LOST: "was lost",
 }
 _CANCEL_SENTENCES = {
-    CancelRequest.ASKED: "A cancellation was requested.",
+    CancelRequest.REQUESTED: "A cancellation was requested.",
     CancelRequest.REPLACED: "Asked to stop because a newer run replaces it.",
     CancelRequest.DELETED: "Asked to stop because its job was deleted.",
 }
