@@ -183,7 +183,7 @@ def test_merging_is_associative(a: Settings, b: Settings, c: Settings) -> None:
 
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("key_full", [False, True])
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("requested", [False, True])
 @pytest.mark.parametrize("overlap", list(Overlap))
 def test_admission(overlap: Overlap, requested: bool, key_full: bool, held: bool) -> None:
     for limit, queue_max, active, queued in product((0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)):

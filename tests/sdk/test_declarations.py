@@ -269,7 +269,7 @@ def test_mistakes_in_other_jobs_name_them_too(make: Any, part: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ({"url": "mysql://ana:secret@db/x"}, "mysql://ana:…@db/x names no store"),
+        ({"url": "mysql://ana:secret@db/x"}, 'unknown store "mysql://ana:…@db/x"'),
         ({"url": "http://127.0.0.1:8080", "slots": 5}, "slots: the server runs the jobs"),
         ({"url": "sqlite://", "slots": 0}, "slots must be at least 1"),
         ({"url": "sqlite://", "grace": "soon"}, "grace"),

@@ -78,7 +78,7 @@ def test_a_run_that_was_skipped() -> None:
         skipped = await world.admit()
         assert skipped.status is Status.SKIPPED
         steps = await world.why.why("job", START_US + 2 * HOUR_US)
-        assert "It was skipped. An earlier execution of the job was still under way." in said(steps)
+        assert "It was skipped. An earlier run of the job was still in progress." in said(steps)
         assert f"{id_text(first.id)}, of 2027-01-01T01:00:00Z, was under way." in said(steps)
 
     in_world(case)
@@ -267,6 +267,6 @@ def test_without_an_instant_the_last_ones_and_the_next() -> None:
         steps = await world.why.why("job")
         assert verdicts(steps) == ["ended", "failed", "paused", "coming"]
         assert "The run of 2027-01-01T02:00:00Z failed" in steps[1].sentence
-        assert "a task failed for good." in steps[1].sentence
+        assert "a task failed and has no attempts left." in steps[1].sentence
 
     in_world(case)

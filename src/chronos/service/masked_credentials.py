@@ -101,7 +101,7 @@ class _Restorer:
         known = list(find_userinfos(stored)) if isinstance(stored, str) else []
         pieces, at = [], 0
         for found in masked:
-            same = next((one for one in known if one.leads_to == found.leads_to), None)
+            same = next((one for one in known if one.server == found.server), None)
             if moved is not None or same is None:
                 self._refuse(pointer, moved or _NONE_STORED)
                 return sent
