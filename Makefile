@@ -1,6 +1,6 @@
 # Everything starts here. Needs only make and Python 3.11 or newer: each target sets up what it uses, in .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check check-slow check-postgres check-tools bench lock clean
+.PHONY: help setup run demo test check check-slow check-postgres check-tools bench docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -70,14 +70,22 @@ check-tools: setup ## the tests that need a program beside Python, such as node
 bench: $(VENV)/.bench ## measure, beside other libraries
 	$(BIN)/python -m bench $(ARGS)
 
+docs: $(VENV)/.docs ## build the documentation site in ./site; fails on a broken link, or on a page that loads from another host
+	@$(BIN)/zensical build --clean --strict
+	@if grep -rlE '<(script|link|img|iframe)[^>]* (src|href)="(https?:)?//' --include='*.html' site; then \
+	    echo "These pages load something from another host." >&2; exit 1; \
+	fi
+	@echo "Read it with: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site 8000"
+
 lock: $(VENV)/.uv ## resolve requirements/*.txt again; newest versions with ARGS=--upgrade
 	$(LOCK) --group bootstrap --output-file requirements/bootstrap.txt
 	$(LOCK) --group dev pyproject.toml --output-file requirements/dev.txt
 	$(LOCK) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(LOCK) --group clients --output-file requirements/clients.txt
+	$(LOCK) --group docs --constraint requirements/dev.txt --output-file requirements/docs.txt
 
 clean: ## remove everything that was built, .venv included
-	rm -rf $(VENV) .venv-* build dist bench/results.json .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-* build dist site .cache bench/results.json .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set-up in two steps, each with a stamp: a fresh environment that holds uv, then all else by uv.
@@ -102,4 +110,8 @@ $(VENV)/.ready: $(VENV)/.uv requirements/bootstrap.txt requirements/dev.txt pypr
 
 $(VENV)/.bench: $(VENV)/.ready requirements/bench.txt
 	@$(UV) pip install --python $(BIN)/python --require-hashes -r requirements/bench.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.ready requirements/docs.txt
+	@$(UV) pip install --python $(BIN)/python --require-hashes -r requirements/docs.txt
 	@touch $@

@@ -201,10 +201,15 @@ def test_an_async_test_is_rejected_before_it_runs() -> None:
         next(fixture.__wrapped__(request))  # type: ignore[attr-defined]
 
 
-def test_a_duration_as_text_is_rejected_with_the_keywords_to_use(chronos: Harness) -> None:
+def test_time_advances_by_a_duration_as_text(chronos: Harness) -> None:
     chronos.load(Chronos("sqlite://"))
-    with pytest.raises(Invalid, match='invalid duration "1 day"; use advance'):
-        chronos.advance("1 day")  # type: ignore[arg-type]
+    start = chronos.clock.now
+    chronos.advance("1h30m")
+    assert chronos.clock.now - start == timedelta(hours=1, minutes=30)
+    with pytest.raises(Invalid, match="advance: "):
+        chronos.advance("soon")
+    with pytest.raises(Invalid, match='invalid duration "90"; use days=1'):
+        chronos.advance(90)  # type: ignore[arg-type]
 
 
 def test_a_harness_is_not_used_on_an_event_loop(chronos: Harness) -> None:

@@ -79,7 +79,7 @@ class EventLog:
         self._name_of = name_of
         self._log = line_logger(logger)
         #: Returns whether routine events are logged too. A partial, because it is called for every execution.
-        self.hears_routine = partial(logging.getLogger(logger).isEnabledFor, _DEBUG)
+        self.wants_routine = partial(logging.getLogger(logger).isEnabledFor, _DEBUG)
         self._problems: dict[tuple[str, str], tuple[int, int]] = {}  # last logged at, and repeats since
         self._quota = LogQuota() if quota is None else quota
         self._timer: asyncio.TimerHandle | None = None

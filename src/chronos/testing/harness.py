@@ -29,7 +29,8 @@ from chronos.errors import Invalid
 from chronos.runners.contract import AttemptCall, Runner
 from chronos.runners.python.runner import PythonRunner
 from chronos.sdk.app import Chronos
-from chronos.sdk.info import RunInfo, run_fields
+from chronos.sdk.info import RunInfo, to_run_fields
+from chronos.sdk.job_options import to_seconds
 from chronos.store.contract import ExecutionFilter, Hint, Store
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import VirtualLoop
@@ -97,14 +98,12 @@ class Harness:
             _check_answer(self._app, job)
         self._answers[job] = Succeeded(result=result) if error is None else Failed(error=error)
 
-    def advance(self, by: timedelta | None = None, /, **amounts: float) -> dict[str, list[Ran]]:
-        """Let time pass (``days=1``, ``hours=2``, …). Returns the runs that started, by job, oldest first.
+    def advance(self, by: timedelta | str | None = None, /, **amounts: float) -> dict[str, list[Ran]]:
+        """Let time pass (``days=1``, ``"1h30m"``, …). Returns the runs that started, by job, oldest first.
 
         Every job has a list, which may be empty. A run that is due exactly at the end is included.
         """
-        if by is not None and not isinstance(by, timedelta):
-            raise Invalid(f'invalid duration "{by}"; use advance(days=1), advance(hours=2) or a timedelta')
-        duration = (by or timedelta()) + timedelta(**amounts)
+        duration = _to_timedelta(by) + timedelta(**amounts)
         if duration < timedelta():
             raise Invalid(
                 f"cannot go back by {-duration} (the clock shows {self.clock.now:%Y-%m-%dT%H:%M:%SZ}); "
@@ -320,6 +319,15 @@ class _StandIn:
         """No-op: there is nothing to close."""
 
 
+def _to_timedelta(by: timedelta | str | None) -> timedelta:
+    """Convert a duration. Raises ``Invalid``."""
+    if isinstance(by, str):
+        return timedelta(seconds=to_seconds(by, "advance"))
+    if by is not None and not isinstance(by, timedelta):
+        raise Invalid(f'invalid duration "{by}"; use days=1, hours=2, a timedelta or text like "1h30m"')
+    return by or timedelta()
+
+
 def _check_answer(app: Chronos, job: str) -> None:
     """Reject answers for unknown jobs and for jobs that really run, so that a typo cannot make a test pass."""
     draft = app._runtime.declared.jobs.get(job)
@@ -338,4 +346,4 @@ _DEFAULT_OUTCOME = Succeeded()
 
 
 def _to_harness_run(execution: Execution) -> Ran:
-    return Ran(**run_fields(execution))
+    return Ran(**to_run_fields(execution))

@@ -118,9 +118,9 @@ def test_a_page_of_the_round_costs_the_same_whatever_there_is(tmp_path: Path) ->
 
 def test_keys_that_are_not_in_use_do_not_keep_commands_apart(postgres_url: str) -> None:
     async def looked(store: PostgresStore) -> set[bool]:
-        for lane in store._lanes:
+        for lane in store._write_connections:
             await lane._on_replan(await lane._reconnecting.get())
-        return {lane._apart for lane in store._lanes}
+        return {lane._one_by_one for lane in store._write_connections}
 
     async def check() -> None:
         async with opened(postgres_url) as store:

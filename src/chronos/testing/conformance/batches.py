@@ -145,7 +145,7 @@ async def case_gaps_that_are_sent_together_are_judged_each_by_itself(w: StoreFix
         replace(_build_recover(jobs["stale"]), version=7),
         _build_recover(jobs["missed"], missed=3, runs=0),
         _build_recover(jobs["full"], runs=4),
-        _build_recover(jobs["whole"], missed=1, runs=4, whole=True),
+        _build_recover(jobs["whole"], missed=1, runs=4, all_or_nothing=True),
         _build_recover(jobs["replacing"], runs=3),
     ]
     assert await _recover(w, *gaps) == [
@@ -169,7 +169,7 @@ async def case_gaps_that_are_sent_together_share_a_key(w: StoreFixture) -> None:
     gaps = []
     for name, runs, whole in (("a", 1, False), ("b", 3, True), ("c", 1, False), ("d", 1, False)):
         await w.save(name, overlap=Overlap.ALLOW, keyed=True, queue_max=1)
-        gaps.append(_build_recover(await w.job(name), runs=runs, whole=whole, key=KEY, key_limit=2))
+        gaps.append(_build_recover(await w.job(name), runs=runs, all_or_nothing=whole, key=KEY, key_limit=2))
     found = await _recover(w, *gaps)
     assert found[1] == []
     assert sorted(status for answer in found for status in answer) == [Status.READY, Status.READY, Status.QUEUED]

@@ -63,7 +63,7 @@ async def case_all_that_follows_an_end_is_kept_however_alike(w: StoreFixture) ->
     alerts = tuple(FollowUp("alert", "chat", f'{{"n":{n}}}') for n in range(3))
     settled = await w.settle(await w.admit_one("job"), follow=alerts)
     items = await w.store.outbox(limit=9)
-    assert settled.told == len(items) == 3
+    assert settled.outbox_items == len(items) == 3
     assert {item.body for item in items} == {alert.body for alert in alerts}
 
 
@@ -73,14 +73,14 @@ async def case_an_end_of_a_followed_job_is_told(w: StoreFixture) -> None:
     await w.save("down", after=UPSTREAM)
     up, alone = await w.admit_one("up"), await w.admit_one("alone")
     settled = await w.settle(alone)
-    assert settled.told == 0
+    assert settled.outbox_items == 0
     settled = await w.settle(up)
-    assert (settled.settled, settled.told) == ([up.id], 1)
+    assert (settled.settled, settled.outbox_items) == ([up.id], 1)
     assert await _take_ended_from_outbox(w) == [(up.id.hex(), Status.SUCCEEDED)]
-    assert (await w.settle(up)).told == 0
+    assert (await w.settle(up)).outbox_items == 0
     assert await _take_ended_from_outbox(w) == [], "what was settled before is not told again"
     many = [await w.admit_one("up") for _ in range(3)] + [await w.admit_one("alone") for _ in range(9)]
-    assert (await w.settle(*many, status=Status.FAILED, follow=(FollowUp("hook", "x", "{}"),))).told == 15
+    assert (await w.settle(*many, status=Status.FAILED, follow=(FollowUp("hook", "x", "{}"),))).outbox_items == 15
     ends = [item for item in await w.store.outbox(limit=100) if item.kind == "ended"]
     assert {item.execution for item in ends} == {run.id for run in many[:3]}
 

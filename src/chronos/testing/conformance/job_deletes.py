@@ -73,15 +73,15 @@ async def case_followers_and_those_they_follow_go_in_any_order(w: StoreFixture) 
         SaveJobs(rows=(w.row("else", after=(UpstreamJob(job="up"),)),), now_us=w.now, delete=(DeleteRow(down.id),))
     )
     assert [job for job, _ in await w.store.followers("default", "up")] == [job_id("default", "else", 1)]
-    assert (await w.settle(await w.admit_one("up"))).told == 1
+    assert (await w.settle(await w.admit_one("up"))).outbox_items == 1
     other = await w.job("else")
     await w.store.apply(SaveJobs(rows=(), now_us=w.now, delete=(DeleteRow(other.id),)))
-    assert (await w.settle(await w.admit_one("up"))).told == 0
+    assert (await w.settle(await w.admit_one("up"))).outbox_items == 0
     new = w.row("new", after=(UpstreamJob(job="up"),))
     await w.store.apply(SaveJobs(rows=(new,), now_us=w.now, delete=(DeleteRow(up.id),)))
     assert await w.store.verify() == []
     await w.save("up")
-    assert (await w.settle(await w.admit_one("up"))).told == 1
+    assert (await w.settle(await w.admit_one("up"))).outbox_items == 1
 
 
 async def case_what_stays_paused_or_disabled_keeps_its_note(w: StoreFixture) -> None:

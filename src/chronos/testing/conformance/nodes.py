@@ -153,16 +153,16 @@ async def case_a_node_is_not_given_again_what_it_does_not_ask_for(w: StoreFixtur
     for kind in ("first", "second"):
         await w.settle(await w.admit_one(), follow=(FollowUp(kind, "x", "{}"),))
 
-    async def take(*, limit: int, again: bool, targets: tuple[str, ...] | None) -> list[str]:
-        take = TakeOutbox(node=w.node, limit=limit, again=again, targets=targets)
+    async def take(*, limit: int, include_held: bool, targets: tuple[str, ...] | None) -> list[str]:
+        take = TakeOutbox(node=w.node, limit=limit, include_held=include_held, targets=targets)
         return [item.kind for item in await w.store.apply(take)]
 
     for targets in (None, ("x", "y")):
-        assert await take(limit=1, again=False, targets=targets) == ["first"]
-        assert await take(limit=1, again=True, targets=targets) == ["first"]
-        assert await take(limit=1, again=False, targets=targets) == ["second"]
-        assert await take(limit=5, again=False, targets=targets) == []
-        assert await take(limit=5, again=True, targets=targets) == ["first", "second"]
+        assert await take(limit=1, include_held=False, targets=targets) == ["first"]
+        assert await take(limit=1, include_held=True, targets=targets) == ["first"]
+        assert await take(limit=1, include_held=False, targets=targets) == ["second"]
+        assert await take(limit=5, include_held=False, targets=targets) == []
+        assert await take(limit=5, include_held=True, targets=targets) == ["first", "second"]
         await w.store.apply(StopNode(node=w.node, now_us=w.tick()))
         await w.start_node("next")
 

@@ -164,7 +164,7 @@ async def case_a_whole_gap_is_recovered_or_nothing_of_it(w: StoreFixture) -> Non
             runs=_runs(saved.id, 9, 10),
             spans=(_build_missed_span(saved.id, 1, 8, w.now),),
             now_us=w.now,
-            whole=True,
+            all_or_nothing=True,
         )
         assert await w.store.apply(command) == []
         page = await w.store.list_executions(ExecutionFilter(job=saved.id), limit=10)

@@ -27,7 +27,7 @@ async def _assert_skipped_span(w: StoreFixture, job: bytes, code: ReasonCode, du
 async def case_disabling_records_what_was_due(w: StoreFixture) -> None:
     job = (await w.save()).id
     w.tick(_ELAPSED_US)
-    await w.store.apply(SetJobState(job=job, state=JobState.DISABLED, now_us=w.now, was=JobState.ACTIVE))
+    await w.store.apply(SetJobState(job=job, state=JobState.DISABLED, now_us=w.now, expect_state=JobState.ACTIVE))
     await _assert_skipped_span(w, job, ReasonCode.DISABLED)
     w.tick(_ELAPSED_US)
     await w.store.apply(SetJobState(job=job, state=JobState.DISABLED, now_us=w.now, note="still"))

@@ -25,7 +25,7 @@ Change = Callable[[StoreFixture], Awaitable[Any]]
 @asynccontextmanager
 async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, StoreFixture, PostgresStore]]:
     """A store that talks through a proxy, with one node and one job that queues."""
-    async with proxied(url) as proxy, opened(proxy.url, lanes=1, **options) as store:
+    async with proxied(url) as proxy, opened(proxy.url, work_connections=1, **options) as store:
         w = StoreFixture(store)
         await w.start_node()
         await w.save("job", overlap=Overlap.QUEUE)
@@ -150,7 +150,7 @@ def test_a_claim_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> Non
 
 def test_when_it_takes_too_long_the_caller_is_told_and_may_ask_again(prepared_url: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url, patience_s=0.3) as (proxy, w, store):
+        async with behind_proxy(prepared_url, reconnect_limit_s=0.3) as (proxy, w, store):
             request = b"admit-me-just-so"
             job = await w.job()
             row = admit_row(job, T0 + SECOND, T0 + 2 * SECOND)
