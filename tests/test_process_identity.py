@@ -13,7 +13,7 @@ from chronos.process_identity import has_ended, has_helpers, identify_this_proce
 
 FOUND = identify_this_process()
 pytestmark = pytest.mark.skipif(FOUND is None, reason="this system does not say which process is which")
-MINE = FOUND or Process(world="", pid=0, started="")
+MINE = FOUND or Process(scope="", pid=0, started="")
 SAYS_WHICH = """
 from chronos.process_identity import identify_this_process
 print(identify_this_process().pid, identify_this_process().started, flush=True)
@@ -47,7 +47,7 @@ def test_a_number_that_is_used_again_is_another_process() -> None:
 
 @pytest.mark.parametrize(
     "process",
-    [replace(MINE, world="another machine, or container", started="1"), replace(MINE, pid=0), replace(MINE, pid=-1)],
+    [replace(MINE, scope="another machine, or container", started="1"), replace(MINE, pid=0), replace(MINE, pid=-1)],
 )
 def test_where_it_cannot_be_known_no_process_has_ended(process: Process) -> None:
     assert not has_ended(process)

@@ -96,6 +96,18 @@ def test_tests_mirror_the_source() -> None:
     assert not [str(folder) for folder in strays if not (PACKAGE / folder).is_dir()]
 
 
+def test_only_conftest_imports_fixtures() -> None:
+    """A session fixture that a second module imports is set up twice, and torn down while others still use it."""
+    fixtures = {name for path in (ROOT / "tests" / "support").glob("*.py") for name in _fixtures(path)}
+    imports = {
+        _shown(path): {full.rpartition(".")[2] for _, full in _imports(ast.parse(path.read_text()))} & fixtures
+        for path in (ROOT / "tests").rglob("*.py")
+        if path.name != "conftest.py"
+    }
+    assert fixtures
+    assert not {path: names for path, names in imports.items() if names}
+
+
 def test_modules_open_with_their_responsibility() -> None:
     trees = {_shown(path): ast.parse(path.read_text()) for path in SOURCES}
     assert not [path for path, tree in trees.items() if tree.body and not ast.get_docstring(tree)]
@@ -167,6 +179,12 @@ def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _fixtures(path: Path) -> Iterator[str]:
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(each) for each in node.decorator_list):
+            yield node.name
 
 
 def _dotted(node: ast.AST, bound: dict[str, str]) -> str | None:

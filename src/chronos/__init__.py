@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from chronos.sdk.job import Job, JobHandle
     from chronos.sdk.run import Run
 
-_HOMES = {
+_MODULE_BY_NAME = {
     "Chronos": "chronos.sdk.app",
     "ChronosError": "chronos.errors",
     "Conflict": "chronos.errors",
@@ -80,9 +80,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_MODULE_BY_NAME[name]), name)
     globals()[name] = value
     return value
 

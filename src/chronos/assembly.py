@@ -20,7 +20,7 @@ from chronos.store.contract import Store
 if TYPE_CHECKING:
     from chronos.core.events import Event
     from chronos.engine.engine import Engine
-    from chronos.engine.heartbeat import NodeClock
+    from chronos.engine.node_clock import NodeClock
     from chronos.engine.options import EngineOptions
     from chronos.runners.command.options import CommandRules
     from chronos.runners.contract import Runner
@@ -100,6 +100,7 @@ class WebhookOptions:
 
     allow_private: bool = False
     allow_hosts: tuple[str, ...] = ()
+    advice: str = ""  # how to allow a private address, for messages; empty: the settings of a server
     timeout_s: float = 30.0
     max_idle: int = 1_000
     idle_timeout_s: float = 4.0
@@ -141,6 +142,7 @@ def make_runners(
         return HttpRunner(
             allow_private=http.allow_private,
             allow_hosts=http.allow_hosts,
+            advice=http.advice,
             timeout_s=http.timeout_s,
             max_idle=http.max_idle,
             idle_timeout_s=http.idle_timeout_s,
@@ -171,7 +173,7 @@ def make_node_clock(clock: Clock) -> "NodeClock":
 
     An engine measures the offset while it runs; ``measure`` does so where there is none.
     """
-    from chronos.engine.heartbeat import NodeClock  # noqa: PLC0415
+    from chronos.engine.node_clock import NodeClock  # noqa: PLC0415
 
     return NodeClock(clock)
 
@@ -196,7 +198,7 @@ def make_engine(
 
     engine = Engine(store, clock=clock, options=options, runners=runners, functions=functions, defaults=defaults)
     lines = EventLog(engine.job_name, logger)
-    engine.on_event(lines.watch, *logged, hears_routine=lines.hears_routine)
+    engine.on_event(lines.watch, *logged, wants_routine=lines.wants_routine)
     return engine
 
 
@@ -241,15 +243,15 @@ def make_service(
 
     saver, states = JobSaver(store, clock, defaults=defaults), JobStates(store, clock)
     jobs = JobService(store, clock, saver, defaults=defaults, checks=checks)
-    room = Backpressure(store, clock, most=MAX_PENDING if max_pending is None else max_pending)
-    runs = ExecutionService(store, clock, jobs, room, new_request=new_request)
+    backpressure = Backpressure(store, clock, limit=MAX_PENDING if max_pending is None else max_pending)
+    runs = ExecutionService(store, clock, jobs, backpressure, new_request=new_request)
     return Service(
         jobs=jobs,
         job_saver=saver,
         job_states=states,
         bulk_actions=BulkActions(store, clock, runs, states),
         runs=runs,
-        backfills=BackfillService(store, clock, jobs, room, new_request=new_request),
+        backfills=BackfillService(store, clock, jobs, backpressure, new_request=new_request),
         why=WhyService(store, clock, jobs, runs),
     )
 

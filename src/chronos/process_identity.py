@@ -19,15 +19,15 @@ _STATE, _THREADS, _STARTED = 0, 17, 19
 
 def identify_this_process() -> Process | None:
     """This process; None where the system does not say enough."""
-    world, stat = _read_world(), _read_stat("self")
-    if world is None or stat is None or not _INIT_STAT.exists():  # it may hide the processes of other users
+    scope, stat = _read_scope(), _read_stat("self")
+    if scope is None or stat is None or not _INIT_STAT.exists():  # it may hide the processes of other users
         return None
-    return Process(world=world, pid=os.getpid(), started=stat[_STARTED])
+    return Process(scope=scope, pid=os.getpid(), started=stat[_STARTED])
 
 
 def has_ended(process: Process) -> bool:
     """Whether a process has ended, beyond doubt. What it started may still be about to end: see ``has_helpers``."""
-    if process.world != _read_world() or process.pid <= 0 or not _INIT_STAT.exists():
+    if process.scope != _read_scope() or process.pid <= 0 or not _INIT_STAT.exists():
         return False
     try:
         os.kill(process.pid, 0)
@@ -65,7 +65,7 @@ def _has_marked_process(mark: bytes) -> bool:
     return False
 
 
-def _read_world() -> str | None:
+def _read_scope() -> str | None:
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespaces = [os.readlink(_PROC / "self/ns/pid")]

@@ -133,9 +133,9 @@ def test_the_log_of_a_task_that_there_is_not() -> None:
 def test_a_preview_of_what_has_no_instants() -> None:
     async def case(world: World) -> None:
         now = await world.post("/schedule/preview", {"schedule": "now"})
-        assert (now["words"], len(now["next"])) == ("as soon as there is room", 1)
+        assert (now["words"], len(now["next"])) == ("Now, as soon as a slot is free", 1)
         manual = await world.post("/schedule/preview", {"schedule": "manual"})
-        assert (manual["words"], manual["next"]) == ("only when it is triggered", [])
+        assert (manual["words"], manual["next"]) == ("Only when triggered", [])
 
     in_world(case)
 

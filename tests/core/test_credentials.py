@@ -10,11 +10,11 @@ import pytest
 from chronos.core.credentials import (
     CREDENTIAL_SUBSTRINGS,
     CREDENTIAL_WORDS,
-    hide_named,
     hide_url_credentials,
     hide_userinfo,
     is_credential_name,
     list_secrets,
+    mask_fields_by_name,
     mask_options,
 )
 
@@ -126,7 +126,7 @@ def test_options_without_credentials_are_not_copied() -> None:
 
 def test_values_of_unknown_shape() -> None:
     alert = {"webhook": {"url": "https://u:p@host", "routing_key": "k", "headers": [{"X-Token": "t"}]}, "on": "failure"}
-    assert hide_named(alert) == {
+    assert mask_fields_by_name(alert) == {
         "webhook": {"url": "https://***@host", "routing_key": "***", "headers": [{"X-Token": "***"}]},
         "on": "failure",
     }

@@ -29,7 +29,7 @@ from chronos.core.planner import (
     NothingDue,
     Plan,
     activate_schedule,
-    firing,
+    build_firing,
     plan,
     preview,
     resume_job,
@@ -97,7 +97,7 @@ def test_nothing_is_due_before_its_instant_even_when_the_clock_went_back() -> No
 def test_an_instant_in_time_is_admitted_and_the_cursor_moves_on() -> None:
     run = Firing(id=ids.scheduled_execution_id(JOB, NINE), scheduled_us=NINE, due_us=NINE, next_us=NINE + MINUTE_US)
     assert decide(NINE) == DuePlan(firings=(run,), wake_us=NINE + MINUTE_US)
-    assert firing(JOB, MINUTELY, NINE) == run
+    assert build_firing(JOB, MINUTELY, NINE) == run
 
 
 def test_late_is_judged_by_the_oldest_instant_and_ends_after_recovery_after() -> None:

@@ -14,7 +14,7 @@ from chronos.core.planner import DuePlan, plan
 from chronos.core.schedule.occurrences import Instants, count_instants
 from chronos.core.schedule.parser import parse_schedule
 from chronos.core.schedule.schedule import Schedule
-from chronos.core.schedule_change import ComingRuns, Handover, ScheduleDiff, diff, takeover
+from chronos.core.schedule_change import ComingRuns, Handover, ScheduleDiff, diff, plan_takeover
 
 NOW = to_us(datetime.fromisoformat("2026-03-02T09:10:00+00:00"))
 HOURLY = parse_schedule("0 * * * *")
@@ -99,16 +99,16 @@ IMMEDIATE, GRACEFUL, WINDOWED = UpdatePolicy
 def test_each_policy_takes_over_when_it_says(
     policy: UpdatePolicy, window: dict[str, int], coming: tuple[int, ...]
 ) -> None:
-    found = takeover(policy, old=HOURLY, new=HALF, next_us=TEN, now_us=NOW, **window)
+    found = plan_takeover(policy, old=HOURLY, new=HALF, next_us=TEN, now_us=NOW, **window)
     assert found.instants is not None
     assert tuple(brute(found.instants, NOW, NOW + DAY_US)[:3]) == coming
     assert found.next_us == coming[0]
 
 
 def test_a_graceful_update_needs_no_more_than_the_cursor() -> None:
-    found = takeover(GRACEFUL, old=HOURLY, new=parse_schedule("45 * * * *"), next_us=TEN, now_us=NOW)
+    found = plan_takeover(GRACEFUL, old=HOURLY, new=parse_schedule("45 * * * *"), next_us=TEN, now_us=NOW)
     assert (found.next_us, found.until_us, found.needs_old) == (TEN, TEN, False)
-    longer = takeover(WINDOWED, old=HOURLY, new=HALF, next_us=TEN, now_us=NOW, count=3)
+    longer = plan_takeover(WINDOWED, old=HOURLY, new=HALF, next_us=TEN, now_us=NOW, count=3)
     assert longer.needs_old
 
 
@@ -116,7 +116,7 @@ def test_a_graceful_update_needs_no_more_than_the_cursor() -> None:
 def test_an_update_loses_nothing_that_is_due_and_not_on_record(policy: UpdatePolicy) -> None:
     nine = NOW - 10 * MINUTE_US
     minutely = parse_schedule("* * * * *")
-    found = takeover(policy, old=HOURLY, new=minutely, next_us=nine, now_us=NOW)
+    found = plan_takeover(policy, old=HOURLY, new=minutely, next_us=nine, now_us=NOW)
     assert found.next_us == nine
     assert found.instants is not None
     first = found.instants.next_us(nine)
@@ -127,8 +127,8 @@ def test_an_update_loses_nothing_that_is_due_and_not_on_record(policy: UpdatePol
 
 def test_a_missing_start_becomes_the_moment_the_new_schedule_counts() -> None:
     every = parse_schedule("@every 20m")
-    assert takeover(IMMEDIATE, old=HOURLY, new=every, next_us=TEN, now_us=NOW).next_us == NOW + 20 * MINUTE_US
-    found = takeover(GRACEFUL, old=HOURLY, new=every, next_us=TEN, now_us=NOW)
+    assert plan_takeover(IMMEDIATE, old=HOURLY, new=every, next_us=TEN, now_us=NOW).next_us == NOW + 20 * MINUTE_US
+    found = plan_takeover(GRACEFUL, old=HOURLY, new=every, next_us=TEN, now_us=NOW)
     assert found.instants is not None
     assert brute(found.instants, NOW, TEN + HOUR_US)[:2] == [TEN, TEN + 20 * MINUTE_US]
     assert found.schedule is not None
@@ -138,30 +138,30 @@ def test_a_missing_start_becomes_the_moment_the_new_schedule_counts() -> None:
 @pytest.mark.parametrize("done_us", [None, NOW - HOUR_US])
 def test_a_counted_interval_that_starts_with_the_last_old_instant_does_not_count_it_twice(done_us: int | None) -> None:
     counted = parse_schedule("R3/PT6H")
-    found = takeover(GRACEFUL, old=HOURLY, new=counted, next_us=TEN, now_us=NOW, done_us=done_us)
+    found = plan_takeover(GRACEFUL, old=HOURLY, new=counted, next_us=TEN, now_us=NOW, done_us=done_us)
     assert found.instants is not None
     assert brute(found.instants, NOW, NOW + DAY_US) == [TEN, TEN + 6 * HOUR_US, TEN + 12 * HOUR_US]
     assert found.instants.count_us(NOW, NOW + DAY_US) == 3
 
 
 def test_a_job_may_gain_or_lose_its_schedule() -> None:
-    gained = takeover(GRACEFUL, old=None, new=HALF, next_us=None, now_us=NOW)
+    gained = plan_takeover(GRACEFUL, old=None, new=HALF, next_us=None, now_us=NOW)
     assert (gained.next_us, gained.until_us) == (NOW + 20 * MINUTE_US, None)
-    assert takeover(IMMEDIATE, old=HOURLY, new=None, next_us=TEN, now_us=NOW).next_us is None
-    lost = takeover(GRACEFUL, old=HOURLY, new=None, next_us=TEN, now_us=NOW)
+    assert plan_takeover(IMMEDIATE, old=HOURLY, new=None, next_us=TEN, now_us=NOW).next_us is None
+    lost = plan_takeover(GRACEFUL, old=HOURLY, new=None, next_us=TEN, now_us=NOW)
     assert (lost.next_us, lost.needs_old) == (TEN, False)
     assert lost.instants is not None
     assert brute(lost.instants, NOW, NOW + DAY_US) == [TEN]
 
 
 def test_nothing_on_record_comes_up_again() -> None:
-    found = takeover(IMMEDIATE, old=HOURLY, new=HALF, next_us=TEN, now_us=NOW, done_us=NOW + HOUR_US)
+    found = plan_takeover(IMMEDIATE, old=HOURLY, new=HALF, next_us=TEN, now_us=NOW, done_us=NOW + HOUR_US)
     assert found.next_us == NOW + 80 * MINUTE_US
 
 
 def test_a_planner_follows_a_handover() -> None:
     new = parse_schedule("*/30 * * * *", jitter=timedelta(minutes=5), key="report")
-    found = takeover(WINDOWED, old=HOURLY, new=new, next_us=TEN, now_us=NOW, count=2)
+    found = plan_takeover(WINDOWED, old=HOURLY, new=new, next_us=TEN, now_us=NOW, count=2)
     assert isinstance(found.instants, Handover)
     assert found.instants.due_us(TEN) == TEN
     assert found.instants.due_us(TEN + 90 * MINUTE_US) == new.due_us(TEN + 90 * MINUTE_US)
@@ -195,7 +195,7 @@ def test_after_a_takeover_each_instant_belongs_to_one_schedule(
     cursor_after: int,
 ) -> None:
     next_us = None if old is None else old.next_us(NOW + min(cursor_after, 0))
-    found = takeover(policy, old=old, new=new, next_us=next_us, now_us=NOW, count=count, duration_us=duration_us)
+    found = plan_takeover(policy, old=old, new=new, next_us=next_us, now_us=NOW, count=count, duration_us=duration_us)
     horizon = NOW + 2 * DAY_US
     overdue = [] if next_us is None else [next_us, *brute(old, next_us, NOW)]
     until_us = NOW if found.until_us is None else found.until_us

@@ -219,9 +219,9 @@ def test_at_most_once_is_never_tried_again_after_a_start(outcome: Outcome) -> No
 
 def test_a_target_may_know_when_to_try_again() -> None:
     run = Run(job("a", retry=Retry(initial_us=7 * SECOND_US)))
-    run.end("a", Failed(error="boom", again_in_us=90 * SECOND_US))
+    run.end("a", Failed(error="boom", retry_after_us=90 * SECOND_US))
     assert (run.statuses(), run.step.wake_us) == ("retrying", run.now_us + 90 * SECOND_US)
-    run.wake().end("a", Failed(error="boom", again_in_us=0))
+    run.wake().end("a", Failed(error="boom", retry_after_us=0))
     assert (run.statuses(), run.state("a").attempts) == ("running", 3)
 
 

@@ -12,7 +12,7 @@ from chronos.core import ids
 from chronos.core.calendar import SECOND_US
 from chronos.core.config import Delivery, Mode, OnFailure, Retry, Settings
 from chronos.core.execution import TASK_TRANSITIONS, Status, TaskStatus, is_allowed_transition
-from chronos.core.execution_report import report
+from chronos.core.execution_report import build_report
 from chronos.core.job import JobSpec, Target, Task
 from chronos.core.outcome import Canceled, Failed, Lost, Outcome, Released, Succeeded, TimedOut, Waits
 from chronos.core.reasons import ReasonCode
@@ -95,7 +95,7 @@ class Life(RuleBasedStateMachine):
             assert task.status is old or task.status in ways
             assert not old.final or task == (before.tasks[place] if before else None)
         for start in step.start:
-            plan = self.layout.tasks[self.layout.place(start.task)]
+            plan = self.layout.tasks[self.layout.index_of(start.task)]
             assert start.task not in self.running
             assert all(stored.tasks[need].status.final for need in plan.waits_for)
             if self.layout.mode is Mode.GRAPH and not plan.cleanup:
@@ -188,7 +188,7 @@ class Life(RuleBasedStateMachine):
             assert not step.asleep or step.wake_us is not None or step.signals
         else:
             assert is_allowed_transition(Status.RUNNING, step.end.status)
-            assert report(self.layout, self.group, step.end).status == step.end.status.name.lower()
+            assert build_report(self.layout, self.group, step.end).status == step.end.status.name.lower()
 
     @invariant()
     def work_is_no_longer_than_life(self) -> None:

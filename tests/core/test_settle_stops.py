@@ -6,7 +6,7 @@ import pytest
 from chronos.core.calendar import SECOND_US
 from chronos.core.config import Mode, OnFailure
 from chronos.core.execution import AttemptStatus, Status
-from chronos.core.execution_report import Report, report
+from chronos.core.execution_report import Report, build_report
 from chronos.core.job import Task
 from chronos.core.outcome import Canceled, Lost, Released, TimedOut, Waits, attempt_status
 from chronos.core.reasons import ReasonCode
@@ -114,7 +114,7 @@ def test_an_outcome_of_what_does_not_run_is_refused() -> None:
     with pytest.raises(ValueError, match="does not run"):
         run.end("b", OK)
     with pytest.raises(Invalid, match='no task "x"'):
-        run.end("a", OK).layout.place("x")
+        run.end("a", OK).layout.index_of("x")
     with pytest.raises(ValueError, match="other tasks"):
         wake_tasks(job("a"), run.step.group, T0)
 
@@ -134,7 +134,7 @@ def test_every_outcome_is_recorded_as_an_attempt_that_ended_or_goes_on() -> None
 def test_the_report_tells_all() -> None:
     run = Run(job("a", task("b", retry=ONCE), "c", "d", mode=Mode.PARALLEL)).end("a", OK)
     run.end("c", BAD).end("b", BAD).end("d", Canceled())
-    found = report(run.layout, run.step.group, run.step.end)
+    found = build_report(run.layout, run.step.group, run.step.end)
     assert (found.strategy, found.status, found.code) == (OnFailure.FAIL_FAST, "failed", ReasonCode.TASK_FAILED)
     assert found.message == 'The task "b" failed for good: boom'
     assert [(task.name, task.status, task.attempts, task.worked_us // SECOND_US) for task in found.tasks] == [
@@ -148,4 +148,4 @@ def test_the_report_tells_all() -> None:
     ]
     assert (found.began_us, found.finished_us, found.worked_us) == (T0, T0 + 4 * SECOND_US, 4 * SECOND_US)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Report) == found
-    assert report(run.layout, Run(run.layout).step.group, None).status is None
+    assert build_report(run.layout, Run(run.layout).step.group, None).status is None

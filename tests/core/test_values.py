@@ -25,7 +25,15 @@ from chronos.core.config import (
 )
 from chronos.core.execution import TASK_TRANSITIONS, TRANSITIONS, Cause, Status, TaskStatus, is_allowed_transition
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task
-from chronos.core.policy import AdmissionVerdict, admit, gate_spec, has_attempts_left, is_held, rank, retry_delay_us
+from chronos.core.policy import (
+    AdmissionVerdict,
+    admit,
+    build_gate_spec,
+    has_attempts_left,
+    is_held,
+    rank,
+    retry_delay_us,
+)
 from chronos.core.reasons import Reason, ReasonCode
 
 JOB = ids.job_id("default", "report", 1)
@@ -175,9 +183,9 @@ def test_merging_is_associative(a: Settings, b: Settings, c: Settings) -> None:
 
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("key_full", [False, True])
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("requested", [False, True])
 @pytest.mark.parametrize("overlap", list(Overlap))
-def test_admission(overlap: Overlap, asked: bool, key_full: bool, held: bool) -> None:
+def test_admission(overlap: Overlap, requested: bool, key_full: bool, held: bool) -> None:
     for limit, queue_max, active, queued in product((0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2)):
         verdict = admit(
             overlap=overlap,
@@ -185,7 +193,7 @@ def test_admission(overlap: Overlap, asked: bool, key_full: bool, held: bool) ->
             queue_max=queue_max,
             active=active,
             queued=queued,
-            asked=asked,
+            requested=requested,
             key_full=key_full,
             held=held,
         )
@@ -194,26 +202,26 @@ def test_admission(overlap: Overlap, asked: bool, key_full: bool, held: bool) ->
         room = queued < most or (overlap is Overlap.REPLACE and queued == 0)
         if fits and not key_full and not held:
             assert verdict is AdmissionVerdict.RUN
-        elif overlap is Overlap.SKIP and not asked and (queued > 0 or not fits):
+        elif overlap is Overlap.SKIP and not requested and (queued > 0 or not fits):
             assert verdict is AdmissionVerdict.SKIP_OVERLAP
         elif room:
             assert verdict is AdmissionVerdict.QUEUE
         else:
-            assert verdict is (AdmissionVerdict.REFUSE if asked else AdmissionVerdict.SKIP_FULL)
+            assert verdict is (AdmissionVerdict.REFUSE if requested else AdmissionVerdict.SKIP_FULL)
 
 
 def test_a_pause_holds_what_comes_by_itself_and_what_was_there() -> None:
-    asked = {Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL}
+    requested = {Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL}
     for cause in Cause:
-        assert is_held(cause, before=False) is (cause not in asked)
+        assert is_held(cause, before=False) is (cause not in requested)
         assert is_held(cause, before=True) is (cause is not Cause.MANUAL)
 
 
 def test_a_limit_counts_only_under_allow() -> None:
     limited = Settings(concurrency=Concurrency(limit=4, key="{{ payload.tenant }}"))
-    allowed = gate_spec(resolve_settings(limited, Settings(overlap=Overlap.ALLOW)), "lane")
+    allowed = build_gate_spec(resolve_settings(limited, Settings(overlap=Overlap.ALLOW)), "lane")
     assert (allowed.limit, allowed.keyed, allowed.lane) == (UNLIMITED, True, "lane"), "it is that of each key"
-    assert gate_spec(resolve_settings(limited), "lane").limit == 1
+    assert build_gate_spec(resolve_settings(limited), "lane").limit == 1
 
 
 def test_a_step_of_priority_is_a_minute_of_waiting() -> None:

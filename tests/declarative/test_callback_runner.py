@@ -76,7 +76,7 @@ def test_neither_a_stop_nor_cancelling_ends_a_callback() -> None:
         running = asyncio.create_task(runner.run(asked))
         for _ in range(3):
             await asyncio.sleep(10)
-            asked.stop.ask(StopReason.CANCELED)
+            asked.stop.request(StopReason.CANCELED)
             running.cancel()
         assert await running == Succeeded()
         assert clock.loop.time() == 100

@@ -231,7 +231,7 @@ ROUTE = Sample(
 
             @route.get(
                 "/moon",
-                permission=Permission.LOOK,
+                permission=Permission.VIEW,
                 summary="The phase of the moon",
                 returns={200: ResponseDoc("the phase", ref("Anything"), {"phase": "full"})},
             )
@@ -270,13 +270,13 @@ CLI_COMMAND = Sample(
 
             import click
 
-            from chronos.cli.ctl.options import asking, output_option
+            from chronos.cli.ctl.options import output_option, with_client
             from chronos.cli.output import emit
 
 
             @click.command(short_help="Show the server's hour.")
             @output_option
-            @asking
+            @with_client
             def hour(client: Any, output: str) -> None:
                 """Show the hour on the server's clock.
 

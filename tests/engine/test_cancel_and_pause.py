@@ -79,7 +79,7 @@ async def test_a_trigger_runs_although_the_job_is_paused(world: World) -> None:
     await world.job("work", schedule="@every 10s")
     await world.switch("pause", "work")
     await world.reach(25)
-    await world.asked.trigger("work")
+    await world.executions.trigger("work")
     await world.advance(1)
     assert work.starts == [pytest.approx(25, abs=0.01)]
     assert (await world.get("work")).state is JobState.PAUSED

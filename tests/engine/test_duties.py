@@ -18,7 +18,7 @@ class Clocked:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.told: list[str] = []
-        self.duties = Duties(lambda: self.now_s, after_s=30, tell=lambda duty, _: self.told.append(duty))
+        self.duties = Duties(lambda: self.now_s, after_s=30, report=lambda duty, _: self.told.append(duty))
 
     def fails(self, *errors: ChronosError, every_s: float = 10) -> dict[str, int]:
         """Retention fails with these errors, one after the other; answers what is failing then, and how often."""

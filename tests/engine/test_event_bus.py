@@ -31,7 +31,7 @@ def test_who_watches_for_a_kind_is_called_with_no_other() -> None:
 
 def test_events_of_what_went_well_are_made_for_watchers_that_hear_them() -> None:
     bus, listens = EventBus(), [False]
-    bus.watch(lambda event: None, ProblemReported, hears_routine=lambda: listens[0])
+    bus.watch(lambda event: None, ProblemReported, wants_routine=lambda: listens[0])
     assert (bus.wants(ProblemReported), bus.wants(ProblemReported, routine=True)) == (True, False)
     listens[0] = True
     assert bus.wants(ProblemReported, routine=True)

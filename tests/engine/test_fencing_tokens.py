@@ -80,7 +80,7 @@ async def test_a_run_that_is_admitted_later_and_starts_earlier_does_not_fence_of
     await world.job("job", schedule="@every 10s", overlap="queue", does="slow")
     await world.reach(31)  # one runs, two are queued
     await world.job("job", schedule="@every 10s", overlap="queue", does="flaky", on_complete=HOOKS["on_complete"])
-    asked = await world.asked.trigger("job", at_us=world.us(5))
+    asked = await world.executions.trigger("job", at_us=world.us(5))
     await world.reach(120)
     assert told[0][0] == str(UUID(bytes=asked.id))
     attempts = [token for _, name, token in told if name == "flaky"]
@@ -99,9 +99,9 @@ async def test_a_hook_of_what_was_canceled_in_its_sleep_has_a_token(world: World
         retry={"initial_interval": "1h", "jitter": 0},
         on_complete={"python": {"name": "bye"}},
     )
-    asked = await world.asked.trigger("job")
+    asked = await world.executions.trigger("job")
     await world.advance(5)
-    await world.asked.cancel(asked.id)
+    await world.executions.cancel(asked.id)
     await world.advance(20)
     assert [name for _, name, _ in told] == ["flaky", "bye"]
     assert growing([token for _, _, token in told])

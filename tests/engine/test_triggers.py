@@ -21,11 +21,11 @@ async def test_a_trigger_runs_now_with_its_payload(world: World) -> None:
     await world.node()
     await world.job("work", schedule="@daily", payload={"size": 1})
     await world.advance(5)
-    asked = await world.asked.trigger("work", {"size": 2}, reason="to see")
-    await world.asked.trigger("work")
+    asked = await world.executions.trigger("work", {"size": 2}, reason="to see")
+    await world.executions.trigger("work")
     await world.advance(1)
     assert work.payloads == [{"size": 2}, {"size": 1}]
-    first = (await world.asked.get(asked.id)).execution
+    first = (await world.executions.get(asked.id)).execution
     assert (first.cause, first.status) == (Cause.MANUAL, Status.SUCCEEDED)
     assert (first.detail or {})["reason"] == "to see"
 
@@ -35,13 +35,13 @@ async def test_the_same_idempotency_key_gives_the_same_execution(world: World) -
     work = world.work("work")
     node = await world.node()
     await world.job("work", schedule="manual")
-    first = await world.asked.trigger("work", idempotency="order-7")
+    first = await world.executions.trigger("work", idempotency="order-7")
     await world.advance(5)
-    again = await world.asked.trigger("work", idempotency="order-7")
+    again = await world.executions.trigger("work", idempotency="order-7")
     await node.crash()
     await world.node()
-    third = await world.asked.trigger("work", idempotency="order-7")
-    other = await world.asked.trigger("work", idempotency="order-8")
+    third = await world.executions.trigger("work", idempotency="order-7")
+    other = await world.executions.trigger("work", idempotency="order-8")
     await world.advance(60)
     assert (first.created, again.created, third.created, other.created) == (True, False, False, True)
     assert first.id == again.id == third.id != other.id
@@ -54,11 +54,11 @@ async def test_a_trigger_beyond_the_queue_is_refused_and_may_be_tried_again(worl
     await world.node()
     await world.job("work", schedule="manual", queue_max=1)
     for _ in range(2):
-        await world.asked.trigger("work")
+        await world.executions.trigger("work")
     with pytest.raises(QueueFull):
-        await world.asked.trigger("work")
+        await world.executions.trigger("work")
     await world.advance(11)
-    await world.asked.trigger("work")
+    await world.executions.trigger("work")
     await world.advance(30)
     assert len(work.starts) == 3
 
@@ -72,7 +72,7 @@ async def failed_group(world: World) -> bytes:
     await world.job(
         "group", schedule="manual", retry=ONE_TRY, tasks=[python("a"), python("b"), python("c")], payload={"n": 1}
     )
-    asked = await world.asked.trigger("group", {"n": 7})
+    asked = await world.executions.trigger("group", {"n": 7})
     await world.advance(1)
     assert (await world.last("group")).status is Status.FAILED
     return asked.id
@@ -82,7 +82,7 @@ async def failed_group(world: World) -> bytes:
 async def test_replaying_all_of_it(world: World) -> None:
     a, b, c = world.work("a", lambda: 1, hears=True), world.work("b", RuntimeError("once")), world.work("c")
     first = await failed_group(world)
-    again = await world.asked.replay(first, reason="the disk is back")
+    again = await world.executions.replay(first, reason="the disk is back")
     end = await finished(world, "group")
     assert end.id == again.id != first
     assert (end.status, end.cause) == (Status.SUCCEEDED, Cause.REPLAY)
@@ -95,7 +95,7 @@ async def test_replaying_all_of_it(world: World) -> None:
 async def test_replaying_from_what_failed(world: World) -> None:
     a, b, c = world.work("a", lambda: "kept"), world.work("b", RuntimeError("once")), world.work("c")
     first = await failed_group(world)
-    await world.asked.replay(first, from_failed=True)
+    await world.executions.replay(first, from_failed=True)
     end = await finished(world, "group")
     assert end.status is Status.SUCCEEDED
     assert [len(work.starts) for work in (a, b, c)] == [1, 2, 1]
@@ -108,10 +108,10 @@ async def test_what_is_not_over_cannot_be_replayed(world: World) -> None:
     world.work("work", takes=10)
     await world.node()
     await world.job("work", schedule="manual")
-    asked = await world.asked.trigger("work")
+    asked = await world.executions.trigger("work")
     await world.advance(1)
     with pytest.raises(Conflict):
-        await world.asked.replay(asked.id)
+        await world.executions.replay(asked.id)
 
 
 # --- backfill
@@ -156,14 +156,14 @@ async def test_dead_letters_are_listed_replayed_and_dropped(world: World) -> Non
     for work in works:
         await world.job(work.name, schedule="now", retry=ONE_TRY)
     await world.advance(1)
-    letters = (await world.asked.dead_letters()).items
+    letters = (await world.executions.dead_letters()).items
     assert sorted(letter.reason.message.split(": ")[-1] for letter in letters) == ["a broke", "b broke"]
-    again = await world.asked.replay_dead_letter(letters[0].execution)
-    twice = await world.asked.replay_dead_letter(letters[0].execution)
+    again = await world.executions.replay_dead_letter(letters[0].execution)
+    twice = await world.executions.replay_dead_letter(letters[0].execution)
     assert again.id == twice.id
-    await world.asked.drop_dead_letters([letters[1].execution])
+    await world.executions.drop_dead_letters([letters[1].execution])
     await world.advance(1)
-    assert (await world.asked.dead_letters()).items == []
+    assert (await world.executions.dead_letters()).items == []
     assert sorted(statuses(await world.runs("a")) + statuses(await world.runs("b"))) == [
         "failed", "failed", "succeeded",
     ]  # fmt: skip
@@ -179,6 +179,6 @@ async def test_canceled_and_tolerated_are_no_dead_letters(world: World) -> None:
     await world.job("tolerant", schedule="now", on_failure="continue", retry=ONE_TRY, tasks=tasks)
     await world.job("slow", schedule="now")
     await world.advance(1)
-    await world.asked.cancel((await world.last("slow")).id)
+    await world.executions.cancel((await world.last("slow")).id)
     await world.advance(1)
-    assert (await world.asked.dead_letters()).items == []
+    assert (await world.executions.dead_letters()).items == []

@@ -41,7 +41,7 @@ async def test_the_others_run_and_it_is_told_once(world: World) -> None:
 async def test_what_was_ready_fails_and_can_be_replayed(world: World) -> None:
     work = world.work("job")
     await world.job("job", schedule="manual")
-    await world.asked.trigger("job")
+    await world.executions.trigger("job")
     spoil(world, "job")
     await world.node()
     await world.advance(3)
@@ -52,7 +52,7 @@ async def test_what_was_ready_fails_and_can_be_replayed(world: World) -> None:
     assert "its definition cannot be read" in failed.reason.message
     assert work.starts == []
     await world.job("job", schedule="manual")
-    await world.asked.replay_dead_letter(failed.id)
+    await world.executions.replay_dead_letter(failed.id)
     await world.advance(3)
     assert statuses(await world.runs("job")) == ["failed", "succeeded"]
 
@@ -65,7 +65,7 @@ async def test_work_of_a_dead_node_is_taken_over_but_for_what_nobody_can_judge(w
         await world.job(name, schedule="manual")
     node = await world.node()
     for name in ("good", "bad"):
-        await world.asked.trigger(name)
+        await world.executions.trigger(name)
     await world.advance(5)
     await node.crash()
     spoil(world, "bad")
@@ -86,7 +86,7 @@ async def test_a_follower_that_cannot_be_read_does_not_run(world: World) -> None
         await world.job(name, after=["up"])
     spoil(world, "bad")
     node = await world.node()
-    await world.asked.trigger("up")
+    await world.executions.trigger("up")
     await world.advance(5)
     assert (len(fine.starts), len(bad.starts)) == (1, 0)
     assert [told.split(":")[0] for told in broken(node)] == ["bad"]

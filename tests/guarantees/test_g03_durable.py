@@ -19,7 +19,7 @@ def test_g3_durable(tmp_path: Path) -> None:
         for _ in range(2):
             await world.node()
         await world.job("work", schedule="@every 5s", overlap="queue")
-        asked = await world.asked.trigger("work", idempotency="pay-7")
+        asked = await world.executions.trigger("work", idempotency="pay-7")
         await world.reach(11)
         for node in world.nodes:
             await node.crash()
@@ -33,7 +33,7 @@ def test_g3_durable(tmp_path: Path) -> None:
         await other.close()
         assert [(record.id, record.status) for record in found.items[::-1]] == [(r.id, r.status) for r in before]
         assert len(work.ends) == sum(record.status is Status.SUCCEEDED for record in before)
-        again = await world.asked.trigger("work", idempotency="pay-7")
+        again = await world.executions.trigger("work", idempotency="pay-7")
         assert (again.id, again.created) == (asked.id, False)
         await world.close()
 

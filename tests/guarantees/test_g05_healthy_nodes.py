@@ -70,7 +70,7 @@ async def test_g5_a_node_that_is_cut_off_takes_nothing_from_healthy_ones(world: 
     delay_looks(observer, dice)
     await cut_now_and_then(observer, dice, world.passed_s + TROUBLE_S)
     await world.advance(10)  # long enough to act on what it believes
-    own = observer.engine.node.former  # which it gave up itself, and may take over at once
+    own = observer.engine.node.former_numbers  # which it gave up itself, and may take over at once
     others = [number for number in lost(*healthy, observer) if number not in own]
     assert others == [number for number in lost(*healthy) if number not in before | own]
     assert {node.number for node in healthy} == before

@@ -21,7 +21,7 @@ async def test_g13_control(world: World) -> None:
     await world.switch("pause", "paused")
     await world.jobs.delete("deleted")
     for run_ in await world.runs("canceled"):
-        assert await world.asked.cancel(run_.id) is Status.CANCELED
+        assert await world.executions.cancel(run_.id) is Status.CANCELED
     canceled = {run_.id for run_ in await world.runs("canceled")}
     await world.switch("disable", "canceled")
     for node in world.nodes:

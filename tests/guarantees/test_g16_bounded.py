@@ -13,7 +13,7 @@ async def test_g16_bounded(world: World) -> None:
     node = await world.node(slots=10)
     await world.job("work", schedule="manual", overlap="allow", queue_max=100)
     for _ in range(500):
-        await world.asked.trigger("work")
+        await world.executions.trigger("work")
     await world.advance(5)
     assert (work.most, node.engine.busy) == (10, 10)
     for name in ("long-error", "large-result"):

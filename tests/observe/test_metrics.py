@@ -63,7 +63,7 @@ def measured(
         for event in events:
             metrics.watch(event)
         metrics.observe_commit(20, 0.004)
-        metrics.recovered(3)
+        metrics.count_recovered_jobs(3)
         return metrics.render()
 
     return series(asyncio.run(whole()))

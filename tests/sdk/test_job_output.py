@@ -110,7 +110,7 @@ def _outputs(app: Chronos, run: Run) -> dict[tuple[str, int], str]:
                 found[row.task, row.number] = found.get((row.task, row.number), "") + row.text
         return found
 
-    return app._runtime.home.call(read, "read")
+    return app._runtime.home.run_blocking(read, "read")
 
 
 @pytest.mark.parametrize("on_loop", [False, True])

@@ -336,7 +336,7 @@ def test_a_backfill_goes_on_as_the_queue_empties(app: Chronos) -> None:
 
 
 def test_a_backfill_in_which_nothing_moves(app: Chronos, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronos.sdk.backfill._PATIENCE_S", 0.0)
+    monkeypatch.setattr("chronos.sdk.backfill._MAX_WAIT_S", 0.0)
 
     @app.job(cron="0 * * * *", start="2026-01-01T00:00:00Z", queue_max=1)
     def hourly() -> None: ...

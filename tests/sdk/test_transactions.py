@@ -10,9 +10,6 @@ import asyncpg
 import pytest
 
 from chronos import Chronos, Context
-from tests.support.databases import make_database, postgres_server, postgres_url
-
-__all__ = ["make_database", "postgres_server", "postgres_url"]
 
 SOON_S = 60  # on a machine that is busy with others
 Ask = Callable[[str], list[tuple[Any, ...]]]

@@ -25,9 +25,9 @@ import msgspec
 from chronos.clock import SystemClock
 from chronos.engine.options import EngineOptions
 from chronos.errors import Invalid
-from chronos.server.config import Config, load
+from chronos.server.config import Config, load_config
 from chronos.server.server import Server
-from chronos.server.wiring import BOTH, engine_options
+from chronos.server.wiring import ALL_ROLES, engine_options
 from chronos.testing.loop import run as run_virtually
 from tests.support.api_server import V1, Reply
 from tests.support.engine_world import World
@@ -62,7 +62,7 @@ class Effect:
             said[self.setting] = self.instead_of
         file = folder / "chronos.yaml"
         file.write_text(json.dumps(nested(said)))
-        return self.observe(load(file, {}, {}), folder)
+        return self.observe(load_config(file, {}, {}), folder)
 
 
 EFFECTS: list[Effect] = []
@@ -191,7 +191,7 @@ def lived(setting: str, value: Any, **options: Any) -> Callable[[Callable[[Lived
             world = World(defaults=config.defaults())
             await world.open()
             try:
-                return await look(Lived(world, engine_options(config, BOTH)))
+                return await look(Lived(world, engine_options(config, ALL_ROLES)))
             finally:
                 await world.close()
 

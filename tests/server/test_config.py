@@ -14,11 +14,11 @@ from chronos.assembly import make_store
 from chronos.clock import SystemClock
 from chronos.core.config import DEFAULTS, Overlap, resolve_settings
 from chronos.errors import Invalid
-from chronos.server.config import Config, load, read_config
-from chronos.server.config_display import duration_text, rows, size_text
-from chronos.server.process import greeting
-from chronos.server.settings import BY_NAME, LEFT_ASIDE, SETTINGS
-from chronos.server.wiring import BOTH, api_options, check, engine_options, make_access
+from chronos.server.config import Config, load_config, read_config
+from chronos.server.config_display import format_duration, format_size, setting_rows
+from chronos.server.process import banner
+from chronos.server.settings import BY_NAME, IGNORED, SETTINGS
+from chronos.server.wiring import ALL_ROLES, api_options, check_config, engine_options, make_access
 from tests.support.api_server import BCRYPT, basic
 from tests.support.server_process import EXAMPLE
 
@@ -157,7 +157,7 @@ def variable(name: str) -> str:
 
 
 def said(folder: Path, text: str = "{}", **variables: str) -> Config:
-    return load(written(folder, text), variables, {})
+    return load_config(written(folder, text), variables, {})
 
 
 def test_every_setting_has_a_row() -> None:
@@ -167,9 +167,9 @@ def test_every_setting_has_a_row() -> None:
 @pytest.mark.parametrize(("name", "in_file", "in_variable", "meant"), GOOD)
 def test_settings(tmp_path: Path, name: str, in_file: Any, in_variable: str, meant: Any) -> None:
     path = written(tmp_path, nested(name, in_file))
-    config = load(path, {}, {})
+    config = load_config(path, {}, {})
     assert (config[name], config.origins[name]) == (meant, str(path))
-    config = load(written(tmp_path, "{}"), {variable(name): in_variable}, {})
+    config = load_config(written(tmp_path, "{}"), {variable(name): in_variable}, {})
     assert (config[name], config.origins[name]) == (meant, variable(name))
 
 
@@ -177,7 +177,7 @@ def test_settings(tmp_path: Path, name: str, in_file: Any, in_variable: str, mea
 def test_what_makes_no_sense_is_refused(tmp_path: Path, name: str, value: Any, expected: str) -> None:
     path = written(tmp_path, nested(name, value))
     with pytest.raises(Invalid) as caught:
-        load(path, {}, {})
+        load_config(path, {}, {})
     assert f"{path}: {name} is " in str(caught.value)
     assert expected in str(caught.value)
 
@@ -186,15 +186,15 @@ def test_every_setting_is_documented_with_its_default() -> None:
     page = PAGE.read_text()
     documented = dict(re.findall(r"^\| `([a-z_.]+)` \| (.*?) \|", page, re.MULTILINE))
     assert list(documented) == [setting.name for setting in SETTINGS]
-    for row in rows(load(None, {}, {})):
+    for row in setting_rows(load_config(None, {}, {})):
         if row.text != "-":
             assert documented[row.name] == f"`{row.text}`"
-    assert not {name for name in LEFT_ASIDE if f"`{name}`" not in page}
+    assert not {name for name in IGNORED if f"`{name}`" not in page}
 
 
 def test_defaults() -> None:
-    config = load(None, {}, {})
-    assert not check(config)
+    config = load_config(None, {}, {})
+    assert not check_config(config)
     assert {config.origins[setting.name] for setting in SETTINGS} == {"default"}
     assert config["store"] == "sqlite:///chronos-data/chronos.db"
     assert resolve_settings(config.defaults()) == resolve_settings(DEFAULTS)
@@ -203,7 +203,7 @@ def test_defaults() -> None:
 def test_variables_override_files_and_flags_override_both(tmp_path: Path) -> None:
     path = written(tmp_path, {"store": "sqlite:///file.db", "node": {"id": "file"}, "metrics": {"per_job": False}})
     variables = {"CHRONOS_STORE": "sqlite:///variable.db", "CHRONOS_NODE__ID": "variable"}
-    config = load(path, variables, {"node.id": "flag", "store": None})
+    config = load_config(path, variables, {"node.id": "flag", "store": None})
     found = {name: (config[name], config.origins[name]) for name in ("store", "node.id", "metrics.per_job")}
     assert found == {
         "store": ("sqlite:///variable.db", "CHRONOS_STORE"),
@@ -216,7 +216,7 @@ def test_unknown_names_are_told_with_the_nearest(tmp_path: Path) -> None:
     path = written(tmp_path, {"server": {"lisen": "a:1"}, "zzz": 1})
     variables = {"CHRONOS_SERVER__LISTNE": "a:1", "CHRONOS_SERVER_LISTEN": "a:1", "CHRONOS_TOKEN": "t", "PATH": "/"}
     with pytest.raises(Invalid) as caught:
-        load(path, variables, {})
+        load_config(path, variables, {})
     assert str(caught.value).splitlines() == [
         "the configuration is not right:",
         f"  {path}: there is no setting server.lisen; did you mean server.listen?",
@@ -245,37 +245,37 @@ def test_files_that_are_no_configuration(tmp_path: Path, text: str, part: str) -
 
 @pytest.mark.parametrize("text", ["", "server:\n", "server: {}\ndispatcher: {http: {}}", "# nothing"])
 def test_nothing_said_is_nothing_wrong(tmp_path: Path, text: str) -> None:
-    assert said(tmp_path, text).values == load(None, {}, {}).values
+    assert said(tmp_path, text).values == load_config(None, {}, {}).values
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "chronos.yaml"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(Invalid, match="cannot be read"):
-        load(path, {}, {})
+        load_config(path, {}, {})
 
 
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="heartbeat_timeout must be at least twice"):
-        check(said(tmp_path, "scheduler: {heartbeat_timeout: 15s}"))
+        check_config(said(tmp_path, "scheduler: {heartbeat_timeout: 15s}"))
     with pytest.raises(Invalid, match=r"server\.base_path"):
-        check(said(tmp_path, "server: {base_path: chronos/}"))
+        check_config(said(tmp_path, "server: {base_path: chronos/}"))
     with pytest.raises(Invalid, match=r"auth\.users\.ana needs a password_hash"):
-        check(said(tmp_path, "auth: {type: basic, users: {ana: {role: admin}}}"))
+        check_config(said(tmp_path, "auth: {type: basic, users: {ana: {role: admin}}}"))
     with pytest.raises(Invalid, match=r"\"a b\" of auth\.tokens\.ci"):
-        check(said(tmp_path, f"auth: {{tokens: {{ci: {{token_hash: {'f' * 64}, namespaces: [a b]}}}}}}"))
+        check_config(said(tmp_path, f"auth: {{tokens: {{ci: {{token_hash: {'f' * 64}, namespaces: [a b]}}}}}}"))
     for path in ("/healthz", "/api/v1/jobs", "/api/v1/x"):
         with pytest.raises(Invalid, match=r"metrics\.prometheus\.path is .*, where the API answers; choose another"):
-            check(said(tmp_path, f"metrics: {{prometheus: {{path: {path}}}}}"))
+            check_config(said(tmp_path, f"metrics: {{prometheus: {{path: {path}}}}}"))
     with pytest.raises(Invalid, match="names no store"):
-        check(said(tmp_path, "store: redis://x"))
+        check_config(said(tmp_path, "store: redis://x"))
 
 
 def test_every_problem_is_reported_at_once_with_where_it_is(tmp_path: Path) -> None:
     path = tmp_path / "chronos.yaml"
     path.write_text("sever: {listen: 1}\nauth: {type: basc}\nscheduler: {heartbeat_timeout: 5s}\nstore: redis://x")
     with pytest.raises(Invalid) as caught:
-        check(read_config(path, {}, {}))
+        check_config(read_config(path, {}, {}))
     _, *problems = str(caught.value).splitlines()
     assert len(problems) == 4
     assert all(problem.startswith(f"  {path}: ") for problem in problems)
@@ -304,21 +304,21 @@ def test_secrets_are_not_told(tmp_path: Path) -> None:
         said(tmp_path, CHRONOS_AUTH__TOKENS="hunter2")
     assert "hunter2" not in str(caught.value)
     config = said(tmp_path, CHRONOS_STORE="postgresql://ana:hunter2@db/x", CHRONOS_AUTH__USERS='{"ana": "hunter2"}')
-    shown = {row.name: row.text for row in rows(config)}
+    shown = {row.name: row.text for row in setting_rows(config)}
     assert (shown["store"], shown["auth.users"]) == ("postgresql://ana:…@db/x", "ana: …")
-    assert not [row for row in rows(config) if "hunter2" in str(row)]
+    assert not [row for row in setting_rows(config) if "hunter2" in str(row)]
 
 
 def test_the_example_of_the_requirements_loads_as_it_is(tmp_path: Path) -> None:
     config = said(tmp_path, EXAMPLE.read_text(), CHRONOS_STORE=SHARED)
-    warnings = check(config)
+    warnings = check_config(config)
     assert (config["node.id"], config["server.listen"]) == ("chronos-1", ("0.0.0.0", 8080))
     assert (config["server.write_timeout"], config["logging.output"]) == (30.0, "stdout")
     assert (config["dispatcher.http.max_idle_conns"], config["dispatcher.http.idle_conn_timeout"]) == (100, 90.0)
     assert resolve_settings(config.defaults()).limit == 1
     assert resolve_settings(config.defaults()).execution_timeout_us == 300_000_000
     assert resolve_settings(config.defaults()).retry_max_us == 60_000_000
-    assert engine_options(config, BOTH).slots == 100
+    assert engine_options(config, ALL_ROLES).slots == 100
     told = {match[1] for warning in warnings if (match := re.search(r"(\S+) is left aside", warning))}
     assert told == {
         "cluster.data_dir",
@@ -339,7 +339,7 @@ def test_peers_need_a_store_that_they_share(tmp_path: Path) -> None:
     config = said(tmp_path, EXAMPLE.read_text())
     assert config["store"] == "sqlite:////var/lib/chronos/chronos.db"
     with pytest.raises(Invalid) as caught:
-        check(config)
+        check_config(config)
     assert str(caught.value) == (
         "the configuration is not right:\n"
         f"  {tmp_path}/chronos.yaml: cluster.raft.peers names other servers, and this one shares no store with them: "
@@ -348,9 +348,9 @@ def test_peers_need_a_store_that_they_share(tmp_path: Path) -> None:
     )
     for text in ("cluster: {raft: {peers: {b: b:7000}}}", "cluster: {raft: {peers: b:7000}}"):
         with pytest.raises(Invalid, match="shares no store with them"):
-            check(said(tmp_path, text, CHRONOS_STORE="sqlite://"))
+            check_config(said(tmp_path, text, CHRONOS_STORE="sqlite://"))
     for text in ("cluster: {raft: {peers: []}}", "cluster: {raft: {address: a:7000}}"):
-        assert check(said(tmp_path, text))
+        assert check_config(said(tmp_path, text))
 
 
 def test_where_the_data_is(tmp_path: Path) -> None:
@@ -366,28 +366,28 @@ def test_where_the_data_is(tmp_path: Path) -> None:
 
 def test_a_timeout_that_is_not_said_falls_to_no_job(tmp_path: Path) -> None:
     """Else the built-in default of tasks would hold for webhooks, which have their own."""
-    assert load(None, {}, {}).defaults().task_timeout_us is None
+    assert load_config(None, {}, {}).defaults().task_timeout_us is None
     assert said(tmp_path, "defaults: {task_timeout: 5m}").defaults().task_timeout_us == 300_000_000
 
 
 def test_the_first_job_can_be_pasted(tmp_path: Path) -> None:
     """Who has to log in does so first; no password is put on a command line."""
     address = "http://127.0.0.1:9"
-    assert f"chronosctl --server {address} jobs create" in greeting(load(None, {}, {}), address, is_new=True)
-    told = greeting(said(tmp_path, "auth: {type: basic}"), address, is_new=True)
+    assert f"chronosctl --server {address} jobs create" in banner(load_config(None, {}, {}), address, is_new=True)
+    told = banner(said(tmp_path, "auth: {type: basic}"), address, is_new=True)
     first = told.partition("A first one:\n")[2].splitlines()
     assert first == [
         f"  chronosctl login {address}",
         "  chronosctl jobs create hello --every 10s -- echo hi",
         "  chronosctl executions watch hello",
     ]
-    told = greeting(said(tmp_path, "dispatcher: {targets: [http]}"), address, is_new=True)
+    told = banner(said(tmp_path, "dispatcher: {targets: [http]}"), address, is_new=True)
     assert "jobs create hello --every 10s --url https://example.com/" in told
 
 
 def test_targets_that_do_not_exist(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r'dispatcher.targets names "comand", .* known are command, http, python, wait'):
-        check(said(tmp_path, "dispatcher: {targets: [comand]}"))
+        check_config(said(tmp_path, "dispatcher: {targets: [comand]}"))
 
 
 def test_who_may_save_commands(tmp_path: Path) -> None:
@@ -398,13 +398,13 @@ def test_who_may_save_commands(tmp_path: Path) -> None:
 
 def test_a_user_for_commands_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r'dispatcher.command.user is "no-such-user", and there is no such user'):
-        check(said(tmp_path, "dispatcher: {command: {user: no-such-user}}"))
+        check_config(said(tmp_path, "dispatcher: {command: {user: no-such-user}}"))
 
 
 def test_the_example_with_a_whole_hash_lets_its_user_in(tmp_path: Path) -> None:
     text = EXAMPLE.read_text().replace("$2a$10$...", BCRYPT)
     config = said(tmp_path, text, CHRONOS_STORE=SHARED)
-    assert not [warning for warning in check(config) if "auth" in warning]
+    assert not [warning for warning in check_config(config) if "auth" in warning]
 
     async def log_in(password: str) -> str:
         access = make_access(config, SystemClock(), make_store("sqlite://"))
@@ -417,10 +417,10 @@ def test_the_example_with_a_whole_hash_lets_its_user_in(tmp_path: Path) -> None:
 
 def test_what_is_shown_can_be_written(tmp_path: Path) -> None:
     """Every value as it is shown is read back as the same."""
-    config = load(None, {}, {})
-    for row in rows(config):
+    config = load_config(None, {}, {})
+    for row in setting_rows(config):
         if row.value not in (None, {}, []):
             assert BY_NAME[row.name].read(row.value) == config[row.name], row.name
-    assert [duration_text(one) for one in (0, 0.5, 90, 5400, 86_400)] == ["0s", "0.5s", "1m30s", "1h30m", "24h"]
-    assert [size_text(one) for one in (1, 1024, 2 << 20, 1 << 30)] == ["1B", "1KiB", "2MiB", "1GiB"]
+    assert [format_duration(one) for one in (0, 0.5, 90, 5400, 86_400)] == ["0s", "0.5s", "1m30s", "1h30m", "24h"]
+    assert [format_size(one) for one in (1, 1024, 2 << 20, 1 << 30)] == ["1B", "1KiB", "2MiB", "1GiB"]
     assert Overlap(config["defaults.overlap"]) is Overlap.SKIP

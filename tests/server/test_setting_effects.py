@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from chronos.server.config import load
-from chronos.server.settings import ALIASES, BY_NAME, LEFT_ASIDE
+from chronos.server.config import load_config
+from chronos.server.settings import ALIASES, BY_NAME, IGNORED
 from tests.server.setting_effects import EFFECTS, Effect, Lived, Served, lived, nested, processed, served
 from tests.support.api_server import SECRET, V1, basic
 from tests.support.http_servers import Seen, Server, answer
@@ -49,16 +49,16 @@ def test_a_setting_has_its_effect(effect: Effect, tmp_path: Path, monkeypatch: p
 def test_another_name_sets_the_same(alias: str, tmp_path: Path) -> None:
     value = next(effect.value for effect in EFFECTS if effect.setting == ALIASES[alias])
     meant = BY_NAME[ALIASES[alias]].read(value)
-    assert load(None, {"CHRONOS_" + alias.upper().replace(".", "__"): str(value)}, {})[ALIASES[alias]] == meant
+    assert load_config(None, {"CHRONOS_" + alias.upper().replace(".", "__"): str(value)}, {})[ALIASES[alias]] == meant
     (tmp_path / "chronos.yaml").write_text(json.dumps(nested({alias: value})))
-    assert load(tmp_path / "chronos.yaml", {}, {})[ALIASES[alias]] == meant
+    assert load_config(tmp_path / "chronos.yaml", {}, {})[ALIASES[alias]] == meant
 
 
-@pytest.mark.parametrize("name", LEFT_ASIDE)
+@pytest.mark.parametrize("name", IGNORED)
 def test_what_is_left_aside_says_so(name: str, tmp_path: Path) -> None:
     (tmp_path / "chronos.yaml").write_text(json.dumps(nested({f"{name}.x": "y"})))
-    [warning] = load(tmp_path / "chronos.yaml", {}, {}).warnings
-    assert f"{name}.x is left aside: {LEFT_ASIDE[name]}" in warning
+    [warning] = load_config(tmp_path / "chronos.yaml", {}, {}).warnings
+    assert f"{name}.x is left aside: {IGNORED[name]}" in warning
 
 
 # --- the store

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chronos.errors import Invalid
-from chronos.server.config import load
+from chronos.server.config import load_config
 from chronos.server.strict_yaml import MAX_ALIASES, read_yaml
 
 
@@ -59,7 +59,7 @@ def test_the_configuration_file_is_read_by_the_same_rules(tmp_path: Path) -> Non
     path = tmp_path / "chronos.yaml"
     path.write_text(bomb())
     with pytest.raises(Invalid, match="stand for more than"):
-        load(path, {}, {})
+        load_config(path, {}, {})
 
 
 def test_only_true_and_false_are_booleans() -> None:
@@ -71,4 +71,4 @@ def test_only_true_and_false_are_booleans() -> None:
 def test_a_setting_may_still_say_yes_or_no(tmp_path: Path, word: str, means: bool) -> None:
     path = tmp_path / "chronos.yaml"
     path.write_text(f"server: {{public_docs: {word}}}")
-    assert load(path, {}, {}).values["server.public_docs"] is means
+    assert load_config(path, {}, {}).values["server.public_docs"] is means

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from chronos.clock import SystemClock
-from chronos.server.config import load
+from chronos.server.config import load_config
 from chronos.server.server import Server
 
 SECOND_US = 1_000_000
@@ -31,7 +31,7 @@ def on_server(folder: Path, url: str, clock: WrongClock, case: Case) -> None:
     """Run a case against a server in this process, with a clock of its own."""
 
     async def play() -> None:
-        config = load(None, {}, {"store": url, "server.listen": "127.0.0.1:0"})
+        config = load_config(None, {}, {"store": url, "server.listen": "127.0.0.1:0"})
         server = Server(config, clock)
         await server.start()
         try:

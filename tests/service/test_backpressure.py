@@ -61,10 +61,10 @@ def test_many_at_once_do_not_find_the_same_room() -> None:
 def test_a_flood_that_is_refused_counts_a_few_times() -> None:
     async def case(world: World) -> None:
         store = Counted(world.store)
-        room = Backpressure(store, world.clock, most=2)
+        room = Backpressure(store, world.clock, limit=2)
         await fill(world, 2)
         for _ in range(3):
-            found = await asyncio.gather(*(room.take() for _ in range(500)), return_exceptions=True)
+            found = await asyncio.gather(*(room.reserve() for _ in range(500)), return_exceptions=True)
             assert {type(one) for one in found} == {QueueFull}
         assert 3 <= store.times <= 5
 
@@ -73,13 +73,13 @@ def test_a_flood_that_is_refused_counts_a_few_times() -> None:
 
 def test_what_is_under_way_counts_until_its_fate_is_known() -> None:
     async def case(world: World) -> None:
-        room = Backpressure(world.store, world.clock, most=4)
-        assert await room.take(3) == 3
-        assert await room.take(3) == 1
+        room = Backpressure(world.store, world.clock, limit=4)
+        assert await room.reserve(3) == 3
+        assert await room.reserve(3) == 1
         with pytest.raises(QueueFull):
-            await room.take()
-        room.settle(3, 0)
-        assert await room.take(9) == 3
+            await room.reserve()
+        room.release(3, 0)
+        assert await room.reserve(9) == 3
 
     in_world(case)
 

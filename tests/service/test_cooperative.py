@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from chronos.service.cooperative import _TURN_S, TimeSlicer
+from chronos.service.cooperative import _SLICE_S, TimeSlicer
 
 
 class Slow(TimeSlicer):
@@ -15,7 +15,7 @@ class Slow(TimeSlicer):
         super().__init__(self._later)
 
     def _later(self) -> float:
-        self._at_s += _TURN_S * 1.2
+        self._at_s += _SLICE_S * 1.2
         return self._at_s
 
 

@@ -25,7 +25,7 @@ def test_a_trigger_runs_now_with_its_payload() -> None:
         await world.save(payload={"own": True})
         asked = await world.runs.trigger("job", {"a": 1}, reason="to see")
         assert (asked.status, asked.created) == (Status.READY, True)
-        shown = await world.runs.shown(asked.id)
+        shown = await world.runs.get_json(asked.id)
         assert (shown["trigger"], shown["payload"], shown["asked_because"]) == ("manual", {"a": 1}, "to see")
         assert shown["scheduled_at"] == "2027-01-01T00:00:00Z"
         assert shown["tasks"] == [
@@ -137,9 +137,9 @@ def test_a_key_is_rendered_from_what_there_is() -> None:
         key = find_key_gate(effective, namespace="eu", name="job", payload={"a": [1.5]})
         assert key == key_gate_id("eu", "job-1.5-")
         assert key_limit(effective) == 4
-        plain = world.jobs.effective((await world.jobs.get((await world.save("plain")).name)).spec)
-        assert find_key_gate(plain, namespace="eu", name="plain", payload=None) is None
-        assert key_limit(plain) == 1
+        to_plain_json = world.jobs.effective((await world.jobs.get((await world.save("plain")).name)).spec)
+        assert find_key_gate(to_plain_json, namespace="eu", name="plain", payload=None) is None
+        assert key_limit(to_plain_json) == 1
 
     in_world(case)
 
@@ -229,7 +229,7 @@ def test_replaying_all_of_it_or_what_failed() -> None:
             "reason": "fixed",
             "carried": {"a": 7},
         }
-        assert (await world.runs.shown(again.id))["replay_of"] == id_text(first.id)
+        assert (await world.runs.get_json(again.id))["replay_of"] == id_text(first.id)
 
         assert [letter.execution for letter in (await world.runs.dead_letters()).items] == [first.id]
         once = await world.runs.replay_dead_letter(first.id, payload={"n": 2})
@@ -269,7 +269,7 @@ def test_cancel_and_signal() -> None:
         assert not await world.runs.signal(run.id, "go")
         row = SuspendRow(run.id, run.token, None, ("go",), 1, 0)
         await world.store.apply(Suspend(rows=(row,), now_us=world.clock.us))
-        assert (await world.runs.shown(run.id))["status"] == "waiting"
+        assert (await world.runs.get_json(run.id))["status"] == "waiting"
         assert await world.runs.signal(run.id, "go", {"ok": 1})
         detail = (await world.runs.get(run.id)).execution.detail
         assert detail == {"signals": {"go": {"ok": 1}}}
@@ -281,11 +281,11 @@ def test_one_task_at_its_first_try_is_shown_from_its_columns() -> None:
     async def case(world: World) -> None:
         await world.save()
         run = await world.admit()
-        running = await world.runs.shown(run.id)
+        running = await world.runs.get_json(run.id)
         assert [attempt["status"] for attempt in running["tasks"][0]["attempts"]] == ["running"]
         world.tick()
         await world.settle(run, detail=write_detail(Detail(result={"rows": 3})))
-        shown = await world.runs.shown(run.id)
+        shown = await world.runs.get_json(run.id)
         assert shown["tasks"] == [
             {
                 "name": "main",
@@ -312,11 +312,11 @@ def test_one_task_at_its_first_try_is_shown_from_its_columns() -> None:
         assert (report["status"], report["worked_ms"], report["tasks"][0]["result"]) == ("succeeded", 1000, {"rows": 3})
         assert shown["reason"] == {"code": "succeeded", "message": "Every task succeeded."}
         assert shown["job_name"] == "job"
-        page = await world.runs.listed()
+        page = await world.runs.list_json()
         assert [item["id"] for item in page.items] == [id_text(run.id)]
         assert "tasks" not in page.items[0]
         await world.save("other")
-        [last] = (await world.runs.latest((await world.jobs.list()).items)).values()
+        [last] = (await world.runs.latest_json((await world.jobs.list()).items)).values()
         assert (last["id"], last["status"], last["job_name"]) == (id_text(run.id), "succeeded", "job")
 
     in_world(case)
@@ -342,7 +342,7 @@ def test_tries_and_reports_are_shown_as_recorded() -> None:
         )
         world.tick(5 * SECOND_US)
         await world.settle(run, Status.FAILED, attempts=(ended,), detail=write_detail(Detail(report=report)))
-        shown = await world.runs.shown(run.id)
+        shown = await world.runs.get_json(run.id)
         [task_shown] = shown["tasks"]
         assert [(one["number"], one["status"]) for one in task_shown["attempts"]] == [(1, "failed"), (2, "failed")]
         assert task_shown["attempts"][0]["exit_code"] == 3
@@ -372,7 +372,7 @@ def test_a_task_that_was_removed_is_marked_retired_in_history() -> None:
         await world.settle(run, detail=write_detail(Detail(report=report)))
 
         async def retired() -> dict[str, Any]:
-            return {task["name"]: task.get("retired") for task in (await world.runs.shown(run.id))["tasks"]}
+            return {task["name"]: task.get("retired") for task in (await world.runs.get_json(run.id))["tasks"]}
 
         assert await retired() == {"a": None, "b": None}
         await world.save(tasks=tasks[:1])
@@ -391,7 +391,7 @@ def test_spans_are_one_item() -> None:
         await world.switch("pause", "job")
         world.tick(5 * HOUR_US)
         await world.switch("resume", "job")
-        [item] = (await world.runs.listed()).items
+        [item] = (await world.runs.list_json()).items
         assert (item["kind"], item["status"], item["count"]) == ("span", "skipped", 5)
         assert (item["from"], item["to"]) == ("2027-01-01T01:00:00Z", "2027-01-01T05:00:00Z")
 

@@ -378,7 +378,7 @@ def test_somebody_else_is_faster() -> None:
 def test_a_preview_says_it_in_words_and_warns() -> None:
     async def case(world: World) -> None:
         seen = world.jobs.preview({"cron": "30 2 * * *", "timezone": "Europe/Paris"}, count=3)
-        assert seen.words == "at 02:30, every day, Europe/Paris"
+        assert seen.words == "Daily at 02:30, Europe/Paris"
         assert len(seen.next_us) == 3
         assert [one.kind for one in seen.oddities] == ["moved", "once"]
         with pytest.raises(InvalidJob, match="hour"):

@@ -96,7 +96,7 @@ def test_a_chain_may_be_named_from_its_end() -> None:
 
 def test_what_is_shared_is_what_each_would_find() -> None:
     """Whatever order the instants are asked in, and whichever jobs came before."""
-    reader, shared = JobReader(CHECKS), BatchPlanner(NOTHING_SET)
+    reader, planner = JobReader(CHECKS), BatchPlanner(NOTHING_SET)
     schedules = ["0 * * * *", "@every 7m", "H * * * *", "2027-01-01T00:00:20Z", "30 9 * * 1-5", "R3/PT1H"]
     jobs = [shape(f"{name}-{n}", schedule=text) for n, text in enumerate(schedules) for name in ("a", "b")]
     jobs += [{**jobs[0], "overlap": "queue"}, {**jobs[0], "queue": "slow"}, {**jobs[2], "jitter": "5m"}]
@@ -105,14 +105,14 @@ def test_what_is_shared_is_what_each_would_find() -> None:
             draft = reader.read(job)
             alone, together = (
                 _prepared(draft, now_us, None),
-                _prepared(draft, now_us, shared),
+                _prepared(draft, now_us, planner),
             )
             assert alone == together
 
 
-def _prepared(draft: Any, now_us: int, shared: BatchPlanner | None) -> Any:
+def _prepared(draft: Any, now_us: int, planner: BatchPlanner | None) -> Any:
     try:
-        one = plan_save(draft, None, defaults=NOTHING_SET, now_us=now_us, shared=shared)
+        one = plan_save(draft, None, defaults=NOTHING_SET, now_us=now_us, planner=planner)
     except InvalidJob as error:
         return str(error)
     assert one.state is JobState.ACTIVE

@@ -147,7 +147,7 @@ def test_the_version_that_was_in_force_decides() -> None:
         await world.save(schedule="30 * * * *")
         steps = await world.why.why("job", START_US + HOUR_US // 2)
         assert steps[0].verdict is WhyVerdict.NO_INSTANT
-        assert "at minute 0" in steps[0].sentence or "every hour" in steps[0].sentence
+        assert "Every hour, UTC" in steps[0].sentence
 
     in_world(case)
 

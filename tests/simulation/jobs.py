@@ -27,7 +27,7 @@ from chronos.core.config import (
 from chronos.core.job import JobSpec, ScheduleSpec, Target, Task, UpstreamCondition, UpstreamJob
 from chronos.core.lane import build_lane
 from chronos.core.planner import activate_schedule
-from chronos.core.policy import gate_spec
+from chronos.core.policy import build_gate_spec
 from chronos.store.commands import JobRow
 from tests.support import brute_force_cron as brute
 
@@ -109,7 +109,7 @@ class SimJob:
             namespace="default",
             name=self.name,
             spec=spec,
-            gate=gate_spec(effective, build_lane(spec, effective).text),
+            gate=build_gate_spec(effective, build_lane(spec, effective).text),
             next_us=None if schedule is None else activate_schedule(schedule, now_us).next_us,
         )
 

@@ -16,8 +16,8 @@ from chronos.core.execution_detail import read_detail, write_detail
 from chronos.core.job import JobState
 from chronos.core.node import HeartbeatWatch, Node
 from chronos.core.schedule.occurrences import Instants, walk
-from chronos.core.schedule_change import Takeover, takeover
-from chronos.engine import heartbeat
+from chronos.core.schedule_change import Takeover, plan_takeover
+from chronos.engine import heartbeat, node_clock
 from chronos.engine.maintenance import reaper
 from chronos.errors import StoreUnavailable
 from chronos.service import backfill, save_plan
@@ -204,7 +204,8 @@ def wall_clock(patch: pytest.MonkeyPatch) -> None:
         return machine.clock.now_us() / 1e6
 
     loop = SimpleNamespace(time=by_the_wall)
-    patch.setattr(heartbeat, "JUMP_US", 1 << 62)
+    for module in (heartbeat, node_clock):
+        patch.setattr(module, "JUMP_US", 1 << 62)
     patch.setattr(reaper, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=asyncio.sleep))
 
 
@@ -225,9 +226,9 @@ def hasty_updates(patch: pytest.MonkeyPatch) -> None:
     """A new schedule takes over at once, whatever was asked for."""
 
     def at_once(_: UpdatePolicy, **said: Any) -> Takeover:
-        return takeover(UpdatePolicy.IMMEDIATE, **said)
+        return plan_takeover(UpdatePolicy.IMMEDIATE, **said)
 
-    patch.setattr(save_plan, "takeover", at_once)
+    patch.setattr(save_plan, "plan_takeover", at_once)
 
 
 def short_backfills(patch: pytest.MonkeyPatch) -> None:

@@ -137,10 +137,10 @@ class Worker:
         over = self._world.loop.create_future()
         finish = partial(_finish, over)
         timer = self._world.loop.call_later(lasts_s, finish)
-        call.stop.on_ask(finish)
+        call.stop.on_request(finish)
         try:
             await over
-            run.fate = Fate.STOPPED if call.stop.asked else Fate.FAILED if fails else Fate.DONE
+            run.fate = Fate.STOPPED if call.stop.requested else Fate.FAILED if fails else Fate.DONE
         finally:
             timer.cancel()
             run.fate = Fate.KILLED if run.fate is None else run.fate

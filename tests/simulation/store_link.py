@@ -49,7 +49,7 @@ class DoubtingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.doubts: set[bytes] = set()
-        self._writes = _Doubting(self._writes, self.doubts)
+        self._handlers = _Doubting(self._handlers, self.doubts)
 
 
 class _Doubting(CommandHandlers):

@@ -151,7 +151,7 @@ class EngineMachine(RuleBasedStateMachine):
         at_us = None if ago_s is None else self.world.clock.now_us() - ago_s * SECOND_US
         with suppress(QueueFull):
             idempotency = None if key is None else f"{name}-{key}"
-            self.run(self.world.asked.trigger(name, at_us=at_us, idempotency=idempotency))
+            self.run(self.world.executions.trigger(name, at_us=at_us, idempotency=idempotency))
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
@@ -159,7 +159,7 @@ class EngineMachine(RuleBasedStateMachine):
         open_runs = [run for run in self._runs(self.jobs[self._one(data)].id) if not run.status.final]
         if open_runs:
             with suppress(Conflict):
-                self.run(self.world.asked.cancel(data.draw(st.sampled_from(open_runs)).id))
+                self.run(self.world.executions.cancel(data.draw(st.sampled_from(open_runs)).id))
 
     # --- time and nodes
 

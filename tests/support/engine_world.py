@@ -163,7 +163,7 @@ class World:
         checks = {kind: runner.check for kind, runner in runners.items()}
         service = make_service(self.store, self.clock, checks=checks, defaults=defaults, new_request=self._new_request)
         self.jobs, self.saver, self.states = service.jobs, service.job_saver, service.job_states
-        self.asked, self.backfills = service.runs, service.backfills
+        self.executions, self.backfills = service.runs, service.backfills
 
     async def open(self) -> None:
         await self.store.open()

@@ -68,7 +68,7 @@ class Run:
         return self.take(wake_tasks(self.layout, self.step.group, self.now_us, signals or {}))
 
     def state(self, name: str) -> Any:
-        return self.step.group.tasks[self.layout.place(name)]
+        return self.step.group.tasks[self.layout.index_of(name)]
 
     def statuses(self) -> str:
         return " ".join(task.status.name.lower() for task in self.step.group.tasks)

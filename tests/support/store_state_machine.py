@@ -95,7 +95,7 @@ class StoreMachine(SideBySide):
         tag=st.sampled_from(["p", "q"]),
         follows=st.sampled_from([None, None, "a", "b", "c"]),
         state=st.sampled_from([JobState.ACTIVE, JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
-        was=st.sampled_from([None, None, JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
+        expect_state=st.sampled_from([None, None, JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
         run=st.sampled_from([None, None, RunOnSave(), *(RunOnSave(key, 1) for key in KEYS)]),
     )
     def save(
@@ -137,7 +137,7 @@ class StoreMachine(SideBySide):
             gate=spec_gate,
             next_us=self.now + SECOND,
             state=state,
-            was=was,
+            expect_state=was,
             run=RunOnSave() if run is not None and not keyed else run,
         )
         saved = self.apply(SaveJobs(rows=(row,), now_us=self.now))
@@ -372,11 +372,13 @@ class StoreMachine(SideBySide):
     @rule(
         data=st.data(),
         state=st.sampled_from([JobState.ACTIVE, JobState.PAUSED, JobState.DISABLED]),
-        was=st.sampled_from([None, *JobState]),
+        expect_state=st.sampled_from([None, *JobState]),
     )
     def set_state(self, data: st.DataObject, state: JobState, was: JobState | None) -> None:
         saved = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
-        if self.apply(SetJobState(job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, was=was)):
+        if self.apply(
+            SetJobState(job=saved.id, state=state, now_us=self.now, next_us=self.now + SECOND, expect_state=was)
+        ):
             self._switched(saved.id, state)
 
     def _asked_for(self, job: bytes, execution: bytes, cause: Cause) -> None:

@@ -14,7 +14,7 @@ class Proxy:
         self._port = 0
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._sent: Callable[[bytes], bool] | None = None
+        self._send: Callable[[bytes], bool] | None = None
         self._before = False
         self._passes = {"up": asyncio.Event(), "down": asyncio.Event()}
         self.resume()
@@ -34,11 +34,11 @@ class Proxy:
 
     def cut_after(self, sent: Callable[[bytes], bool]) -> None:
         """Cut the connection over which such bytes are sent when the server answers them; the answer is lost."""
-        self._sent, self._before = sent, False
+        self._send, self._before = sent, False
 
     def cut_before(self, sent: Callable[[bytes], bool]) -> None:
         """Cut the connection over which such bytes are sent before they reach the server."""
-        self._sent, self._before = sent, True
+        self._send, self._before = sent, True
 
     async def start(self) -> None:
         """Begin to listen, on a new port or on the one from before."""
@@ -88,8 +88,8 @@ class Proxy:
 
         async def upward() -> None:
             while data := await reader.read(65536):
-                if self._sent is not None and self._sent(data):
-                    self._sent = None
+                if self._send is not None and self._send(data):
+                    self._send = None
                     if self._before:
                         cut()
                         return

@@ -11,10 +11,10 @@ from chronos.api.auth.permissions import Access, read_grant, read_users
 from chronos.api.auth.token_store import TokenStore, hash_token, new_token, read_tokens
 from chronos.api.handlers import routes_with
 from chronos.api.options import ApiOptions, CommandAuthor
-from chronos.api.request import ABOUT
+from chronos.api.request import REQUEST_INFO
 
 __all__ = [
-    "ABOUT",
+    "REQUEST_INFO",
     "Access",
     "Api",
     "ApiOptions",

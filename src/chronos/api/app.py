@@ -16,7 +16,7 @@ from chronos.api.auth.denials import Denials
 from chronos.api.auth.permissions import Access, Permission
 from chronos.api.handlers import routes_with, system
 from chronos.api.handlers.event_streams import Streams
-from chronos.api.middleware import handler_of, problem_middleware, sender
+from chronos.api.middleware import make_handler, make_sender, problem_middleware
 from chronos.api.openapi.docs_page import STYLE, page
 from chronos.api.openapi.document import openapi
 from chronos.api.options import ApiOptions
@@ -37,32 +37,32 @@ _CONNECTION: Mapping[str, Any] = {"auto_decompress": False, "keepalive_timeout":
 class Api:
     """The routes as an application of aiohttp."""
 
-    def __init__(self, parts: ApiContext) -> None:
-        self._parts = parts
+    def __init__(self, api: ApiContext) -> None:
+        self._api = api
 
     def runner(
         self, *, middlewares: Sequence[Middleware] = (), shutdown_timeout_s: float, logger: logging.Logger = log
     ) -> web.AppRunner:
         """Return what lets the API listen on sites. ``middlewares`` see every request, and the answer to it."""
-        options = self._parts.options
+        options = self._api.options
         app = web.Application(
-            middlewares=(sender(options.write_timeout_s), *middlewares, problem_middleware),
+            middlewares=(make_sender(options.write_timeout_s), *middlewares, problem_middleware),
             client_max_size=options.request_limit,
         )
-        for route in self._parts.routes:
-            handle, path = handler_of(route, self._parts), options.base_path + route.path
-            for method in ("HEAD", "GET") if route.method == "GET" and not route.streams else (route.method,):
+        for route in self._api.routes:
+            handle, path = make_handler(route, self._api), options.base_path + route.path
+            for method in ("HEAD", "GET") if route.method == "GET" and not route.is_stream else (route.method,):
                 app.router.add_route(method, path, handle)
         app.on_shutdown.append(self._end_streams)
-        app.on_cleanup.append(self._tell_last_denials)
+        app.on_cleanup.append(self._record_last_denials)
         return web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=shutdown_timeout_s, **_CONNECTION)
 
     async def _end_streams(self, _: web.Application) -> None:
         """End the streams, which a client could keep open for ever."""
-        self._parts.streams.close()
+        self._api.streams.close()
 
-    async def _tell_last_denials(self, _: web.Application) -> None:
-        await self._parts.denials.close()
+    async def _record_last_denials(self, _: web.Application) -> None:
+        await self._api.denials.close()
 
 
 def make_api(
@@ -74,7 +74,7 @@ def make_api(
     status: Callable[[], dict[str, Any]],
     metrics: Callable[[], bytes],
     clock: Clock,
-    refused: Callable[[str], None] = lambda _: None,
+    on_refusal: Callable[[str], None] = lambda _: None,
 ) -> Api:
     """The API on an open store.
 
@@ -84,8 +84,8 @@ def make_api(
     streams = Streams(store, options.max_streams, options.max_streams_each)
     routes = routes_with(options.metrics_path)
     if not options.public_docs:
-        routes = tuple(map(_closed, routes))
-    parts = ApiContext(
+        routes = tuple(map(_require_viewer, routes))
+    api = ApiContext(
         service=service,
         store=store,
         clock=clock,
@@ -96,22 +96,22 @@ def make_api(
         rate=RateLimit(options.submit_rate),
         proxies=Proxies(options.trusted_proxies),
         streams=streams,
-        denials=Denials(store, clock, refused),
-        turns=TimeSlicer(),
+        denials=Denials(store, clock, on_refusal),
+        slicer=TimeSlicer(),
         routes=routes,
         document=msgspec.json.encode(openapi(routes, options.base_path)),
         page=page(routes, options.base_path).encode(),
-        page_policy=_policy(),
+        page_policy=_make_content_policy(),
     )
-    return Api(parts)
+    return Api(api)
 
 
-def _closed(route: Route) -> Route:
+def _require_viewer(route: Route) -> Route:
     """The route as it is where the documentation of the API needs credentials."""
-    return replace(route, permission=Permission.LOOK) if route.handler in (system.document, system.page) else route
+    return replace(route, permission=Permission.VIEW) if route.handler in (system.document, system.page) else route
 
 
-def _policy() -> str:
+def _make_content_policy() -> str:
     """What the page of documentation may do: look as it does."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; frame-ancestors 'none'; base-uri 'none'"

@@ -12,28 +12,28 @@ MAX_DEPTH = 64
 MAX_KEYS = 500  # of one object
 BYTES_PER_VALUE = 8  # on average, at least: so many values may be in a body of the largest size
 _NESTING = (dict, list)
-_UNSURE = object()
+_NOT_CANONICAL = object()
 _USUAL_DEPTH = 8
 
 
-def _nested(levels: int) -> Any:
+def _nested_type(levels: int) -> Any:
     """The type of what is nested no deeper than this."""
-    plain: Any = str | int | float | bool | None
-    kind = plain
+    to_plain_json: Any = str | int | float | bool | None
+    kind = to_plain_json
     for _ in range(levels):
-        kind = dict[str, kind] | list[kind] | plain  # type: ignore[valid-type]
+        kind = dict[str, kind] | list[kind] | to_plain_json  # type: ignore[valid-type]
     return kind
 
 
 #: Refuses what is nested deeper. Whatever passes need not be gone through once more to see how deep it is.
-_decode_shallow = msgspec.json.Decoder(_nested(_USUAL_DEPTH)).decode
+_decode_shallow = msgspec.json.Decoder(_nested_type(_USUAL_DEPTH)).decode
 
 
 def read_json(raw: bytes, max_values: int | None = None) -> Any:
     """The value of a body. Raises ``Malformed`` with what is wrong and where."""
-    value, is_shallow = _canonical(raw)
-    if value is _UNSURE:
-        value, is_shallow = _carefully(raw), False
+    value, is_shallow = _read_canonical(raw)
+    if value is _NOT_CANONICAL:
+        value, is_shallow = _read_strictly(raw), False
     nests = raw.count(b"{") + raw.count(b"[")
     if not is_shallow and nests > MAX_DEPTH and _is_deep(value):
         raise _too_deep()
@@ -43,7 +43,7 @@ def read_json(raw: bytes, max_values: int | None = None) -> Any:
     return value
 
 
-def _canonical(raw: bytes) -> tuple[Any, bool]:
+def _read_canonical(raw: bytes) -> tuple[Any, bool]:
     """The value of a body that is written the way we write, spaces aside: then it has every key once, and no NaN.
 
     And whether it is known to be nested no deeper than usual. It takes a fifth of the time. Whatever is written
@@ -54,19 +54,21 @@ def _canonical(raw: bytes) -> tuple[Any, bool]:
             value, is_shallow = _decode_shallow(raw), True
         except msgspec.ValidationError:
             value, is_shallow = msgspec.json.decode(raw), False
-        same = msgspec.json.encode(value) == msgspec.json.format(raw, indent=-1)
+        is_canonical = msgspec.json.encode(value) == msgspec.json.format(raw, indent=-1)
     except (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError):
-        return _UNSURE, False
-    return (value, is_shallow) if same else (_UNSURE, False)
+        return _NOT_CANONICAL, False
+    return (value, is_shallow) if is_canonical else (_NOT_CANONICAL, False)
 
 
-def _carefully(raw: bytes) -> Any:
+def _read_strictly(raw: bytes) -> Any:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         raise Malformed(f"the body is not UTF-8: byte {error.start} begins no character") from None
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            text, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant, parse_float=_read_finite
+        )
     except json.JSONDecodeError as error:
         raise Malformed(f"the body is not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
     except RecursionError:
@@ -86,22 +88,22 @@ def write_json(data: Any) -> bytes:
         return json.dumps(data, default=msgspec.to_builtins).encode()
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
                 raise Malformed(f'the body has the key "{key[:64]}" twice in one object; write it once')
             seen.add(key)
-    return made
+    return result
 
 
-def _no_constant(word: str) -> NoReturn:
+def _reject_constant(word: str) -> NoReturn:
     raise Malformed(f"the body has {word}, which is not JSON")
 
 
-def _finite(text: str) -> float:
+def _read_finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise Malformed(f"the body has {text[:32]}, which is more than a number can hold")
@@ -113,8 +115,8 @@ def _is_deep(value: Any) -> bool:
     for _ in range(MAX_DEPTH):
         if not level:
             return False
-        inner = [one.values() if type(one) is dict else one for one in level]
-        level = [one for many in inner for one in many if type(one) in _NESTING]
+        inner = [item.values() if type(item) is dict else item for item in level]
+        level = [item for items in inner for item in items if type(item) in _NESTING]
     return bool(level)
 
 
@@ -122,14 +124,16 @@ def _check_size(value: Any, max_values: int | None) -> None:
     """Raise ``Malformed`` for an object of too many keys, or too many values in all."""
     count, level = 1, [value] if type(value) in _NESTING else []
     while level:
-        for one in level:
-            if type(one) is dict and len(one) > MAX_KEYS:
-                raise Malformed(f"an object in the body has {len(one)} keys, allowed {MAX_KEYS}; write a list, or less")
+        for item in level:
+            if type(item) is dict and len(item) > MAX_KEYS:
+                raise Malformed(
+                    f"an object in the body has {len(item)} keys, allowed {MAX_KEYS}; write a list, or less"
+                )
         count += sum(map(len, level))
         if max_values is not None and count > max_values:
             raise Malformed(f"the body has more than {max_values} values; send it in parts")
-        inner = [one.values() if type(one) is dict else one for one in level]
-        level = [one for many in inner for one in many if type(one) in _NESTING]
+        inner = [item.values() if type(item) is dict else item for item in level]
+        level = [item for items in inner for item in items if type(item) in _NESTING]
 
 
 def _too_deep() -> Malformed:

@@ -7,7 +7,7 @@ quarrelling with them.
 from typing import Any
 
 #: A field of a patch, and the fields of the answer that it stands in for.
-_INSTEAD = {
+_REPLACES = {
     **dict.fromkeys(("http", "webhook", "command", "python", "grpc", "wait", "job_type"), ("tasks",)),
     "cron_expression": ("schedule",),
     "execute_at": ("schedule",),
@@ -18,24 +18,24 @@ _INSTEAD = {
 }
 
 
-def merge(said: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def merge(job: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """A job with some of its fields changed."""
-    base = dict(said)
+    base = dict(job)
     for name, value in changes.items():
         if value is not None:
-            for other in _INSTEAD.get(name, ()):
-                base.pop(other, None)
+            for replaced in _REPLACES.get(name, ()):
+                base.pop(replaced, None)
     schedule = changes.get("schedule")
     if schedule is not None:
         base.pop("schedule", None)  # another one, not a mixture of both
     if isinstance(schedule, dict) and "in" in schedule:
         base.pop("start", None)  # it is counted from now
-    merged: dict[str, Any] = _merged(base, changes)
-    gone = {name: None for name, value in changes.items() if value is None}
-    return gone | merged  # a name that is no field is refused, though nothing is to stand under it
+    merged: dict[str, Any] = _merge_values(base, changes)
+    removed = {name: None for name, value in changes.items() if value is None}
+    return removed | merged  # a name that is no field is refused, though nothing is to stand under it
 
 
-def _merged(target: Any, changes: Any) -> Any:
+def _merge_values(target: Any, changes: Any) -> Any:
     if not isinstance(changes, dict):
         return changes
     merged = dict(target) if isinstance(target, dict) else {}
@@ -43,5 +43,5 @@ def _merged(target: Any, changes: Any) -> Any:
         if value is None:
             merged.pop(name, None)
         else:
-            merged[name] = _merged(merged.get(name), value)
+            merged[name] = _merge_values(merged.get(name), value)
     return merged

@@ -32,17 +32,17 @@ from chronos.api.errors import (
     Unauthenticated,
     WrongMethod,
 )
-from chronos.api.handlers.executions import execution_id
+from chronos.api.handlers.executions import read_execution_id
 from chronos.api.problems import kind_of, problem_response
-from chronos.api.request import ABOUT, REQUEST_ID, ApiContext, RequestContext, refusal
+from chronos.api.request import REQUEST_ID, REQUEST_INFO, ApiContext, RequestContext, make_forbidden
 from chronos.api.responses import HEADERS, write_within
 from chronos.api.routing import Route, Scope
 from chronos.errors import NotFound
 from chronos.store.contract import ExecutionView
 
 log = logging.getLogger("chronos.api")
-_GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
-_UNREAD_BYTES = 64 << 10  # of a refused body: so much is still taken in, so that the connection can be kept
+_CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_MAX_UNREAD_BYTES = 64 << 10  # of a refused body: so much is still taken in, so that the connection can be kept
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _SCOPES_WITHOUT_LOOKUP = (Scope.ANYWHERE, Scope.BODY, Scope.EVERYWHERE)
 _X_REQUEST_ID, _HOST, _AUTHORIZATION = istr("X-Request-Id"), istr("Host"), istr("Authorization")
@@ -53,7 +53,7 @@ _CONTENT_ENCODING = istr("Content-Encoding")
 # --- around every request
 
 
-def sender(limit_s: float) -> Middleware:
+def make_sender(limit_s: float) -> Middleware:
     """Return what sends the answer to every request, and hangs up on a client that does not take it in time."""
 
     @web.middleware
@@ -74,8 +74,12 @@ async def _write_response(response: web.StreamResponse, request: web.Request) ->
 @web.middleware
 async def problem_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Every request has an id, and every error is a problem that names it."""
-    given = request.headers.get(_X_REQUEST_ID, "")
-    request_id = given if given and _GIVEN_ID.fullmatch(given) else f"{getrandbits(64):016x}"  # no secret
+    client_request_id = request.headers.get(_X_REQUEST_ID, "")
+    request_id = (
+        client_request_id
+        if client_request_id and _CLIENT_REQUEST_ID.fullmatch(client_request_id)
+        else f"{getrandbits(64):016x}"
+    )  # no secret
     request[REQUEST_ID] = request_id
     bind_contextvars(request_id=request_id)  # for every line that is logged on its behalf
     try:
@@ -83,7 +87,7 @@ async def problem_middleware(request: web.Request, handler: Handler) -> web.Stre
     except ConnectionError:
         raise  # nobody is there to be answered
     except web.HTTPException as error:
-        response = _of_aiohttp(error, request_id)
+        response = _to_problem_response(error, request_id)
     except Exception as error:  # the last line of defence: it is logged, and answered as 500
         if kind_of(error).status == 500:
             log.exception("a request failed", extra={"request_id": request_id, "path": request.path})
@@ -93,12 +97,12 @@ async def problem_middleware(request: web.Request, handler: Handler) -> web.Stre
         headers[_X_REQUEST_ID] = request_id
         for name, value in HEADERS:
             headers.setdefault(name, value)
-        if response.status >= 400 and _has_much_unread(request):
+        if response.status >= 400 and _has_large_unread_body(request):
             response.force_close()
     return response
 
 
-def _of_aiohttp(error: web.HTTPException, request_id: str) -> web.StreamResponse:
+def _to_problem_response(error: web.HTTPException, request_id: str) -> web.StreamResponse:
     """What the router says, in our words."""
     match error:
         case web.HTTPNotFound():
@@ -116,116 +120,116 @@ def _of_aiohttp(error: web.HTTPException, request_id: str) -> web.StreamResponse
             raise error
 
 
-def _has_much_unread(request: web.Request) -> bool:
+def _has_large_unread_body(request: web.Request) -> bool:
     """Whether more of a body is still to come than is worth waiting for."""
     if request.content.is_eof():
         return False
     length = request.content_length
-    return length is None or length > _UNREAD_BYTES
+    return length is None or length > _MAX_UNREAD_BYTES
 
 
 # --- one route
 
 
-def handler_of(route: Route, parts: ApiContext) -> Handler:
+def make_handler(route: Route, api: ApiContext) -> Handler:
     """What is called for a route."""
-    limit_s = parts.options.request_timeout_s
+    limit_s = api.options.request_timeout_s
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        call = RequestContext(
-            request=request, route=route, parts=parts, principal=NO_PRINCIPAL, request_id=request[REQUEST_ID]
+        context = RequestContext(
+            request=request, route=route, api=api, principal=NO_PRINCIPAL, request_id=request[REQUEST_ID]
         )
         try:
             async with asyncio.timeout(limit_s):
-                return await _serve(call)
+                return await _serve(context)
         except TimeoutError:
-            if call.reading:
+            if context.is_reading_body:
                 raise SlowRequest(f"the body did not arrive within {limit_s:g} s") from None
             raise RequestTimedOut(f"it took longer than {limit_s:g} s; it may have been done all the same") from None
         finally:
-            request[ABOUT] = call.about
+            request[REQUEST_INFO] = context.info
 
     async def stream(request: web.Request) -> web.StreamResponse:
-        call = RequestContext(
-            request=request, route=route, parts=parts, principal=NO_PRINCIPAL, request_id=request[REQUEST_ID]
+        context = RequestContext(
+            request=request, route=route, api=api, principal=NO_PRINCIPAL, request_id=request[REQUEST_ID]
         )
-        return await _serve(call)
+        return await _serve(context)
 
-    return stream if route.streams else handle
+    return stream if route.is_stream else handle
 
 
-async def _serve(call: RequestContext) -> web.StreamResponse:
-    route, parts = call.route, call.parts
-    access = parts.access
+async def _serve(context: RequestContext) -> web.StreamResponse:
+    route, api = context.route, context.api
+    access = api.access
     try:
-        refuse_compressed(call.request)
-        refuse_foreign(call.request, is_open=access.open, hosts=parts.options.hosts)
+        refuse_compressed(context.request)
+        refuse_cross_site(context.request, is_open=access.open, hosts=api.options.hosts)
         if route.permission is not Permission.OPEN:
-            call.principal = ANONYMOUS_ADMIN if access.open else await _principal(call)
-        if route.submits and parts.rate.is_limited:
-            client = call.address_group if access.open else call.principal.name
-            parts.rate.take(client, parts.clock.now_us())
-        if call.request.query_string:
-            call.check_query()
-        if call.principal is not ANONYMOUS_ADMIN or route.scope not in _SCOPES_WITHOUT_LOOKUP:
-            await _allow(call)
-        return await route.handler(call)
+            context.principal = ANONYMOUS_ADMIN if access.open else await _authenticate(context)
+        if route.is_rate_limited and api.rate.is_limited:
+            client = context.address_group if access.open else context.principal.name
+            api.rate.take(client, api.clock.now_us())
+        if context.request.query_string:
+            context.check_query()
+        if context.principal is not ANONYMOUS_ADMIN or route.scope not in _SCOPES_WITHOUT_LOOKUP:
+            await _authorize(context)
+        return await route.handler(context)
     except Forbidden as error:
-        call.tell_denied(error)
+        context.record_denial(error)
         raise
 
 
-async def _principal(call: RequestContext) -> Principal:
+async def _authenticate(context: RequestContext) -> Principal:
     """Who asks. Raises ``Unauthenticated``, ``LockedOut``, ``TooManyRequests``; wrong credentials leave a trace."""
-    header, address = call.request.headers.get(_AUTHORIZATION), call.address_group
+    header, address = context.request.headers.get(_AUTHORIZATION), context.address_group
     try:
-        principal = await call.parts.access.principal(header, address)
+        principal = await context.api.access.principal(header, address)
     except (Unauthenticated, TooManyRequests) as error:
         name, scheme = read_claimed_name(header or "")
-        call.parts.denials.failed_login(name, scheme, error, address=call.address, counts_as=address)
+        context.api.denials.failed_login(name, scheme, error, address=context.address, counts_as=address)
         raise
     if principal is NO_PRINCIPAL:
         raise Unauthenticated("send a name and password (Basic) or a token (Bearer)")
     return principal
 
 
-async def _allow(call: RequestContext) -> None:
+async def _authorize(context: RequestContext) -> None:
     """Raise unless the caller may do this; look up what the path names on the way."""
-    principal, permission = call.principal, call.route.permission
-    match call.route.scope:
+    principal, permission = context.principal, context.route.permission
+    match context.route.scope:
         case Scope.ANYWHERE | Scope.BODY:
-            _need(principal, permission, principal.may_somewhere(permission), "here")
+            _require(principal, permission, principal.may_somewhere(permission), "here")
         case Scope.EVERYWHERE:
-            _need(principal, permission, principal.may(permission), "in all namespaces")
+            _require(principal, permission, principal.may(permission), "in all namespaces")
         case Scope.SEEN:
-            _need(principal, permission, principal.may_somewhere(permission), "here")
-            if call.requested_namespace is not None:
-                call.require(call.requested_namespace)
+            _require(principal, permission, principal.may_somewhere(permission), "here")
+            if context.requested_namespace is not None:
+                context.require(context.requested_namespace)
         case Scope.JOB:
-            call.found_job = await call.find_job(call.path("ref"))
-            call.require(call.found_job.namespace)
+            context.found_job = await context.find_job(context.path("ref"))
+            context.require(context.found_job.namespace)
         case Scope.EXECUTION:
-            call.found_view = await _view(call)
+            context.found_view = await _find_execution(context)
 
 
-def _need(principal: Principal, permission: Permission, is_held: bool, where: str) -> None:
+def _require(principal: Principal, permission: Permission, is_held: bool, where: str) -> None:
     if permission is not Permission.OPEN and not is_held:
-        raise refusal(principal, permission, where)
+        raise make_forbidden(principal, permission, where)
 
 
-async def _view(call: RequestContext) -> ExecutionView:
+async def _find_execution(context: RequestContext) -> ExecutionView:
     """The execution of the path, to those who see the namespace that its job is in, or was."""
-    text = call.path("id")
-    view = await call.parts.service.runs.get(execution_id(text))
-    if call.principal.may(call.route.permission):
+    text = context.path("id")
+    view = await context.api.service.runs.get(read_execution_id(text))
+    if context.principal.may(context.route.permission):
         return view
-    job = (await call.parts.store.names_of([view.execution.job])).get(view.execution.job)
+    job = (await context.api.store.names_of([view.execution.job])).get(view.execution.job)
     namespace = None if job is None else job.namespace
-    if not (call.principal.may(Permission.LOOK) if namespace is None else call.principal.sees(namespace)):
+    if not (context.principal.may(Permission.VIEW) if namespace is None else context.principal.sees(namespace)):
         raise NotFound(f'there is no execution "{text[:200]}"')
     if namespace is None:
-        raise refusal(call.principal, call.route.permission, "in all namespaces")
-    call.require(namespace)
+        raise make_forbidden(context.principal, context.route.permission, "in all namespaces")
+    context.require(namespace)
     return view
 
 
@@ -242,7 +246,7 @@ def refuse_compressed(request: web.Request) -> None:
 # --- browsers
 
 
-def refuse_foreign(request: web.Request, *, is_open: bool, hosts: tuple[str, ...]) -> None:
+def refuse_cross_site(request: web.Request, *, is_open: bool, hosts: tuple[str, ...]) -> None:
     """Raise ``Forbidden`` for what a page from elsewhere makes a browser send.
 
     A write has to come from a page of this server, or from no page at all. Where nobody is asked who they are, a name
@@ -254,13 +258,13 @@ def refuse_foreign(request: web.Request, *, is_open: bool, hosts: tuple[str, ...
         site, origin = headers.get(_SITE), headers.get(_ORIGIN)
         if site not in (None, "same-origin", "none"):
             raise Forbidden("a page of another site cannot change anything here")
-        if site is None and origin is not None and _place(origin) != host.lower():
+        if site is None and origin is not None and _authority(origin) != host.lower():
             raise Forbidden("a page of another origin cannot change anything here")
-    if is_open and _is_loopback(request.remote or "") and not _is_own(host, hosts):
+    if is_open and _is_loopback(request.remote or "") and not _is_own_host(host, hosts):
         raise Forbidden(f'this server is not called "{host[:100]}"; call it localhost, or turn authentication on')
 
 
-def _place(origin: str) -> str | None:
+def _authority(origin: str) -> str | None:
     """Host and port of an origin; None: it makes no sense."""
     try:
         return urlsplit(origin).netloc.lower()
@@ -269,7 +273,7 @@ def _place(origin: str) -> str | None:
 
 
 @lru_cache(maxsize=1_024)
-def _is_own(host: str, hosts: tuple[str, ...]) -> bool:
+def _is_own_host(host: str, hosts: tuple[str, ...]) -> bool:
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

@@ -16,30 +16,30 @@ def write_cursor(cursor: bytes | None) -> str | None:
 
 def read_id_cursor(text: str | None) -> bytes | None:
     """A cursor of a list that is ordered by ids."""
-    cursor = _read(text)
+    cursor = _decode(text)
     if cursor is not None and len(cursor) != ID_BYTES:
-        raise _foreign()
+        raise _invalid_cursor()
     return cursor
 
 
 def read_name_cursor(text: str | None) -> bytes | None:
     """A cursor of a list that is ordered by namespace and name."""
-    cursor = _read(text)
+    cursor = _decode(text)
     if cursor is None:
         return None
     if cursor.count(_SEPARATOR) != 1 or not cursor.isascii():
-        raise _foreign()
+        raise _invalid_cursor()
     return cursor
 
 
-def _read(text: str | None) -> bytes | None:
+def _decode(text: str | None) -> bytes | None:
     if text is None:
         return None
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise _foreign() from None
+        raise _invalid_cursor() from None
 
 
-def _foreign() -> Malformed:
+def _invalid_cursor() -> Malformed:
     return Malformed("the cursor is none of this list; take next_cursor of the page before, or leave it out")

@@ -16,39 +16,39 @@ V = TypeVar("V")
 class RecentClients(Generic[V]):
     """A bounded map: when it is full, what was not touched longest goes."""
 
-    def __init__(self, most: int = MAX_CLIENTS) -> None:
-        self._most = most
-        self._held: OrderedDict[Hashable, V] = OrderedDict()
+    def __init__(self, capacity: int = MAX_CLIENTS) -> None:
+        self._capacity = capacity
+        self._values: OrderedDict[Hashable, V] = OrderedDict()
 
     def get(self, key: Hashable) -> V | None:
         """What is held under a key."""
-        value = self._held.get(key)
+        value = self._values.get(key)
         if value is not None:
-            self._held.move_to_end(key)
+            self._values.move_to_end(key)
         return value
 
     def put(self, key: Hashable, value: V) -> None:
         """Hold something."""
-        self._held[key] = value
-        self._held.move_to_end(key)
-        if len(self._held) > self._most:
-            self._held.popitem(last=False)
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._capacity:
+            self._values.popitem(last=False)
 
     def drop(self, key: Hashable) -> None:
         """Forget one."""
-        self._held.pop(key, None)
+        self._values.pop(key, None)
 
-    def drop_where(self, wanted: Callable[[Hashable], bool]) -> None:
+    def drop_where(self, matches: Callable[[Hashable], bool]) -> None:
         """Forget all whose keys are wanted."""
-        for key in [key for key in self._held if wanted(key)]:
-            del self._held[key]
+        for key in [key for key in self._values if matches(key)]:
+            del self._values[key]
 
     def clear(self) -> None:
         """Forget all."""
-        self._held.clear()
+        self._values.clear()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._values)
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class RateLimit:
 
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
-        self._most = max(1.0, per_s or 0.0)
+        self._capacity = max(1.0, per_s or 0.0)
         self._buckets: RecentClients[_Bucket] = RecentClients()
 
     @property
@@ -73,9 +73,9 @@ class RateLimit:
         """Raise ``TooManyRequests`` when the client's bucket is empty."""
         if self._per_s is None:
             return
-        bucket = self._buckets.get(client) or _Bucket(self._most, now_us)
-        passed_s = max(0, now_us - bucket.filled_us) / SECOND_US
-        bucket.tokens = min(self._most, bucket.tokens + passed_s * self._per_s)
+        bucket = self._buckets.get(client) or _Bucket(self._capacity, now_us)
+        elapsed_s = max(0, now_us - bucket.filled_us) / SECOND_US
+        bucket.tokens = min(self._capacity, bucket.tokens + elapsed_s * self._per_s)
         bucket.filled_us = now_us
         self._buckets.put(client, bucket)
         if bucket.tokens < 1:

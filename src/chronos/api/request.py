@@ -26,8 +26,8 @@ from chronos.observe.event_log import format_job_name
 from chronos.service.cooperative import TimeSlicer
 from chronos.service.run_requests import PlainPayload
 from chronos.service.serializers import Problem, id_text, read_id
-from chronos.service.serializers.identifiers import fault_of_name
-from chronos.service.serializers.json_values import plain
+from chronos.service.serializers.identifiers import find_name_fault
+from chronos.service.serializers.json_values import to_plain_json
 from chronos.service.serializers.object_reader import ObjectReader
 from chronos.store.contract import ExecutionView, Store
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LARGE_BODY_BYTES = 16 << 10  # bytes of a body: what is larger is read beside the event loop
 MAX_KEY = 255  # characters of an Idempotency-Key
-_YES, _NO = ("true", "1", "yes", ""), ("false", "0", "no")
+_TRUE, _FALSE = ("true", "1", "yes", ""), ("false", "0", "no")
 _MAX_PARAMETER_CHARS = 2_048
 
 
@@ -48,22 +48,22 @@ class RequestInfo(NamedTuple):
     job: Job | bytes | None
     execution: bytes | None
 
-    def told(self) -> dict[str, str]:
+    def log_fields(self) -> dict[str, str]:
         """For a log line."""
-        said: dict[str, str] = {}
+        fields: dict[str, str] = {}
         if self.job is not None:
-            known = self.job
-            said["job"] = id_text(known) if isinstance(known, bytes) else format_job_name((known.namespace, known.name))
+            job = self.job
+            fields["job"] = id_text(job) if isinstance(job, bytes) else format_job_name((job.namespace, job.name))
         if self.execution is not None:
-            said["execution"] = id_text(self.execution)
-        return said
+            fields["execution"] = id_text(self.execution)
+        return fields
 
 
 #: The id that a request and the answer to it have.
 REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
 
 #: What a request turned out to be about, for those who tell of it.
-ABOUT: web.RequestKey[RequestInfo] = web.RequestKey("about", RequestInfo)
+REQUEST_INFO: web.RequestKey[RequestInfo] = web.RequestKey("info", RequestInfo)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class ApiContext:
     proxies: Proxies
     streams: "Streams"
     denials: "Denials"
-    turns: TimeSlicer
+    slicer: TimeSlicer
     routes: tuple[Route, ...] = ()
     document: bytes = b""  # the OpenAPI document
     page: bytes = b""  # the same for people
@@ -94,14 +94,14 @@ class RequestContext:
 
     request: web.Request
     route: Route
-    parts: ApiContext
+    api: ApiContext
     principal: Principal
     request_id: str
     found_job: Job | None = None
     found_view: ExecutionView | None = None
-    asked: bytes | None = None  # the execution that it asked for
-    reading: bool = field(default=False)  # the body is still being received
-    has_much: bool = field(default=False)  # the body is large
+    requested_execution: bytes | None = None  # the execution that it asked for
+    is_reading_body: bool = field(default=False)  # the body is still being received
+    has_large_body: bool = field(default=False)  # the body is large
 
     # --- who and where
 
@@ -113,7 +113,7 @@ class RequestContext:
     @property
     def address(self) -> str:
         """The client's address, as far as the proxies in between are trusted."""
-        return self.parts.proxies.client(self.request.remote or "", self.request.headers)
+        return self.api.proxies.client(self.request.remote or "", self.request.headers)
 
     @property
     def address_group(self) -> str:
@@ -134,7 +134,7 @@ class RequestContext:
     def requested_namespace(self) -> str | None:
         """The one that was asked for, if any was."""
         name = self.text("namespace")
-        if name is not None and (fault := fault_of_name(name)):
+        if name is not None and (fault := find_name_fault(name)):
             raise Malformed(f'the namespace "{name[:64]}" {fault}')
         return name
 
@@ -144,21 +144,21 @@ class RequestContext:
         if not self.principal.sees(namespace):
             raise NotFound(f'there is no namespace "{namespace[:200]}"')
         if not self.principal.may(permission, namespace):
-            raise refusal(self.principal, permission, f'in the namespace "{namespace}"')
+            raise make_forbidden(self.principal, permission, f'in the namespace "{namespace}"')
 
-    def tell_denied(self, error: Forbidden) -> None:
+    def record_denial(self, error: Forbidden) -> None:
         """Leave a trace of what the caller may not do."""
         what = f"{self.request.method} {self.request.path}: {error}"
-        self.parts.denials.denied(self.principal.name, what, address=self.address, counts_as=self.address_group)
+        self.api.denials.denied(self.principal.name, what, address=self.address, counts_as=self.address_group)
 
-    def shows(self, namespace: str | None) -> bool:
+    def is_visible(self, namespace: str | None) -> bool:
         """Whether a thing of a namespace belongs in a list; None: it is not known, its job being gone."""
         if namespace is None:
             return self.principal.may(self.route.permission) and self.requested_namespace is None
         return self.principal.may(self.route.permission, namespace) and self.requested_namespace in (None, namespace)
 
     @property
-    def shows_everything(self) -> bool:
+    def sees_everything(self) -> bool:
         return self.requested_namespace is None and self.principal.may(self.route.permission)
 
     # --- what the path names
@@ -176,19 +176,19 @@ class RequestContext:
         return self.found_view
 
     @property
-    def about(self) -> RequestInfo:
+    def info(self) -> RequestInfo:
         """What it turned out to be about: what it asked for rather than what it named."""
         if self.found_view is None:
-            return RequestInfo(self.found_job, self.asked)
+            return RequestInfo(self.found_job, self.requested_execution)
         named = self.found_view.execution
-        return RequestInfo(self.found_job or named.job, self.asked or named.id)
+        return RequestInfo(self.found_job or named.job, self.requested_execution or named.id)
 
     async def find_job(self, ref: str) -> Job:
         """A job by id or name. One that the caller may not see is not there, and its neighbours are not hinted at."""
         unseen = NotFound(f'there is no job "{ref[:200]}" in the namespace "{self.namespace}"')
         if read_id(ref) is None and not self.principal.sees(self.namespace):
             raise unseen
-        job = await self.parts.service.jobs.get(ref, self.namespace)
+        job = await self.api.service.jobs.get(ref, self.namespace)
         if not self.principal.sees(job.namespace):
             raise unseen
         return job
@@ -213,13 +213,13 @@ class RequestContext:
         """Refuse parameters that nobody reads, and those that stand there twice."""
         if not self.request.query_string:
             return
-        known = {param.name: param.many for param in self.route.query}
+        params = {param.name: param.is_repeatable for param in self.route.query}
         for name in self.request.query:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(known) or 'none'}"
+            if name not in params:
+                near = get_close_matches(name, params, n=1)
+                hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(params) or 'none'}"
                 raise Malformed(f'there is no parameter "{name[:64]}" here{hint}')
-            if not known[name] and len(self.request.query.getall(name)) > 1:
+            if not params[name] and len(self.request.query.getall(name)) > 1:
                 raise Malformed(f'the parameter "{name}" stands there twice')
 
     def text(self, name: str) -> str | None:
@@ -236,7 +236,7 @@ class RequestContext:
                 raise Malformed(f'the parameter "{name}" is too long, or no text')
         return values
 
-    def whole(self, name: str, default: int, *, low: int, high: int) -> int:
+    def integer(self, name: str, default: int, *, low: int, high: int) -> int:
         """A whole number."""
         value = self.text(name)
         if value is None:
@@ -246,12 +246,12 @@ class RequestContext:
             raise Malformed(f'the parameter "{name}" is "{value[:64]}", allowed {low} to {high}')
         return number
 
-    def flag(self, name: str) -> bool:
+    def boolean(self, name: str) -> bool:
         """True or false; a bare name is true."""
         value = self.text(name)
-        if value is None or value.lower() in _NO:
+        if value is None or value.lower() in _FALSE:
             return False
-        if value.lower() in _YES:
+        if value.lower() in _TRUE:
             return True
         raise Malformed(f'the parameter "{name}" is "{value[:64]}", allowed true or false')
 
@@ -260,18 +260,18 @@ class RequestContext:
         value = self.text(name)
         if value is None:
             return None
-        found = read_instant_us(value.replace(" ", "+"))  # a plus sign that was not escaped
-        if found is None:
+        found_us = read_instant_us(value.replace(" ", "+"))  # a plus sign that was not escaped
+        if found_us is None:
             raise Malformed(f'the parameter "{name}" is "{value[:64]}"; write an instant like 2027-01-01T09:00:00Z')
-        return found
+        return found_us
 
     @property
     def limit(self) -> int:
-        return self.whole("limit", 100, low=1, high=1000)
+        return self.integer("limit", 100, low=1, high=1000)
 
     @property
     def dry_run(self) -> bool:
-        return self.flag("dry_run")
+        return self.boolean("dry_run")
 
     # --- headers
 
@@ -292,11 +292,11 @@ class RequestContext:
 
     async def json(self) -> Any:
         """The body; None when there is none. Raises ``Malformed``, ``TooLarge``, ``WrongType``."""
-        limit = self.parts.options.request_limit
+        limit = self.api.options.request_limit
         if (self.request.content_length or 0) > limit:
             raise _too_large(limit)
         try:
-            raw = await self._raw()
+            raw = await self._read_bytes()
         except web.HTTPRequestEntityTooLarge:
             raise _too_large(limit) from None
         except web.RequestPayloadError:
@@ -310,27 +310,31 @@ class RequestContext:
         allowed = self.route.body.types if self.route.body is not None else (JSON,)
         if self.request.content_type not in allowed:
             raise WrongType(f"the body is {self.request.content_type}; send Content-Type: {allowed[0]}")
-        self.has_much = len(raw) > _LARGE_BODY_BYTES
-        return await self.work(partial(read_json, raw, limit // BYTES_PER_VALUE))
+        self.has_large_body = len(raw) > _LARGE_BODY_BYTES
+        return await self.run(partial(read_json, raw, limit // BYTES_PER_VALUE))
 
-    async def work(self, do: Callable[[], T], *, much: bool | None = None) -> T:
+    async def run(self, function: Callable[[], T], *, is_large: bool | None = None) -> T:
         """Do something with what the body says; ``much``: it takes long, which it does for a large body."""
-        return await self.parts.turns.run_in_thread(do) if (self.has_much if much is None else much) else do()
+        return (
+            await self.api.slicer.run_in_thread(function)
+            if (self.has_large_body if is_large is None else is_large)
+            else function()
+        )
 
-    async def _raw(self) -> bytes:
+    async def _read_bytes(self) -> bytes:
         content = self.request.content
         if content.is_eof():  # all of it came with the headers, as it mostly does
             return content.read_nowait()
-        self.reading = True
+        self.is_reading_body = True
         raw = await self.request.read()
-        self.reading = False
+        self.is_reading_body = False
         return raw
 
-    async def form(self) -> "BodyReader":
+    async def read_object(self) -> "BodyReader":
         """The body as an object of which every field has to be taken."""
         problems: list[Problem] = []
-        said = await self.json()
-        data = await self.work(lambda: plain(said, problems))
+        body = await self.json()
+        data = await self.run(lambda: to_plain_json(body, problems))
         if data is None and not problems:
             data = {}
         if not isinstance(data, dict):
@@ -341,31 +345,31 @@ class RequestContext:
 class BodyReader(ObjectReader):
     """A body that is being read."""
 
-    def instant_us(self, name: str, *, needed: bool = False) -> int | None:
+    def instant_us(self, name: str, *, required: bool = False) -> int | None:
         """An instant."""
-        value = self.text(name, longest=64)
+        value = self.text(name, max_bytes=64)
         if value is None:
-            if needed and not any(problem.pointer == self.at(name) for problem in self.problems):
+            if required and not any(problem.pointer == self.at(name) for problem in self.problems):
                 self.fault(name, "is missing")
             return None
-        found = read_instant_us(value)
-        if found is None:
+        found_us = read_instant_us(value)
+        if found_us is None:
             self.fault(name, f'is "{value}"; write an instant like 2027-01-01T09:00:00Z')
-        return found
+        return found_us
 
     def payload(self) -> PlainPayload | None:
         """The payload that goes with a run; None: it is not given."""
         _, value = self.take("payload")
         return None if value is None else PlainPayload(value)
 
-    def done(self) -> None:
+    def raise_problems(self) -> None:
         """Raise what is wrong with it."""
         self.finish()
         if self.problems:
             raise InvalidBody(self.problems)
 
 
-def refusal(principal: Principal, permission: Permission, where: str) -> Forbidden:
+def make_forbidden(principal: Principal, permission: Permission, where: str) -> Forbidden:
     """What somebody is told who may not do a thing."""
     return Forbidden(f"{principal.name} may not {permission.name.lower()} {where}; ask somebody who administers it")
 

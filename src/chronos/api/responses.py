@@ -32,71 +32,75 @@ def json_response(data: Any, *, status: int = 200, headers: dict[str, str] | Non
     return web.Response(status=status, body=write_json(data), content_type=JSON, headers=headers)
 
 
-async def write_within(limit_s: float, request: web.Request, writing: Awaitable[None]) -> None:
+async def write_within(limit_s: float, request: web.Request, write: Awaitable[None]) -> None:
     """Wait no longer than this for a client to take what is written to it; hang up on one that does not."""
     try:
         async with asyncio.timeout(limit_s):
-            await writing
+            await write
     except TimeoutError:
         if request.transport is not None:
             request.transport.abort()
 
 
-def tag_of(job: Job) -> str:
+def to_etag(job: Job) -> str:
     """The version of a job as an entity tag. A name that was deleted and created anew counts its versions anew."""
     return f'"{job.version}"' if job.incarnation == 1 else f'"{job.version}-{job.incarnation}"'
 
 
 async def job_response(
-    call: RequestContext, job: Job, *, status: int = 200, extra: dict[str, Any] | None = None
+    context: RequestContext, job: Job, *, status: int = 200, extra: dict[str, Any] | None = None
 ) -> web.Response:
     """One job with its last execution."""
-    last = (await call.parts.service.runs.latest([job])).get(job.id)
+    last = (await context.api.service.runs.latest_json([job])).get(job.id)
     return json_response(
-        write_job(job, last_execution=last) | (extra or {}), status=status, headers={"ETag": tag_of(job)}
+        write_job(job, last_execution=last) | (extra or {}), status=status, headers={"ETag": to_etag(job)}
     )
 
 
-async def read_expected_version(call: RequestContext, job: Job | None) -> int | None:
+async def read_expected_version(context: RequestContext, job: Job | None) -> int | None:
     """The version that a change is made from: that of the job, when the client said which it knows, else None.
 
     Raises ``StaleVersion`` when the client knows another one.
     """
-    tags = read_if_match(call)
+    tags = read_if_match(context)
     if tags is None:
         return None
     if job is None:
         raise StaleVersion("it does not exist any more; leave If-Match out to create it")
-    if "*" in tags or tag_of(job).strip('"') in tags:
+    if "*" in tags or to_etag(job).strip('"') in tags:
         return job.version
-    raise await stale(call, job, tags)
+    raise await make_stale_error(context, job, tags)
 
 
-async def stale(call: RequestContext, job: Job, tags: list[str]) -> StaleVersion:
+async def make_stale_error(context: RequestContext, job: Job, tags: list[str]) -> StaleVersion:
     """The sentence for somebody whose knowledge is old."""
-    versions = await call.parts.store.versions(job.id, limit=1)
+    versions = await context.api.store.versions(job.id, limit=1)
     author = f", by {versions[0].author}" if versions else ""
     known = ", ".join(f"v{tag}" for tag in tags)[:64] or "none"
     return StaleVersion(f"{job.name} changed since you read it (you have {known}, it is v{job.version}{author})")
 
 
-async def to_stale_if_changed(call: RequestContext, known: int | None, error: Conflict) -> Conflict:
+async def to_stale_if_changed(context: RequestContext, known: int | None, error: Conflict) -> Conflict:
     """What to answer to a conflict: ``StaleVersion`` where the job has another version than the client knows."""
-    there = (await call.parts.store.jobs_by_id([call.job.id])).get(call.job.id)
-    return error if known is None or there is None or there.version == known else await stale(call, there, [str(known)])
+    current = (await context.api.store.jobs_by_id([context.job.id])).get(context.job.id)
+    return (
+        error
+        if known is None or current is None or current.version == known
+        else await make_stale_error(context, current, [str(known)])
+    )
 
 
-def read_if_match(call: RequestContext) -> list[str] | None:
+def read_if_match(context: RequestContext) -> list[str] | None:
     """The tags of If-Match; None: it was not sent."""
-    header = call.request.headers.get("If-Match")
+    header = context.request.headers.get("If-Match")
     if header is None:
         return None
     if header.strip() == "*":
         return ["*"]
-    found: list[str] = []
+    tags: list[str] = []
     for part in header.split(","):
         match = _TAG.fullmatch(part.strip())
-        if match is None or len(found) == 16:
+        if match is None or len(tags) == 16:
             raise Malformed('If-Match has to be the ETag of an answer, like "7"')
-        found.append(match.group(1) if match.group(1) is not None else match.group(2))
-    return found
+        tags.append(match.group(1) if match.group(1) is not None else match.group(2))
+    return tags

@@ -39,11 +39,11 @@ class Param:
     """One query parameter."""
 
     name: str
-    about: str
+    description: str
     schema: Schema = field(default_factory=lambda: {"type": "string"})
 
     @property
-    def many(self) -> bool:
+    def is_repeatable(self) -> bool:
         """Whether it may be given more than once."""
         return self.schema.get("type") == "array"
 
@@ -65,8 +65,8 @@ class Body:
     @classmethod
     def of_fields(cls, properties: Mapping[str, Schema], *, required: tuple[str, ...] = (), example: Any) -> Self:
         """An object with these fields and no others. The body may be left out where no field is required."""
-        needed = {"required": list(required)} if required else {}
-        schema = {"type": "object", **needed, "additionalProperties": False, "properties": properties}
+        required_fields = {"required": list(required)} if required else {}
+        schema = {"type": "object", **required_fields, "additionalProperties": False, "properties": properties}
         return cls(schema, example, required=bool(required))
 
 
@@ -74,26 +74,28 @@ class Body:
 class ResponseDoc:
     """The documentation of a response that is not a refusal."""
 
-    about: str
+    description: str
     schema: Schema | None = None
     example: Any = None
     type: str = JSON
 
     @classmethod
-    def list_of(cls, name: str, *items: Any, about: str) -> Self:
+    def list_of(cls, name: str, *items: Any, description: str) -> Self:
         """A whole list of a named schema, with example items."""
         properties = {"items": {"type": "array", "items": ref(name)}}
-        return cls(about, {"type": "object", "required": ["items"], "properties": properties}, {"items": list(items)})
+        return cls(
+            description, {"type": "object", "required": ["items"], "properties": properties}, {"items": list(items)}
+        )
 
     @classmethod
-    def page_of(cls, name: str, *items: Any, about: str = "a page") -> Self:
+    def page_of(cls, name: str, *items: Any, description: str = "a page") -> Self:
         """A page of a list of a named schema, with example items."""
         properties = {
             "items": {"type": "array", "items": ref(name)},
             "next_cursor": {"type": ["string", "null"], "description": "asks for the next page; null: there is none"},
         }
         schema = {"type": "object", "required": ["items", "next_cursor"], "properties": properties}
-        return cls(about, schema, {"items": list(items), "next_cursor": None})
+        return cls(description, schema, {"items": list(items), "next_cursor": None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,26 +112,32 @@ class Route:
     returns: Mapping[int, ResponseDoc]
     query: tuple[Param, ...] = ()
     body: Body | None = None
-    matches: bool = False  # If-Match is honoured
+    honours_if_match: bool = False  # If-Match is honoured
     idempotent_by_key: bool = False  # Idempotency-Key is honoured
-    conflicts: bool = True  # a write may be refused for the state that things are in
-    submits: bool = False  # counts against a client's rate
-    streams: bool = False  # goes on for as long as the client listens
+    can_conflict: bool = True  # a write may be refused for the state that things are in
+    is_rate_limited: bool = False  # counts against a client's rate
+    is_stream: bool = False  # goes on for as long as the client listens
 
     @property
     def writes(self) -> bool:
         return self.method != "GET"
 
 
-NAMESPACE = Param(name="namespace", about='the namespace of a name; "default" without it', schema=ref("Name"))
-SPACES = Param(name="namespace", about="only of this namespace; all that you may see without it", schema=ref("Name"))
+NAMESPACE = Param(name="namespace", description='the namespace of a name; "default" without it', schema=ref("Name"))
+NAMESPACE_FILTER = Param(
+    name="namespace", description="only of this namespace; all that you may see without it", schema=ref("Name")
+)
 LIMIT = Param(
     name="limit",
-    about="how many at most",
+    description="how many at most",
     schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
 )
-CURSOR = Param(name="cursor", about="`next_cursor` of the page before", schema={"type": "string", "maxLength": 2048})
-DRY_RUN = Param(name="dry_run", about="check everything, change nothing", schema={"type": "boolean", "default": False})
+CURSOR = Param(
+    name="cursor", description="`next_cursor` of the page before", schema={"type": "string", "maxLength": 2048}
+)
+DRY_RUN = Param(
+    name="dry_run", description="check everything, change nothing", schema={"type": "boolean", "default": False}
+)
 DRY_RUN_RESPONSE = ResponseDoc("of a dry run", ref("Anything"), {"dry_run": True})
 
 
@@ -143,11 +151,11 @@ class RouteOptions(TypedDict, total=False):
     tag: str
     query: tuple[Param, ...]
     body: Body
-    matches: bool
+    honours_if_match: bool
     idempotent_by_key: bool
-    conflicts: bool
-    submits: bool
-    streams: bool
+    can_conflict: bool
+    is_rate_limited: bool
+    is_stream: bool
 
 
 class RouteTable:
@@ -191,7 +199,7 @@ class RouteTable:
         query = options.get("query", ())
         if scope is Scope.JOB:
             query = (NAMESPACE, *query)
-        if method != "GET" and options["permission"] is not Permission.LOOK:
+        if method != "GET" and options["permission"] is not Permission.VIEW:
             query = (*query, DRY_RUN)
             options["returns"] = {**options["returns"], 200: options["returns"].get(200, DRY_RUN_RESPONSE)}
         options["query"] = query

@@ -46,12 +46,12 @@ def show(config: Path | None, output: str) -> None:
       chronos config show
       chronos config show --config chronos.yaml -o json
     """
-    from chronos.server.config import load
-    from chronos.server.config_display import rows
+    from chronos.server.config import load_config
+    from chronos.server.config_display import setting_rows
 
-    loaded = load(config, os.environ, {})
+    loaded = load_config(config, os.environ, {})
     _warn(loaded.warnings)
-    found = rows(loaded)
+    found = setting_rows(loaded)
     if output == "table":
         emit_table(("SETTING", "VALUE", "FROM"), [(row.name, row.text, row.origin) for row in found])
     else:
@@ -70,9 +70,9 @@ def validate(config: Path | None) -> None:
       chronos config validate --config chronos.yaml
     """
     from chronos.server.config import read_config
-    from chronos.server.wiring import check
+    from chronos.server.wiring import check_config
 
-    _warn(check(read_config(config, os.environ, {})))
+    _warn(check_config(read_config(config, os.environ, {})))
     emit("the configuration is right")
 
 

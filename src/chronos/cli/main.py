@@ -32,8 +32,8 @@ from chronos.cli.ctl.commands.login import login, logout
 from chronos.cli.ctl.commands.schedule import schedule
 from chronos.cli.ctl.commands.system import audit, cluster, namespaces, nodes, queues, status
 from chronos.cli.ctl.commands.tokens import tokens, users
-from chronos.cli.ctl.options import where_options
-from chronos.cli.output import complain, emit
+from chronos.cli.ctl.options import server_options
+from chronos.cli.output import emit, emit_error
 from chronos.cli.server import backup, doctor, restore, server
 from chronos.errors import ChronosError
 
@@ -105,20 +105,20 @@ def _report(error: BaseException) -> int:
             return EXIT_USAGE
         case click.UsageError():
             see = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
-            complain(f"{error.format_message()}{see}")
+            emit_error(f"{error.format_message()}{see}")
             return EXIT_USAGE
         case click.ClickException():
-            complain(error.format_message())
+            emit_error(error.format_message())
             return error.exit_code
         case ChronosError():
-            complain(str(error))
+            emit_error(str(error))
             return EXIT_ERROR
         case BrokenOutputPipe() | BrokenPipeError():
             _silence_stdout()
             return 0
         case OSError():
             _silence_stdout()
-            complain(error.strerror or str(error))
+            emit_error(error.strerror or str(error))
             return EXIT_ERROR
         case _:
             raise error
@@ -155,7 +155,7 @@ class CommandGroups(Program):
 
 @click.group(cls=CommandGroups, name="chronosctl", context_settings=_CONTEXT)
 @click.version_option(package_name="chronos-scheduler", message="%(prog)s %(version)s")
-@where_options
+@server_options
 def chronosctl(**_: str | None) -> None:
     """Ask Chronos, the job scheduler: a server, or (schedule) nobody at all.
 

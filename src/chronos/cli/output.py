@@ -51,7 +51,7 @@ def note(text: str) -> None:
     _write(sys.stderr, text, "", {})
 
 
-def complain(text: str) -> None:
+def emit_error(text: str) -> None:
     """An error: ``✗`` and what is wrong, on the first line."""
     mark = "✗ " if _can_show(sys.stderr, "✗") else "error: "
     _write(sys.stderr, text, mark, {"fg": "red"})

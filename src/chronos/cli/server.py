@@ -44,12 +44,12 @@ def server(
         raise click.UsageError("--no-scheduler and --no-worker together leave nothing to do.")
     from chronos.server.config import read_config
     from chronos.server.process import serve
-    from chronos.server.process_secrets import keep_secrets
+    from chronos.server.process_secrets import hide_credentials
     from chronos.server.wiring import Roles
 
     flags: dict[str, Any] = {"store": store, "server.listen": listen, "node.id": node_id}
     loaded = read_config(config, os.environ, flags)
-    keep_secrets()
+    hide_credentials()
     announce = note if loaded["logging.output"] == "stdout" else _announce  # among log lines it would be none
     return serve(loaded, announce=announce, roles=Roles(schedules=not no_scheduler, works=not no_worker))
 
@@ -82,8 +82,8 @@ def doctor(config: Path | None, store: str | None) -> int:
 
     findings = asyncio.run(examine(config, os.environ, SystemClock(), store=store))
     for finding in findings:
-        emit(f"{'✓' if finding.well else '✗'} {finding.what}: {finding.text}")
-    return 0 if all(finding.well for finding in findings) else 1
+        emit(f"{'✓' if finding.ok else '✗'} {finding.subject}: {finding.text}")
+    return 0 if all(finding.ok for finding in findings) else 1
 
 
 @click.command(short_help="Copy the store to a file.")
@@ -131,6 +131,6 @@ def restore(file: Path, store: str | None, config: Path | None) -> None:
 
 def _store(store: str | None, config: Path | None) -> str:
     """The store that ``--store`` names, or else the configuration."""
-    from chronos.server.config import load
+    from chronos.server.config import load_config
 
-    return str(load(config, os.environ, {"store": store})["store"])
+    return str(load_config(config, os.environ, {"store": store})["store"])

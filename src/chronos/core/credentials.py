@@ -112,14 +112,16 @@ def hide_url_credentials(value: Any) -> Any:
     return shown
 
 
-def hide_named(value: Any) -> Any:
+def mask_fields_by_name(value: Any) -> Any:
     """A JSON value of unknown shape, whose fields that are named like credentials are masked as well."""
     if type(value) is dict:
         return {
-            name: _mask_value(item) if is_credential_name(name) and type(item) is not dict else hide_named(item)
+            name: _mask_value(item)
+            if is_credential_name(name) and type(item) is not dict
+            else mask_fields_by_name(item)
             for name, item in value.items()
         }
-    return [hide_named(item) for item in value] if type(value) is list else hide_url_credentials(value)
+    return [mask_fields_by_name(item) for item in value] if type(value) is list else hide_url_credentials(value)
 
 
 def is_masked(option: str, name: str) -> bool:

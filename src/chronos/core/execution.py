@@ -69,7 +69,7 @@ class Cause(IntEnum):
     DEPENDENCY = 6
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Nothing asked for is dropped: ``overlap: skip`` acts as ``queue``."""
         return self is not Cause.SCHEDULE
 
@@ -83,7 +83,7 @@ class CancelRequest(IntEnum):
     """What has been asked of a running execution."""
 
     NO = 0
-    ASKED = 1  # by a person
+    REQUESTED = 1  # by a person
     REPLACED = 2  # by a newer execution of its job
     DELETED = 3  # with its job
 
@@ -94,7 +94,7 @@ class CancelRequest(IntEnum):
 
 
 _CODES = {
-    CancelRequest.ASKED: ReasonCode.CANCELED,
+    CancelRequest.REQUESTED: ReasonCode.CANCELED,
     CancelRequest.REPLACED: ReasonCode.REPLACED,
     CancelRequest.DELETED: ReasonCode.JOB_DELETED,
 }

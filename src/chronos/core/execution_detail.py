@@ -71,4 +71,4 @@ def close_detail(text: str | None, code: ReasonCode, now_us: int, message: str |
         return None
     if detail.group is None:
         return None
-    return write_detail(replace(detail, group=detail.group.closed(code, now_us, message)))
+    return write_detail(replace(detail, group=detail.group.close(code, now_us, message)))

@@ -51,7 +51,7 @@ class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stopped: tuple[Stopped, ...] = ()
 
 
-def report(layout: Layout, group: TaskGroup, end: End | None) -> Report:
+def build_report(layout: Layout, group: TaskGroup, end: End | None) -> Report:
     """The report of a group that has come to an end, or as it stands."""
     stopped: dict[tuple[ReasonCode, str | None], list[str]] = {}
     for task in group.tasks:
@@ -87,7 +87,7 @@ def report(layout: Layout, group: TaskGroup, end: End | None) -> Report:
     )
 
 
-def plain_report(layout: Layout, began_us: int, finished_us: int, result: Any) -> Report:
+def build_first_success_report(layout: Layout, began_us: int, finished_us: int, result: Any) -> Report:
     """The report of one task that succeeded at its first try, which leaves none: its columns tell it all."""
     took_us = max(0, finished_us - began_us)
     task = TaskState(
@@ -100,7 +100,7 @@ def plain_report(layout: Layout, began_us: int, finished_us: int, result: Any) -
         result=result,
     )
     end = End(status=Status.SUCCEEDED, reason=Reason.of(ReasonCode.SUCCEEDED))
-    return report(layout, TaskGroup(tasks=(task,), began_us=began_us, worked_us=took_us), end)
+    return build_report(layout, TaskGroup(tasks=(task,), began_us=began_us, worked_us=took_us), end)
 
 
 def to_report_body(report: Report) -> dict[str, Any]:

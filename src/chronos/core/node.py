@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 class Process:
     """A process of an operating system, named so that no other one is ever taken for it."""
 
-    world: str  # the boot of the machine, and the namespaces in which the number and the time count
+    scope: str  # the boot of the machine, and the namespaces in which the number and the time count
     pid: int
     started: str  # in the units of the system
 

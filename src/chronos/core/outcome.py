@@ -24,7 +24,7 @@ class Failed:
     error: str
     kinds: tuple[str, ...] = ()
     worth_retrying: bool = True  # False: its target knows that another try would fail too
-    again_in_us: int | None = None  # how long to wait before another try, where its target knows; else the backoff
+    retry_after_us: int | None = None  # how long to wait before another try, where its target knows; else the backoff
     traceback: str | None = field(default=None, compare=False)  # of a function that raised; for the log, not stored
 
     def __post_init__(self) -> None:

@@ -143,7 +143,7 @@ def plan_late(job: bytes, instants: Instants, next_us: int, now_us: int, bounds:
     return DuePlan(firings=firings, wake_us=_due_us(instants, firings[-1].next_us))
 
 
-def firing(job: bytes, instants: Instants, scheduled_us: int) -> Firing:
+def build_firing(job: bytes, instants: Instants, scheduled_us: int) -> Firing:
     """The run of one instant, as look-ahead prepares it."""
     return Firing(
         id=scheduled_execution_id(job, scheduled_us),
@@ -300,7 +300,7 @@ def _last_passed_us(instants: Instants, first_us: int, now_us: int, steps: int) 
 def _firings(job: bytes, instants: Instants, first_us: int, end_us: int, most: int) -> tuple[Firing, ...]:
     found: list[Firing] = []
     for scheduled_us in walk(instants, first_us, end_us):
-        found.append(firing(job, instants, scheduled_us))
+        found.append(build_firing(job, instants, scheduled_us))
         if len(found) == most:
             break
     return tuple(found)

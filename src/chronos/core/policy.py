@@ -44,7 +44,7 @@ def admit(
     queue_max: int,
     active: int,
     queued: int,
-    asked: bool,
+    requested: bool,
     key_full: bool = False,
     held: bool = False,
 ) -> AdmissionVerdict:
@@ -56,14 +56,14 @@ def admit(
     fits = limit == UNLIMITED or active < limit
     if fits and not key_full and not held:
         return AdmissionVerdict.RUN
-    if overlap is Overlap.SKIP and not asked and (queued or not fits):
+    if overlap is Overlap.SKIP and not requested and (queued or not fits):
         return AdmissionVerdict.SKIP_OVERLAP
     room = queued < queue_max
     if held:
         room = limit == UNLIMITED or active + queued < limit + queue_max
     if room or (overlap is Overlap.REPLACE and not queued):
         return AdmissionVerdict.QUEUE
-    return AdmissionVerdict.REFUSE if asked else AdmissionVerdict.SKIP_FULL
+    return AdmissionVerdict.REFUSE if requested else AdmissionVerdict.SKIP_FULL
 
 
 def is_held(cause: Cause, *, before: bool) -> bool:
@@ -77,7 +77,7 @@ def is_held(cause: Cause, *, before: bool) -> bool:
     return before or cause not in (Cause.REPLAY, Cause.BACKFILL)
 
 
-def gate_spec(effective: EffectiveSettings, lane: str) -> GateSpec:
+def build_gate_spec(effective: EffectiveSettings, lane: str) -> GateSpec:
     """The gate of a job under its effective settings. With a key, the limit is that of each key's gate."""
     limit = effective.limit if effective.key is None else UNLIMITED
     return GateSpec(

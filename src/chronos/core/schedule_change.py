@@ -119,7 +119,7 @@ def diff(
     return ScheduleDiff(until_us=reached_us, whole=whole, **made)
 
 
-def takeover(
+def plan_takeover(
     policy: UpdatePolicy,
     *,
     old: Instants | None,

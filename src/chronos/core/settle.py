@@ -102,7 +102,7 @@ def apply_outcome(
     ``closing``: the node shuts down, so nothing is started here; a step that sleeps may then have to wake at once.
     """
     settling = _StepBuilder(layout, group, now_us)
-    settling.ended(layout.place(task), outcome, attempt_id)
+    settling.ended(layout.index_of(task), outcome, attempt_id)
     return settling.step(start=not closing)
 
 
@@ -121,9 +121,9 @@ def end_running_tasks(
     Nothing is started, as it is another claim that goes on: the step sleeps with a ``wake_us`` that has come, or ends.
     """
     settling = _StepBuilder(layout, group, now_us, worked_until_us=alive_us)
-    for place, task in enumerate(group.tasks):
+    for index, task in enumerate(group.tasks):
         if task.status is TaskStatus.RUNNING:
-            settling.ended(place, outcome, b"")
+            settling.ended(index, outcome, b"")
     return settling.step(start=False)
 
 
@@ -152,43 +152,43 @@ class _StepBuilder:
 
     # --- what happened
 
-    def ended(self, place: int, outcome: Outcome, attempt_id: bytes) -> None:
-        task, plan = self._tasks[place], self._layout.tasks[place]
+    def ended(self, index: int, outcome: Outcome, attempt_id: bytes) -> None:
+        task, plan = self._tasks[index], self._layout.tasks[index]
         if task.status is not TaskStatus.RUNNING:
             raise ValueError(f'the task "{task.name}" does not run, so no attempt of it can end')
         worked_us = task.worked_us + self._since(task.attempt_us)
-        self._tasks[place] = task = replace(task, worked_us=worked_us, attempt_us=None, lost=isinstance(outcome, Lost))
+        self._tasks[index] = task = replace(task, worked_us=worked_us, attempt_us=None, lost=isinstance(outcome, Lost))
         if task.stopped_by is not None and not isinstance(outcome, Succeeded):
-            self._finish(place, TaskStatus.CANCELED, getattr(outcome, "error", None))
+            self._finish(index, TaskStatus.CANCELED, getattr(outcome, "error", None))
             return
         may_repeat = plan.effective.delivery is not Delivery.AT_MOST_ONCE
         match outcome:
             case Succeeded():
-                self._finish(place, TaskStatus.SUCCEEDED, None, outcome.result)
+                self._finish(index, TaskStatus.SUCCEEDED, None, outcome.result)
             case Failed() | TimedOut():
                 again = may_repeat and has_attempts_left(plan.effective, task.attempts)
                 if again and is_worth_retrying(plan.effective, outcome):
-                    said_us = outcome.again_in_us if isinstance(outcome, Failed) else None
+                    said_us = outcome.retry_after_us if isinstance(outcome, Failed) else None
                     backoff_us = retry_delay_us(plan.effective, task.attempts, attempt_id)
-                    self._retry(place, backoff_us if said_us is None else said_us, outcome.error)
+                    self._retry(index, backoff_us if said_us is None else said_us, outcome.error)
                 else:
                     timed_out = isinstance(outcome, TimedOut)
-                    self._fail(place, TaskStatus.TIMED_OUT if timed_out else TaskStatus.FAILED, outcome.error)
+                    self._fail(index, TaskStatus.TIMED_OUT if timed_out else TaskStatus.FAILED, outcome.error)
             case Canceled():
-                self._fail(place, TaskStatus.CANCELED, outcome.error)
+                self._fail(index, TaskStatus.CANCELED, outcome.error)
             case Lost():
                 if may_repeat and has_attempts_left(plan.effective, task.attempts):
-                    self._retry(place, 0, outcome.error)
+                    self._retry(index, 0, outcome.error)
                 else:
-                    self._fail(place, TaskStatus.FAILED, outcome.error)
+                    self._fail(index, TaskStatus.FAILED, outcome.error)
             case Released():
                 if may_repeat:
-                    self._retry(place, 0, task.error, attempts=task.attempts - 1)
+                    self._retry(index, 0, task.error, attempts=task.attempts - 1)
                 else:
-                    self._fail(place, TaskStatus.FAILED, outcome.error)
+                    self._fail(index, TaskStatus.FAILED, outcome.error)
             case Waits():
                 self._change(
-                    place,
+                    index,
                     TaskStatus.WAITING,
                     wake_us=outcome.until_us,
                     signal=outcome.signal,
@@ -198,25 +198,25 @@ class _StepBuilder:
                 assert_never(outcome)
 
     def wake(self, signals: Mapping[str, Any]) -> None:
-        for place, task in enumerate(self._tasks):
+        for index, task in enumerate(self._tasks):
             if task.status is not TaskStatus.WAITING:
                 continue
             signalled = task.signal is not None and task.signal in signals
             if not signalled and not _is_wake_due(task.wake_us, self._now_us):
                 continue
             if task.resumes:
-                self._run(place, task.attempts)
+                self._run(index, task.attempts)
             elif signalled or task.signal is None:
-                self._finish(place, TaskStatus.SUCCEEDED, None, signals[task.signal] if task.signal else None)
+                self._finish(index, TaskStatus.SUCCEEDED, None, signals[task.signal] if task.signal else None)
             else:
-                self._fail(place, TaskStatus.TIMED_OUT, f'the signal "{task.signal}" did not come in time')
+                self._fail(index, TaskStatus.TIMED_OUT, f'the signal "{task.signal}" did not come in time')
 
     def stop(self, code: ReasonCode, message: str | None) -> None:
         if self._group.stop is not None:
             return
         self._group = replace(self._group, stop=code, stop_message=message)
-        for place in range(len(self._tasks)):
-            self._stop_task(place, StoppedBy(code=code))
+        for index in range(len(self._tasks)):
+            self._stop_task(index, StoppedBy(code=code))
 
     # --- what follows
 
@@ -237,7 +237,7 @@ class _StepBuilder:
         return Step(
             group=group,
             start=tuple(self._start),
-            cancel=tuple(group.tasks[place].name for place in self._cancel if not group.tasks[place].status.final),
+            cancel=tuple(group.tasks[index].name for index in self._cancel if not group.tasks[index].status.final),
             wake_us=min(waking, default=None),
             deadline_us=deadline_us,
             asleep=not running,
@@ -245,11 +245,11 @@ class _StepBuilder:
         )
 
     def _start_ready(self) -> None:
-        for place, task in enumerate(self._tasks):
+        for index, task in enumerate(self._tasks):
             if task.status is TaskStatus.RETRYING and _is_wake_due(task.wake_us, self._now_us):
-                self._run(place, task.attempts + 1)
-        for place in self._free():
-            self._run(place, 1)
+                self._run(index, task.attempts + 1)
+        for index in self._free():
+            self._run(index, 1)
 
     def _held(self) -> bool:
         """Under ``retry`` no other task starts while one is between its first failure and its last try."""
@@ -261,14 +261,14 @@ class _StepBuilder:
         )
 
     def _free(self) -> list[int]:
-        """The places of tasks that have not started and may: all that they wait for has ended."""
+        """The indexes of tasks that have not started and may: all that they wait for has ended."""
         if self._held():
             return []
         return [
-            place
-            for place, task in enumerate(self._tasks)
+            index
+            for index, task in enumerate(self._tasks)
             if task.status is TaskStatus.PENDING
-            and all(self._tasks[need].status.final for need in self._layout.tasks[place].waits_for)
+            and all(self._tasks[need].status.final for need in self._layout.tasks[index].waits_for)
         ]
 
     def _skip_unreachable_tasks(self) -> None:
@@ -278,15 +278,15 @@ class _StepBuilder:
         skipped = True
         while skipped:
             skipped = False
-            for place, task in enumerate(self._tasks):
-                plan = self._layout.tasks[place]
+            for index, task in enumerate(self._tasks):
+                plan = self._layout.tasks[index]
                 if task.status is not TaskStatus.PENDING or plan.cleanup:
                     continue
                 needs = [self._tasks[need] for need in plan.waits_for]
                 without = [need for need in needs if need.status.final and need.status is not TaskStatus.SUCCEEDED]
                 if without:
                     by = StoppedBy(code=ReasonCode.UPSTREAM_FAILED, task=without[0].name)
-                    self._change(place, TaskStatus.SKIPPED, stopped_by=by)
+                    self._change(index, TaskStatus.SKIPPED, stopped_by=by)
                     skipped = True
 
     def _frozen(self) -> TaskGroup:
@@ -305,51 +305,51 @@ class _StepBuilder:
 
     # --- changes of one task
 
-    def _run(self, place: int, number: int) -> None:
-        task = self._tasks[place]
+    def _run(self, index: int, number: int) -> None:
+        task = self._tasks[index]
         started_us = self._now_us if task.started_us is None else task.started_us
         resumed = task.status is TaskStatus.WAITING
-        self._change(place, TaskStatus.RUNNING, attempts=number, started_us=started_us, attempt_us=self._now_us)
+        self._change(index, TaskStatus.RUNNING, attempts=number, started_us=started_us, attempt_us=self._now_us)
         self._start.append(Start(task=task.name, number=number, resumed=resumed))
 
-    def _retry(self, place: int, delay_us: int, error: str | None, **rest: Any) -> None:
-        self._change(place, TaskStatus.RETRYING, wake_us=self._now_us + delay_us, error=_cut(error), **rest)
+    def _retry(self, index: int, delay_us: int, error: str | None, **rest: Any) -> None:
+        self._change(index, TaskStatus.RETRYING, wake_us=self._now_us + delay_us, error=_cut(error), **rest)
 
-    def _fail(self, place: int, status: TaskStatus, error: str | None) -> None:
+    def _fail(self, index: int, status: TaskStatus, error: str | None) -> None:
         """Failed for good: what that means for the others is for its own strategy to say."""
-        self._finish(place, status, error)
-        if self._layout.tasks[place].effective.on_failure is OnFailure.CONTINUE:
+        self._finish(index, status, error)
+        if self._layout.tasks[index].effective.on_failure is OnFailure.CONTINUE:
             return
-        name = self._tasks[place].name
+        name = self._tasks[index].name
         self._group = replace(self._group, aborted_by=name)
         for other, plan in enumerate(self._layout.tasks):
             if not plan.cleanup:
                 self._stop_task(other, StoppedBy(code=ReasonCode.TASK_FAILED, task=name))
 
-    def _stop_task(self, place: int, by: StoppedBy) -> None:
-        task = self._tasks[place]
+    def _stop_task(self, index: int, by: StoppedBy) -> None:
+        task = self._tasks[index]
         if task.status.final or task.stopped_by is not None:
             return
         if task.status is TaskStatus.RUNNING:
-            self._tasks[place] = replace(task, stopped_by=by)
-            self._cancel.append(place)
+            self._tasks[index] = replace(task, stopped_by=by)
+            self._cancel.append(index)
         elif task.status is TaskStatus.PENDING:
-            self._change(place, TaskStatus.SKIPPED, stopped_by=by)
+            self._change(index, TaskStatus.SKIPPED, stopped_by=by)
         else:
-            self._change(place, TaskStatus.CANCELED, stopped_by=by)
+            self._change(index, TaskStatus.CANCELED, stopped_by=by)
 
-    def _finish(self, place: int, status: TaskStatus, error: str | None, result: Any = None) -> None:
-        self._change(place, status, error=_cut(error), result=result)
+    def _finish(self, index: int, status: TaskStatus, error: str | None, result: Any = None) -> None:
+        self._change(index, status, error=_cut(error), result=result)
 
-    def _change(self, place: int, status: TaskStatus, **fields: Any) -> None:
+    def _change(self, index: int, status: TaskStatus, **fields: Any) -> None:
         """The only way from one status to another."""
-        task = self._tasks[place]
+        task = self._tasks[index]
         if status not in TASK_TRANSITIONS[task.status]:
             raise AssertionError(f"{task.name}: {task.status.name} never becomes {status.name}")
         asleep: dict[str, Any] = {"wake_us": None, "signal": None, "resumes": False}
         if status.final:
             fields["finished_us"] = self._now_us
-        self._tasks[place] = replace(task, **{"status": status, **asleep, **fields})
+        self._tasks[index] = replace(task, **{"status": status, **asleep, **fields})
 
 
 def _is_wake_due(wake_us: int | None, now_us: int) -> bool:
@@ -369,7 +369,7 @@ def _decide_end(layout: Layout, group: TaskGroup) -> End:
         status = Status.FAILED if group.stop is ReasonCode.EXECUTION_TIMEOUT else Status.CANCELED
         return End(status=status, reason=Reason.of(group.stop, group.stop_message))
     if group.aborted_by is not None:
-        culprit = group.tasks[layout.place(group.aborted_by)]
+        culprit = group.tasks[layout.index_of(group.aborted_by)]
         return _failure(culprit, f'The task "{culprit.name}" failed for good')
     failed = [task for task in group.tasks if task.status is not TaskStatus.SUCCEEDED and task.stopped_by is None]
     if TaskStatus.SUCCEEDED not in statuses:

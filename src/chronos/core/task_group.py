@@ -19,7 +19,7 @@ class TaskPlan:
     """One task as its execution sees it."""
 
     name: str
-    waits_for: tuple[int, ...]  # the places of the tasks that must have ended before it starts
+    waits_for: tuple[int, ...]  # the indexes of the tasks that must have ended before it starts
     effective: EffectiveSettings
     cleanup: bool  # its own setting is ``continue``: others' failures neither stop it nor leave it unstarted
 
@@ -33,11 +33,11 @@ class Layout:
     execution_timeout_us: int  # 0: without limit
     tasks: tuple[TaskPlan, ...]
 
-    def place(self, task: str) -> int:
+    def index_of(self, task: str) -> int:
         """Where a task stands. Raises ``Invalid`` for a name that the job does not have."""
-        for place, plan in enumerate(self.tasks):
+        for index, plan in enumerate(self.tasks):
             if plan.name == task:
-                return place
+                return index
         raise Invalid(f'there is no task "{task}" in this version of the job')
 
 
@@ -49,21 +49,21 @@ def build_layout(spec: JobSpec, *upper: Settings) -> Layout:
     """
     ensure_readable(spec)
     whole = resolve_settings(*upper, spec.settings)
-    places = {task.name: place for place, task in enumerate(spec.tasks)}
-    if len(places) < len(spec.tasks):
+    indexes = {task.name: index for index, task in enumerate(spec.tasks)}
+    if len(indexes) < len(spec.tasks):
         raise Invalid("two tasks of the job have the same name")
     plans = []
-    for place, task in enumerate(spec.tasks):
+    for index, task in enumerate(spec.tasks):
         match whole.mode:
             case Mode.SEQUENTIAL:
-                waits_for = tuple(range(place))
+                waits_for = tuple(range(index))
             case Mode.PARALLEL:
                 waits_for = ()
             case Mode.GRAPH:
-                unknown = [need for need in task.needs if need not in places]
+                unknown = [need for need in task.needs if need not in indexes]
                 if unknown:
                     raise Invalid(f'the task "{task.name}" needs "{unknown[0]}", which the job does not have')
-                waits_for = tuple(places[need] for need in task.needs)
+                waits_for = tuple(indexes[need] for need in task.needs)
         effective = resolve_settings(*upper, spec.settings, task.settings)
         cleanup = task.settings.on_failure is OnFailure.CONTINUE
         plans.append(TaskPlan(name=task.name, waits_for=waits_for, effective=effective, cleanup=cleanup))
@@ -81,7 +81,7 @@ def _refuse_circles(plans: list[TaskPlan]) -> None:
     try:
         TopologicalSorter(dict(enumerate(plan.waits_for for plan in plans))).prepare()
     except CycleError as error:
-        circle = " → ".join(f'"{plans[place].name}"' for place in error.args[1])
+        circle = " → ".join(f'"{plans[index].name}"' for index in error.args[1])
         raise Invalid(f"the tasks need each other in a circle: {circle}") from None
 
 
@@ -114,7 +114,7 @@ class TaskState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: bool = False  # its last attempt ended with its worker
     stopped_by: StoppedBy | None = None  # set while it still runs: it has been asked to stop
 
-    def closed(self, code: ReasonCode, now_us: int) -> "TaskState":
+    def close(self, code: ReasonCode, now_us: int) -> "TaskState":
         """The task where its execution ends around it: canceled or skipped by a stop, else failed if it had begun."""
         begun = self.status in (TaskStatus.RUNNING, TaskStatus.RETRYING)
         status = TaskStatus.FAILED if begun and code not in STOP_CODES else TaskStatus.CANCELED
@@ -136,14 +136,14 @@ class TaskGroup(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop: ReasonCode | None = None  # why all of it was told to stop: canceled, replaced, its job deleted, too long
     stop_message: str | None = None
 
-    def closed(self, code: ReasonCode, now_us: int, message: str | None = None) -> "TaskGroup":
+    def close(self, code: ReasonCode, now_us: int, message: str | None = None) -> "TaskGroup":
         """All of it ends now, for this reason, without the node that would settle it: no task is left open."""
         stopped = code in STOP_CODES
-        tasks = tuple(task if task.status.final else task.closed(code, now_us) for task in self.tasks)
+        tasks = tuple(task if task.status.final else task.close(code, now_us) for task in self.tasks)
         said = {"stop": code, "stop_message": message} if stopped and self.stop is None else {}
         return replace(self, tasks=tasks, busy_us=None, **said)
 
-    def later(self, by_us: int) -> "TaskGroup":
+    def shift(self, by_us: int) -> "TaskGroup":
         """As if what runs had begun so much later: the clock was set forward, and that was no work."""
         tasks = tuple(
             task if task.attempt_us is None else replace(task, attempt_us=task.attempt_us + by_us)

@@ -22,7 +22,7 @@ _PLACE = re.compile(r"[0-9]{1,9}", re.ASCII)  # no list is longer, and Python re
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def parts(template: str) -> tuple[Part, ...]:
+def split_template(template: str) -> tuple[Part, ...]:
     """Literal texts and names in turn. Raises ``Invalid`` where something else stands between the braces."""
     found = _split(template)
     if isinstance(found, str):
@@ -32,13 +32,13 @@ def parts(template: str) -> tuple[Part, ...]:
 
 def list_template_names(template: str) -> Iterator[Name]:
     """The names of a template; ``Invalid`` as for ``parts``."""
-    return (part for part in parts(template) if not isinstance(part, str))
+    return (part for part in split_template(template) if not isinstance(part, str))
 
 
 def render(template: str, scope: Mapping[str, Any]) -> str:
     """The text with every name replaced; a name that is not there becomes nothing."""
     return "".join(
-        part if isinstance(part, str) else _or_nothing(resolve_name(part, scope)) for part in parts(template)
+        part if isinstance(part, str) else _or_nothing(resolve_name(part, scope)) for part in split_template(template)
     )
 
 

@@ -188,7 +188,7 @@ class CallbackRunner:
             task.last_success_us = await self._recall(call.job)
         if task.last_success_us is not None:
             call.detail[LAST_SUCCESS] = task.last_success_us
-        return Failed(error=task.error, kinds=(type(error).__name__,), again_in_us=task.delay_us)
+        return Failed(error=task.error, kinds=(type(error).__name__,), retry_after_us=task.delay_us)
 
 
 async def _patiently(running: asyncio.Task[Outcome]) -> None:
@@ -206,5 +206,5 @@ def _covered(task: _Task, attempt_us: int, now_us: int) -> Outcome:
     Where that call failed the task goes on waiting for its retry.
     """
     if task.pending_us is not None:
-        return Failed(error=task.error, again_in_us=max(0, task.pending_us - now_us))
+        return Failed(error=task.error, retry_after_us=max(0, task.pending_us - now_us))
     return Succeeded(result={COVERED: attempt_us})

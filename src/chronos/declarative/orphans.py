@@ -60,7 +60,7 @@ async def _reap(store: Store, catalog: JobCatalog, node: Node, clock: Clock) -> 
         now_us = clock.now_us()
         entries = await catalog.fetch((execution.job, execution.job_version) for execution in batch)
         rows = tuple(
-            decide_takeover(entries[of], execution, now_us).row(execution)
+            decide_takeover(entries[of], execution, now_us).to_row(execution)
             for execution in batch
             if (of := (execution.job, execution.job_version)) in entries
         )

@@ -39,7 +39,7 @@ from chronos.core.config import (
 )
 from chronos.core.job import Job, JobSpec, Target, Task
 from chronos.core.lane import PYTHON, Lane
-from chronos.core.policy import GateSpec, gate_spec
+from chronos.core.policy import GateSpec, build_gate_spec
 from chronos.declarative.errors import (
     InvalidCronExpressionError,
     TaskInvalidStructureError,
@@ -98,7 +98,7 @@ def gate_of(spec: JobSpec) -> GateSpec:
 def _gate(kept_us: int | None) -> GateSpec:
     """The same for all tasks, but for how long their history is kept."""
     effective = resolve_settings(_settings(0, _KEPT_US if kept_us is None else kept_us))
-    return gate_spec(effective, Lane(queue=NAMESPACE, functions=(FUNCTION,)).text)
+    return build_gate_spec(effective, Lane(queue=NAMESPACE, functions=(FUNCTION,)).text)
 
 
 def is_task(job: Job) -> bool:

@@ -1,8 +1,8 @@
 """Duties of a node, and which of them keep failing.
 
-A duty is something that a loop does with the store again and again: the heartbeat, retention, a claim. One failure
-passes. A duty that fails the same way each time, while other statements work, needs a person: the node says so in
-``/readyz``, until the duty succeeds.
+A duty is something that a loop does with the store again and again: a heartbeat, retention, a claim. A single failure
+is normal. A duty that keeps failing the same way, while other statements work, needs a person: the node reports it in
+``/readyz`` until the duty succeeds.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from chronos.errors import ChronosError
 
-MIN_FAILURES_IN_A_ROW = 3  # in a row, before a duty counts as failing
+MIN_FAILURES_IN_A_ROW = 3  # before a duty counts as failing
 
 
 @dataclass(slots=True)
 class DutyFailure:
-    """The failures of one duty in a row, all of the same kind."""
+    """Consecutive failures of one duty, all of the same kind."""
 
     error: str  # the newest
     kind: tuple[type[ChronosError], str]
@@ -25,18 +25,18 @@ class DutyFailure:
 
 
 class Duties:
-    """Counts the failures of each duty. ``after_s`` is how long a duty may fail before it counts as failing."""
+    """Counts the failures of each duty. A duty counts as failing after ``after_s`` seconds of failures."""
 
-    def __init__(self, now_s: Callable[[], float], after_s: float, tell: Callable[[str, ChronosError], None]) -> None:
-        self._now_s, self._after_s, self._tell = now_s, after_s, tell
+    def __init__(self, now_s: Callable[[], float], after_s: float, report: Callable[[str, ChronosError], None]) -> None:
+        self._now_s, self._after_s, self._report = now_s, after_s, report
         self._failures: dict[str, DutyFailure] = {}
 
     def count_failures(self, duty: str) -> "DutyRun":
-        """Do a duty in this block. A Chronos error is told and counted, ends the block, and goes no further."""
+        """Do a duty in this block. A ``ChronosError`` ends the block; it is reported, counted and not raised."""
         return DutyRun(self, duty)
 
-    def failed(self, duty: str, error: ChronosError) -> None:
-        """Tell and count one failure. Another kind of failure starts the count again."""
+    def record_failure(self, duty: str, error: ChronosError) -> None:
+        """Report and count one failure. A failure of another kind restarts the count."""
         text = str(error)
         kind = type(error), text.partition("\n")[0]
         before, now_s = self._failures.get(duty), self._now_s()
@@ -45,10 +45,10 @@ class Duties:
             before.times += 1
         else:
             self._failures[duty] = DutyFailure(text, kind, now_s, now_s)
-        self._tell(duty, error)
+        self._report(duty, error)
 
-    def done(self, duty: str) -> None:
-        """The duty was done, so whatever kept it from being done is over."""
+    def record_success(self, duty: str) -> None:
+        """Reset the count of a duty."""
         if self._failures:
             self._failures.pop(duty, None)
 
@@ -63,7 +63,7 @@ class Duties:
 
 
 class DutyRun:
-    """A block in which a duty is done."""
+    """The context manager of ``count_failures``."""
 
     __slots__ = ("_duties", "_duty")
 
@@ -74,8 +74,8 @@ class DutyRun:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if isinstance(error, ChronosError):
-            self._duties.failed(self._duty, error)
+            self._duties.record_failure(self._duty, error)
             return True
         if error is None:
-            self._duties.done(self._duty)
+            self._duties.record_success(self._duty)
         return False

@@ -1,13 +1,13 @@
-"""One node: the loops, under one task group, and how they tell each other.
+"""Engine: builds the loops of a node and runs them in one task group.
 
 ::
 
-    admission ──start──► executor ◄──start── dispatcher          node: beats, reconciles
-     │  ▲                    │  freed ──────────▲                reaper: takes over from dead nodes
-     │  │ hints         settler ──► store ──────┘ woken          janitor: wakes, trims · outbox: what follows
-     └─ behind ─► catching up: nothing that is due waits for it
+    admission ──start──► executor ◄──start── dispatcher          heartbeat: beats, reconciles
+     │  ▲                    │  slot freed ─────▲                reaper: takes over from dead nodes
+     │  │ hints         settler ──► store ──────┘ woken          janitor: wakes, trims · outbox: follow-ups
+     └─ behind ─► recovery: due instants do not wait for it
 
-Each loop is small and decides nothing itself: the core decides, the store records. The store's hints wake them; a tick
+Each loop is small and decides nothing: the core decides, the store records. The store's hints wake the loops. A tick
 is the safety net.
 """
 
@@ -19,17 +19,18 @@ from chronos.clock import Clock
 from chronos.core.config import NOTHING_SET, Settings, resolve_settings
 from chronos.core.events import Event
 from chronos.core.shortage import build_offer
-from chronos.engine.event_bus import EventBus, HearsRoutine, Watcher
+from chronos.engine.event_bus import EventBus, WantsRoutine, Watcher
 from chronos.engine.execution.dispatcher import Dispatcher
 from chronos.engine.execution.executor import Executor
 from chronos.engine.execution.output_buffer import OutputBuffers
 from chronos.engine.execution.settler import Settler, SuccessorSlots
 from chronos.engine.execution.slots import Slots
-from chronos.engine.heartbeat import Heartbeat, NodeClock
+from chronos.engine.heartbeat import Heartbeat
 from chronos.engine.job_catalog import CATALOG_CAPACITY, JobCatalog
 from chronos.engine.maintenance.janitor import Janitor
 from chronos.engine.maintenance.outbox import Outbox
 from chronos.engine.maintenance.reaper import Reaper
+from chronos.engine.node_clock import NodeClock
 from chronos.engine.node_context import NodeContext
 from chronos.engine.options import EngineOptions
 from chronos.engine.scheduling.admission import AdmissionLoop
@@ -41,47 +42,47 @@ from chronos.store.commands import Release, ReleaseRow, Settled, SettleRow
 from chronos.store.contract import Hint, Store
 
 _REQUEST_ID_BYTES = 16
-_LAST_CLAIM_TIMEOUT_S = 5.0  # how long stopping waits for what the store was asked
-_OUTBOX_FINISH_TIMEOUT_S = 5.0  # and, within the grace period, for what follows the last outcomes
-_RELEASE_TIMEOUT_S = 5.0  # and for what it is told last
+_LAST_CLAIM_TIMEOUT_S = 5.0  # how long a stop waits for pending claims and admissions
+_OUTBOX_FINISH_TIMEOUT_S = 5.0  # how long it waits, within the grace period, for the follow-ups of the last outcomes
+_RELEASE_TIMEOUT_S = 5.0  # how long it waits for the last writes
 
 
 def random_request_id() -> bytes:
-    """An id for a request that may have to be sent again."""
+    """Return an id for a request that may be sent more than once."""
     return urandom(_REQUEST_ID_BYTES)
 
 
 class _ListenerRelay:
-    """The listener of the settler and of the executor: it passes their calls on to dispatcher, executor and janitor.
+    """Passes calls of the settler and the executor on to the dispatcher, the executor and the janitor.
 
-    The parts need each other, so the engine sets these three once it has made all of them.
+    These parts need each other, so the engine sets the three attributes after it has created all of them.
     """
 
     dispatcher: Dispatcher
     executor: Executor
     janitor: Janitor
 
-    def reserve(self, most: int) -> SuccessorSlots:
-        return self.dispatcher.reserve_successors(most)
+    def reserve_successors(self, limit: int) -> SuccessorSlots:
+        return self.dispatcher.reserve_successors(limit)
 
-    def settled(self, takes: SuccessorSlots, answer: Settled) -> None:
-        self.dispatcher.take_successors(takes, answer)
+    def on_settled(self, reserved: SuccessorSlots, result: Settled) -> None:
+        self.dispatcher.take_successors(reserved, result)
 
-    def refused(self, row: SettleRow) -> None:
-        self.executor.refused(row)
+    def on_outcome_rejected(self, row: SettleRow) -> None:
+        self.executor.on_outcome_rejected(row)
 
-    def keys_freed(self) -> None:
+    def on_keys_freed(self) -> None:
         self.janitor.sweep_soon()
 
-    def slot_freed(self) -> None:
-        self.dispatcher.slot_freed()
+    def on_slot_freed(self) -> None:
+        self.dispatcher.on_slot_freed()
 
-    def wakes_at(self, wake_us: int) -> None:
-        self.janitor.wakes_at(wake_us)
+    def schedule_wake(self, wake_us: int) -> None:
+        self.janitor.schedule_wake(wake_us)
 
 
 class Engine:
-    """A node on an open store. ``start`` it, ``stop`` it; the store stays open."""
+    """A node on an open store. ``stop`` leaves the store open."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class Engine:
         self.options = options
         self._store = store
         self._bus = EventBus()
-        self._node_clock = clock if isinstance(clock, NodeClock) else NodeClock(clock)  # else others share it
+        self._node_clock = clock if isinstance(clock, NodeClock) else NodeClock(clock)  # a NodeClock is shared
         self.node = Heartbeat(
             store,
             self._node_clock,
@@ -106,9 +107,9 @@ class Engine:
             new_incarnation=new_request,
             offer=lambda: build_offer(options.queues, functions.names).text,
         )
-        self._book = OutputBuffers(store)
-        links = _ListenerRelay()
-        self._crew = NodeContext(
+        self._outputs = OutputBuffers(store)
+        relay = _ListenerRelay()
+        self._context = NodeContext(
             store=store,
             clock=self._node_clock,
             node=self.node,
@@ -116,44 +117,44 @@ class Engine:
             runners=runners,
             functions=functions,
             bus=self._bus,
-            settler=Settler(store, self._node_clock, self.node, links),
-            book=self._book,
-            wakes_at=links.wakes_at,
+            settler=Settler(store, self._node_clock, self.node, relay),
+            outputs=self._outputs,
+            schedule_wake=relay.schedule_wake,
         )
         self._slots = Slots(options.slots, options.queue_slots)
         self._catalog = catalog = JobCatalog(store, defaults, self._bus, capacity=max(CATALOG_CAPACITY, options.slots))
-        self._executor = Executor(self._crew, self._slots, links)
-        self._dispatcher = Dispatcher(self._crew, catalog, self._slots, self._executor, new_request=new_request)
-        self._admission = AdmissionLoop(self._crew, catalog, self._dispatcher, new_request=new_request)
+        self._executor = Executor(self._context, self._slots, relay)
+        self._dispatcher = Dispatcher(self._context, catalog, self._slots, self._executor, new_request=new_request)
+        self._admission = AdmissionLoop(self._context, catalog, self._dispatcher, new_request=new_request)
         keep_deleted_us = resolve_settings(defaults).keep_age_us
-        self._janitor = Janitor(self._crew, ready=self._dispatcher.ready, keep_deleted_us=keep_deleted_us)
-        self._reaper = Reaper(self._crew, catalog, ready=self._dispatcher.ready, peers=self._set_peers)
-        self._outbox = Outbox(self._crew, catalog)
-        links.dispatcher, links.executor, links.janitor = self._dispatcher, self._executor, self._janitor
+        self._janitor = Janitor(self._context, claim_soon=self._dispatcher.claim_soon, keep_deleted_us=keep_deleted_us)
+        self._reaper = Reaper(self._context, catalog, claim_soon=self._dispatcher.claim_soon, set_peers=self._set_peers)
+        self._outbox = Outbox(self._context, catalog)
+        relay.dispatcher, relay.executor, relay.janitor = self._dispatcher, self._executor, self._janitor
         self._loops: asyncio.Task[None] | None = None
         self._claim_and_admission_tasks: list[asyncio.Task[None]] = []
 
-    # --- life
+    # --- start and stop
 
     async def start(self) -> None:
-        """Register with the store and begin. Raises what the store says when it cannot be reached at all."""
+        """Register with the store and start the loops. Raises ``ChronosError`` if the store cannot be reached."""
         await self._node_clock.measure(self._store)
         await self.node.register()
         self._store.on_hint(self._wake_by_hint)
         self._loops = asyncio.create_task(self._run(), name="chronos-engine")
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Stop admitting and claiming, let the work finish within the grace period, give back what did not.
+        """Stop admitting and claiming, let running work finish within the grace period, release the rest.
 
-        Asked again meanwhile, the grace period is over.
+        A second call ends the grace period.
         """
-        if self._crew.closing:
+        if self._context.closing:
             self._executor.end_grace_period()
             self._outbox.end_grace_period()
-        if self._loops is None or self._crew.closing:
+        if self._loops is None or self._context.closing:
             return
         grace_s = self.options.grace_s if grace_s is None else grace_s
-        self._crew.closing = True
+        self._context.closing = True
         await self._finish_claims_and_admissions()
         ends_s = asyncio.get_running_loop().time() + grace_s
         await self._executor.shut_down(grace_s)
@@ -161,33 +162,33 @@ class Engine:
         await self.crash()
         try:
             async with asyncio.timeout(_RELEASE_TIMEOUT_S):
-                await self._give_back()
-                await self._book.flush()
+                await self._release_held()
+                await self._outputs.flush()
                 await self.node.stop()
-        except TimeoutError:  # a store that cannot be reached: others will find out by themselves
+        except TimeoutError:  # the store cannot be reached: other nodes will miss the heartbeats
             return
 
     async def _finish_claims_and_admissions(self) -> None:
-        """Let a claim or an admission that is under way come to its end, so that what it brought is known here."""
-        self._dispatcher.ready()
+        """Let a pending claim or admission finish, so that the node knows what it was given."""
+        self._dispatcher.claim_soon()
         self._admission.look_soon()
         self._admission.recovery_loop.close()
         if self._claim_and_admission_tasks:
             await asyncio.wait(self._claim_and_admission_tasks, timeout=_LAST_CLAIM_TIMEOUT_S)
 
-    async def _give_back(self) -> None:
-        """What the store says is still this node's was never begun: others may have it at once."""
+    async def _release_held(self) -> None:
+        """Release what the store still assigns to this node: it never started, so other nodes may run it now."""
         try:
             held = await self._store.held_by(self.node.number)
             if held:
-                rows = tuple(ReleaseRow(one.id, one.token, one.worked_us) for one in held)
+                rows = tuple(ReleaseRow(row.id, row.token, row.worked_us) for row in held)
                 await self._store.apply(Release(rows=rows, now_us=self._node_clock.now_us()))
-        except ChronosError as error:  # then they will find out by themselves
-            self.node.trouble(error)
+        except ChronosError as error:  # other nodes will miss the heartbeats
+            self.node.report_store_error(error)
 
     async def crash(self) -> None:
-        """Drop everything at once and without a word, as a power cut would."""
-        self._crew.closing = True
+        """Drop everything at once, as a power cut would. Nothing is settled or released."""
+        self._context.closing = True
         loops, self._loops = self._loops, None
         if loops is not None:
             loops.cancel()
@@ -195,29 +196,30 @@ class Engine:
         await self._executor.drop_all()
 
     async def failed(self) -> None:
-        """Wait until the engine is over, which it is by ``stop``; raises what broke it otherwise."""
+        """Wait until the engine has stopped. Raises the error that stopped it, if ``stop`` did not."""
         if self._loops is not None:
             await asyncio.shield(self._loops)
 
     def on_event(
-        self, watcher: Watcher, *kinds: type[Event], hears_routine: HearsRoutine | None = None
+        self, watcher: Watcher, *kinds: type[Event], wants_routine: WantsRoutine | None = None
     ) -> Callable[[], None]:
-        """Call back with everything that happens here, or only what is of some kinds; what is given back ends it.
+        """Call ``watcher`` with every event of this node, or only with events of ``kinds``.
 
-        ``hears_routine``: whether the watcher has any use for events of what went well, which are many.
+        Returns a function that ends this. ``wants_routine`` tells whether the watcher uses events of successful work,
+        which are frequent.
         """
-        if hears_routine is None:
+        if wants_routine is None:
             return self._bus.watch(watcher, *kinds)
-        return self._bus.watch(watcher, *kinds, hears_routine=hears_routine)
+        return self._bus.watch(watcher, *kinds, wants_routine=wants_routine)
 
     def job_name(self, job: bytes) -> tuple[str, str] | None:
-        """Namespace and name of a job that this node has had to do with lately, so that events can be told in words."""
+        """Return the namespace and name of a recently used job, for readable logs; None if it is not cached."""
         entry = self._catalog.newest(job)
         return None if entry is None or not entry.name else (entry.namespace, entry.name)
 
     @property
     def busy(self) -> int:
-        """How many executions are being worked on."""
+        """The number of executions that are running on this node."""
         return self._executor.busy
 
     # --- loops
@@ -232,7 +234,7 @@ class Engine:
             loops.create_task(self._reaper.run(), name="chronos-reaper")
             loops.create_task(self._janitor.run(), name="chronos-janitor")
             loops.create_task(self._outbox.run(), name="chronos-outbox")
-            loops.create_task(self._book.run(), name="chronos-output")
+            loops.create_task(self._outputs.run(), name="chronos-output")
             if self.options.works:
                 self._claim_and_admission_tasks.append(
                     loops.create_task(self._dispatcher.run(), name="chronos-dispatcher")
@@ -241,21 +243,21 @@ class Engine:
                 self._claim_and_admission_tasks.append(
                     loops.create_task(self._admission.run(), name="chronos-admission")
                 )
-                behind = self._admission.recovery_loop.run()
-                self._claim_and_admission_tasks.append(loops.create_task(behind, name="chronos-catching-up"))
+                recovery = self._admission.recovery_loop.run()
+                self._claim_and_admission_tasks.append(loops.create_task(recovery, name="chronos-catching-up"))
 
     def _set_peers(self, peers: tuple[int, ...]) -> None:
         self._admission.peers = peers
 
     def _wake_by_hint(self, hint: Hint) -> None:
-        """Wake whoever has something to look for."""
-        if self._crew.closing:
+        """Wake the loops that have something to look for."""
+        if self._context.closing:
             return
         if hint & Hint.JOBS:
-            self._dispatcher.lanes_changed()
+            self._dispatcher.invalidate_lanes()
             self._admission.look_soon()
         if hint & Hint.READY:
-            self._dispatcher.ready()
+            self._dispatcher.claim_soon()
         if hint & Hint.CANCEL:
             self.node.beat_soon()
         if hint & Hint.OUTBOX:

@@ -1,4 +1,4 @@
-"""Events on their way to whoever watches in this process."""
+"""EventBus: passes events to their watchers in this process."""
 
 import logging
 from collections.abc import Callable
@@ -6,60 +6,64 @@ from collections.abc import Callable
 from chronos.core.events import Event
 
 Watcher = Callable[[Event], None]
-HearsRoutine = Callable[[], bool]
+WantsRoutine = Callable[[], bool]
 log = logging.getLogger("chronos.engine")
 
 
-def _hears_all_routine() -> bool:
+def _wants_all_routine() -> bool:
     return True
 
 
 class EventBus:
-    """Calls each watcher with each event of its kinds. ``wants`` lets the hot path make none that nobody asked for."""
+    """Calls each watcher with the events of its kinds. ``wants`` lets the hot path skip events without a watcher."""
 
     def __init__(self) -> None:
-        self._watchers: list[tuple[Watcher, tuple[type[Event], ...], HearsRoutine]] = []
-        self._watchers_by_kind: dict[type[Event], tuple[tuple[Watcher, HearsRoutine], ...]] = {}
+        self._subscriptions: list[tuple[Watcher, tuple[type[Event], ...], WantsRoutine]] = []
+        self._watchers_by_kind: dict[type[Event], tuple[tuple[Watcher, WantsRoutine], ...]] = {}
 
     def wants(self, kind: type[Event], *, routine: bool = False) -> bool:
-        """Whether a watcher asks for events of a kind. ``routine``: for one that tells of what went well."""
-        watching = self._find_watchers(kind)
+        """Whether a watcher exists for a kind of event. ``routine``: the event is about successful work."""
+        watchers = self._find_watchers(kind)
         if not routine:
-            return bool(watching)
-        for _, hears_routine in watching:  # noqa: SIM110 - a generator would cost more than the answer
-            if hears_routine():
+            return bool(watchers)
+        for _, wants_routine in watchers:  # noqa: SIM110 - a generator is slower
+            if wants_routine():
                 return True
         return False
 
     def watch(
-        self, watcher: Watcher, *kinds: type[Event], hears_routine: HearsRoutine = _hears_all_routine
+        self, watcher: Watcher, *kinds: type[Event], wants_routine: WantsRoutine = _wants_all_routine
     ) -> Callable[[], None]:
-        """Call back with every event from now on, or with those of some kinds; what is given back ends it.
+        """Call ``watcher`` with every event from now on, or only with events of ``kinds``.
 
-        ``hears_routine`` says whether the watcher has any use for events of what went well. It may be given some that
-        others asked for.
+        Returns a function that ends this. ``wants_routine`` tells whether the watcher uses events of successful work.
+        The watcher may still receive some of them, if another watcher wants them.
         """
-        watches = (watcher, kinds or (Event,), hears_routine)
-        self._watchers.append(watches)
+        subscription = (watcher, kinds or (Event,), wants_routine)
+        self._subscriptions.append(subscription)
         self._watchers_by_kind.clear()
 
-        def end() -> None:
-            self._watchers.remove(watches)
+        def unwatch() -> None:
+            self._subscriptions.remove(subscription)
             self._watchers_by_kind.clear()
 
-        return end
+        return unwatch
 
     def emit(self, event: Event) -> None:
-        """Tell all who watch; one that fails is told of in the log, and takes nothing with it."""
+        """Call every watcher of this kind. A watcher that raises is logged and does not affect the others."""
         for watcher, _ in self._find_watchers(type(event)):
             try:
                 watcher(event)
             except Exception:
-                log.exception("whoever watches for %s failed", type(event).__name__)
+                log.exception("event watcher for %s failed", type(event).__name__)
 
-    def _find_watchers(self, kind: type[Event]) -> tuple[tuple[Watcher, HearsRoutine], ...]:
-        found = self._watchers_by_kind.get(kind)
-        if found is None:
-            found = tuple((watcher, hears) for watcher, kinds, hears in self._watchers if issubclass(kind, kinds))
-            self._watchers_by_kind[kind] = found
-        return found
+    def _find_watchers(self, kind: type[Event]) -> tuple[tuple[Watcher, WantsRoutine], ...]:
+        watchers = self._watchers_by_kind.get(kind)
+        if watchers is None:
+            watchers = tuple(
+                (watcher, wants_routine)
+                for watcher, kinds, wants_routine in self._subscriptions
+                if issubclass(kind, kinds)
+            )
+            self._watchers_by_kind[kind] = watchers
+        return watchers

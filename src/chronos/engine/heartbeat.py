@@ -1,25 +1,22 @@
-"""One node's life: it registers, beats, and knows whether it may still start work.
+"""Heartbeat: registers the node, sends its heartbeats, and knows whether it may still start work.
 
-Liveness is judged on monotonic time only. A node that could not beat for two thirds of the timeout starts nothing new;
-shortly before the timeout it kills its own work, because others are about to take it over::
+Only monotonic time counts. A node whose heartbeats fail for two thirds of the timeout starts nothing new. Shortly
+before the timeout it kills its own work, because other nodes are about to take it over::
 
     last beat ─────────────── 2/3 ─────────── 11/12 ── timeout ──►
        works                   │ starts nothing │ kills │ others take over
 """
 
 import asyncio
-import math
-from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from chronos.clock import Clock, nearest_offset_us
 from chronos.core.events import ClockJumped, ProblemReported
 from chronos.engine.duties import Duties
 from chronos.engine.event_bus import EventBus
+from chronos.engine.node_clock import JUMP_US, ClockDrift, NodeClock
 from chronos.engine.options import EngineOptions
 from chronos.engine.store_retry import apply_with_retry
 from chronos.engine.wakeup import Wakeup
@@ -29,127 +26,22 @@ from chronos.store.commands import Beat, BeatResult, HeldExecution, RegisterNode
 from chronos.store.contract import Store
 
 R = TypeVar("R")
-MAX_SKEW_US = 1_000_000
 WORKER_ONLY_LABEL = "chronos/only-works"  # the label of a node that does not schedule
-JUMP_US = 1_000_000
-_MAX_REMEMBERED_JUMPS = 16
-_MAX_CLOCK_READS = 4
-_QUICK_CLOCK_READ_S = 0.01  # there and back
-_HEARTBEAT_LOST_MESSAGE = "the node could not say that it is alive"
+_HEARTBEAT_LOST_MESSAGE = "the node's heartbeats did not reach the store"
 
 
 class HeldWork(Protocol):
-    """What a node asks of the work that it does."""
+    """The work that the node holds, as the heartbeat sees it."""
 
     def reconcile(self, held: list[HeldExecution]) -> None:
-        """The store says that this is what the node holds."""
+        """Compare the running work with what the store assigns to this node."""
 
-    def kill_all(self, why: str) -> None:
-        """End all work by force; nothing of it is settled, as it is not this node's any more."""
-
-
-class NodeClock:
-    """The local clock plus its measured offset to the store's, so that all nodes agree on the time.
-
-    A clock that is set is noticed at the next look at it, by monotonic time. Until the offset is measured again the
-    clock counts as skewed; where the store has a clock, time goes on from the last measurement by monotonic time.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.wall_us = clock.now_us
-        self.offset_us = 0
-        self.on_jump: Callable[[], None] = lambda: None
-        self._set_forward: deque[tuple[int, int]] = deque(maxlen=_MAX_REMEMBERED_JUMPS)  # from when, by how much
-        self._monotonic_s: Callable[[], float] | None = None  # monotonic time, once the offset has been measured
-        self._ahead_us = 0.0  # wall time against monotonic time, at that moment
-        self._has_store_clock = False  # the store has a clock
-        self._jumped = False
-
-    def now_us(self) -> int:
-        wall_us = self.wall_us()
-        if self._monotonic_s is None:
-            return wall_us + self.offset_us
-        steady_us = self._monotonic_s() * 1e6 + self._ahead_us
-        if not self._jumped and not -JUMP_US <= wall_us - steady_us <= JUMP_US:
-            self._jumped = True
-            self.on_jump()
-        return (round(steady_us) if self._jumped and self._has_store_clock else wall_us) + self.offset_us
-
-    def outside(self) -> AbstractContextManager[None]:
-        """As of the local clock."""
-        return self._clock.outside()
-
-    def since_us(self, at_us: int) -> int:
-        """How much time has passed since then. Where the clock was set forward while the node ran, no time passed."""
-        skipped_us = sum(by_us for before_us, by_us in self._set_forward if at_us < before_us + by_us)
-        return max(0, self.now_us() - at_us - skipped_us)
-
-    def record_jump(self, before_us: int, by_us: int) -> None:
-        """Somebody set the clock, some time after it showed ``before_us``."""
-        if by_us > 0:
-            self._set_forward.append((before_us, by_us))
-
-    @property
-    def wrong(self) -> bool:
-        """Whether what it showed when it was looked at last is not to be relied on."""
-        return self._jumped or abs(self.offset_us) > MAX_SKEW_US
-
-    @property
-    def skewed(self) -> bool:
-        """The same of what it shows now."""
-        self.now_us()
-        return self.wrong
-
-    @property
-    def skew(self) -> str | None:
-        """How far the local clock is off, in a sentence; None: it is within what is allowed."""
-        if abs(self.offset_us) <= MAX_SKEW_US:
-            return None
-        side = "behind" if self.offset_us > 0 else "ahead of"
-        return (
-            f"this node's clock is {abs(self.offset_us) / 1e6:.1f} s {side} the store's, and up to "
-            f"{MAX_SKEW_US / 1e6:g} s is allowed: the node starts nothing until the clock is set right"
-        )
-
-    async def measure(self, store: Store) -> None:
-        """Ask the store for its time, and move the offset only as far as the answers demand.
-
-        The moment at which a slow answer was given is not known, so a slow answer demands little: the store is asked
-        again, a few times, until an answer is quick.
-        """
-        loop_s = asyncio.get_running_loop().time
-        offset_us = self.offset_us
-        for _ in range(_MAX_CLOCK_READS):
-            asked_s = loop_s()
-            told_us = await store.clock_us()
-            answered_us, took_s = self.wall_us(), loop_s() - asked_s
-            if told_us is None:
-                break
-            took_us = math.ceil(took_s * 1e6)
-            offset_us = nearest_offset_us(offset_us, told_us=told_us, answered_us=answered_us, took_us=took_us)
-            if took_s <= _QUICK_CLOCK_READ_S:
-                break
-        self.offset_us, self._has_store_clock = offset_us, told_us is not None
-        self._monotonic_s = loop_s
-        self._ahead_us, self._jumped = answered_us - loop_s() * 1e6, False
-
-
-@dataclass(slots=True)
-class ClockDrift:
-    """Wall time against monotonic time, to notice when somebody sets the clock."""
-
-    wall_us: int
-    loop_s: float
-
-    def measure_jump_us(self, wall_us: int, loop_s: float) -> int:
-        by_us = (wall_us - self.wall_us) - round((loop_s - self.loop_s) * 1e6)
-        self.wall_us, self.loop_s = wall_us, loop_s
-        return by_us
+    def kill_all(self, reason: str) -> None:
+        """Kill all work without settling it: it no longer belongs to this node."""
 
 
 class Heartbeat:
-    """Registration and heartbeats. ``number`` changes when the node was declared dead and registered anew."""
+    """Registration and heartbeats. ``number`` changes when the node was declared dead and registers again."""
 
     def __init__(
         self,
@@ -163,47 +55,49 @@ class Heartbeat:
     ) -> None:
         self._store, self._clock, self._options, self._bus = store, clock, options, bus
         self._new_incarnation, self._offer = new_incarnation, offer
-        self._offered = ""  # what the store was told last
+        self._offered = ""  # the offer that the store has
         self.number = 0
-        self.former: set[int] = set()  # numbers of this node before it registered again; it has ended their work
-        self._beat = 0
+        self.former_numbers: set[int] = set()  # before it registered again; the node has killed their work
+        self._beat_number = 0
         self._last_beat_s = 0.0
         self._is_skew_reported = False
-        self._start_cutoff_s = options.heartbeat_timeout_s * 2 / 3  # after which it admits and claims nothing
-        self._kill_cutoff_s = options.heartbeat_timeout_s * 11 / 12  # after which others may soon take its work
+        self._start_cutoff_s = options.heartbeat_timeout_s * 2 / 3  # after this it admits and claims nothing
+        self._kill_cutoff_s = (
+            options.heartbeat_timeout_s * 11 / 12
+        )  # after this other nodes may soon take over its work
         self._wakeup = Wakeup()
         self.duties = Duties(
-            lambda: asyncio.get_running_loop().time(), after_s=options.heartbeat_timeout_s, tell=self._report_failure
+            lambda: asyncio.get_running_loop().time(), after_s=options.heartbeat_timeout_s, report=self._report_failure
         )
 
     @property
     def may_start(self) -> bool:
-        """Whether it may admit and claim: it is heard, and its clock is right."""
-        quiet_s = asyncio.get_running_loop().time() - self._last_beat_s
-        return self.number > 0 and quiet_s < self._start_cutoff_s and not self._clock.skewed
+        """Whether the node may admit and claim: its heartbeats succeed and its clock is right."""
+        silent_s = asyncio.get_running_loop().time() - self._last_beat_s
+        return self.number > 0 and silent_s < self._start_cutoff_s and not self._clock.is_wrong_now
 
     @property
     def fault(self) -> str | None:
-        """Why it may not admit and claim, in a sentence; None: it may."""
+        """Why the node may not admit and claim, as a message; None if it may."""
         if self.may_start:
             return None
         if self.number == 0:
             return "this node is not registered with the store"
-        if self._clock.skew is not None:
-            return self._clock.skew
-        if self._clock.wrong:
-            return "this node's clock was set, and has not been compared with the store's since"
-        return "this node could not say that it is alive, so it starts nothing until the store hears it"
+        if self._clock.skew_message is not None:
+            return self._clock.skew_message
+        if self._clock.is_wrong:
+            return "this node's clock was set; the node starts nothing until it has compared the clock with the store's"
+        return "this node's heartbeats do not reach the store; the node starts nothing until one succeeds"
 
     @property
     def has_lost_heartbeat(self) -> bool:
-        """Whether it has been silent for so long that what was given to it may be another's by now."""
+        """Whether the last heartbeat is so old that another node may have taken over this node's work."""
         return asyncio.get_running_loop().time() - self._last_beat_s >= self._kill_cutoff_s
 
     async def register(self) -> None:
-        """Become a node of the store."""
+        """Register as a node of the store, under a new number."""
         if self.number:
-            self.former.add(self.number)
+            self.former_numbers.add(self.number)
         self.number = 0
         self._report_skew()
         loop = asyncio.get_running_loop()
@@ -219,18 +113,18 @@ class Heartbeat:
         )
         while True:
             asked_s = loop.time()
-            number = await apply_with_retry(self._store, command, self.trouble)
+            number = await apply_with_retry(self._store, command, self.report_store_error)
             if loop.time() - asked_s < self._options.heartbeat_s:
                 break
-            self.beat_soon()  # others may have seen it silent for long already; asked again, the answer is quick
-        self.number, self._beat, self._last_beat_s = number, 0, asked_s
+            self.beat_soon()  # other nodes may take it for dead already; the same request again is answered quickly
+        self.number, self._beat_number, self._last_beat_s = number, 0, asked_s
 
     def beat_soon(self) -> None:
-        """Something about the work that is held has changed in the store."""
+        """Send the next heartbeat now: the store has news about the held work."""
         self._wakeup.wake()
 
-    async def run(self, works: HeldWork) -> None:
-        """Beat until cancelled."""
+    async def run(self, work: HeldWork) -> None:
+        """Send heartbeats until cancelled."""
         loop = asyncio.get_running_loop()
         self._clock.on_jump = partial(_call_soon_from_any_thread, loop, self.beat_soon)
         wall = ClockDrift(self._clock.wall_us(), loop.time())
@@ -239,58 +133,58 @@ class Heartbeat:
             await self._wakeup.wait(self._until_next_s())
             before_us = drift.wall_us
             by_us = drift.measure_jump_us(self._clock.now_us(), loop.time())
-            if abs(by_us) > JUMP_US:  # the local clock was set and the store has none, or the store's was set
+            if abs(by_us) > JUMP_US:  # the store's clock was set, or the local one where the store has none
                 self._clock.record_jump(before_us, by_us)
             wall_by_us = wall.measure_jump_us(self._clock.wall_us(), loop.time())
-            told_us = max(wall_by_us, by_us, key=abs)
-            if abs(told_us) > JUMP_US:
-                self._bus.emit(ClockJumped(at_us=self._clock.now_us(), by_us=told_us))
-            await self._beat_once(works)
+            jump_us = max(wall_by_us, by_us, key=abs)
+            if abs(jump_us) > JUMP_US:
+                self._bus.emit(ClockJumped(at_us=self._clock.now_us(), by_us=jump_us))
+            await self._beat_once(work)
 
     async def stop(self) -> None:
-        """Say goodbye, if the store can hear it."""
+        """Sign off from the store, if it can be reached."""
         try:
             await self._store.apply(StopNode(node=self.number, now_us=self._clock.now_us()))
         except ChronosError as error:
-            self.trouble(error)
+            self.report_store_error(error)
 
-    def trouble(self, error: ChronosError) -> None:
-        """Tell whoever watches that the store cannot be reached."""
+    def report_store_error(self, error: ChronosError) -> None:
+        """Emit a ``ProblemReported`` event: the store cannot be reached."""
         self._bus.emit(ProblemReported(at_us=self._clock.now_us(), where="store", error=str(error)))
 
     def _report_failure(self, duty: str, error: ChronosError) -> None:
         self._bus.emit(ProblemReported(at_us=self._clock.now_us(), where="store", error=str(error), duty=duty))
 
-    async def _beat_once(self, works: HeldWork) -> None:
-        """One heartbeat, answered before the timeout; unheard for too long, the node ends its own work.
+    async def _beat_once(self, work: HeldWork) -> None:
+        """Send one heartbeat and wait for its answer. Without an answer in time, the node kills its own work.
 
-        If it is too late already (the process stood still, or registering took long) the work is ended first.
+        If it is already too late (the process was suspended, or registering took long), the work is killed first.
         """
         loop = asyncio.get_running_loop()
         asked_s = loop.time()
         until_s = self._last_beat_s + self._kill_cutoff_s
-        if asked_s >= until_s:  # what was killed is lost, and not this incarnation's to give back
-            works.kill_all(_HEARTBEAT_LOST_MESSAGE)
+        if asked_s >= until_s:  # the killed work is lost: this incarnation does not release it
+            work.kill_all(_HEARTBEAT_LOST_MESSAGE)
             await self.register()
             return
-        self._beat += 1
+        self._beat_number += 1
         offer = self._offer()
         try:
-            answer = await _wait_for_result_until(self._send_beat(self.number, self._beat, offer), until_s)
+            answer = await _wait_for_result_until(self._send_beat(self.number, self._beat_number, offer), until_s)
         except (ChronosError, TimeoutError) as error:
             if loop.time() >= until_s:
-                works.kill_all(_HEARTBEAT_LOST_MESSAGE)
+                work.kill_all(_HEARTBEAT_LOST_MESSAGE)
                 await self.register()
             elif isinstance(error, ChronosError):
-                self.duties.failed("heartbeat", error)
+                self.duties.record_failure("heartbeat", error)
             return
-        self.duties.done("heartbeat")
+        self.duties.record_success("heartbeat")
         self._last_beat_s = asked_s
         if answer.alive:
             self._offered = offer
-            works.reconcile(answer.held)
+            work.reconcile(answer.held)
         else:
-            works.kill_all("the node was declared dead")
+            work.kill_all("another node declared this node dead")
             await self.register()
 
     async def _send_beat(self, number: int, beat: int, offer: str) -> BeatResult:
@@ -300,37 +194,37 @@ class Heartbeat:
         return await self._store.apply(Beat(node=number, beat=beat, now_us=self._clock.now_us(), offer=changed))
 
     def _report_skew(self) -> None:
-        """Once each time that the clock is found to be wrong."""
-        skew = self._clock.skew
+        """Report a wrong clock once, until it is right again."""
+        skew = self._clock.skew_message
         if skew is not None and not self._is_skew_reported:
             self._bus.emit(ProblemReported(at_us=self._clock.now_us(), where="clock", error=skew))
         self._is_skew_reported = skew is not None
 
     def _until_next_s(self) -> float:
-        """A beat in time, or, after one that failed, soon again."""
-        quiet_s = asyncio.get_running_loop().time() - self._last_beat_s
+        """Return the time until the next heartbeat: the interval, or less after a failure."""
+        silent_s = asyncio.get_running_loop().time() - self._last_beat_s
         every_s = self._options.heartbeat_s
-        return max(every_s - quiet_s, min(1.0, every_s / 10))
+        return max(every_s - silent_s, min(1.0, every_s / 10))
 
 
-async def _wait_for_result_until(asking: Coroutine[Any, Any, R], until_s: float) -> R:
-    """Wait for an answer until a time, and raise ``TimeoutError`` then.
+async def _wait_for_result_until(call: Coroutine[Any, Any, R], until_s: float) -> R:
+    """Wait for a result until a time; raises ``TimeoutError`` then.
 
-    ``asyncio.timeout`` would wait for the cancelled call as well, and a driver whose connection hangs ends it only
-    once the server answers.
+    ``asyncio.timeout`` would also wait for the cancelled call, and a driver with a hanging connection ends the call
+    only when the server answers.
     """
-    task = asyncio.ensure_future(asking)
+    task = asyncio.ensure_future(call)
     try:
         await asyncio.wait((task,), timeout=until_s - asyncio.get_running_loop().time())
     finally:
         task.cancel()
-        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # an error is not news by then
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # a late error does not matter
     if not task.done():
         raise TimeoutError
     return task.result()
 
 
 def _call_soon_from_any_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Also from another thread, where functions ask for the time; a loop that is closed has nothing left to do."""
+    """Schedule ``call`` on the loop, also from threads of functions. Does nothing if the loop is closed."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call)

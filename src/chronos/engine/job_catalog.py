@@ -1,6 +1,6 @@
-"""Job versions made ready: schedule parsed, settings cascaded, tasks laid out. Kept while they are in use.
+"""JobCatalog: parsed job versions, cached while they are in use.
 
-A version never changes, so what is kept is never stale; only which version is in force is asked of the store.
+A version never changes, so an entry is never stale. Only the number of the current version is read from the store.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _lazy(Generic[T]):  # noqa: N801 - a decorator
-    """As ``functools.cached_property``, whose lock costs more than most of what is worked out here."""
+    """Like ``functools.cached_property``, without its lock, which costs more than most of these values."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make, self._name = make, make.__name__
@@ -35,7 +35,7 @@ class _lazy(Generic[T]):  # noqa: N801 - a decorator
 
 
 class CatalogEntry:
-    """One version of one job."""
+    """One version of one job: schedule parsed, settings resolved, tasks laid out."""
 
     def __init__(self, job: bytes, version: int, namespace: str, name: str, spec: JobSpec, defaults: Settings) -> None:
         self.job, self.version = job, version
@@ -43,11 +43,11 @@ class CatalogEntry:
         self.spec = spec
         self._defaults = defaults
         self.effective: EffectiveSettings = resolve_settings(defaults, spec.settings)
-        self._timeout_said: dict[str, bool] = {}
+        self._timeout_set: dict[str, bool] = {}
 
     @_lazy
     def instants(self) -> Instants | None:
-        """When it is due; None: only when it is asked for. Raises ``Invalid``."""
+        """The instants of its schedule; None if the job runs only when triggered. Raises ``Invalid``."""
         return resolve_instants(self.spec, self.name)
 
     @_lazy
@@ -57,7 +57,7 @@ class CatalogEntry:
 
     @property
     def has_valid_layout(self) -> bool:
-        """Whether anybody can tell what its tasks are."""
+        """Whether its tasks can be read."""
         try:
             return bool(self.layout)
         except ChronosError:
@@ -68,12 +68,12 @@ class CatalogEntry:
         return build_lane(self.spec, self.effective)
 
     def precompute(self) -> None:
-        """Work out now what its start will need. Raises ``Invalid``."""
-        _ = self.lane, self.may_queue, self.plain and self.timeout_us
+        """Compute now what the start of an execution will need. Raises ``Invalid``."""
+        _ = self.lane, self.may_queue, self.can_use_fast_path and self.timeout_us
 
     @_lazy
     def may_queue(self) -> bool:
-        """Whether an execution may be queued behind another, to be handed over when that one ends."""
+        """Whether an execution may be queued behind another, and handed over when that one ends."""
         effective = self.effective
         if effective.key is not None or effective.limit != UNLIMITED:
             return True
@@ -81,47 +81,47 @@ class CatalogEntry:
 
     @_lazy
     def only_target(self) -> Target | None:
-        """Its one task's target, where there is nothing else to an execution: no other task, no hook."""
+        """The target of its only task; None if it has more tasks or a hook."""
         if len(self.spec.tasks) != 1 or self.spec.on_start is not None or self.spec.on_complete is not None:
             return None
         return self.spec.tasks[0].target
 
     @_lazy
-    def short(self) -> bool:
-        """Whether the one task's own timeout ends it in time, so that nobody has to look at the execution's."""
-        task_us, whole_us = self.layout.tasks[0].effective.task_timeout_us, self.layout.execution_timeout_us
-        return not whole_us or 0 < task_us <= whole_us
+    def is_bounded_by_task_timeout(self) -> bool:
+        """Whether the timeout of its only task also enforces the timeout of the execution."""
+        task_us, execution_us = self.layout.tasks[0].effective.task_timeout_us, self.layout.execution_timeout_us
+        return not execution_us or 0 < task_us <= execution_us
 
     @_lazy
-    def plain(self) -> bool:
-        """Whether a first attempt may take the fast path; the full one tells what cannot even be laid out."""
+    def can_use_fast_path(self) -> bool:
+        """Whether a first attempt may take the fast path. The full path reports an invalid layout."""
         try:
-            return self.only_target is not None and self.short
+            return self.only_target is not None and self.is_bounded_by_task_timeout
         except ChronosError:
             return False
 
     @_lazy
     def timeout_us(self) -> int:
-        """Of its first task; 0: without limit."""
+        """The timeout of its first task; 0 means no limit."""
         return self.layout.tasks[0].effective.task_timeout_us
 
-    def timeout_said(self, task: str) -> bool:
-        """Whether any level sets a timeout for a task."""
-        said = self._timeout_said.get(task)
-        if said is None:
-            said = self._timeout_said[task] = self._has_timeout_setting(task)
-        return said
+    def has_timeout(self, task: str) -> bool:
+        """Whether the task, the job or the defaults set a timeout for a task."""
+        is_set = self._timeout_set.get(task)
+        if is_set is None:
+            is_set = self._timeout_set[task] = self._has_timeout_setting(task)
+        return is_set
 
     def _has_timeout_setting(self, task: str) -> bool:
         own = next((each.settings for each in self.spec.tasks if each.name == task), NOTHING_SET)
         return any(level.task_timeout_us is not None for level in (own, self.spec.settings, self._defaults))
 
     def target(self, task: str) -> Target:
-        return self.spec.tasks[self.layout.place(task)].target
+        return self.spec.tasks[self.layout.index_of(task)].target
 
 
 class JobCatalog:
-    """Entries by job and version, the least recently used forgotten first."""
+    """Entries by job and version. The least recently used entries are dropped first."""
 
     def __init__(self, store: Store, defaults: Settings, bus: EventBus, *, capacity: int = CATALOG_CAPACITY) -> None:
         self._store, self._defaults, self._bus = store, defaults, bus
@@ -130,24 +130,24 @@ class JobCatalog:
         self._newest: dict[bytes, CatalogEntry] = {}
 
     def get(self, job: bytes, version: int) -> CatalogEntry | None:
-        """An entry that is at hand."""
+        """Return a cached entry, or None."""
         entry = self._entries.get((job, version))
         if entry is not None:
             self._entries.move_to_end((job, version))
         return entry
 
     def newest(self, job: bytes) -> CatalogEntry | None:
-        """The entry of a job that was made ready last, if it is still at hand."""
+        """Return the entry of a job that was added last, if it is still cached."""
         return self._newest.get(job)
 
     async def fetch(self, pairs: Iterable[tuple[bytes, int]]) -> dict[tuple[bytes, int], CatalogEntry]:
-        """Entries of these jobs and versions, read together where they are not at hand.
+        """Return the entries of these jobs and versions. Entries that are not cached are read together.
 
-        A job that is gone is among them under no name, if its version is still known; what is unknown is left out.
+        The entry of a deleted job has an empty name, if its version is still stored. Unknown versions are left out.
         """
-        wanted = list(dict.fromkeys(pairs))
-        found = {pair: entry for pair in wanted if (entry := self.get(*pair)) is not None}
-        missing = [pair for pair in wanted if pair not in found]
+        keys = list(dict.fromkeys(pairs))
+        entries = {pair: entry for pair in keys if (entry := self.get(*pair)) is not None}
+        missing = [pair for pair in keys if pair not in entries]
         if missing:
             jobs = await self._store.jobs_by_id([job for job, _ in missing])
             old = [pair for pair in missing if pair[0] not in jobs or jobs[pair[0]].version != pair[1]]
@@ -156,22 +156,22 @@ class JobCatalog:
                 job = jobs.get(pair[0])
                 spec = job.spec if job is not None and job.version == pair[1] else specs.get(pair)
                 if spec is not None:
-                    found[pair] = self._add(pair, job, spec)
-        return found
+                    entries[pair] = self._add(pair, job, spec)
+        return entries
 
-    async def current(self, jobs: Sequence[bytes]) -> dict[bytes, CatalogEntry]:
-        """The versions in force, whatever is at hand."""
-        found = await self._store.jobs_by_id(jobs)
-        return {id_: self._add((id_, job.version), job, job.spec) for id_, job in found.items()}
+    async def fetch_current(self, jobs: Sequence[bytes]) -> dict[bytes, CatalogEntry]:
+        """Return the entries of the current versions, as the store has them now."""
+        current = await self._store.jobs_by_id(jobs)
+        return {id_: self._add((id_, job.version), job, job.spec) for id_, job in current.items()}
 
-    def broken(self, entry: CatalogEntry, error: ChronosError, now_us: int) -> None:
-        """Tell that a job cannot be scheduled or run here."""
+    def report_unschedulable(self, entry: CatalogEntry, error: ChronosError, now_us: int) -> None:
+        """Emit a ``JobUnschedulable`` event: this node cannot schedule or run the job."""
         self._bus.emit(JobUnschedulable(at_us=now_us, job=entry.job, error=f"{entry.name}: {error}"))
 
     def _add(self, pair: tuple[bytes, int], job: Job | None, spec: JobSpec) -> CatalogEntry:
-        known = self._entries.get(pair)
-        if known is not None:
-            return known
+        entry = self._entries.get(pair)
+        if entry is not None:
+            return entry
         namespace, name = (job.namespace, job.name) if job is not None else ("", "")
         entry = self._entries[pair] = CatalogEntry(pair[0], pair[1], namespace, name, spec, self._defaults)
         self._newest[pair[0]] = entry

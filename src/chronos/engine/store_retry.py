@@ -1,6 +1,6 @@
-"""Asking a store that may be out of reach for a while: the same again, until it is answered.
+"""Retries store commands until the store answers.
 
-Every command does no harm when it is sent twice, so "unknown" becomes "known" by asking again.
+Every command is idempotent, so a command whose answer was lost is simply sent again.
 """
 
 import asyncio
@@ -13,26 +13,26 @@ from chronos.store.contract import Store
 
 R = TypeVar("R")
 FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 2.0
+MAX_PAUSE_S = 2.0
 
 
-async def apply_with_retry(store: Store, command: Command[R], on_trouble: Callable[[StoreUnavailable], None]) -> R:
-    """Apply a command, sending it again after each time the store could not be reached."""
+async def apply_with_retry(store: Store, command: Command[R], on_unavailable: Callable[[StoreUnavailable], None]) -> R:
+    """Apply a command. Sends it again each time the store cannot be reached."""
     try:
-        return await store.apply(command)  # which is how it goes: the rest is for when it does not
+        return await store.apply(command)  # the normal case
     except StoreUnavailable as error:
-        on_trouble(error)
+        on_unavailable(error)
     await asyncio.sleep(FIRST_PAUSE_S)
-    return await ask_with_retry(lambda: store.apply(command), on_trouble)
+    return await call_with_retry(lambda: store.apply(command), on_unavailable)
 
 
-async def ask_with_retry(ask: Callable[[], Awaitable[R]], on_trouble: Callable[[StoreUnavailable], None]) -> R:
-    """The same for whatever is asked of a store."""
+async def call_with_retry(call: Callable[[], Awaitable[R]], on_unavailable: Callable[[StoreUnavailable], None]) -> R:
+    """Await ``call()`` again each time the store cannot be reached."""
     pause_s = FIRST_PAUSE_S
     while True:
         try:
-            return await ask()
+            return await call()
         except StoreUnavailable as error:
-            on_trouble(error)
+            on_unavailable(error)
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        pause_s = min(2 * pause_s, MAX_PAUSE_S)

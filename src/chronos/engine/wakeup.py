@@ -1,25 +1,25 @@
-"""What wakes a loop of the node: somebody rings, or the time it wanted to wait is over."""
+"""Wakeup: an asyncio event with a timeout, for a single waiter."""
 
 import asyncio
 
 
 class Wakeup:
-    """For one who waits. Rung while nobody does, the next wait is over at once."""
+    """Wakes one waiting loop. ``wake`` before ``wait`` makes the next ``wait`` return immediately."""
 
-    __slots__ = ("_rung", "_waiter")
+    __slots__ = ("_is_set", "_waiter")
 
     def __init__(self) -> None:
-        self._rung = False
+        self._is_set = False
         self._waiter: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
-        self._rung = True
+        self._is_set = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def wait(self, timeout_s: float) -> None:
-        """Until it is rung, at most so long."""
-        if not self._rung:
+        """Wait until ``wake`` is called, or until the timeout."""
+        if not self._is_set:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
             timer = loop.call_later(timeout_s, self.wake)
@@ -28,4 +28,4 @@ class Wakeup:
             finally:
                 timer.cancel()
                 self._waiter = None
-        self._rung = False
+        self._is_set = False

@@ -79,7 +79,7 @@ class EventLog:
         self._name_of = name_of
         self._log = line_logger(logger)
         #: Whether events of what went well become lines, too. It is asked for every execution, so it is a direct call.
-        self.hears_routine = partial(logging.getLogger(logger).isEnabledFor, _DEBUG)
+        self.wants_routine = partial(logging.getLogger(logger).isEnabledFor, _DEBUG)
         self._troubles: dict[tuple[str, str], tuple[int, int]] = {}  # when it was told, and how often not since
         self._quota = LogQuota() if quota is None else quota
         self._timer: asyncio.TimerHandle | None = None

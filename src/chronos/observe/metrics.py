@@ -59,10 +59,10 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._meters = MetricDefinitions(self._registry)
         self._labels = JobLabels(name_of, per_job=per_job)
-        self._tries: dict[tuple[bytes, str, AttemptStatus], tuple[Counter, Histogram]] = {}
-        self._ends: dict[tuple[bytes, Status, ReasonCode], tuple[Counter, Histogram]] = {}
-        self._broken: set[bytes] = set()
-        self._begun = 0  # looks at the store
+        self._attempt_series: dict[tuple[bytes, str, AttemptStatus], tuple[Counter, Histogram]] = {}
+        self._end_series: dict[tuple[bytes, Status, ReasonCode], tuple[Counter, Histogram]] = {}
+        self._unschedulable: set[bytes] = set()
+        self._reads_begun = 0  # looks at the store
         self._next_s = 0.0  # when the next may begin
         self.active_jobs = 0  # as of the last look at the store
         self._reading = asyncio.Lock()
@@ -80,8 +80,8 @@ class Metrics:
                 if event.attempt == 1:
                     meters.lateness_s.observe(event.late_us / 1e6)
             case AttemptEnded():
-                tries, task_s = self._find_attempt_series(event)
-                tries.inc()
+                attempts, task_s = self._find_attempt_series(event)
+                attempts.inc()
                 task_s.observe(event.duration_us / 1e6)
             case ExecutionEnded():
                 ends, execution_s = self._find_end_series(event)
@@ -94,8 +94,8 @@ class Metrics:
             case GapFound():
                 self._count_gap(event)
             case JobUnschedulable():
-                if event.job not in self._broken and len(self._broken) < _MAX_BROKEN_JOBS:
-                    self._broken.add(event.job)
+                if event.job not in self._unschedulable and len(self._unschedulable) < _MAX_BROKEN_JOBS:
+                    self._unschedulable.add(event.job)
                     meters.recovery_failed.inc()
             case ProblemReported(duty=duty) if duty:
                 meters.failures.labels(duty).inc()
@@ -107,22 +107,22 @@ class Metrics:
         self._meters.batch_rows.observe(rows)
         self._meters.commit_s.observe(took_s)
 
-    def refused(self, reason: str) -> None:
+    def count_auth_failure(self, reason: str) -> None:
         """Credentials were refused, or a request was denied."""
         self._meters.auth_failures.labels(reason).inc()
 
-    def recovered(self, jobs: int) -> None:
+    def count_recovered_jobs(self, jobs: int) -> None:
         """So many jobs were in the store when the node started."""
         self._meters.recovered.inc(jobs)
 
-    def failing_from(self, count: Callable[[], int]) -> None:
+    def set_failing_duties_source(self, count: Callable[[], int]) -> None:
         """Ask this for how many duties of the node keep failing, whenever metrics are shown."""
         self._meters.failing.set_function(count)
 
     @property
-    def broken(self) -> int:
+    def unschedulable_jobs(self) -> int:
         """How many jobs this node cannot schedule."""
-        return len(self._broken)
+        return len(self._unschedulable)
 
     def set_leader(self, does: bool) -> None:
         """Whether this node admits what is due."""
@@ -132,24 +132,24 @@ class Metrics:
 
     def _find_attempt_series(self, event: AttemptEnded) -> tuple[Counter, Histogram]:
         key = event.job, event.task, event.status
-        found = self._tries.get(key)
+        found = self._attempt_series.get(key)
         if found is None:
             job, task = self._labels.task(event.job, event.task)
-            tries = self._meters.attempts.labels(job, task, to_attempt_label(event.status))
-            found = tries, self._meters.task_s.labels(job, task)
+            attempts = self._meters.attempts.labels(job, task, to_attempt_label(event.status))
+            found = attempts, self._meters.task_s.labels(job, task)
             if job != UNKNOWN_JOB_LABEL:
-                _cache_series(self._tries, key, found)
+                _cache_series(self._attempt_series, key, found)
         return found
 
     def _find_end_series(self, event: ExecutionEnded) -> tuple[Counter, Histogram]:
         key = event.job, event.status, event.code
-        found = self._ends.get(key)
+        found = self._end_series.get(key)
         if found is None:
             job = self._labels.job(event.job)
             ends = self._meters.occurrences.labels(job, to_occurrence_label(event.status), event.code.value)
             found = ends, self._meters.execution_s.labels(job)
             if job != UNKNOWN_JOB_LABEL:
-                _cache_series(self._ends, key, found)
+                _cache_series(self._end_series, key, found)
         return found
 
     def _count_gap(self, gap: GapFound) -> None:
@@ -170,13 +170,13 @@ class Metrics:
 
         A store that does not answer leaves the old figures, and ``scheduler_store_up`` says so.
         """
-        before = self._begun
+        before = self._reads_begun
         async with self._reading:
-            if self._begun == before:
+            if self._reads_begun == before:
                 loop = asyncio.get_running_loop()
                 await asyncio.sleep(self._next_s - loop.time())
                 began_s = loop.time()
-                self._begun += 1
+                self._reads_begun += 1
                 await self._read()
                 took_s = loop.time() - began_s
                 self._next_s = began_s + took_s + min(took_s * _PAUSE_FOR_COST, _LONGEST_PAUSE_S)

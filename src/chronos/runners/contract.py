@@ -6,7 +6,7 @@ A runner knows nothing of retries, timeouts or the store. It is given a ``Attemp
               ▲
        call.stop is asked: end the work in good order, soon (SIGTERM, a flag, closing the connection)
        the coroutine is cancelled: end it now, by force; return only when nothing of it is left. Work that cannot be
-       ended is left behind after a last chance, if the runner has set call.on_leave, which is called then
+       ended is left behind after a last chance, if the runner has set call.on_abandon, which is called then
 
 An ``Attempt`` turns a call that was stopped into timed out, canceled or released, by the reason of the stop. If the
 work still succeeds, that counts, unless ``Stop.late`` is set: the work noticed the stop, or its time was over.
@@ -34,45 +34,47 @@ class StopReason(Enum):
 class Stop:
     """Asks an attempt to stop. Safe to look at from any thread; asked and awaited on the loop's own."""
 
-    __slots__ = ("_calls", "late", "reason")
+    __slots__ = ("_callbacks", "overrides_success", "reason")
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
-        self.late = False  # success counts no more: the work was told to stop and knows it, or its time is over
-        self._calls: list[Callable[[], None]] = []
+        self.overrides_success = (
+            False  # success counts no more: the work was told to stop and knows it, or its time is over
+        )
+        self._callbacks: list[Callable[[], None]] = []
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         return self.reason is not None
 
-    def ask(self, reason: StopReason) -> None:
+    def request(self, reason: StopReason) -> None:
         """Ask; the first reason counts."""
         if self.reason is not None:
             return
         self.reason = reason
         if reason is StopReason.TIMEOUT:
-            self.late = True
-        for call in self._calls:
-            call()
-        self._calls.clear()
+            self.overrides_success = True
+        for callback in self._callbacks:
+            callback()
+        self._callbacks.clear()
 
     def close(self) -> None:
         """The attempt is over: nothing hears of it when it is asked now."""
-        self._calls.clear()
+        self._callbacks.clear()
 
-    def on_ask(self, call: Callable[[], None]) -> None:
+    def on_request(self, callback: Callable[[], None]) -> None:
         """Call back, on the loop, when it is asked; at once if it has been."""
         if self.reason is not None:
-            call()
+            callback()
         else:
-            self._calls.append(call)
+            self._callbacks.append(callback)
 
     async def wait(self) -> StopReason:
-        """Until it is asked."""
+        """Until it is requested."""
         if self.reason is None:
-            asked = asyncio.get_running_loop().create_future()
-            self.on_ask(lambda: None if asked.done() else asked.set_result(None))
-            await asked
+            requested = asyncio.get_running_loop().create_future()
+            self.on_request(lambda: None if requested.done() else requested.set_result(None))
+            await requested
         assert self.reason is not None
         return self.reason
 
@@ -101,7 +103,7 @@ class AttemptCall:
     scheduled_us: int
     started_us: int
     deadline_us: int | None  # wall time, for the work to know; whoever calls keeps it
-    timeout_said: bool = True  # False: no level sets a timeout, and the runner's own default counts
+    has_timeout: bool = True  # False: no level sets a timeout, and the runner's own default counts
     last_run_us: int | None
     options: Mapping[str, Any] = field(repr=False)  # of the target; they hold credentials
     payload: Any = field(default=None, repr=False)  # as triggered, or the job's own
@@ -115,7 +117,7 @@ class AttemptCall:
     memory: list[RecordedTask] = field(default_factory=list)  # durable steps; what the runner leaves here is stored
     detail: dict[str, Any] = field(default_factory=dict)  # for the attempt's record: exit_code, response …
     statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # SQL to commit with its completion
-    on_leave: Callable[[], None] | None = None  # set by a runner that can leave work to itself which does not end
+    on_abandon: Callable[[], None] | None = None  # set by a runner that can leave work to itself which does not end
 
 
 class Runner(Protocol):

@@ -20,20 +20,20 @@ class LazyRunner:
         self._runner: Runner | None = None
 
     def check(self, options: Mapping[str, Any]) -> None:
-        self._made().check(options)
+        self._get_runner().check(options)
 
     async def run(self, call: AttemptCall) -> Outcome:
         runner = self._runner
         if runner is None:
             with self._clock.outside():  # an import: the loop goes on meanwhile
-                runner = await asyncio.to_thread(self._made)
+                runner = await asyncio.to_thread(self._get_runner)
         return await runner.run(call)
 
     async def close(self) -> None:
         if self._runner is not None:
             await self._runner.close()
 
-    def _made(self) -> Runner:
+    def _get_runner(self) -> Runner:
         with self._lock:
             if self._runner is None:
                 self._runner = self._make()

@@ -19,80 +19,80 @@ _MAX_DEPTH = 64
 class OptionFaults:
     """The faults of one target, of which there are mostly none: looking for them costs little more than looking."""
 
-    __slots__ = ("_found", "_target", "has_secrets")
+    __slots__ = ("_faults", "_target", "has_secrets")
 
     def __init__(self, target: str, *, has_secrets: bool = True) -> None:
         self._target = target
         self.has_secrets = has_secrets  # that a template could name
-        self._found: list[tuple[OptionPath, str]] = []
+        self._faults: list[tuple[OptionPath, str]] = []
 
-    def note(self, way: OptionPath, message: str) -> None:
+    def add(self, path: OptionPath, message: str) -> None:
         """One thing that is wrong."""
-        self._found.append((way, message))
+        self._faults.append((path, message))
 
-    def of(self, way: OptionPath, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    def try_read(self, path: OptionPath, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """What reading an option gives; None, and its fault is noted, if it cannot be read."""
         try:
             return read(*args, **kwargs)
         except InvalidOptions as error:
-            self._found += [((*way, *within), message) for within, message in error.faults]
+            self._faults += [((*path, *within), message) for within, message in error.faults]
         except Invalid as error:
-            self._found.append((way, str(error)))
+            self._faults.append((path, str(error)))
         return None
 
-    def has_fault(self, *way: str | int) -> bool:
+    def has_fault(self, *path: str | int) -> bool:
         """Whether something is wrong there, or within."""
-        return any(found[: len(way)] == way for found, _ in self._found)
+        return any(fault_path[: len(path)] == path for fault_path, _ in self._faults)
 
-    def note_unknown_options(self, way: OptionPath, options: Any, known: Collection[str]) -> bool:
+    def add_unknown_options(self, path: OptionPath, options: Any, known: Collection[str]) -> bool:
         """Note each option that the target does not know. False: they are no options at all."""
         if not isinstance(options, Mapping):
-            self.note(way, f"{self.where(way)} must be an object of options, got {describe_type(options)}")
+            self.add(path, f"{self.where(path)} must be an object of options, got {describe_type(options)}")
             return False
         for name in options:
             if name not in known:
                 near = get_close_matches(str(name), known, n=1, cutoff=0.5)
                 hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(sorted(known))}"
-                self.note((*way, str(name)), f'{self.where(way)} has no option "{str(name)[:80]}"; {hint}')
+                self.add((*path, str(name)), f'{self.where(path)} has no option "{str(name)[:80]}"; {hint}')
         return True
 
-    def texts(self, option: str, value: Any, *, most: int = 1_000) -> Iterator[tuple[str, str]]:
+    def read_texts(self, option: str, value: Any, *, limit: int = 1_000) -> Iterator[tuple[str, str]]:
         """The entries of an object of texts, without those that are none; numbers are taken as they are written."""
         where = f"{self._target}.{option}"
         if not isinstance(value, Mapping):
-            self.note((option,), f"{where} must be an object of texts, got {describe_type(value)}")
+            self.add((option,), f"{where} must be an object of texts, got {describe_type(value)}")
             return
-        if len(value) > most:
-            self.note((option,), f"{where} has {len(value)} entries, allowed {most}")
+        if len(value) > limit:
+            self.add((option,), f"{where} has {len(value)} entries, allowed {limit}")
             return
         for name, item in value.items():
             try:
-                named, found = text(f"a name in {where}", name), text_or_number(f"{where}.{name}", item)
+                entry_name, entry_value = text(f"a name in {where}", name), text_or_number(f"{where}.{name}", item)
             except Invalid as error:
-                self.note((option, str(name)), str(error))
+                self.add((option, str(name)), str(error))
             else:
-                yield named, found
+                yield entry_name, entry_value
 
-    def note_bad_templates(self, way: OptionPath, value: Any, *, secrets: bool = True) -> None:
+    def add_bad_templates(self, path: OptionPath, value: Any, *, secrets: bool = True) -> None:
         """Note each text, anywhere in a value, with a placeholder that could never be replaced."""
         if isinstance(value, str):
             if is_template(value):
-                where, known = self.where(way), self.has_secrets
-                self.of(way, check_template, where, value, secrets=secrets, has_secrets=known)
-        elif len(way) > _MAX_DEPTH:
-            self.note(way, f"{self.where(way[:1])} is nested more than {_MAX_DEPTH} deep")
+                where, has_secrets = self.where(path), self.has_secrets
+                self.try_read(path, check_template, where, value, secrets=secrets, has_secrets=has_secrets)
+        elif len(path) > _MAX_DEPTH:
+            self.add(path, f"{self.where(path[:1])} is nested more than {_MAX_DEPTH} deep")
         elif isinstance(value, Mapping):
             for key, item in value.items():
-                self.note_bad_templates((*way, str(key)), item, secrets=secrets)
+                self.add_bad_templates((*path, str(key)), item, secrets=secrets)
         elif isinstance(value, list | tuple):
             for index, item in enumerate(value):
-                self.note_bad_templates((*way, index), item, secrets=secrets)
+                self.add_bad_templates((*path, index), item, secrets=secrets)
 
-    def where(self, way: OptionPath) -> str:
+    def where(self, path: OptionPath) -> str:
         """An option as messages call it: ``http.headers.Accept``, ``command.argv[0]``."""
-        return self._target + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in way)
+        return self._target + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
-    def close(self) -> None:
+    def raise_if_any(self) -> None:
         """Raise ``InvalidOptions`` if anything is wrong."""
-        if self._found:
-            raise InvalidOptions(self._found)
+        if self._faults:
+            raise InvalidOptions(self._faults)

@@ -20,21 +20,21 @@ _UNFINISHED_URL = re.compile(rf""":\Z|:/\Z|://[^\s/?#"'<>@]{{0,{_MAX_USERINFO_CH
 class SecretMask:
     """The secrets that one attempt was given."""
 
-    __slots__ = ("_pattern", "_shown")
+    __slots__ = ("_forms", "_pattern")
 
     def __init__(self) -> None:
-        self._shown: set[str] = set()
+        self._forms: set[str] = set()
         self._pattern: re.Pattern[str] | None = None  # of what is shown; None: not made yet, or nothing to look for
 
     @property
     def longest_secret_chars(self) -> int:
         """Characters of the longest text that is looked for."""
-        return max(map(len, self._shown)) if self._shown else 0
+        return max(map(len, self._forms)) if self._forms else 0
 
     def add(self, secret: str) -> None:
         """Never show this one."""
         if secret:
-            self._shown |= _list_encoded_forms(secret)
+            self._forms |= _list_encoded_forms(secret)
             self._pattern = None
 
     def add_credential(self, value: str) -> None:
@@ -49,22 +49,22 @@ class SecretMask:
 
     def __call__(self, text: str) -> str:
         """The text without them."""
-        return hide_userinfo(self._made().sub(MASK, text) if self._shown else text)
+        return hide_userinfo(self._compile().sub(MASK, text) if self._forms else text)
 
     def has_secret_in(self, text: str) -> bool:
         """Whether the text gives one away."""
-        return bool(self._shown) and self._made().search(text) is not None
+        return bool(self._forms) and self._compile().search(text) is not None
 
-    def _made(self) -> re.Pattern[str]:
+    def _compile(self) -> re.Pattern[str]:
         if self._pattern is None:
-            self._pattern = _pattern(frozenset(self._shown))
+            self._pattern = _pattern(frozenset(self._forms))
         return self._pattern
 
     def count_held_back_chars(self, text: str) -> int:
         """How many characters at the end of the text may be the beginning of one."""
-        begun = _UNFINISHED_URL.search(text, max(0, len(text) - _MAX_USERINFO_CHARS - 3))
-        of_url = 0 if begun is None else len(text) - begun.start()
-        return max([of_url, *(_overlap(text, shown) for shown in self._shown)])
+        unfinished = _UNFINISHED_URL.search(text, max(0, len(text) - _MAX_USERINFO_CHARS - 3))
+        url_chars = 0 if unfinished is None else len(text) - unfinished.start()
+        return max([url_chars, *(_overlap(text, form) for form in self._forms)])
 
 
 class MaskedStream:
@@ -79,9 +79,9 @@ class MaskedStream:
     def feed(self, text: str) -> str:
         """The next piece without them."""
         text = self._mask(self._held + text)
-        shown = len(text) - self._mask.count_held_back_chars(text)
-        self._held = text[shown:]
-        return text[:shown]
+        end = len(text) - self._mask.count_held_back_chars(text)
+        self._held = text[end:]
+        return text[:end]
 
     def flush(self) -> str:
         """What was held back, at the end or where the stream breaks off."""
@@ -99,8 +99,8 @@ def _list_encoded_forms(secret: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1_024)
-def _pattern(shown: frozenset[str]) -> re.Pattern[str]:
-    longest_first = sorted(shown, key=len, reverse=True)
+def _pattern(forms: frozenset[str]) -> re.Pattern[str]:
+    longest_first = sorted(forms, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)))
 
 

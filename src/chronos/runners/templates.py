@@ -1,7 +1,7 @@
 """The templates of a target's options: ``{{ payload.order.id }}`` becomes what the call has under that name.
 
 A text that is one placeholder and nothing else becomes the value itself, with its type; within a longer text a value
-that is no text is written as JSON.
+that is no text is text as JSON.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 from chronos.core.calendar import rfc3339
 from chronos.core.planner import CoveredSpan
-from chronos.core.templates import ABSENT, Name, Part, format_value, parts, resolve_key
+from chronos.core.templates import ABSENT, Name, Part, format_value, resolve_key, split_template
 from chronos.errors import Invalid, NotFound
 from chronos.runners.contract import AttemptCall
 from chronos.runners.secret_mask import SecretMask
@@ -80,20 +80,20 @@ class Renderer:
         """The text; ``encode`` makes a value fit for where it goes, and is told whether it is a secret."""
         if "{{" not in template:
             return template
-        found = []
-        for part in _parts(where, template):
+        rendered = []
+        for part in _split(where, template):
             if isinstance(part, str):
-                found.append(part)
+                rendered.append(part)
                 continue
-            written = format_value(self._lookup(where, part))
-            found.append(written if encode is None else encode(written, part[0] == "secret"))
-        return "".join(found)
+            text = format_value(self._lookup(where, part))
+            rendered.append(text if encode is None else encode(text, part[0] == "secret"))
+        return "".join(rendered)
 
     def value(self, where: str, template: Any) -> Any:
         """The same value with every text in it replaced; keys stay as they are."""
         match template:
             case str() if "{{" in template:
-                parts = _parts(where, template)
+                parts = _split(where, template)
                 if len(parts) == 1 and not isinstance(parts[0], str):
                     return self._lookup(where, parts[0])
                 return self.text(where, template)
@@ -118,18 +118,18 @@ class Renderer:
             return self._secret(where, name[1])
         value = self._call.payload
         for key in name[1:]:
-            found = resolve_key(key, value)
-            if found is ABSENT:
+            item = resolve_key(key, value)
+            if item is ABSENT:
                 raise Invalid(f'{where}: "{".".join(name)}" is not there: {_suggest_key(key, value)}')
-            value = found
+            value = item
         return value
 
     def _secret(self, where: str, name: str) -> str:
-        found = self._secrets(name)
-        if found is None:
+        value = self._secrets(name)
+        if value is None:
             raise NotFound(f'{where}: there is no secret "{name}"; create it, or correct its name')
-        self._mask.add(found)
-        return found
+        self._mask.add(value)
+        return value
 
 
 def uuid_text(raw: bytes) -> str:
@@ -166,28 +166,28 @@ _ROOTS = ("execution", "job", "span", "payload", "secret")
 
 
 def _placeholder_names(where: str, template: str) -> Iterator[Name]:
-    return (part for part in _parts(where, template) if not isinstance(part, str)) if "{{" in template else iter(())
+    return (part for part in _split(where, template) if not isinstance(part, str)) if "{{" in template else iter(())
 
 
-def _parts(where: str, template: str) -> tuple[Part, ...]:
+def _split(where: str, template: str) -> tuple[Part, ...]:
     try:
-        return parts(template)
-    except Invalid as wrong:
-        raise Invalid(f"{where} {wrong}") from None
+        return split_template(template)
+    except Invalid as error:
+        raise Invalid(f"{where} {error}") from None
 
 
 def _check_name(where: str, name: Name, secrets: bool) -> None:
-    root, written = name[0], ".".join(name)
+    root, text = name[0], ".".join(name)
     if root not in _ROOTS:
-        raise Invalid(f'{where}: "{written}" is unknown: {_suggest_key(root, dict.fromkeys(_ROOTS))}')
+        raise Invalid(f'{where}: "{text}" is unknown: {_suggest_key(root, dict.fromkeys(_ROOTS))}')
     if root == "secret":
         if not secrets:
-            raise Invalid(f'{where}: "{written}" would be seen by everybody there; use env or stdin')
+            raise Invalid(f'{where}: "{text}" would be seen by everybody there; use env or stdin')
         if len(name) != 2:
-            raise Invalid(f'{where}: "{written}" is no secret: write secret.NAME')
+            raise Invalid(f'{where}: "{text}" is no secret: write secret.NAME')
     elif root != "payload" and name not in _FIELDS:
         known = {field[1]: None for field in _FIELDS if field[0] == root}
-        raise Invalid(f'{where}: "{written}" is unknown: {_suggest_key(".".join(name[1:]), known)}')
+        raise Invalid(f'{where}: "{text}" is unknown: {_suggest_key(".".join(name[1:]), known)}')
 
 
 def _suggest_key(key: str, value: Any) -> str:

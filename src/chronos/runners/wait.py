@@ -14,7 +14,7 @@ from chronos.runners import options as read
 from chronos.runners.contract import AttemptCall
 from chronos.runners.option_faults import OptionFaults
 
-_KNOWN = ("until", "for", "schedule", "timezone", "signal", "timeout")
+_KNOWN_OPTIONS = ("until", "for", "schedule", "timezone", "signal", "timeout")
 _WAIT_CONDITIONS = ("until", "for", "schedule", "signal")
 _DURATION_OPTIONS = ("for", "timeout")
 
@@ -24,34 +24,37 @@ class WaitRunner:
 
     def check(self, options: Mapping[str, Any]) -> None:
         faults = OptionFaults("wait")
-        if not faults.note_unknown_options((), options, _KNOWN):
-            faults.close()
+        if not faults.add_unknown_options((), options, _KNOWN_OPTIONS):
+            faults.raise_if_any()
         if not any(name in options for name in _WAIT_CONDITIONS):
-            faults.note((), f"wait needs what to wait for: one of {', '.join(_WAIT_CONDITIONS)}")
+            faults.add((), f"wait needs what to wait for: one of {', '.join(_WAIT_CONDITIONS)}")
         if "timeout" in options and "signal" not in options:
-            faults.note(("timeout",), 'wait.timeout is how long to wait for a signal; without "signal" write "for"')
+            faults.add(("timeout",), 'wait.timeout is how long to wait for a signal; without "signal" write "for"')
         if "timezone" in options and not ("schedule" in options or "until" in options):
-            faults.note(("timezone",), "wait.timezone is of a schedule or of until, and neither is given")
-        if "signal" in options and faults.of(("signal",), read.text, "wait.signal", options["signal"], limit=200) == "":
-            faults.note(("signal",), "wait.signal is empty, expected a name")
-        zone = faults.of(("timezone",), _zone, options) or get_zone("UTC")
+            faults.add(("timezone",), "wait.timezone is of a schedule or of until, and neither is given")
+        if (
+            "signal" in options
+            and faults.try_read(("signal",), read.text, "wait.signal", options["signal"], limit=200) == ""
+        ):
+            faults.add(("signal",), "wait.signal is empty, expected a name")
+        zone = faults.try_read(("timezone",), _read_zone, options) or get_zone("UTC")
         if "until" in options:
-            faults.of(("until",), _until_us, options, zone)
+            faults.try_read(("until",), _read_until_us, options, zone)
         if "schedule" in options:
-            faults.of(("schedule",), _check_schedule, options, zone)
+            faults.try_read(("schedule",), _check_schedule, options, zone)
         for name in _DURATION_OPTIONS:
             if name in options:
-                faults.of((name,), read.duration_us, f"wait.{name}", options[name])
-        faults.close()
+                faults.try_read((name,), read.duration_us, f"wait.{name}", options[name])
+        faults.raise_if_any()
 
     async def run(self, call: AttemptCall) -> Outcome:
         try:
             self.check(call.options)
-            times_us = _times_us(call.options, call.started_us)
+            times_us = _read_times_us(call.options, call.started_us)
         except Invalid as error:
             return Failed(error=str(error), kinds=("wait",), worth_retrying=False)
         if "schedule" in call.options:
-            next_us = _schedule(call.options, _zone(call.options)).next_us(call.started_us)
+            next_us = _read_schedule(call.options, _read_zone(call.options)).next_us(call.started_us)
             if next_us is None:
                 return Failed(
                     error="wait.schedule has no instant after the start of this wait",
@@ -65,14 +68,14 @@ class WaitRunner:
         """Nothing is kept."""
 
 
-def _times_us(options: Mapping[str, Any], started_us: int) -> list[int]:
+def _read_times_us(options: Mapping[str, Any], started_us: int) -> list[int]:
     """When the wait ends, by each of its times."""
-    found = [_until_us(options, _zone(options))] if "until" in options else []
-    whiles_us = [read.duration_us(f"wait.{name}", options[name]) for name in _DURATION_OPTIONS if name in options]
-    return found + [min(started_us + while_us, LAST_US) for while_us in whiles_us]
+    times_us = [_read_until_us(options, _read_zone(options))] if "until" in options else []
+    durations_us = [read.duration_us(f"wait.{name}", options[name]) for name in _DURATION_OPTIONS if name in options]
+    return times_us + [min(started_us + duration_us, LAST_US) for duration_us in durations_us]
 
 
-def _until_us(options: Mapping[str, Any], zone: Zone) -> int:
+def _read_until_us(options: Mapping[str, Any], zone: Zone) -> int:
     text = read.text("wait.until", options["until"], limit=256)
     at_us = parse_instant(text, zone)
     if at_us is None:
@@ -80,7 +83,7 @@ def _until_us(options: Mapping[str, Any], zone: Zone) -> int:
     return at_us
 
 
-def _schedule(options: Mapping[str, Any], zone: Zone) -> Schedule:
+def _read_schedule(options: Mapping[str, Any], zone: Zone) -> Schedule:
     text = read.text("wait.schedule", options["schedule"], limit=256)
     try:
         return parse_schedule(text, timezone=zone.name)
@@ -89,11 +92,11 @@ def _schedule(options: Mapping[str, Any], zone: Zone) -> Schedule:
 
 
 def _check_schedule(options: Mapping[str, Any], zone: Zone) -> None:
-    if _schedule(options, zone).next_us(0) is None:
+    if _read_schedule(options, zone).next_us(0) is None:
         raise Invalid("wait.schedule has no instant to wait for")
 
 
-def _zone(options: Mapping[str, Any]) -> Zone:
+def _read_zone(options: Mapping[str, Any]) -> Zone:
     name = read.text("wait.timezone", options["timezone"], limit=256) if "timezone" in options else ""
     try:
         return get_zone(name or "UTC")

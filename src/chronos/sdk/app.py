@@ -1,4 +1,4 @@
-"""The app: a program's jobs and the store they live in, in one object."""
+"""``Chronos``: the object that holds a program's jobs and their store."""
 
 import os
 import socket
@@ -11,10 +11,19 @@ from chronos.clock import SystemClock
 from chronos.core.schedule.timezones import get_zone
 from chronos.engine.options import EngineOptions
 from chronos.errors import ChronosError, Invalid
-from chronos.sdk.declarations import FunctionRef, call_of, calling, described, follows, function_name, hooks, naming
+from chronos.sdk.declarations import (
+    FunctionRef,
+    build_python_target,
+    choose_function_name,
+    describe_function,
+    make_function_ref,
+    prefix_errors,
+    read_after,
+    read_hooks,
+)
 from chronos.sdk.group import Group
-from chronos.sdk.home_loop import OnHomeLoop, at_home, blocking
-from chronos.sdk.info import JobInfo, job_info
+from chronos.sdk.home_loop import OnHomeLoop, blocking, on_home_loop
+from chronos.sdk.info import JobInfo, to_job_info
 from chronos.sdk.job import Job, JobHandle
 from chronos.sdk.job_options import (
     CommandJobOptions,
@@ -25,33 +34,53 @@ from chronos.sdk.job_options import (
     JobOptions,
     Shape,
     WebhookJobOptions,
-    command_target,
-    http_target,
-    job_shape,
-    other_target,
-    refuse_unknown,
-    seconds,
+    build_command_target,
+    build_http_target,
+    build_job_shape,
+    build_other_target,
+    check_keywords,
+    to_seconds,
 )
-from chronos.sdk.run import Run, execution_bytes
-from chronos.sdk.run_forever import serve
+from chronos.sdk.run import Run, read_execution_id
+from chronos.sdk.run_forever import run_forever
 from chronos.sdk.runtime import Runtime
 from chronos.store.contract import JobFilter
 
 P = ParamSpec("P")
 R = TypeVar("R")
+#: The end of the message about a webhook to a private address.
+_PRIVATE_ADDRESS_ADVICE = "allow it with Chronos(allow_hosts=[…]), or every private address with allow_private=True"
 
 
 class Chronos(OnHomeLoop):
-    """A program's jobs, and the store they live in.
+    """An app: a program's jobs, and the store they are kept in.
 
-    ``url``: ``sqlite:///app.db``, ``sqlite://`` (in memory), ``postgresql://…``, or ``http://…``, which makes the
-    program a client of a server. Several programs may share a store:
-    each runs the functions that it has. With an ``owner``, jobs that this owner declared once and no longer does are
-    deleted when the app starts. ``timezone`` is that of jobs that name none, ``defaults`` are settings of jobs that say
-    nothing else. ``slots`` is how many executions run here at once; ``queues`` and ``labels`` say which are taken.
-    ``grace`` is how long what runs may take to end when the app stops or the run is canceled, ``timeout_grace`` is the
-    same for a run that passed its timeout. Requests to private addresses are refused, except to ``allow_hosts`` or with
-    ``allow_private``.
+    - ``url``: ``sqlite:///app.db`` (a relative path), ``sqlite:////var/app.db`` (an absolute one), ``sqlite://`` (in
+      memory), ``postgresql://…``, or ``http://…`` to be a client of a Chronos server.
+    - ``owner``: a name for the program. Jobs with this owner that the program no longer declares are deleted at start.
+    - ``namespace``: the app sees only the jobs of its namespace.
+    - ``timezone``: of schedules without one. By default UTC.
+    - ``node_name``: the name of this node in records. By default the host name and the process id.
+    - ``slots``: how many runs this process executes at once.
+    - ``queues``, ``labels``: which queues this node takes work from (None: all), and its labels for ``placement``.
+    - ``grace``: how long runs may take to end when the app stops, or after they are canceled.
+    - ``timeout_grace``: how long a run may take to end after its timeout.
+    - ``defaults``: settings for jobs that do not set them, such as ``{"retries": 5}``.
+    - ``allow_private``, ``allow_hosts``: webhooks to private addresses are refused, except to these hosts (names,
+      ``*.internal``, addresses or networks), or with ``allow_private=True`` to all.
+
+    Several programs may share a store. Each runs the jobs whose functions it has.
+
+    Raises ``Invalid`` for a wrong argument. The store is opened by the first call that needs it.
+
+    Example::
+
+        app = Chronos("sqlite:///app.db")
+
+        @app.job(cron="0 9 * * 1-5", timezone="Europe/Paris")
+        def send_report() -> None: ...
+
+        app.run()
     """
 
     _job_kind: type[Job[Any, Any]] = Job
@@ -59,11 +88,11 @@ class Chronos(OnHomeLoop):
     _handle_kind: type[JobHandle] = JobHandle
 
     def __new__(cls, url: str, **options: Any) -> Self:
-        """The address of a server makes a client of it."""
+        """Make a ``RemoteChronos`` for the address of a server."""
         if not isinstance(url, str):
-            raise Invalid(f"the store is {url!r}; give its address, such as sqlite:///app.db")
+            raise Invalid(f"the store is {url!r}; use its address, such as sqlite:///app.db")
         if cls is Chronos and url.startswith(("http://", "https://")):
-            from chronos.sdk.remote.app import RemoteChronos  # noqa: PLC0415 - it is a Chronos itself
+            from chronos.sdk.remote.app import RemoteChronos  # noqa: PLC0415 - it is a subclass of Chronos
 
             return cast("Self", super().__new__(RemoteChronos))
         return super().__new__(cls)
@@ -85,14 +114,14 @@ class Chronos(OnHomeLoop):
         allow_private: bool = False,
         allow_hosts: Sequence[str] = (),
     ) -> None:
-        check_program(namespace=namespace, owner=owner, timezone=timezone, node_name=node_name)
+        check_app_options(namespace=namespace, owner=owner, timezone=timezone, node_name=node_name)
         options = EngineOptions(
             node_name=node_name or f"{socket.gethostname()}-{os.getpid()}",
-            slots=_whole(slots, "slots"),
-            queues=None if queues is None else frozenset(_texts(queues, "queues")),
-            labels=_labels(labels),
-            grace_s=seconds(grace, "grace"),
-            timeout_grace_s=seconds(timeout_grace, "timeout_grace"),
+            slots=_check_integer(slots, "slots"),
+            queues=None if queues is None else frozenset(_check_texts(queues, "queues")),
+            labels=_check_labels(labels),
+            grace_s=to_seconds(grace, "grace"),
+            timeout_grace_s=to_seconds(timeout_grace, "timeout_grace"),
         )
         self._runtime = Runtime(
             url,
@@ -101,7 +130,11 @@ class Chronos(OnHomeLoop):
             namespace=namespace,
             owner=owner,
             defaults={} if defaults is None else defaults,
-            http=WebhookOptions(allow_private=allow_private, allow_hosts=_texts(allow_hosts, "allow_hosts")),
+            http=WebhookOptions(
+                allow_private=allow_private,
+                allow_hosts=_check_texts(allow_hosts, "allow_hosts"),
+                advice=_PRIVATE_ADDRESS_ADVICE,
+            ),
         )
         self._home = self._runtime.home
         self._timezone = timezone
@@ -116,79 +149,159 @@ class Chronos(OnHomeLoop):
     def job(self, /, **options: Unpack[FunctionJobOptions]) -> Callable[[Callable[P, R]], Job[P, R]]: ...
 
     def job(self, function: Callable[P, R] | None = None, /, **options: Any) -> Any:
-        """Make a function a job. It stays callable as the function it was.
+        """Make a function a job. The decorated function can still be called as before.
 
-        Without a schedule it runs when it is triggered, or after the jobs it follows.
+        Use it as ``@app.job`` or ``@app.job(keyword=…)``. At most one keyword says when the job runs: ``cron``,
+        ``every``, ``at``, ``in_``, ``iso8601``, ``words`` or ``schedule``. A job without one runs when it is triggered,
+        or after the jobs named by ``after``. By default a failed run is attempted three times; ``retries=0`` turns that
+        off. A parameter called ``ctx`` receives the ``Context``; the payload fills the others by name.
+
+        Other keywords:
+
+        - when: ``timezone``, ``dst``, ``start``, ``end``, ``jitter``, ``exclude``, ``enabled``
+        - failures: ``retries``, ``retry``, ``timeout``, ``execution_timeout``, ``delivery``, ``on_failure``
+        - several runs: ``overlap``, ``concurrency``, ``queue_max``, ``priority``, ``recovery``
+        - other jobs: ``after``, ``on_start``, ``on_complete``
+        - where: ``queue``, ``placement``, ``isolation``, ``limits``
+        - data: ``name``, ``payload``, ``tags``, ``description``, ``update``, ``retention``
+
+        Returns the ``Job``. Raises ``Invalid`` for a wrong keyword or value, and ``Conflict`` for a name that is taken.
+
+        Example::
+
+            @app.job(every="5m", retries=5, timeout="30s")
+            async def poll(url: str = "https://example.com") -> int: ...
         """
 
         def add(function: Callable[P, R]) -> Job[P, R]:
-            with naming(described(function)):
-                refuse_unknown(options, FunctionJobOptions)
-                name = function_name(function, options.get("name"))
-                self._declare(name, calling(name, options), options, {name: call_of(function, options)})
-            return self._hand_out(self._job_kind(self._runtime, name, function))
+            with prefix_errors(describe_function(function)):
+                check_keywords(options, FunctionJobOptions)
+                name = choose_function_name(function, options.get("name"))
+                target = build_python_target(name, options)
+                self._declare(name, target, options, {name: make_function_ref(function, options)})
+            return self._keep_handle(self._job_kind(self._runtime, name, function))
 
         return add if function is None else add(function)
 
     def group(self, name: str, **options: Unpack[GroupOptions]) -> Group:
-        """A job of several tasks, to which tasks are then added."""
-        with naming(f"group {name}"):
-            refuse_unknown(options, GroupOptions)
-            self._runtime.declared.refuse_second(name)
-            shape, calls = self._shape(name, {}, options)
-            return self._hand_out(self._group_kind(self._runtime, name, shape, calls))
+        """Declare a job of several tasks. Add them with the methods of the group.
+
+        Takes the keywords of ``job`` except ``name``, ``isolation`` and ``limits``, and ``mode``: ``"sequential"``,
+        ``"parallel"`` or ``"graph"`` (the default once a task has ``needs``).
+
+        Returns the ``Group``. Raises as ``job`` does.
+        """
+        with prefix_errors(f"group {name}"):
+            check_keywords(options, GroupOptions)
+            self._runtime.declared.check_name_is_free(name)
+            shape, refs = self._build_shape(name, {}, options)
+            return self._keep_handle(self._group_kind(self._runtime, name, shape, refs))
 
     def webhook(self, name: str, url: str, **options: Unpack[WebhookJobOptions]) -> JobHandle:
-        """A job that sends an HTTP request."""
-        return self._other(name, lambda: http_target(url, options), options, WebhookJobOptions)
+        """Declare a job that sends an HTTP request.
+
+        Takes ``method``, ``headers``, ``query``, ``json``, ``body``, ``auth``, ``success_codes``, ``retry_codes``,
+        ``redirects``, and the keywords of ``job`` except ``name``, ``isolation`` and ``limits``.
+
+        Returns a ``JobHandle``. Raises as ``job`` does.
+
+        Example::
+
+            app.webhook("ping", "https://example.com/hook", json={"hello": "world"}, every="1h")
+        """
+        return self._declare_target(name, lambda: build_http_target(url, options), options, WebhookJobOptions)
 
     def command(self, name: str, argv: Sequence[str], **options: Unpack[CommandJobOptions]) -> JobHandle:
-        """A job that runs a command."""
-        return self._other(name, lambda: command_target(argv, options), options, CommandJobOptions)
+        """Declare a job that runs a command.
+
+        ``argv`` is the program and its arguments, as a list. Takes ``env``, ``cwd``, ``user``, ``stdin``,
+        ``success_codes``, ``limits``, and the keywords of ``job`` except ``name`` and ``isolation``.
+
+        Returns a ``JobHandle``. Raises as ``job`` does.
+
+        Example::
+
+            app.command("backup", ["pg_dump", "--file=backup.sql", "shop"], cron="0 3 * * *")
+        """
+        return self._declare_target(name, lambda: build_command_target(argv, options), options, CommandJobOptions)
 
     def python(self, name: str, function: str, **options: Unpack[JobOptions]) -> JobHandle:
-        """A job that calls a function of another program, by the name that it goes by there."""
-        return self._other(name, lambda: calling(function, {}), options, JobOptions)
+        """Declare a job that calls a function of another program, by the name that it has there.
+
+        Takes the keywords of ``job`` except ``name``, ``isolation`` and ``limits``.
+
+        Returns a ``JobHandle``. Raises as ``job`` does.
+        """
+        return self._declare_target(name, lambda: build_python_target(function, {}), options, JobOptions)
 
     def target(
         self, name: str, kind: str, does: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]
     ) -> JobHandle:
-        """A job of another kind, such as one that a package brings: ``does`` is what that kind is told."""
-        return self._other(name, lambda: {"tasks": [{"name": "main", **other_target(kind, does)}]}, options, JobOptions)
+        """Declare a job with another kind of target, such as one from an installed package.
+
+        ``does`` has the options of the target. Takes the keywords of ``job`` except ``name``, ``isolation`` and
+        ``limits``.
+
+        Returns a ``JobHandle``. Raises as ``job`` does.
+        """
+
+        def build_target() -> Shape:
+            return {"tasks": [{"name": "main", **build_other_target(kind, does)}]}
+
+        return self._declare_target(name, build_target, options, JobOptions)
 
     # --- running
 
     def run(self) -> int:
-        """Run until SIGTERM or SIGINT, then let what runs finish within the grace period; a second signal skips that.
+        """Run the jobs until SIGTERM or SIGINT. For programs that do nothing else.
 
-        Gives the status to exit with: 0, or 1 when the engine broke, which is logged.
+        Runs may then finish within the grace period; a second signal ends it. Log lines of ``chronos`` go to stderr
+        if the program configured no logging.
+
+        Returns the exit status: 0, or 1 when the engine failed. Raises ``RuntimeError`` on a running event loop.
+
+        Example::
+
+            sys.exit(app.run())
         """
-        return serve(self._runtime)
+        return run_forever(self._runtime)
 
     async def astart(self) -> None:
-        """Run on this loop from now on: save the program's jobs, then admit and work on what is due."""
-        await self._home.settle()
+        """Save the declared jobs and run them on the running event loop. ``async with app:`` starts and stops.
+
+        Raises ``Invalid`` for a group without tasks, and ``Unavailable`` when the store cannot be opened.
+        """
+        await self._home.adopt_running_loop()
         try:
             await self._runtime.start()
         except BaseException:
-            await self._home.leave()
+            await self._home.release()
             raise
 
     async def astop(self, grace: Duration | None = None) -> None:
-        """Let what runs finish within the grace period, then let go of everything. Harmless when nothing is open."""
-        await self._home.leave(lambda: self._runtime.stop(grace_s(grace)))
+        """Stop running jobs and close the store. No-op when nothing is open.
+
+        - ``grace``: how long runs may take to finish. By default the ``grace`` of the app.
+        """
+        await self._home.release(lambda: self._runtime.stop(to_grace_s(grace)))
 
     def start(self) -> None:
-        """Run in a thread of its own from now on, beside the rest of the program."""
+        """Save the declared jobs and run them in a background thread. ``with app:`` starts and stops.
+
+        Raises as ``astart`` does.
+        """
         try:
-            self._home.call(self._runtime.start, "app.astart()")
+            self._home.run_blocking(self._runtime.start, "app.astart()")
         except ChronosError:
             self._home.close()
             raise
 
     def stop(self, grace: Duration | None = None) -> None:
-        """Let what runs finish within the grace period, then let go of everything. Harmless when nothing is open."""
-        self._home.close(lambda: self._runtime.stop(grace_s(grace)))
+        """Stop running jobs and close the store. No-op when nothing is open.
+
+        - ``grace``: how long runs may take to finish. By default the ``grace`` of the app.
+        """
+        self._home.close(lambda: self._runtime.stop(to_grace_s(grace)))
 
     async def __aenter__(self) -> Self:
         await self.astart()
@@ -208,57 +321,75 @@ class Chronos(OnHomeLoop):
     ) -> None:
         self.stop()
 
-    # --- asking
+    # --- jobs of the store
 
     def scheduled_jobs(self) -> list[JobHandle]:
-        """The jobs that this program declares."""
+        """The jobs that this program declares, as handles."""
         return [self._handles[name] for name in self._runtime.declared.jobs]
 
-    @at_home
+    @on_home_loop
     async def aall_jobs(self) -> list[JobInfo]:
-        """Every job that the store holds in the app's namespace, whoever declared it, by name."""
+        """List every job of the namespace, by name, including those of other programs.
+
+        Returns a ``JobInfo`` per job.
+        """
         session = await self._runtime.session()
-        return [job_info(job) async for job in session.every_job(JobFilter(namespace=self._runtime.namespace))]
+        return [to_job_info(job) async for job in session.iterate_jobs(JobFilter(namespace=self._runtime.namespace))]
 
     async def atrigger(
         self, name: str, payload: Any = None, *, at: Instant | None = None, key: str | None = None
     ) -> Run:
-        """Run a job of the store once, whoever declared it."""
+        """Run a job of the store once, now. Another program may have declared it.
+
+        Parameters, return value and errors are those of ``JobHandle.trigger``.
+        """
         return await JobHandle(self._runtime, name).atrigger(payload, at=at, key=key)
 
     all_jobs = blocking(aall_jobs)
     trigger = blocking(atrigger)
 
     def get(self, name: str) -> JobHandle:
-        """A job of the store by its name, whoever declared it."""
+        """The handle of a job of the store, by its name. Another program may have declared it.
+
+        Does not read the store: methods of the handle raise ``NotFound`` if there is no such job.
+        """
         return self._handles.get(name) or JobHandle(self._runtime, name)
 
     def get_run(self, id: str) -> Run:
-        """An execution by its id."""
-        return Run(self._runtime, execution_bytes(id), "")
+        """The handle of a run, by its id.
 
-    # --- how
+        Does not read the store: methods of the handle raise ``NotFound`` if there is no such run. Raises ``NotFound``
+        for text that is not an id.
+        """
+        return Run(self._runtime, read_execution_id(id), "")
 
-    def _other(self, name: str, does: Callable[[], Shape], options: Mapping[str, Any], allowed: type) -> JobHandle:
-        with naming(f"job {name}"):
-            refuse_unknown(options, allowed)
-            self._declare(name, does(), options, {})
-        return self._hand_out(self._handle_kind(self._runtime, name))
+    # --- internals
 
-    def _declare(self, name: str, does: Shape, options: Mapping[str, Any], calls: Mapping[str, FunctionRef]) -> None:
-        self._runtime.declared.refuse_second(name)
-        shape, hooked = self._shape(name, does, options)
-        self._runtime.declared.put(name, shape, {**calls, **hooked})
+    def _declare_target(
+        self, name: str, build_target: Callable[[], Shape], options: Mapping[str, Any], allowed: type
+    ) -> JobHandle:
+        with prefix_errors(f"job {name}"):
+            check_keywords(options, allowed)
+            self._declare(name, build_target(), options, {})
+        return self._keep_handle(self._handle_kind(self._runtime, name))
 
-    def _shape(self, name: str, does: Shape, options: Mapping[str, Any]) -> tuple[Shape, dict[str, FunctionRef]]:
-        hooked, calls = hooks(name, options)
-        return {**job_shape(options, timezone=self._timezone), **does, **follows(options.get("after")), **hooked}, calls
+    def _declare(self, name: str, target: Shape, options: Mapping[str, Any], refs: Mapping[str, FunctionRef]) -> None:
+        self._runtime.declared.check_name_is_free(name)
+        shape, hook_refs = self._build_shape(name, target, options)
+        self._runtime.declared.put(name, shape, {**refs, **hook_refs})
 
-    def _hand_out(self, handle: "Handle") -> "Handle":
+    def _build_shape(
+        self, name: str, target: Shape, options: Mapping[str, Any]
+    ) -> tuple[Shape, dict[str, FunctionRef]]:
+        hooks, refs = read_hooks(name, options)
+        shape = build_job_shape(options, timezone=self._timezone)
+        return {**shape, **target, **read_after(options.get("after")), **hooks}, refs
+
+    def _keep_handle(self, handle: "Handle") -> "Handle":
         self._handles[handle.name] = handle
         return handle
 
-    def _called(self, method: str) -> str:
+    def _format_call(self, method: str) -> str:
         return f"app.{method}(…)"
 
     def __repr__(self) -> str:
@@ -268,16 +399,16 @@ class Chronos(OnHomeLoop):
 Handle = TypeVar("Handle", bound=JobHandle)
 
 
-def grace_s(grace: Duration | None) -> float | None:
-    """A grace period in seconds; None: the usual one."""
-    return None if grace is None else seconds(grace, "grace")
+def to_grace_s(grace: Duration | None) -> float | None:
+    """A grace period in seconds; None: that of the app."""
+    return None if grace is None else to_seconds(grace, "grace")
 
 
-def check_program(*, timezone: str | None, **texts: str | None) -> None:
-    """What a program says about itself. Raises ``Invalid``."""
-    for what, said in (*texts.items(), ("timezone", timezone)):
-        if said is not None and (not isinstance(said, str) or not said):
-            raise Invalid(f"{what} is {said!r}; give a text, or leave it out")
+def check_app_options(*, timezone: str | None, **texts: str | None) -> None:
+    """Check the texts and the time zone of an app. Raises ``Invalid``."""
+    for argument, value in (*texts.items(), ("timezone", timezone)):
+        if value is not None and (not isinstance(value, str) or not value):
+            raise Invalid(f"{argument} is {value!r}; use text, or leave it out")
     if timezone is not None:
         try:
             get_zone(timezone)
@@ -285,21 +416,21 @@ def check_program(*, timezone: str | None, **texts: str | None) -> None:
             raise Invalid(f"timezone: {error.args[0]}") from None
 
 
-def _whole(value: int, what: str) -> int:
+def _check_integer(value: int, argument: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Invalid(f"{what} is {value!r}; give a whole number")
+        raise Invalid(f"{argument} is {value!r}; use a whole number")
     return value
 
 
-def _texts(values: Sequence[str], what: str) -> tuple[str, ...]:
-    found = None if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
-    if found is None or not all(isinstance(each, str) for each in found):
-        raise Invalid(f"{what} is {values!r}; give a list of texts")
-    return found
+def _check_texts(values: Sequence[str], argument: str) -> tuple[str, ...]:
+    texts = None if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
+    if texts is None or not all(isinstance(text, str) for text in texts):
+        raise Invalid(f"{argument} is {values!r}; use a list of texts")
+    return texts
 
 
-def _labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    found = {} if labels is None else labels
-    if not isinstance(found, Mapping) or not all(isinstance(each, str) for pair in found.items() for each in pair):
-        raise Invalid(f'labels is {labels!r}; give an object of texts, like {{"region": "eu"}}')
-    return dict(found)
+def _check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    labels = {} if labels is None else labels
+    if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
+        raise Invalid(f'labels is {labels!r}; use an object of texts, like {{"region": "eu"}}')
+    return dict(labels)

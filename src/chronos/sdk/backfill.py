@@ -1,4 +1,4 @@
-"""A backfill from a program: request after request, as the queue empties."""
+"""Backfill of a long range: one request after the other, as the job's queue empties."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,29 +6,33 @@ from typing import TypeVar
 
 from chronos.errors import QueueFull
 
-One = TypeVar("One")
+R = TypeVar("R")
 
 _PAUSE_S = 0.5
-_PATIENCE_S = 60.0  # for a queue in which nothing moves
+_MAX_WAIT_S = 60.0  # while the queue does not move
 
 
-async def fill(ask: Callable[[str], Awaitable[tuple[list[One], str | None]]], start: str) -> list[One]:
-    """Everything from the instant ``start``; ``ask`` answers what it was given, and where to go on.
+async def run_backfill(request: Callable[[str], Awaitable[tuple[list[R], str | None]]], start: str) -> list[R]:
+    """Request runs from the instant ``start`` until the range is complete.
 
-    Raises ``QueueFull``, with where to go on, when there was no room for a minute.
+    ``request`` takes the instant to start from. It returns the runs it created and the instant to continue from, or
+    None at the end of the range. Raises ``QueueFull``, which names the instant to continue from, when the queue has had
+    no room for a minute.
     """
-    found: list[One] = []
-    at: str | None = start
+    runs: list[R] = []
+    next_start: str | None = start
     waited_s = 0.0
-    while at is not None:
+    while next_start is not None:
         try:
-            some, at = await ask(at)
+            created, next_start = await request(next_start)
         except QueueFull as error:
-            if waited_s >= _PATIENCE_S:
-                raise QueueFull(f"{len(found)} runs were asked for, those before {at}: {error}") from error
+            if waited_s >= _MAX_WAIT_S:
+                raise QueueFull(
+                    f"{len(runs)} runs are requested, all before {next_start}; continue from there later: {error}"
+                ) from error
             await asyncio.sleep(_PAUSE_S)
             waited_s += _PAUSE_S
         else:
-            found += some
+            runs += created
             waited_s = 0.0
-    return found
+    return runs

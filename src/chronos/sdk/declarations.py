@@ -1,7 +1,6 @@
-"""What a program says about its jobs, checked when it is said.
+"""The jobs that a program declares, checked at the line that declares them.
 
-A mistake is raised where it was written, by a message that begins with the function or the job at fault: not later, at
-three in the morning.
+A mistake raises an error at once. Its message begins with the function or the job at fault.
 """
 
 import functools
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
+from chronos.core.lane import PYTHON
 from chronos.errors import Conflict, Invalid, InvalidSchedule
 from chronos.runners.python.function_registry import FunctionRegistry, Isolation, inspect_function
 from chronos.sdk.job_options import Shape
@@ -20,30 +20,30 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class DecoratedFunction(Generic[P, R_co]):
-    """Called, it is the function."""
+    """A function that was made a job or a task; calling it calls the function."""
 
     __name__: str
     __wrapped__: Callable[P, R_co]
 
     def __init__(self, function: Callable[P, R_co]) -> None:
-        functools.update_wrapper(self, bare(function))
+        functools.update_wrapper(self, unwrap_function(function))
 
     @property
     def function(self) -> Callable[P, R_co]:
-        """The function itself."""
+        """The function that was decorated."""
         return self.__wrapped__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.__wrapped__(*args, **kwargs)
 
 
-def bare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, of one that may be a job or task already. What other decorators made of it is kept."""
+def unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Remove the wrapper of a job or task, and only that: wrappers of other decorators stay."""
     return function.function if isinstance(function, DecoratedFunction) else function
 
 
 class FunctionRef(NamedTuple):
-    """A function to be known by a name."""
+    """A function to register, and where it runs."""
 
     function: Callable[..., Any]
     isolation: str = Isolation.THREAD.value
@@ -51,7 +51,7 @@ class FunctionRef(NamedTuple):
 
 @dataclass(slots=True)
 class DeclaredJobs:
-    """The jobs of one program, by name, and the functions that they run."""
+    """The jobs of one program by name, and the functions that they call."""
 
     namespace: str
     owner: str | None
@@ -59,54 +59,74 @@ class DeclaredJobs:
     checks: Mapping[str, Check]
     jobs: dict[str, Draft] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set)
-    promised: set[str] = field(default_factory=set)  # groups that have no tasks yet
+    empty_groups: set[str] = field(default_factory=set)  # groups that have no tasks yet
     on_change: Callable[[], None] = lambda: None
 
-    def refuse_second(self, name: str) -> None:
-        """Raise ``Conflict`` when there is a job of this name."""
-        if name in self.jobs or name in self.promised:
-            raise Conflict(f'there is a job "{name}" already; give this one another with name=…')
+    def check_name_is_free(self, name: str) -> None:
+        """Raise ``Conflict`` when a job has this name."""
+        if name in self.jobs or name in self.empty_groups:
+            raise Conflict(f'there is already a job "{name}"; choose another name with name=…')
 
-    def put(self, name: str, shape: Shape, calls: Mapping[str, FunctionRef]) -> None:
-        """A job, new or with more to it than before. Nothing has changed when this raises."""
+    def check_has_no_empty_group(self) -> None:
+        """Raise ``Invalid`` when a group has no tasks."""
+        if self.empty_groups:
+            raise Invalid(f'the group "{min(self.empty_groups)}" has no tasks; add one with @group.task')
+
+    def check_payload(self, name: str, payload: Any) -> None:
+        """Raise ``Invalid`` when a payload does not fit the function of the job ``name``.
+
+        Only jobs of this program whose single task calls a function of this program are checked.
+        """
+        draft = self.jobs.get(name)
+        if payload is None or draft is None or len(draft.spec.tasks) != 1:
+            return
+        target = draft.spec.tasks[0].target
+        if target.kind != PYTHON or target.options.get("payload") is not None:
+            return
+        function = self.functions.get(target.options["name"])
+        if function is not None:
+            function.arguments(payload)
+
+    def put(self, name: str, shape: Shape, refs: Mapping[str, FunctionRef]) -> None:
+        """Add a job, or replace it by one with more tasks. Changes nothing when it raises."""
         draft = self.read(name, shape)
-        for called, call in calls.items():
-            inspect_function(called, call.function, call.isolation)
-        for called, call in calls.items():
-            self.functions.register(called, call.function, call.isolation)
+        for function_name, ref in refs.items():
+            inspect_function(function_name, ref.function, ref.isolation)
+        for function_name, ref in refs.items():
+            self.functions.register(function_name, ref.function, ref.isolation)
         self.jobs[name] = draft
         self.unsaved.add(name)
-        self.promised.discard(name)
+        self.empty_groups.discard(name)
         self.on_change()
 
     def read(self, name: str, shape: Shape) -> Draft:
-        """The job that a shape means. Raises ``Invalid``."""
-        whole = {"name": name, "namespace": self.namespace, "schedule": "manual", **shape}
+        """Read a job shape. Raises ``Invalid``."""
+        full_shape = {"name": name, "namespace": self.namespace, "schedule": "manual", **shape}
         if self.owner is not None:
-            whole["owner"] = self.owner
-        return read_job(whole, checks=self.checks, namespace=self.namespace)
+            full_shape["owner"] = self.owner
+        return read_job(full_shape, checks=self.checks, namespace=self.namespace)
 
 
-def calling(name: str, options: Mapping[str, Any], payload: Any = None) -> Shape:
-    """The target that calls the function of a name."""
-    said = {"name": name, "limits": options.get("limits"), "payload": payload}
-    return {"python": {key: value for key, value in said.items() if value is not None}}
+def build_python_target(name: str, options: Mapping[str, Any], payload: Any = None) -> Shape:
+    """The target that calls the function registered as ``name``."""
+    fields = {"name": name, "limits": options.get("limits"), "payload": payload}
+    return {"python": {key: value for key, value in fields.items() if value is not None}}
 
 
-def call_of(function: Callable[..., Any], options: Mapping[str, Any]) -> FunctionRef:
-    """A function with how it is to be run."""
+def make_function_ref(function: Callable[..., Any], options: Mapping[str, Any]) -> FunctionRef:
+    """A function with the isolation that its options name. Raises ``Invalid``."""
     if options.get("limits") and options.get("isolation") != Isolation.PROCESS.value:
-        raise Invalid('limits hold for a process; add isolation="process"')
+        raise Invalid('limits apply to a process only; add isolation="process"')
     isolation = options.get("isolation", Isolation.THREAD.value)
     if not isinstance(isolation, str):
-        raise Invalid(f"isolation is {isolation!r}; give one of {', '.join(each.value for each in Isolation)}")
-    return FunctionRef(bare(function), isolation)
+        raise Invalid(f"isolation is {isolation!r}; use one of {', '.join(each.value for each in Isolation)}")
+    return FunctionRef(unwrap_function(function), isolation)
 
 
-def hooks(job: str, options: Mapping[str, Any]) -> tuple[Shape, dict[str, FunctionRef]]:
-    """What runs before the first task and after the last, and the functions that this needs."""
+def read_hooks(job: str, options: Mapping[str, Any]) -> tuple[Shape, dict[str, FunctionRef]]:
+    """The hooks of a job: their part of the job shape, and the functions that they call."""
     shape: Shape = {}
-    calls: dict[str, FunctionRef] = {}
+    refs: dict[str, FunctionRef] = {}
     for key in ("on_start", "on_complete"):
         hook = options.get(key)
         if hook is None:
@@ -115,74 +135,74 @@ def hooks(job: str, options: Mapping[str, Any]) -> tuple[Shape, dict[str, Functi
             shape[key] = dict(hook)
         elif callable(hook):
             name = f"{job}.{key}"
-            shape[key] = calling(name, {})
-            calls[name] = FunctionRef(bare(hook))
+            shape[key] = build_python_target(name, {})
+            refs[name] = FunctionRef(unwrap_function(hook))
         else:
-            raise Invalid(f"{key} is {hook!r}; give a function or a target like {{'http': {{'url': …}}}}")
-    return shape, calls
+            raise Invalid(f"{key} is {hook!r}; use a function or a target like {{'http': {{'url': …}}}}")
+    return shape, refs
 
 
-def follows(after: Any) -> Shape:
-    """What a job comes after: jobs, their names, or ``{"job", "on"}``."""
+def read_after(after: Any) -> Shape:
+    """The jobs that a job follows, given as jobs, names or ``{"job", "on"}``."""
     if after is None:
         return {}
-    return {"after": [_followed(one) for one in several(after)]}
+    return {"after": [_read_dependency(item) for item in to_list(after)]}
 
 
-def _followed(one: Any) -> Shape:
-    if not isinstance(one, Mapping):
-        return {"job": named(one)}
-    return {**one, "job": named(one["job"])} if "job" in one else dict(one)
+def _read_dependency(item: Any) -> Shape:
+    if not isinstance(item, Mapping):
+        return {"job": to_name(item)}
+    return {**item, "job": to_name(item["job"])} if "job" in item else dict(item)
 
 
-def several(given: Any) -> Sequence[Any]:
-    """One thing, or a list of them, as a list."""
-    return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+def to_list(value: Any) -> Sequence[Any]:
+    """A sequence as it is; any other value as a list of one."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
 
 
-def named(thing: Any) -> str:
-    """The name of a job or task, given as itself or by its name."""
-    name = thing if isinstance(thing, str) else getattr(thing, "name", None)
+def to_name(value: Any) -> str:
+    """The name of a job or task, given as the object or by its name."""
+    name = value if isinstance(value, str) else getattr(value, "name", None)
     if not isinstance(name, str):
-        raise Invalid(f"{thing!r} is neither a job or task nor the name of one")
+        raise Invalid(f"{value!r} is neither a job or task nor the name of one")
     return name
 
 
-def described(function: Callable[..., Any]) -> str:
-    """A function as messages name it."""
+def describe_function(function: Callable[..., Any]) -> str:
+    """The module and name of a function, for messages."""
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
 
 
-def function_name(function: Callable[..., Any], name: str | None) -> str:
-    """The name a function goes by."""
+def choose_function_name(function: Callable[..., Any], name: str | None) -> str:
+    """``name``, or else the function's own name. Raises ``Invalid`` for a lambda without ``name``."""
     if name is not None:
         return name
-    own = getattr(function, "__name__", None)
-    if own is None or own == "<lambda>":
-        raise Invalid(f"{function!r} has no name of its own; give one with name=…")
-    return str(own)
+    own_name = getattr(function, "__name__", None)
+    if own_name is None or own_name == "<lambda>":
+        raise Invalid("the function has no name; choose one with name=…")
+    return str(own_name)
 
 
 @contextmanager
-def naming(where: str) -> Iterator[None]:
-    """An error inside is raised with what it is about: the function or job, and the argument."""
+def prefix_errors(subject: str) -> Iterator[None]:
+    """Put the function or job, and the argument at fault, before the message of an error."""
     try:
         yield
     except InvalidJob as error:
-        said = [f"{_argument(problem)}: {problem.message}" for problem in error.problems]
-        raise Invalid(f"{where}: " + "\n  ".join(said)) from None
+        messages = [f"{_to_argument_name(problem)}: {problem.message}" for problem in error.problems]
+        raise Invalid(f"{subject}: " + "\n  ".join(messages)) from None
     except InvalidSchedule as error:
-        raise error.named(f"{where}: {error.subject}") from None
+        raise error.named(f"{subject}: {error.subject}") from None
     except (Invalid, Conflict) as error:
-        raise type(error)(f"{where}: {error}") from None
+        raise type(error)(f"{subject}: {error}") from None
 
 
-#: Where the argument is called otherwise than the field of the job shape that it becomes.
+#: Fields of the job shape whose argument has another name.
 _ARGUMENTS = {"task_timeout": "timeout", "in": "in_", "for": "for_", "max_attempts": "retries"}
 
 
-def _argument(problem: Problem) -> str:
-    """The argument that a pointer into the job shape came from."""
+def _to_argument_name(problem: Problem) -> str:
+    """The argument that the field at a problem's pointer came from."""
     steps = [step for step in problem.pointer.split("/") if step]
     if steps[:1] == ["tasks"]:
         steps = steps[2:] or steps[:1]

@@ -1,4 +1,4 @@
-"""A job of several tasks: functions, requests, commands and waits, one after the other, side by side, or as a graph."""
+"""Groups: jobs of several tasks that run in sequence, in parallel, or as a graph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
@@ -7,13 +7,13 @@ from chronos.errors import Conflict
 from chronos.sdk.declarations import (
     DecoratedFunction,
     FunctionRef,
-    call_of,
-    calling,
-    described,
-    function_name,
-    named,
-    naming,
-    several,
+    build_python_target,
+    choose_function_name,
+    describe_function,
+    make_function_ref,
+    prefix_errors,
+    to_list,
+    to_name,
 )
 from chronos.sdk.job import JobHandle
 from chronos.sdk.job_options import (
@@ -24,13 +24,13 @@ from chronos.sdk.job_options import (
     Instant,
     Shape,
     WebhookTaskOptions,
-    command_target,
-    http_target,
-    instant,
-    other_target,
-    plain_duration,
-    refuse_unknown,
-    task_shape,
+    build_command_target,
+    build_http_target,
+    build_other_target,
+    build_task_shape,
+    check_keywords,
+    to_instant_text,
+    to_plain_duration,
 )
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-#: Stands for the tasks of a group that has none yet, so that what is said of the group can be checked at once.
-_NO_TASK_YET = {"name": "first", "wait": {"for": "1s"}}
+#: Stands for the tasks of an empty group, so that the options of the group can be checked at once.
+_PLACEHOLDER_TASK = {"name": "first", "wait": {"for": "1s"}}
 
 
 class Task:
-    """A task of a group, for others to need."""
+    """A task of a group. Pass it as ``needs`` to the tasks that must wait for it."""
 
     def __init__(self, group: str, name: str) -> None:
         self.group = group
@@ -55,7 +55,7 @@ class Task:
 
 
 class FunctionTask(DecoratedFunction[P, R_co], Task):
-    """A function that is a task. Called, it is the function it was."""
+    """A function that is a task of a group. Calling it calls the function."""
 
     def __init__(self, group: str, name: str, function: Callable[P, R_co]) -> None:
         DecoratedFunction.__init__(self, function)
@@ -63,15 +63,30 @@ class FunctionTask(DecoratedFunction[P, R_co], Task):
 
 
 class Group(JobHandle):
-    """A job of several tasks. Tasks run in the order in which they are declared, or as ``mode`` and ``needs`` say."""
+    """A job of several tasks. It is a ``JobHandle`` too.
 
-    def __init__(self, runtime: "Runtime", name: str, shape: Shape, calls: Mapping[str, FunctionRef]) -> None:
+    Tasks run in the order in which they are declared, unless the group has a ``mode`` or tasks have ``needs``.
+
+    Example::
+
+        etl = app.group("etl", cron="0 3 * * *")
+
+        @etl.task
+        def extract() -> int: ...
+
+        @etl.task(needs=extract)
+        def load() -> None: ...
+
+        etl.webhook("notify", "https://chat.example.com/hook", needs=load)
+    """
+
+    def __init__(self, runtime: "Runtime", name: str, shape: Shape, refs: Mapping[str, FunctionRef]) -> None:
         super().__init__(runtime, name)
         self._shape = shape
-        self._calls = dict(calls)
+        self._refs = dict(refs)
         self._tasks: dict[str, Shape] = {}
-        runtime.declared.read(name, {**shape, "tasks": [_NO_TASK_YET]})
-        runtime.declared.promised.add(name)
+        runtime.declared.read(name, {**shape, "tasks": [_PLACEHOLDER_TASK]})
+        runtime.declared.empty_groups.add(name)
 
     @overload
     def task(self, function: Callable[P, R], /) -> FunctionTask[P, R]: ...
@@ -80,32 +95,53 @@ class Group(JobHandle):
     def task(self, /, **options: Unpack[FunctionTaskOptions]) -> Callable[[Callable[P, R]], FunctionTask[P, R]]: ...
 
     def task(self, function: Callable[P, R] | None = None, /, **options: Any) -> Any:
-        """Make a function a task. It stays callable as the function it was."""
+        """Make a function a task of the group. The decorated function can still be called as before.
+
+        Keywords: ``name`` (by default the function's), ``needs``, ``payload``, ``retries``, ``retry``, ``timeout``,
+        ``on_failure``, ``delivery``, ``isolation`` and ``limits``.
+
+        Raises ``Conflict`` when the group has a task of this name, ``Invalid`` for a wrong keyword or value.
+        """
 
         def add(function: Callable[P, R]) -> FunctionTask[P, R]:
-            with naming(described(function)):
-                refuse_unknown(options, FunctionTaskOptions)
-                name = function_name(function, options.get("name"))
-                called = f"{self.name}.{name}"
-                does = calling(called, options, options.get("payload"))
-                self._add(name, does, options, {called: call_of(function, options)})
+            with prefix_errors(describe_function(function)):
+                check_keywords(options, FunctionTaskOptions)
+                name = choose_function_name(function, options.get("name"))
+                full_name = f"{self.name}.{name}"
+                target = build_python_target(full_name, options, options.get("payload"))
+                self._add_task(name, target, options, {full_name: make_function_ref(function, options)})
             return FunctionTask(self.name, name, function)
 
         return add if function is None else add(function)
 
     def webhook(self, name: str, url: str, **options: Unpack[WebhookTaskOptions]) -> Task:
-        """A task that sends an HTTP request."""
-        return self._other(name, lambda: http_target(url, options), options, WebhookTaskOptions)
+        """Add a task that sends an HTTP request.
+
+        Takes the keywords of a request (``method``, ``headers``, ``query``, ``json``, ``body``, ``auth``,
+        ``success_codes``, ``retry_codes``, ``redirects``) and those of a task, as in ``task``.
+
+        Returns the ``Task``. Raises as ``task`` does.
+        """
+        return self._add_target(name, lambda: build_http_target(url, options), options, WebhookTaskOptions)
 
     def command(self, name: str, argv: Sequence[str], **options: Unpack[CommandTaskOptions]) -> Task:
-        """A task that runs a command."""
-        return self._other(name, lambda: command_target(argv, options), options, CommandTaskOptions)
+        """Add a task that runs a command.
+
+        ``argv`` is the program and its arguments, as a list. Takes ``env``, ``cwd``, ``user``, ``stdin``,
+        ``success_codes``, ``limits`` and the keywords of a task, as in ``task``.
+
+        Returns the ``Task``. Raises as ``task`` does.
+        """
+        return self._add_target(name, lambda: build_command_target(argv, options), options, CommandTaskOptions)
 
     def target(
         self, name: str, kind: str, does: Mapping[str, Any] | None = None, **options: Unpack[GroupTaskOptions]
     ) -> Task:
-        """A task of another kind, such as one that a package brings: ``does`` is what that kind is told."""
-        return self._other(name, lambda: other_target(kind, does), options, GroupTaskOptions)
+        """Add a task with another kind of target, such as one from an installed package.
+
+        ``does`` has the options of the target. Returns the ``Task``. Raises as ``task`` does.
+        """
+        return self._add_target(name, lambda: build_other_target(kind, does), options, GroupTaskOptions)
 
     def wait(
         self,
@@ -119,41 +155,49 @@ class Group(JobHandle):
         timeout: Duration | None = None,
         needs: Any = (),
     ) -> Task:
-        """A task that waits: ``for_`` a time, ``until`` an instant, a ``schedule``'s next, or a ``signal``.
+        """Add a task that waits. It uses no slot, thread or memory meanwhile, and survives restarts.
 
-        While it waits it holds no slot, no thread and no memory, and it outlasts restarts. ``timeout`` is how long a
-        signal is awaited; the task has timed out when it did not come.
+        Give one of:
+
+        - ``for_``: a duration.
+        - ``until``: an instant.
+        - ``schedule``: wait for its next instant, in ``timezone``.
+        - ``signal``: wait for ``run.signal(name)``. If none arrives within ``timeout``, the task ends as timed out.
+
+        Returns the ``Task``. Raises as ``task`` does.
         """
 
-        def does() -> Shape:
-            said = {
-                "for": None if for_ is None else plain_duration(for_, "for_"),
-                "until": None if until is None else instant(until, "until"),
+        def build_target() -> Shape:
+            fields = {
+                "for": None if for_ is None else to_plain_duration(for_, "for_"),
+                "until": None if until is None else to_instant_text(until, "until"),
                 "schedule": schedule,
                 "timezone": timezone,
                 "signal": signal,
-                "timeout": None if timeout is None else plain_duration(timeout, "timeout"),
+                "timeout": None if timeout is None else to_plain_duration(timeout, "timeout"),
             }
-            return {"wait": {key: value for key, value in said.items() if value is not None}}
+            return {"wait": {key: value for key, value in fields.items() if value is not None}}
 
-        return self._other(name, does, {"needs": needs}, GroupTaskOptions)
+        return self._add_target(name, build_target, {"needs": needs}, GroupTaskOptions)
 
-    def _other(self, name: str, does: Callable[[], Shape], options: Mapping[str, Any], allowed: type) -> Task:
-        with naming(f"task {self.name}.{name}"):
-            refuse_unknown(options, allowed)
-            self._add(name, does(), options, {})
+    def _add_target(
+        self, name: str, build_target: Callable[[], Shape], options: Mapping[str, Any], allowed: type
+    ) -> Task:
+        with prefix_errors(f"task {self.name}.{name}"):
+            check_keywords(options, allowed)
+            self._add_task(name, build_target(), options, {})
         return Task(self.name, name)
 
-    def _add(self, name: str, does: Shape, options: Mapping[str, Any], calls: Mapping[str, FunctionRef]) -> None:
+    def _add_task(self, name: str, target: Shape, options: Mapping[str, Any], refs: Mapping[str, FunctionRef]) -> None:
         if name in self._tasks:
-            raise Conflict(f'the group "{self.name}" has a task "{name}" already; give this one another with name=…')
-        needs = [named(need) for need in several(options.get("needs", ()))]
-        task = {"name": name, **does, **({"needs": needs} if needs else {}), **task_shape(options)}
+            raise Conflict(f'the group "{self.name}" already has a task "{name}"; choose another name with name=…')
+        needs = [to_name(need) for need in to_list(options.get("needs", ()))]
+        task = {"name": name, **target, **({"needs": needs} if needs else {}), **build_task_shape(options)}
         tasks = {**self._tasks, name: task}
-        self._runtime.declared.put(self.name, self._whole(tasks), {**self._calls, **calls})
+        self._runtime.declared.put(self.name, self._build_shape(tasks), {**self._refs, **refs})
         self._tasks = tasks
 
-    def _whole(self, tasks: Mapping[str, Shape]) -> Shape:
-        """The job as it stands; tasks that need others make a graph of it."""
+    def _build_shape(self, tasks: Mapping[str, Shape]) -> Shape:
+        """The job with these tasks. It is a graph if a task needs another and the group has no mode."""
         graph = any("needs" in task for task in tasks.values()) and "mode" not in self._shape
         return {**self._shape, **({"mode": "graph"} if graph else {}), "tasks": list(tasks.values())}

@@ -1,14 +1,14 @@
-"""The loop that an app lives on, and how everything else reaches it.
+"""The home loop: the event loop that an app's store and engine belong to, and how every call gets there.
 
-A store and an engine belong to one event loop. Calls come from anywhere: a script without any loop, a thread of a web
-server, a coroutine on another loop. So an app has a home, and every call goes there::
+Calls come from anywhere: a script without a loop, a thread of a web server, a coroutine on another loop. Each call is
+carried to the home loop::
 
-    async with app:  ──► the home is that loop
-    anything else    ──► the home is a loop in a thread of its own (the portal), opened with the first call
+    async with app:  ──► the home loop is that loop
+    anything else    ──► the home loop runs in a thread of its own, started with the first call
 
-What the app offers is written once, as a coroutine. ``at_home`` takes it to the home loop, ``blocking`` makes the
-method of the same name without its leading ``a``, which waits for the answer. (``await_`` is ``wait``'s: Python has the
-word without the underscore.)
+Each method of the SDK is written once, as a coroutine. ``on_home_loop`` carries it to the home loop. ``blocking`` makes
+the method of the same name without the leading ``a``, which waits for the result. (The coroutine of ``wait`` is
+``await_``, because ``await`` is a Python keyword.)
 """
 
 import asyncio
@@ -25,100 +25,109 @@ R = TypeVar("R")
 
 
 class WrongLoop(ChronosError, RuntimeError):
-    """A call that would block the loop it waits for."""
+    """A blocking call on the event loop that it would wait for."""
 
 
-Make = Callable[[], Coroutine[Any, Any, R]]
+CoroutineFactory = Callable[[], Coroutine[Any, Any, R]]
 
 
 class HomeLoop:
-    """Where one app lives. ``leaving`` runs on a loop before it is left: it lets go of all that belongs to the loop."""
+    """The event loop of one app.
 
-    def __init__(self, leaving: Make[None]) -> None:
-        self._leaving = leaving
+    ``on_release`` runs on the loop before the app leaves it, and closes everything that belongs to the loop.
+    """
+
+    def __init__(self, on_release: CoroutineFactory[None]) -> None:
+        self._on_release = on_release
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._portal: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self._opening = threading.Lock()
-        self._closing = threading.Lock()  # held while the loop is waited for, so never taken on it
+        self._closing = threading.Lock()  # held while waiting for the loop, so never taken on it
 
-    async def visit(self, make: Make[R]) -> R:
-        """Run a coroutine at home, whatever loop this is."""
-        loop = self._open()
+    async def run(self, make_coroutine: CoroutineFactory[R]) -> R:
+        """Run a coroutine on the home loop, from any loop."""
+        loop = self._open_loop()
         if loop is asyncio.get_running_loop():
-            return await make()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make(), loop))
+            return await make_coroutine()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make_coroutine(), loop))
 
-    def call(self, make: Make[R], twin: str) -> R:
-        """Run a coroutine at home and wait for it. ``twin`` is what to await instead, where this cannot wait."""
-        loop = self._open()
-        _refuse_to_block(loop, twin)
-        return _wait_for(make, loop)
+    def run_blocking(self, make_coroutine: CoroutineFactory[R], async_call: str) -> R:
+        """Run a coroutine on the home loop and wait for it.
 
-    async def settle(self) -> None:
-        """Make the running loop the home; the portal is closed for it."""
-        here = asyncio.get_running_loop()
-        known = self._known()
-        if known is here:
+        ``async_call`` is the call to await instead. ``WrongLoop`` names it when this thread runs the home loop.
+        """
+        loop = self._open_loop()
+        _check_not_on_loop(loop, async_call)
+        return _run_and_wait(make_coroutine, loop)
+
+    async def adopt_running_loop(self) -> None:
+        """Make the running loop the home loop, and end the thread of the previous one."""
+        running_loop = asyncio.get_running_loop()
+        loop = self._current_loop()
+        if loop is running_loop:
             return
-        if known is not None and self._portal is None:
-            raise WrongLoop("this app runs on another event loop already; stop it there first")
-        if known is not None:
+        if loop is not None and self._thread is None:
+            raise WrongLoop("this app already runs on another event loop; stop it there first")
+        if loop is not None:
             await asyncio.to_thread(self.close)
-        self._loop, self._portal, self._process = here, None, os.getpid()
+        self._loop, self._thread, self._process = running_loop, None, os.getpid()
 
-    async def leave(self, make: Make[None] | None = None) -> None:
-        """Let go of everything, from any loop. ``make`` is run instead of ``leaving``."""
-        loop = self._known()
+    async def release(self, make_coroutine: CoroutineFactory[None] | None = None) -> None:
+        """Close everything that belongs to the home loop, from any loop.
+
+        ``make_coroutine`` replaces ``on_release``.
+        """
+        loop = self._current_loop()
         if loop is None:
             return
         if loop is not asyncio.get_running_loop():
-            await asyncio.to_thread(self.close, make)
+            await asyncio.to_thread(self.close, make_coroutine)
             return
-        await (make or self._leaving)()
-        if self._portal is None:
+        await (make_coroutine or self._on_release)()
+        if self._thread is None:
             self._loop = None
 
-    def close(self, make: Make[None] | None = None, twin: str = "app.astop()") -> None:
-        """Let go of everything and end the portal, from any other thread than the home's."""
+    def close(self, make_coroutine: CoroutineFactory[None] | None = None, async_call: str = "app.astop()") -> None:
+        """Close everything and end the thread of the home loop. Must not be called on the home loop."""
         with self._closing:
-            loop = self._known()
+            loop = self._current_loop()
             if loop is None:
                 return
-            _refuse_to_block(loop, twin)
-            _wait_for(make or self._leaving, loop)
+            _check_not_on_loop(loop, async_call)
+            _run_and_wait(make_coroutine or self._on_release, loop)
             with self._opening:
-                portal, self._loop, self._portal = self._portal, None, None
-            if portal is not None:
+                thread, self._loop, self._thread = self._thread, None, None
+            if thread is not None:
                 loop.call_soon_threadsafe(loop.stop)
-                portal.join()
-                _open_homes.discard(self)
+                thread.join()
+                _open_home_loops.discard(self)
 
-    def _known(self) -> asyncio.AbstractEventLoop | None:
-        """The home; neither a loop that was closed, nor that of the process which this one was forked from."""
+    def _current_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The home loop, unless it is closed or belongs to the process that this one was forked from."""
         if self._loop is None or self._loop.is_closed() or self._process != os.getpid():
             return None
         return self._loop
 
-    def _open(self) -> asyncio.AbstractEventLoop:
+    def _open_loop(self) -> asyncio.AbstractEventLoop:
         with self._opening:
-            loop = self._known()
+            loop = self._current_loop()
             if loop is None:
                 loop = self._loop = asyncio.new_event_loop()
                 self._process = os.getpid()
-                self._portal = threading.Thread(target=_run, args=(loop,), name="chronos-portal", daemon=True)
-                self._portal.start()
+                self._thread = threading.Thread(target=_run_loop, args=(loop,), name="chronos-home-loop", daemon=True)
+                self._thread.start()
                 _close_at_exit(self)
             return loop
 
 
 class OnHomeLoop:
-    """Something of an app: its coroutines run at the app's home."""
+    """Base of the objects whose coroutines run on the home loop of their app."""
 
     _home: HomeLoop
 
-    def _called(self, method: str) -> str:
-        """How a user would write a call of this method, for messages."""
+    def _format_call(self, method: str) -> str:
+        """A call of this method as a user would write it, for messages."""
         return f"{method}(…)"
 
 
@@ -126,24 +135,24 @@ H = TypeVar("H", bound=OnHomeLoop)
 Method = Callable[Concatenate[H, P], Coroutine[Any, Any, R]]
 
 
-def at_home(method: Method[H, P, R]) -> Method[H, P, R]:
-    """The same coroutine, run at home."""
+def on_home_loop(method: Method[H, P, R]) -> Method[H, P, R]:
+    """Decorate a coroutine method so that it runs on the home loop."""
 
     @functools.wraps(method)
-    async def visit(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._home.visit(lambda: method(self, *args, **kwargs))
+    async def run(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._home.run(lambda: method(self, *args, **kwargs))
 
-    return visit
+    return run
 
 
 def blocking(method: Method[H, P, R]) -> Callable[Concatenate[H, P], R]:
-    """The method that waits for what the coroutine of the same name, with a leading ``a``, gives."""
+    """Make the method that waits for a coroutine method; its name has no leading ``a``."""
     name = method.__name__
 
     @functools.wraps(method)
     def call(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        make: Callable[P, Coroutine[Any, Any, R]] = getattr(self, name)  # a subclass may have its own
-        return self._home.call(lambda: make(*args, **kwargs), self._called(name))
+        bound_method: Callable[P, Coroutine[Any, Any, R]] = getattr(self, name)  # a subclass may override it
+        return self._home.run_blocking(lambda: bound_method(*args, **kwargs), self._format_call(name))
 
     call.__name__ = name.removeprefix("a").removesuffix("_")
     call.__qualname__ = method.__qualname__.replace(f".{name}", f".{call.__name__}")
@@ -151,38 +160,38 @@ def blocking(method: Method[H, P, R]) -> Callable[Concatenate[H, P], R]:
 
 
 class LoopResult(Generic[R]):
-    """A property whose value is what a coroutine without arguments gives."""
+    """A property whose value is the result of a coroutine method without arguments."""
 
     def __init__(self, method: Callable[[Any], Coroutine[Any, Any, R]]) -> None:
-        self._ask = blocking(method)
+        self._call = blocking(method)
         self.__doc__ = method.__doc__
 
     @overload
-    def __get__(self, housed: None, owner: type[OnHomeLoop]) -> Self: ...
+    def __get__(self, instance: None, owner: type[OnHomeLoop]) -> Self: ...
 
     @overload
-    def __get__(self, housed: OnHomeLoop, owner: type[OnHomeLoop]) -> R: ...
+    def __get__(self, instance: OnHomeLoop, owner: type[OnHomeLoop]) -> R: ...
 
-    def __get__(self, housed: OnHomeLoop | None, owner: type[OnHomeLoop]) -> Self | R:
-        return self if housed is None else self._ask(housed)
+    def __get__(self, instance: OnHomeLoop | None, owner: type[OnHomeLoop]) -> Self | R:
+        return self if instance is None else self._call(instance)
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
     finally:
-        left = asyncio.all_tasks(loop)
-        for task in left:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
 
-def _wait_for(make: Make[R], loop: asyncio.AbstractEventLoop) -> R:
-    future = asyncio.run_coroutine_threadsafe(make(), loop)
+def _run_and_wait(make_coroutine: CoroutineFactory[R], loop: asyncio.AbstractEventLoop) -> R:
+    future = asyncio.run_coroutine_threadsafe(make_coroutine(), loop)
     try:
         return future.result()
     except BaseException:
@@ -190,30 +199,33 @@ def _wait_for(make: Make[R], loop: asyncio.AbstractEventLoop) -> R:
         raise
 
 
-def _refuse_to_block(loop: asyncio.AbstractEventLoop, twin: str) -> None:
+def _check_not_on_loop(loop: asyncio.AbstractEventLoop, async_call: str) -> None:
     try:
-        here = asyncio.get_running_loop()
+        running_loop = asyncio.get_running_loop()
     except RuntimeError:
         return
-    if here is loop:
-        raise WrongLoop(f"this would wait for the loop that it blocks; inside a coroutine write: await {twin}")
+    if running_loop is loop:
+        raise WrongLoop(
+            f"this call would block the event loop that it waits for; in a coroutine, write: await {async_call}"
+        )
 
 
-_open_homes: set[HomeLoop] = set()
+_open_home_loops: set[HomeLoop] = set()
 _registered: list[bool] = []
 
 
 def _close_at_exit(home: HomeLoop) -> None:
-    """``concurrent.futures`` ends its threads before functions of ``atexit`` run, and the last writes need them.
+    """Close a home loop when the interpreter exits.
 
-    So this uses the hook that ``concurrent.futures`` uses itself: what was registered later is called earlier.
+    ``atexit`` is too late: ``concurrent.futures`` ends its threads before, and the last writes need them. Its own hook
+    calls the functions that were registered last first.
     """
     if not _registered:
         _registered.append(True)
         threading._register_atexit(_close_all)  # type: ignore[attr-defined]
-    _open_homes.add(home)
+    _open_home_loops.add(home)
 
 
 def _close_all() -> None:
-    for home in list(_open_homes):
+    for home in list(_open_home_loops):
         home.close()

@@ -1,4 +1,4 @@
-"""What the SDK answers about jobs and executions: plain values, read once, that never change."""
+"""Values that the SDK returns about jobs and runs: snapshots that never change."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,29 +14,41 @@ from chronos.core.task_group import TaskState
 from chronos.errors import ChronosError
 from chronos.runners.python.context import MissedSpan, missed_span
 from chronos.service.serializers import id_text
-from chronos.service.serializers.execution import count_attempts, detail_of
+from chronos.service.serializers.execution import count_attempts, read_detail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobInfo:
-    """A job as the store holds it."""
+    """A job as the store holds it.
+
+    - ``name``, ``namespace``, ``description``, ``owner``, ``tags``: as declared.
+    - ``version``: counts the changes of the definition, from 1.
+    - ``state``: ``active``, ``paused``, ``disabled`` or ``done``.
+    - ``schedule``, ``timezone``: None for a job without a schedule.
+    - ``next_run``: when the schedule fires next, or None if it does not.
+    - ``note``: why the job is paused or disabled.
+    """
 
     name: str
     namespace: str
     version: int
-    state: str  # active, paused, disabled, done
+    state: str
     schedule: str | None
     timezone: str | None
     next_run: datetime | None
     description: str
     owner: str | None
     tags: dict[str, str]
-    note: str  # why it is paused or disabled
+    note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
-    """One task of an execution."""
+    """One task of a run.
+
+    ``attempts`` is how many were started, ``error`` the message of the last failed one, ``result`` what the task
+    returned.
+    """
 
     name: str
     status: str
@@ -47,40 +59,60 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """An execution as it stood when it was read."""
+    """A run (an execution) as it was when it was read.
+
+    - ``id``: the id for ``Chronos.get_run``.
+    - ``status``: ``ready``, ``queued``, ``running``, ``waiting``, or a final one such as ``succeeded`` or ``failed``.
+    - ``trigger``: the cause: ``schedule``, ``recovery``, ``backfill``, ``manual``, ``replay`` or ``dependency``.
+    - ``scheduled_at``: the instant that the run is for.
+    - ``started_at``, ``finished_at``: None until then.
+    - ``attempts``: how many attempts were started.
+    - ``reason``, ``message``: the code and the sentence that explain the status.
+    - ``result``, ``payload``: JSON values.
+    - ``tasks``: one ``TaskInfo`` per task.
+    - ``job_version``: the version of the job that runs.
+    - ``recovered``: True if the instant had been missed.
+    - ``replay_of``: the id of the run that this one repeats.
+    - ``span``: the missed instants that a compressed recovery stands for.
+    """
 
     id: str
     status: str
-    trigger: str  # schedule, recovery, backfill, manual, replay, dependency
+    trigger: str
     scheduled_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
     attempts: int
-    reason: str | None  # the code
-    message: str | None  # the sentence
+    reason: str | None
+    message: str | None
     result: Any
     payload: Any
     tasks: tuple[TaskInfo, ...] = ()
-    job_version: int = 1  # under which it ran, or will
-    recovered: bool = False  # its instant had been missed
-    replay_of: str | None = None  # the id of the execution that it repeats
-    span: MissedSpan | None = None  # that a compressed recovery stands for
+    job_version: int = 1
+    recovered: bool = False
+    replay_of: str | None = None
+    span: MissedSpan | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether it has come to its final status."""
-        return self.status in _FINAL
+        """Whether the status is final."""
+        return self.status in _FINAL_STATUSES
 
     @property
     def succeeded(self) -> bool:
+        """Whether the run ended with the status ``succeeded``."""
         return self.status == to_status_name(Status.SUCCEEDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanInfo:
-    """Many instants that did not run, as one record."""
+    """One record for many instants that did not run.
 
-    status: str  # skipped or missed
+    ``status`` is ``skipped`` or ``missed``. ``first`` and ``last`` are the instants at both ends, ``count`` is how many
+    there were. ``reason`` and ``message`` are the code and the sentence that explain why.
+    """
+
+    status: str
     first: datetime
     last: datetime
     count: int
@@ -89,7 +121,10 @@ class SpanInfo:
 
 
 class RunFailed(ChronosError):
-    """An execution ended, but not well; ``run`` says how."""
+    """A run ended without success.
+
+    ``job`` is the name of the job, ``run`` the ``RunInfo`` with the status and the errors of the tasks.
+    """
 
     def __init__(self, job: str, run: RunInfo) -> None:
         errors = "".join(f"\n  {task.name}: {task.error}" for task in run.tasks if task.error)
@@ -101,10 +136,10 @@ class RunFailed(ChronosError):
         return RunFailed, (self.job, self.run)
 
 
-_FINAL = frozenset(to_status_name(status) for status in Status if status.final)
+_FINAL_STATUSES = frozenset(to_status_name(status) for status in Status if status.final)
 
 
-def job_info(job: Job) -> JobInfo:
+def to_job_info(job: Job) -> JobInfo:
     """A stored job as users see it."""
     schedule = job.spec.schedule
     due_us = job.next_us if job.state is JobState.ACTIVE else None
@@ -115,7 +150,7 @@ def job_info(job: Job) -> JobInfo:
         state=job.state.name.lower(),
         schedule=None if schedule is None else schedule.text,
         timezone=None if schedule is None else schedule.timezone,
-        next_run=_instant(due_us),
+        next_run=_to_datetime(due_us),
         description=job.spec.description,
         owner=job.spec.owner,
         tags=dict(job.spec.tags),
@@ -123,28 +158,28 @@ def job_info(job: Job) -> JobInfo:
     )
 
 
-def run_info(execution: Execution, report: Report | None = None) -> RunInfo:
-    """A stored execution as users see it. ``report`` is that of one which left none."""
-    return RunInfo(**run_fields(execution, report))
+def to_run_info(execution: Execution, report: Report | None = None) -> RunInfo:
+    """A stored execution as users see it. ``report`` is used where the execution has none of its own."""
+    return RunInfo(**to_run_fields(execution, report))
 
 
-def run_fields(execution: Execution, report: Report | None = None) -> dict[str, Any]:
-    """What a ``RunInfo`` of it, or one that says more, is made of."""
-    detail = detail_of(execution)
+def to_run_fields(execution: Execution, report: Report | None = None) -> dict[str, Any]:
+    """The fields of a ``RunInfo``, or of a subclass that adds more."""
+    detail = read_detail(execution)
     reason = execution.reason
     return {
         "id": id_text(execution.id),
         "status": to_status_name(execution.status),
         "trigger": execution.cause.name.lower(),
         "scheduled_at": from_us(execution.scheduled_us),
-        "started_at": _instant(execution.started_us),
-        "finished_at": _instant(execution.finished_us),
+        "started_at": _to_datetime(execution.started_us),
+        "finished_at": _to_datetime(execution.finished_us),
         "attempts": count_attempts(execution, detail),
         "reason": None if reason is None else reason.code.value,
         "message": None if reason is None else reason.message,
         "result": detail.result,
         "payload": detail.payload,
-        "tasks": _tasks(detail, report),
+        "tasks": _to_task_infos(detail, report),
         "job_version": execution.job_version,
         "recovered": execution.recovered,
         "replay_of": None if detail.replay_of is None else id_text(bytes.fromhex(detail.replay_of)),
@@ -152,7 +187,7 @@ def run_fields(execution: Execution, report: Report | None = None) -> dict[str, 
     }
 
 
-def span_info(span: Span) -> SpanInfo:
+def to_span_info(span: Span) -> SpanInfo:
     """A stored span as users see it."""
     return SpanInfo(
         status=to_status_name(span.status),
@@ -164,14 +199,14 @@ def span_info(span: Span) -> SpanInfo:
     )
 
 
-def _tasks(detail: Detail, report: Report | None) -> tuple[TaskInfo, ...]:
-    """While it runs its tasks are in the group, afterwards in the report."""
-    found: Iterable[TaskState | TaskReport] = ()
-    told = detail.report or report
+def _to_task_infos(detail: Detail, report: Report | None) -> tuple[TaskInfo, ...]:
+    """The tasks: while the execution is open they are in the group, afterwards in the report."""
+    tasks: Iterable[TaskState | TaskReport] = ()
+    report = detail.report or report
     if detail.group is not None:
-        found = detail.group.tasks
-    elif told is not None:
-        found = told.tasks
+        tasks = detail.group.tasks
+    elif report is not None:
+        tasks = report.tasks
     return tuple(
         TaskInfo(
             name=task.name,
@@ -180,9 +215,9 @@ def _tasks(detail: Detail, report: Report | None) -> tuple[TaskInfo, ...]:
             error=task.error,
             result=task.result,
         )
-        for task in found
+        for task in tasks
     )
 
 
-def _instant(us: int | None) -> datetime | None:
+def _to_datetime(us: int | None) -> datetime | None:
     return None if us is None else from_us(us)

@@ -1,4 +1,4 @@
-"""A job, as something to trigger, pause and look at; and the function that became one."""
+"""Handles of jobs: trigger, pause and look at a job, and the decorated function that is one."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -9,11 +9,11 @@ from chronos.core.execution import Span, Status
 from chronos.core.job import Job as StoredJob
 from chronos.core.job import JobState
 from chronos.errors import Invalid
-from chronos.sdk.backfill import fill
+from chronos.sdk.backfill import run_backfill
 from chronos.sdk.declarations import DecoratedFunction
-from chronos.sdk.home_loop import LoopResult, OnHomeLoop, at_home, blocking
-from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, job_info, run_info, span_info
-from chronos.sdk.job_options import Instant, instant_us
+from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
+from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, to_job_info, to_run_info, to_span_info
+from chronos.sdk.job_options import Instant, to_instant_us
 from chronos.sdk.run import Run
 from chronos.service.job_state import StateChange
 from chronos.service.jobs import JobService
@@ -24,129 +24,154 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
-_RECENT = 20
+_DEFAULT_LIMIT = 20
 
 
 class JobHandle(OnHomeLoop):
-    """A job by its name. Everything about it is asked of the store, never of memory."""
+    """A job of the store, by its name.
+
+    Every method reads or changes the store; the handle caches nothing. ``name`` is the name of the job. Each method
+    raises ``NotFound`` when the store has no such job.
+    """
 
     def __init__(self, runtime: "Runtime", name: str) -> None:
         self._runtime = runtime
         self._home = runtime.home
         self.name = name
 
-    # --- running it
+    # --- runs
 
-    @at_home
+    @on_home_loop
     async def atrigger(self, payload: Any = None, *, at: Instant | None = None, key: str | None = None) -> Run:
-        """Run it once, now, whether or not it has a schedule or is paused.
+        """Run the job once, now. The job needs no schedule, and may be paused.
 
-        ``payload`` is JSON; None means the job's own. ``at`` is the past instant that the run stands for. The same
-        ``key`` gives the same run, however often it is asked. Raises ``QueueFull`` when too much waits already.
+        - ``payload``: a JSON value that fills a function's parameters by name. None uses the job's own payload.
+        - ``at``: the past instant that the run is for; by default now.
+        - ``key``: an idempotency key. Calls with the same key return the same run.
+
+        Returns the ``Run``. Raises ``Invalid`` for a payload that is not JSON or does not fit the function, and
+        ``Unavailable`` when too many runs are queued.
+
+        Example::
+
+            send_report.trigger({"month": "2027-01"}).result()
         """
+        at_us = None if at is None else to_instant_us(at, "at")
+        self._runtime.declared.check_payload(self.name, payload)
         session = await self._runtime.session()
         triggered = await session.service.runs.trigger(
-            self.name,
-            payload,
-            at_us=None if at is None else instant_us(at, "at"),
-            idempotency=key_text(key),
-            namespace=self._runtime.namespace,
+            self.name, payload, at_us=at_us, idempotency=check_key(key), namespace=self._runtime.namespace
         )
         return Run(self._runtime, triggered.id, self.name)
 
-    @at_home
+    @on_home_loop
     async def abackfill(self, start: Instant, end: Instant, *, reason: str | None = None) -> list[Run]:
-        """Run the instants of its schedule in a past range, both ends included, oldest first.
+        """Run every instant of the schedule in a past range, oldest first.
 
-        What its queue has no room for is asked for as it empties. Raises ``QueueFull`` when it does not for a minute.
+        - ``start``, ``end``: the ends of the range, both included: text or aware datetimes.
+        - ``reason``: a sentence for the history.
+
+        Returns one ``Run`` per instant. When the job's queue is full, the call waits for room. Raises ``Unavailable``
+        when there is no room for a minute; its message names the instant to continue from.
         """
         session = await self._runtime.session()
-        to_us = instant_us(end, "end")
+        to_us = to_instant_us(end, "end")
 
-        async def ask(since: str) -> tuple[list[Run], str | None]:
-            asked = await session.service.backfills.run(
-                self.name, instant_us(since, "start"), to_us, reason=reason, namespace=self._runtime.namespace
+        async def request(from_text: str) -> tuple[list[Run], str | None]:
+            created = await session.service.backfills.run(
+                self.name, to_instant_us(from_text, "start"), to_us, reason=reason, namespace=self._runtime.namespace
             )
-            runs = [Run(self._runtime, id_, self.name) for id_ in asked.ids]
-            return runs, None if asked.next_us is None else rfc3339(asked.next_us)
+            runs = [Run(self._runtime, id_, self.name) for id_ in created.ids]
+            return runs, None if created.next_us is None else rfc3339(created.next_us)
 
-        return await fill(ask, rfc3339(instant_us(start, "start")))
+        return await run_backfill(request, rfc3339(to_instant_us(start, "start")))
 
-    @at_home
-    async def aexecutions(self, limit: int = _RECENT) -> list[RunInfo | SpanInfo]:
-        """Its latest executions, newest first; many instants that did not run are one item."""
+    @on_home_loop
+    async def aexecutions(self, limit: int = _DEFAULT_LIMIT) -> list[RunInfo | SpanInfo]:
+        """List the latest runs, newest first.
+
+        - ``limit``: how many items to return at most.
+
+        Returns a ``RunInfo`` per run. Many instants that did not run are one ``SpanInfo``.
+        """
         session = await self._runtime.session()
-        where = ExecutionFilter(job=(await self._stored()).id)
-        page = await session.store.list_executions(where, limit=at_least_one(limit))
-        return [span_info(item) if isinstance(item, Span) else run_info(item) for item in page.items]
+        where = ExecutionFilter(job=(await self._load_job()).id)
+        page = await session.store.list_executions(where, limit=check_limit(limit))
+        return [to_span_info(item) if isinstance(item, Span) else to_run_info(item) for item in page.items]
 
-    # --- holding it up
+    # --- state
 
-    @at_home
+    @on_home_loop
     async def apause(self, reason: str = "") -> None:
-        """Stop its schedule for a while: what runs finishes, what waits is held, a trigger still works."""
-        await self._change(StateChange.PAUSE, reason)
+        """Pause the job: running work finishes, queued work is held, and triggers still run.
 
-    @at_home
+        - ``reason``: a sentence that ``info().note`` shows.
+        """
+        await self._change_state(StateChange.PAUSE, reason)
+
+    @on_home_loop
     async def aresume(self) -> None:
-        """Go on after a pause. The instants that passed are recorded as skipped."""
-        await self._change(StateChange.RESUME)
+        """Resume a paused job. The instants that passed meanwhile are recorded as skipped."""
+        await self._change_state(StateChange.RESUME)
 
-    @at_home
+    @on_home_loop
     async def adisable(self, reason: str = "") -> None:
-        """Switch its schedule off: there are no instants at all until it is enabled."""
-        await self._change(StateChange.DISABLE, reason)
+        """Switch the schedule off. A disabled job has no instants, so none are recorded as skipped.
 
-    @at_home
+        - ``reason``: a sentence that ``info().note`` shows.
+        """
+        await self._change_state(StateChange.DISABLE, reason)
+
+    @on_home_loop
     async def aenable(self) -> None:
-        """Switch its schedule on; it counts from now."""
-        await self._change(StateChange.ENABLE)
+        """Switch the schedule on again, from now on."""
+        await self._change_state(StateChange.ENABLE)
 
     async def astart(self) -> None:
-        """Start its schedule: the same as enabling it."""
+        """Another name of ``enable``."""
         await self.aenable()
 
     async def astop(self, reason: str = "") -> None:
-        """Stop its schedule until it is started: the same as disabling it."""
+        """Another name of ``disable``."""
         await self.adisable(reason)
 
-    @at_home
+    @on_home_loop
     async def adelete(self) -> None:
-        """Delete it. Its history stays. A job that the program still declares comes back with its next start."""
-        await (await self._jobs()).delete(self.name, namespace=self._runtime.namespace)
+        """Delete the job. Its history stays. A job that the program still declares returns at its next start."""
+        await (await self._load_service()).delete(self.name, namespace=self._runtime.namespace)
 
-    # --- looking at it
+    # --- properties
 
-    @at_home
+    @on_home_loop
     async def ainfo(self) -> JobInfo:
-        """The job as the store holds it."""
-        return job_info(await self._stored())
+        """Read the job from the store."""
+        return to_job_info(await self._load_job())
 
     async def anext_run(self) -> datetime | None:
-        """When its schedule fires next; None: it has none, is over, paused or disabled."""
+        """When the schedule fires next. None without a schedule, after its end, and while paused or disabled."""
         return (await self.ainfo()).next_run
 
-    @at_home
+    @on_home_loop
     async def ais_running(self) -> bool:
-        """Whether an execution of it runs, on whichever node."""
+        """Whether a run of the job is running, on any node."""
         session = await self._runtime.session()
-        where = ExecutionFilter(job=(await self._stored()).id, status=Status.RUNNING)
+        where = ExecutionFilter(job=(await self._load_job()).id, status=Status.RUNNING)
         return bool((await session.store.list_executions(where, limit=1)).items)
 
     async def ais_paused(self) -> bool:
-        """Whether it is paused."""
-        return (await self._state()) is JobState.PAUSED
+        """Whether the job is paused."""
+        return (await self._load_state()) is JobState.PAUSED
 
     async def ais_enabled(self) -> bool:
-        """Whether instants of its schedule run: neither disabled nor paused, and inside the schedule's window."""
-        if (await self._state()) is not JobState.ACTIVE:
+        """Whether instants of the schedule run: neither paused nor disabled, and between its start and its end."""
+        if (await self._load_state()) is not JobState.ACTIVE:
             return False
         return (await self.ainfo()).schedule is None or await self.ais_active()
 
-    @at_home
+    @on_home_loop
     async def ais_active(self) -> bool:
-        """Whether now is inside its schedule's window: started, and not over."""
-        stored, now_us = await self._stored(), self._runtime.clock.now_us()
+        """Whether the job has a schedule, and now is between its start and its end."""
+        stored, now_us = await self._load_job(), self._runtime.clock.now_us()
         schedule = stored.spec.schedule
         if schedule is None or stored.state is JobState.DONE:
             return False
@@ -169,21 +194,21 @@ class JobHandle(OnHomeLoop):
     is_enabled = LoopResult(ais_enabled)
     is_active = LoopResult(ais_active)
 
-    @at_home
-    async def _stored(self) -> StoredJob:
-        return await (await self._jobs()).get(self.name, self._runtime.namespace)
+    @on_home_loop
+    async def _load_job(self) -> StoredJob:
+        return await (await self._load_service()).get(self.name, self._runtime.namespace)
 
-    async def _jobs(self) -> JobService:
+    async def _load_service(self) -> JobService:
         return (await self._runtime.session()).service.jobs
 
-    async def _change(self, change: StateChange, reason: str = "") -> None:
+    async def _change_state(self, change: StateChange, reason: str = "") -> None:
         session = await self._runtime.session()
-        await session.service.job_states.change(await self._stored(), change, reason=reason)
+        await session.service.job_states.change(await self._load_job(), change, reason=reason)
 
-    async def _state(self) -> JobState:
-        return (await self._stored()).state
+    async def _load_state(self) -> JobState:
+        return (await self._load_job()).state
 
-    def _called(self, method: str) -> str:
+    def _format_call(self, method: str) -> str:
         return f"{self.name}.{method}(…)"
 
     def __repr__(self) -> str:
@@ -191,22 +216,33 @@ class JobHandle(OnHomeLoop):
 
 
 class Job(DecoratedFunction[P, R_co], JobHandle):
-    """A function that is a job. Called, it is the function it was; the rest is about the job."""
+    """A function that is a job.
+
+    Calling it calls the function, without Chronos. All other methods are those of a ``JobHandle``.
+
+    Example::
+
+        @app.job(cron="0 9 * * *")
+        def send_report(month: str = "latest") -> int: ...
+
+        send_report("2027-01")                        # a plain call
+        send_report.trigger({"month": "2027-01"})     # a run, with a record
+    """
 
     def __init__(self, runtime: "Runtime", name: str, function: Callable[P, R_co]) -> None:
         DecoratedFunction.__init__(self, function)
         JobHandle.__init__(self, runtime, name)
 
 
-def at_least_one(limit: int) -> int:
-    """How many to give back at most."""
+def check_limit(limit: int) -> int:
+    """Return a limit of at least one. Raises ``Invalid``."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise Invalid(f"limit is {limit!r}; give a whole number from 1 on")
+        raise Invalid(f"limit is {limit!r}; use a whole number of 1 or more")
     return limit
 
 
-def key_text(key: str | None) -> str | None:
-    """What makes asking twice the same."""
+def check_key(key: str | None) -> str | None:
+    """Return an idempotency key. Raises ``Invalid``."""
     if key is not None and (not isinstance(key, str) or not key):
-        raise Invalid(f"key is {key!r}; give a text of your own, the same for the same request")
+        raise Invalid(f"key is {key!r}; use text that is the same for the same request")
     return key

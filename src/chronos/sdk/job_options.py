@@ -1,7 +1,7 @@
-"""What a user may say about a job in Python, and the job it means: keywords in, the one job shape of Chronos out.
+"""The keywords of a job in Python, and the job shape that they become.
 
-The shape (a plain dict, as REST takes it) is read by the service like any other, so that a job says the same thing
-whichever way it was written. Here only Python's own values are turned into text: datetimes, timedeltas, functions.
+The shape is a plain dict, as the REST API takes it, and the service reads it like any other. So a job means the same,
+however it was written. This module only converts Python values (datetimes, timedeltas, exception classes) to JSON.
 """
 
 import math
@@ -16,6 +16,7 @@ from chronos.core.schedule.durations import go_duration
 from chronos.core.schedule.iso8601 import parse_instant
 from chronos.core.schedule.timezones import get_zone
 from chronos.errors import Invalid, InvalidSchedule
+from chronos.sdk.equivalent_keywords import EQUIVALENT_KEYWORDS
 from chronos.service.serializers.object_reader import read_duration_us
 
 Duration = str | timedelta | int | float  # a number counts seconds
@@ -25,7 +26,7 @@ Shape = dict[str, Any]
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """When it runs: one of the first seven, or none for a job that runs when it is triggered."""
+    """When a job runs: at most one of the first seven. A job without a schedule runs when it is triggered."""
 
     schedule: str | Mapping[str, Any]
     cron: str
@@ -43,17 +44,17 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 class TaskOptions(TypedDict, total=False):
-    """What holds for a task, or for all tasks of a job."""
+    """Settings of a task, or of all tasks of a job."""
 
-    retries: int | None  # n more tries after the first; None: without end
+    retries: int | None  # attempts after the first; None: no limit
     retry: Retry
-    timeout: Duration  # of one attempt
+    timeout: Duration  # per attempt
     on_failure: Literal["fail_fast", "continue", "retry"]
     delivery: Literal["at_least_once", "at_most_once"]
 
 
 class SettingOptions(TaskOptions, total=False):
-    """How the executions of a job are run."""
+    """Settings of the executions of a job."""
 
     execution_timeout: Duration
     overlap: Literal["skip", "allow", "queue", "replace"]
@@ -68,18 +69,18 @@ class SettingOptions(TaskOptions, total=False):
 
 
 class DefaultOptions(SettingOptions, total=False):
-    """What may be said for all jobs that say nothing else."""
+    """Settings that ``Chronos(defaults=…)`` may set for all jobs."""
 
     mode: Literal["sequential", "parallel", "graph"]
 
 
 class JobOptions(ScheduleOptions, SettingOptions, total=False):
-    """What holds for a job."""
+    """The keywords that every kind of job has."""
 
     after: Any  # a job, its name, {"job", "on"}, or several of these
     on_start: Any  # a function, or a target such as {"http": {"url": …}}
     on_complete: Any
-    alerts: Sequence[Mapping[str, Any]]  # refused, with a sentence, until alerts exist
+    alerts: Sequence[Mapping[str, Any]]  # not supported yet: refused
     tags: Mapping[str, str] | Sequence[str]
     description: str
     enabled: bool
@@ -87,7 +88,7 @@ class JobOptions(ScheduleOptions, SettingOptions, total=False):
 
 
 class FunctionOptions(TypedDict, total=False):
-    """How a function is run, and the name it goes by."""
+    """The name of a function, and where it runs."""
 
     name: str
     isolation: Literal["thread", "process", "inline"]
@@ -95,29 +96,29 @@ class FunctionOptions(TypedDict, total=False):
 
 
 class FunctionJobOptions(JobOptions, FunctionOptions, total=False):
-    """What may be said of a function that is a job."""
+    """The keywords of ``Chronos.job``."""
 
 
 class GroupOptions(JobOptions, total=False):
-    """What may be said of a job of several tasks."""
+    """The keywords of ``Chronos.group``."""
 
     mode: Literal["sequential", "parallel", "graph"]
 
 
 class GroupTaskOptions(TaskOptions, total=False):
-    """What may be said of a task of a group."""
+    """The keywords that every task of a group has."""
 
     needs: Any  # a task or its name, or several of these
 
 
 class FunctionTaskOptions(GroupTaskOptions, FunctionOptions, total=False):
-    """What may be said of a function that is a task."""
+    """The keywords of ``Group.task``."""
 
     payload: Any
 
 
 class HttpOptions(TypedDict, total=False):
-    """A request, beside its url. Texts may hold templates such as ``{{ execution.scheduled_at }}``."""
+    """An HTTP request, except its url. Texts may have templates such as ``{{ execution.scheduled_at }}``."""
 
     method: str
     headers: Mapping[str, str]
@@ -131,7 +132,7 @@ class HttpOptions(TypedDict, total=False):
 
 
 class CommandOptions(TypedDict, total=False):
-    """A command, beside its arguments."""
+    """A command, except its arguments."""
 
     env: Mapping[str, str]
     cwd: str
@@ -142,25 +143,25 @@ class CommandOptions(TypedDict, total=False):
 
 
 class WebhookJobOptions(JobOptions, HttpOptions, total=False):
-    """What may be said of a request that is a job."""
+    """The keywords of ``Chronos.webhook``."""
 
 
 class WebhookTaskOptions(GroupTaskOptions, HttpOptions, total=False):
-    """What may be said of a request that is a task."""
+    """The keywords of ``Group.webhook``."""
 
 
 class CommandJobOptions(JobOptions, CommandOptions, total=False):
-    """What may be said of a command that is a job."""
+    """The keywords of ``Chronos.command``."""
 
 
 class CommandTaskOptions(GroupTaskOptions, CommandOptions, total=False):
-    """What may be said of a command that is a task."""
+    """The keywords of ``Group.command``."""
 
 
-_KINDS = ("schedule", "cron", "every", "at", "in_", "iso8601", "words")
-_AROUND = ("timezone", "dst", "start", "end", "jitter", "exclude")
+_SCHEDULE_KINDS = ("schedule", "cron", "every", "at", "in_", "iso8601", "words")
+_SCHEDULE_SETTINGS = ("timezone", "dst", "start", "end", "jitter", "exclude")
 _DURATIONS = ("execution_timeout",)
-_UNTOUCHED = (
+_COPIED = (
     "overlap",
     "queue_max",
     "recovery",
@@ -178,195 +179,205 @@ _UNTOUCHED = (
 )
 
 
-def job_shape(options: Mapping[str, Any], *, timezone: str | None) -> Shape:
-    """The job that keywords describe, without its name, tasks, hooks and what it follows."""
-    shape = task_shape(options)
-    shape.update({key: options[key] for key in _UNTOUCHED if options.get(key) is not None})
-    shape.update({key: duration(options[key], key) for key in _DURATIONS if options.get(key) is not None})
+def build_job_shape(options: Mapping[str, Any], *, timezone: str | None) -> Shape:
+    """The job shape of these keywords, without name, tasks, hooks and ``after``.
+
+    ``timezone`` is that of a schedule without one.
+    """
+    shape = build_task_shape(options)
+    shape.update({key: options[key] for key in _COPIED if options.get(key) is not None})
+    shape.update({key: to_duration_text(options[key], key) for key in _DURATIONS if options.get(key) is not None})
     concurrency = options.get("concurrency")
     if concurrency is not None:
         shape["concurrency"] = {"limit": concurrency} if isinstance(concurrency, int) else concurrency
-    return {**shape, **_schedule(options, timezone)}
+    return {**shape, **_build_schedule(options, timezone)}
 
 
-def default_shape(defaults: Any) -> Shape:
-    """The settings of jobs that say nothing else."""
+def build_default_shape(defaults: Any) -> Shape:
+    """The job shape of ``Chronos(defaults=…)``. Raises ``Invalid``."""
     if not isinstance(defaults, Mapping):
-        raise Invalid(f'{defaults!r} says nothing; give settings by their names, like {{"retries": 5}}')
-    refuse_unknown(defaults, DefaultOptions)
-    return job_shape(defaults, timezone=None)
+        raise Invalid(f'{defaults!r} is not an object; use settings by their names, like {{"retries": 5}}')
+    check_keywords(defaults, DefaultOptions)
+    return build_job_shape(defaults, timezone=None)
 
 
-def task_shape(options: Mapping[str, Any]) -> Shape:
-    """What a task's keywords set, beside its name, target and needs."""
+def build_task_shape(options: Mapping[str, Any]) -> Shape:
+    """The shape of a task, without name, target and needs."""
     shape: Shape = {}
     shape.update({key: options[key] for key in ("on_failure", "delivery") if options.get(key) is not None})
     if options.get("timeout") is not None:
-        shape["task_timeout"] = duration(options["timeout"], "timeout")
-    retry = _retry(options.get("retry"))
+        shape["task_timeout"] = to_duration_text(options["timeout"], "timeout")
+    retry = _read_retry(options.get("retry"))
     if "retries" in options:
         retries = options["retries"]
         if "max_attempts" in retry or "max_retries" in retry:
-            raise Invalid("retries and the retry's max_attempts say the same thing; give one of them")
+            raise Invalid("retries and retry['max_attempts'] set the same thing; use one of them")
         if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
-            raise Invalid(f"retries is {retries!r}; give 0 or more, or None to try without end")
+            raise Invalid(f"retries is {retries!r}; use 0 or more, or None for no limit")
         retry["max_attempts"] = None if retries is None else retries + 1
     if retry:
         shape["retry"] = retry
     return shape
 
 
-def _retry(given: Any) -> Shape:
-    """What is said of retries, in words that JSON has."""
-    if given is None:
+def _read_retry(options: Any) -> Shape:
+    """The retry policy with JSON values only. Raises ``Invalid``."""
+    if options is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise Invalid(f'retry is {given!r}; give an object like {{"max_attempts": 5, "initial_interval": "10s"}}')
-    retry = dict(given)
+    if not isinstance(options, Mapping):
+        raise Invalid(f'retry is {options!r}; use an object like {{"max_attempts": 5, "initial_interval": "10s"}}')
+    retry = dict(options)
     for key in ("initial_interval", "max_interval"):
         if retry.get(key) is not None:
-            retry[key] = duration(retry[key], f"retry[{key!r}]")
+            retry[key] = to_duration_text(retry[key], f"retry[{key!r}]")
     kinds = retry.get("retry_on")
     if isinstance(kinds, list | tuple | set | frozenset):
-        retry["retry_on"] = [_failure(each) for each in kinds]
+        retry["retry_on"] = [_to_failure_kind(kind) for kind in kinds]
     if isinstance(kinds, set | frozenset):
-        retry["retry_on"].sort(key=str)  # whose order differs from start to start, each of which would change the job
+        retry["retry_on"].sort(key=str)  # a set has another order at each start, which would look like a change
     return retry
 
 
-def _failure(said: Any) -> Any:
-    """A kind of failure by its name; an exception's class has one."""
-    if isinstance(said, type) and issubclass(said, BaseException):
-        return said.__name__ if said.__module__ == "builtins" else f"{said.__module__}.{said.__qualname__}"
-    return said
+def _to_failure_kind(kind: Any) -> Any:
+    """The name of an exception class; any other value as it is."""
+    if isinstance(kind, type) and issubclass(kind, BaseException):
+        return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return kind
 
 
-def http_target(url: str, options: Mapping[str, Any]) -> Shape:
-    """The target that sends a request."""
-    return {"http": {"url": url, **_of(HttpOptions, options)}}
+def build_http_target(url: str, options: Mapping[str, Any]) -> Shape:
+    """The target that sends an HTTP request."""
+    return {"http": {"url": url, **_select_options(HttpOptions, options)}}
 
 
-def command_target(argv: Sequence[str], options: Mapping[str, Any]) -> Shape:
-    """The target that runs a command."""
+def build_command_target(argv: Sequence[str], options: Mapping[str, Any]) -> Shape:
+    """The target that runs a command. Raises ``Invalid``."""
     if isinstance(argv, str):
-        raise Invalid(f"the command is {argv!r}; give a list of arguments, like {argv.split()!r}")
+        raise Invalid(f"the command is {argv!r}; use a list of arguments, like {argv.split()!r}")
     if not isinstance(argv, Sequence):
-        raise Invalid(f'the command is {argv!r}; give a list of arguments, like ["ls", "-l"]')
-    return {"command": {"argv": list(argv), **_of(CommandOptions, options)}}
+        raise Invalid(f'the command is {argv!r}; use a list of arguments, like ["ls", "-l"]')
+    return {"command": {"argv": list(argv), **_select_options(CommandOptions, options)}}
 
 
-def other_target(kind: str, does: Mapping[str, Any] | None) -> Shape:
-    """A target of a kind that has no words of its own here."""
-    if does is not None and not isinstance(does, Mapping):
-        raise Invalid(f'what {kind} is told is {does!r}; give its options by their names, like {{"url": "…"}}')
-    return {kind: dict(does or {})}
+def build_other_target(kind: str, options: Mapping[str, Any] | None) -> Shape:
+    """A target of another kind. Raises ``Invalid``."""
+    if options is not None and not isinstance(options, Mapping):
+        raise Invalid(f'the options of {kind} are {options!r}; use an object of options, like {{"url": "…"}}')
+    return {kind: dict(options or {})}
 
 
-def refuse_unknown(options: Mapping[str, Any], allowed: type) -> None:
-    """What a type checker would find, as an error that helps those who do not run one."""
+def check_keywords(options: Mapping[str, Any], allowed: type) -> None:
+    """Raise ``Invalid`` for a keyword that ``allowed`` does not have, and name the one that was meant."""
     known = get_type_hints(allowed)
     for key in options:
         if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-            raise Invalid(f"there is no {key!r} here; {hint}")
+            raise Invalid(f'unknown keyword "{key}"{_suggest_keyword(key, known)}')
 
 
-def _of(kind: type, options: Mapping[str, Any]) -> Shape:
+def _suggest_keyword(key: str, known: Mapping[str, Any]) -> str:
+    equivalent = EQUIVALENT_KEYWORDS.get(key)
+    if equivalent is not None and (equivalent.keyword is None or equivalent.keyword in known):
+        return f"; {equivalent.hint}"
+    near = get_close_matches(key, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _select_options(kind: type, options: Mapping[str, Any]) -> Shape:
     return {key: options[key] for key in get_type_hints(kind) if options.get(key) is not None}
 
 
-def duration(value: Duration, what: str) -> str:
-    """A duration as text."""
+def to_duration_text(value: Duration, argument: str) -> str:
+    """A duration as text. Raises ``Invalid``."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, timedelta | int | float):
-        raise Invalid(f'{what} is {value!r}; give text like "90s", a timedelta or a number of seconds')
+        raise Invalid(f'{argument} is {value!r}; use text like "90s", a timedelta or a number of seconds')
     amount_s = value.total_seconds() if isinstance(value, timedelta) else value
     if not 0 <= amount_s < math.inf:
-        raise Invalid(f"{what} is {value!r}; a duration is a finite number of seconds, and not negative")
+        raise Invalid(f"{argument} is {value!r}; use a duration that is finite and not negative")
     if isinstance(value, timedelta):
         return go_duration(value // timedelta(microseconds=1))
     return go_duration(round(value * 1_000_000))
 
 
-def plain_duration(value: Duration, what: str) -> str:
-    """A duration in hours and less, which every reader of durations knows."""
-    with _about(what):
-        return go_duration(read_duration_us(duration(value, what)))
+def to_plain_duration(value: Duration, argument: str) -> str:
+    """A duration as text in hours and smaller units, which every reader of durations accepts. Raises ``Invalid``."""
+    with _as_invalid(argument):
+        return go_duration(read_duration_us(to_duration_text(value, argument)))
 
 
-def seconds(value: Duration, what: str) -> float:
-    """A duration in seconds."""
-    with _about(what):
-        return read_duration_us(duration(value, what)) / SECOND_US
+def to_seconds(value: Duration, argument: str) -> float:
+    """A duration in seconds. Raises ``Invalid``."""
+    with _as_invalid(argument):
+        return read_duration_us(to_duration_text(value, argument)) / SECOND_US
 
 
 @contextmanager
-def _about(what: str) -> Iterator[None]:
+def _as_invalid(argument: str) -> Iterator[None]:
+    """Turn ``InvalidSchedule`` into an ``Invalid`` that begins with the argument."""
     try:
         yield
     except InvalidSchedule as error:
-        raise Invalid(f"{what}: {error}") from None
+        raise Invalid(f"{argument}: {error}") from None
 
 
-def instant(value: Instant, what: str) -> str:
-    """An instant as text."""
+def to_instant_text(value: Instant, argument: str) -> str:
+    """An instant as text. Raises ``Invalid``."""
     if isinstance(value, str):
         return value
     if not isinstance(value, datetime):
-        raise Invalid(f'{what} is {value!r}; give a datetime with a time zone, or text like "2027-01-01T09:00:00Z"')
+        raise Invalid(f'{argument} is {value!r}; use a datetime with a time zone, or text like "2027-01-01T09:00:00Z"')
     if value.utcoffset() is None:
-        raise Invalid(f"{what} is {value}, which has no time zone; add one, such as tzinfo=UTC")
+        raise Invalid(f"{argument} is {value}, which has no time zone; add one, such as tzinfo=UTC")
     return value.isoformat()
 
 
-def instant_us(value: Instant, what: str) -> int:
-    """An instant in microseconds."""
-    found = parse_instant(instant(value, what), get_zone("UTC"))
-    if found is None:
-        raise Invalid(f'{what} is {value!r}, which is no date and time; write it like "2027-01-01T09:00:00Z"')
-    return found
+def to_instant_us(value: Instant, argument: str) -> int:
+    """An instant in microseconds. Raises ``Invalid``."""
+    us = parse_instant(to_instant_text(value, argument), get_zone("UTC"))
+    if us is None:
+        raise Invalid(f'{argument} is {value!r}, which is not a date and time; write it like "2027-01-01T09:00:00Z"')
+    return us
 
 
-def _schedule(options: Mapping[str, Any], timezone: str | None) -> Shape:
-    """The schedule and what is around it: its zone, its bounds, its exceptions."""
-    given = [kind for kind in _KINDS if options.get(kind) is not None]
-    around = {key: options[key] for key in _AROUND if options.get(key) is not None}
-    if len(given) > 1:
-        raise Invalid(f"{' and '.join(given)} are both given; a job has one schedule")
-    if not given:
-        if around:
-            needs = "needs" if len(around) == 1 else "need"
-            raise Invalid(f"{' and '.join(around)} {needs} a schedule: cron, every, at, in_, iso8601 or words")
+def _build_schedule(options: Mapping[str, Any], timezone: str | None) -> Shape:
+    """The schedule with its time zone, bounds and exceptions. Raises ``Invalid``."""
+    kinds = [kind for kind in _SCHEDULE_KINDS if options.get(kind) is not None]
+    settings = {key: options[key] for key in _SCHEDULE_SETTINGS if options.get(key) is not None}
+    if len(kinds) > 1:
+        raise Invalid(f"{' and '.join(kinds)} are given, and a job has one schedule; use one of them")
+    if not kinds:
+        if settings:
+            needs = "needs" if len(settings) == 1 else "need"
+            raise Invalid(f"{' and '.join(settings)} {needs} a schedule; add cron, every, at, in_, iso8601 or words")
         return {}
-    kind, value = given[0], options[given[0]]
+    kind, value = kinds[0], options[kinds[0]]
     match kind:
         case "schedule":
             schedule = dict(value) if isinstance(value, Mapping) else value
         case "every" | "in_":
-            schedule = {kind.removesuffix("_"): duration(value, kind)}
+            schedule = {kind.removesuffix("_"): to_duration_text(value, kind)}
         case "at":
-            schedule = {kind: instant(value, kind)}
+            schedule = {kind: to_instant_text(value, kind)}
         case _:
             schedule = {kind: value}
     for key in ("start", "end"):
-        if key in around:
-            around[key] = instant(around[key], key)
-    if "jitter" in around:
-        around["jitter"] = duration(around["jitter"], "jitter")
-    if "exclude" in around:
-        around["exclude"] = _excluded(around["exclude"])
-    if timezone is not None and "timezone" not in {*around, *(schedule if isinstance(schedule, dict) else ())}:
-        around["timezone"] = timezone
-    return {"schedule": schedule, **around}
+        if key in settings:
+            settings[key] = to_instant_text(settings[key], key)
+    if "jitter" in settings:
+        settings["jitter"] = to_duration_text(settings["jitter"], "jitter")
+    if "exclude" in settings:
+        settings["exclude"] = _read_exclude(settings["exclude"])
+    if timezone is not None and "timezone" not in {*settings, *(schedule if isinstance(schedule, dict) else ())}:
+        settings["timezone"] = timezone
+    return {"schedule": schedule, **settings}
 
 
-def _excluded(given: Any) -> list[str]:
-    """Dates, ranges of dates and cron expressions as text."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise Invalid(f'exclude is {given!r}; give a list of dates, ranges or cron expressions, like ["2027-12-25"]')
-    for each in given:
-        if not isinstance(each, str | date):
-            raise Invalid(f'exclude has {each!r}; give dates, or text like "2027-12-25" or "2027-12-24/2027-12-26"')
-    return [each if isinstance(each, str) else each.isoformat() for each in given]
+def _read_exclude(items: Any) -> list[str]:
+    """Dates, ranges of dates and cron expressions as text. Raises ``Invalid``."""
+    if isinstance(items, str) or not isinstance(items, Sequence):
+        raise Invalid(f'exclude is {items!r}; use a list of dates, ranges or cron expressions, like ["2027-12-25"]')
+    for item in items:
+        if not isinstance(item, str | date):
+            raise Invalid(f'exclude has {item!r}; use dates, or text like "2027-12-25" or "2027-12-24/2027-12-26"')
+    return [item if isinstance(item, str) else item.isoformat() for item in items]

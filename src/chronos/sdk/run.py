@@ -1,4 +1,4 @@
-"""One execution, as something to wait for."""
+"""The handle of one run (an execution): wait for it, cancel it, read its result."""
 
 import asyncio
 from contextlib import suppress
@@ -6,21 +6,30 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from chronos.errors import Invalid, NotFound
-from chronos.sdk.home_loop import LoopResult, OnHomeLoop, at_home, blocking
-from chronos.sdk.info import RunFailed, RunInfo, run_info
-from chronos.sdk.job_options import Duration, seconds
+from chronos.sdk.home_loop import LoopResult, OnHomeLoop, blocking, on_home_loop
+from chronos.sdk.info import RunFailed, RunInfo, to_run_info
+from chronos.sdk.job_options import Duration, to_seconds
 from chronos.service.serializers import id_text, read_id
 from chronos.store.commands import PROGRESS
 
 if TYPE_CHECKING:
     from chronos.sdk.runtime import Runtime
 
-_SOONEST_S = 0.005  # how often the store is asked for an execution that another process may run
-_RAREST_S = 0.5
+_MIN_POLL_S = 0.005  # another process may run the execution, so the store is polled
+_MAX_POLL_S = 0.5
 
 
 class Run(OnHomeLoop):
-    """An execution. Everything about it is asked of the store, so it may run in any process, or be long over."""
+    """One run of a job: an execution.
+
+    Every method reads the store, so the run may be in any process, or over long ago. ``id`` is its id; ``job`` is the
+    name of the job, or empty for a run from ``Chronos.get_run``. ``trigger``, ``backfill`` and ``replay`` return runs.
+
+    Example::
+
+        run = send_report.trigger({"month": "2027-01"})
+        print(run.result(timeout="5m"))
+    """
 
     def __init__(self, runtime: "Runtime", execution: bytes, job: str) -> None:
         self._runtime = runtime
@@ -29,66 +38,97 @@ class Run(OnHomeLoop):
         self.id = id_text(execution)
         self.job = job
 
-    @at_home
+    @on_home_loop
     async def ainfo(self) -> RunInfo:
-        """The execution as it stands."""
+        """Read the run.
+
+        Returns a ``RunInfo``. Raises ``NotFound`` for an unknown id.
+        """
         session = await self._runtime.session()
         execution = (await session.service.runs.get(self._execution)).execution
-        return run_info(execution, await session.service.runs.report(execution))
+        return to_run_info(execution, await session.service.runs.report(execution))
 
     async def astatus(self) -> str:
-        """How it stands: ready, queued, running, waiting, succeeded, failed …"""
+        """The status: ``ready``, ``queued``, ``running``, ``waiting``, ``succeeded``, ``failed``, …"""
         return (await self.ainfo()).status
 
-    @at_home
+    @on_home_loop
     async def await_(self, timeout: Duration | None = None) -> RunInfo:  # noqa: ASYNC109
-        """Wait until it is over, however it ends. Raises ``TimeoutError``; the execution then goes on."""
+        """Wait until the run is over, with success or without.
+
+        - ``timeout``: how long to wait, as seconds, a timedelta or text such as ``"90s"``; None waits without limit.
+
+        Returns the ``RunInfo``. Raises ``TimeoutError`` when the run is not over by then; the run continues.
+        """
         session = await self._runtime.session()
-        limit_s = None if timeout is None else wait_s(timeout)
+        limit_s = None if timeout is None else to_timeout_s(timeout)
         async with asyncio.timeout(limit_s):
-            with session.ending(self._execution) as ended:
-                pause_s = _SOONEST_S
+            with session.watch_end(self._execution) as ended:
+                poll_s = _MIN_POLL_S
                 while not (info := await self.ainfo()).is_over:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(pause_s):
+                        async with asyncio.timeout(poll_s):
                             await ended.wait()
-                        ended.clear()  # it may be told a moment before it is written
-                        pause_s = 0.0
-                    pause_s = min(max(pause_s * 1.5, _SOONEST_S), _RAREST_S)
+                        ended.clear()  # the event may come shortly before the write is visible
+                        poll_s = 0.0
+                    poll_s = min(max(poll_s * 1.5, _MIN_POLL_S), _MAX_POLL_S)
                 return info
 
     async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109
-        """Wait for it and give its result. Raises ``RunFailed`` when it did not succeed, or ``TimeoutError``."""
+        """Wait until the run is over and return its result.
+
+        - ``timeout``: as in ``wait``.
+
+        Returns the JSON value that the job returned. Raises ``RunFailed`` when the run did not succeed, and
+        ``TimeoutError`` when it is not over in time.
+        """
         info = await self.await_(timeout)
         if not info.succeeded:
             raise RunFailed(self.job, info)
         return info.result
 
-    @at_home
+    @on_home_loop
     async def acancel(self, reason: str | None = None) -> None:
-        """Cancel it: what has not started never will; what runs is asked to stop.
+        """Cancel the run.
 
-        Raises ``Conflict`` when it has ended otherwise.
+        A run that has not started never starts. A running one is asked to stop, and forced to when the grace period is
+        over.
+
+        - ``reason``: a sentence for the history.
+
+        Raises ``Conflict`` when the run is over already with another status.
         """
         session = await self._runtime.session()
         await session.service.runs.cancel(self._execution, message=reason)
 
-    @at_home
+    @on_home_loop
     async def asignal(self, name: str, payload: Any = None) -> bool:
-        """Send it a signal. Gives False when it does not wait for this one."""
+        """Send a signal to a run that waits for it.
+
+        - ``name``: the name of the signal.
+        - ``payload``: a JSON value that the waiting task receives.
+
+        Returns False when the run does not wait for this signal. Raises ``NotFound`` when the run is over.
+        """
         session = await self._runtime.session()
         return await session.service.runs.signal(self._execution, name, payload)
 
-    @at_home
+    @on_home_loop
     async def areplay(self, *, from_failed: bool = False, reason: str | None = None) -> "Run":
-        """Run it again as a new execution, all of it or without what succeeded. Raises ``Conflict`` when not over."""
-        session = await self._runtime.session()
-        asked = await session.service.runs.replay(self._execution, from_failed=from_failed, reason=reason)
-        return Run(self._runtime, asked.id, self.job)
+        """Run the same work again, as a new run.
 
-    @at_home
+        - ``from_failed``: True leaves out the tasks that succeeded.
+        - ``reason``: a sentence for the history.
+
+        Returns the new ``Run``. Raises ``Conflict`` when this run is not over.
+        """
+        session = await self._runtime.session()
+        replayed = await session.service.runs.replay(self._execution, from_failed=from_failed, reason=reason)
+        return Run(self._runtime, replayed.id, self.job)
+
+    @on_home_loop
     async def alog(self) -> str:
-        """What its tasks wrote, oldest first; of much output the head and the tail."""
+        """The output of the tasks, oldest first. Of long output the beginning and the end are kept."""
         session = await self._runtime.session()
         rows = await session.service.runs.output(self._execution)
         return "".join(row.text for row in rows if row.part != PROGRESS)
@@ -102,27 +142,27 @@ class Run(OnHomeLoop):
     replay = blocking(areplay)
     log = LoopResult(alog)
 
-    def _called(self, method: str) -> str:
+    def _format_call(self, method: str) -> str:
         return f"run.{method}(…)"
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self.job}>"
 
 
-def execution_bytes(text: str) -> bytes:
-    """The id of an execution as the store knows it."""
-    found = read_id(text)
-    if found is None:
-        raise NotFound(f"{text!r} is no id of an execution; those look like {id_text(bytes(16))}")
-    return found
+def read_execution_id(text: str) -> bytes:
+    """The id of an execution as the store keeps it. Raises ``NotFound``."""
+    execution = read_id(text)
+    if execution is None:
+        raise NotFound(f"{text!r} is not the id of a run; ids look like {id_text(bytes(16))}")
+    return execution
 
 
-def wait_s(timeout: Duration) -> float:
-    """How long to wait, in seconds; what is over already is not waited for."""
+def to_timeout_s(timeout: Duration) -> float:
+    """How long to wait, in seconds. Raises ``Invalid``."""
     if isinstance(timeout, timedelta):
         return timeout.total_seconds()
     if isinstance(timeout, str):
-        return seconds(timeout, "timeout")
+        return to_seconds(timeout, "timeout")
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise Invalid(f'timeout is {timeout!r}; give a number of seconds, a timedelta or text like "90s"')
+        raise Invalid(f'timeout is {timeout!r}; use a number of seconds, a timedelta or text like "90s"')
     return timeout

@@ -1,4 +1,4 @@
-"""``app.run()``: a program that does nothing but run its jobs, until it is told to end."""
+"""``app.run()``: run the jobs of a program until a signal ends it."""
 
 import asyncio
 import logging
@@ -18,77 +18,80 @@ from chronos.tuning import is_on_loop, shorten_switch_interval, tune_garbage_col
 log = logging.getLogger("chronos.sdk")
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_NAMED = 5  # jobs that are named when the program starts
+_MAX_NAMED_JOBS = 5  # in the log line of the start
 
 
-def serve(runtime: Runtime) -> int:
-    """Run until a signal comes or the app is stopped; gives the status to exit with."""
+def run_forever(runtime: Runtime) -> int:
+    """Run until a signal arrives or the app is stopped. Returns the exit status."""
     if is_on_loop():
-        raise WrongLoop("app.run() makes an event loop, and one runs here already; write: async with app")
+        raise WrongLoop("app.run() starts an event loop, and this thread already runs one; write: async with app")
     shorten_switch_interval()
     with log_to_stderr():
-        return asyncio.run(_serve(runtime))
+        return asyncio.run(_run(runtime))
 
 
-async def _serve(runtime: Runtime) -> int:
-    await runtime.home.settle()
-    told: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    with _signals(told):
+async def _run(runtime: Runtime) -> int:
+    await runtime.home.adopt_running_loop()
+    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    with _signals_to_queue(signals):
         try:
             await runtime.start()
         except BaseException:
-            await runtime.home.leave()
+            await runtime.home.release()
             raise
         tune_garbage_collector()
-        log.info("%s", greeting(runtime))
-        over = asyncio.create_task(runtime.over())
-        if (number := await wait_for_task_or_signal(over, told)) is not None:
-            log.info("%s: stopping; %s", number.name, parting(await runtime.busy(), runtime.options.grace_s))
-        leaving = asyncio.create_task(runtime.home.leave())
-        await wait_for_task_or_signal(leaving, told)
-        if not leaving.done():
+        log.info("%s", describe_start(runtime))
+        engine_end = asyncio.create_task(runtime.wait_for_engine_end())
+        if (number := await wait_for_task_or_signal(engine_end, signals)) is not None:
+            running = await runtime.count_running()
+            log.info("%s: stopping; %s", number.name, describe_stop(running, runtime.options.grace_s))
+        release = asyncio.create_task(runtime.home.release())
+        await wait_for_task_or_signal(release, signals)
+        if not release.done():
             await runtime.end_grace_period()
-        await leaving
-    over.cancel()
-    [error] = await asyncio.gather(over, return_exceptions=True)
+        await release
+    engine_end.cancel()
+    [error] = await asyncio.gather(engine_end, return_exceptions=True)
     if not isinstance(error, Exception):
         log.info("stopped")
         return 0
-    log.error("the engine broke, and the app ends", exc_info=error)
+    log.error("the engine failed; the app ends", exc_info=error)
     return 1
 
 
-def greeting(runtime: Runtime) -> str:
-    """What the program runs, on which store, and what comes next."""
-    jobs = sorted(runtime.saved, key=lambda job: job.name)
-    names = ", ".join(job.name for job in jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} more" if jobs[_NAMED:] else "")
-    what = f"{len(jobs)} job{'' if len(jobs) == 1 else 's'} ({names})" if jobs else "no jobs of its own"
-    where = "in memory" if is_in_memory(runtime.url) else f"on {hide_url_password(runtime.url)}"
-    coming = [(job.next_us, job.name) for job in jobs if job.state is JobState.ACTIVE and job.next_us is not None]
-    if coming:
-        next_us, name = min(coming)
-        after = f"next: {name} at {rfc3339(next_us)}"
+def describe_start(runtime: Runtime) -> str:
+    """The log line of the start: the jobs, the store, and the next run."""
+    jobs = sorted(runtime.saved_jobs, key=lambda job: job.name)
+    names = ", ".join(job.name for job in jobs[:_MAX_NAMED_JOBS])
+    if len(jobs) > _MAX_NAMED_JOBS:
+        names += f" and {len(jobs) - _MAX_NAMED_JOBS} more"
+    declared = f"{len(jobs)} job{'' if len(jobs) == 1 else 's'} ({names})" if jobs else "no jobs of its own"
+    store = "in memory" if is_in_memory(runtime.url) else f"on {hide_url_password(runtime.url)}"
+    upcoming = [(job.next_us, job.name) for job in jobs if job.state is JobState.ACTIVE and job.next_us is not None]
+    if upcoming:
+        next_us, name = min(upcoming)
+        next_run = f"next: {name} at {rfc3339(next_us)}"
     else:
-        after = "nothing is scheduled, so it waits for triggers"
-    return f"{runtime.options.node_name} runs {what} {where}; {after}"
+        next_run = "nothing is scheduled, so it waits for triggers"
+    return f"{runtime.options.node_name} runs {declared} {store}; {next_run}"
 
 
-def parting(busy: int, grace_s: float) -> str:
-    """What a program that stops waits for."""
-    if not busy:
+def describe_stop(running: int, grace_s: float) -> str:
+    """The part of the log line of the stop that says what the program waits for."""
+    if not running:
         return "nothing runs"
-    return f"{busy} execution{' has' if busy == 1 else 's have'} {grace_s:g} s to finish"
+    return f"{running} execution{' has' if running == 1 else 's have'} {grace_s:g} s to finish"
 
 
 @contextmanager
-def _signals(told: "asyncio.Queue[signal.Signals]") -> Iterator[None]:
-    """Signals go to the queue; outside the main thread a program gets none."""
+def _signals_to_queue(signals: "asyncio.Queue[signal.Signals]") -> Iterator[None]:
+    """Put signals into the queue. Outside the main thread a program receives none."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
-        loop.add_signal_handler(number, told.put_nowait, number)
+        loop.add_signal_handler(number, signals.put_nowait, number)
     try:
         yield
     finally:

@@ -1,8 +1,7 @@
-"""What stands behind an app: the store that is opened with the first call, and the engine while the app runs.
+"""The store and the engine behind an app. The first call opens the store; the engine runs while the app runs.
 
-All of it happens on the app's home loop. The jobs of the program are saved before anything else is asked of the store,
-so that a job can be triggered as soon as it is declared; jobs that the program no longer has go when it starts, if they
-carry its owner.
+Everything here happens on the app's home loop. Declared jobs are saved before every other request, so that a job can be
+triggered as soon as it is declared. When an app with an owner starts, jobs that it no longer declares are deleted.
 """
 
 import asyncio
@@ -28,27 +27,27 @@ from chronos.core.config import Settings
 from chronos.core.events import Event, ExecutionEnded
 from chronos.core.job import Job
 from chronos.engine.engine import Engine
-from chronos.engine.heartbeat import NodeClock
+from chronos.engine.node_clock import NodeClock
 from chronos.engine.options import EngineOptions
 from chronos.errors import ChronosError, Invalid, NotFound
 from chronos.runners.contract import Runner
 from chronos.runners.python.function_registry import FunctionRegistry
-from chronos.sdk.declarations import DeclaredJobs, naming
+from chronos.sdk.declarations import DeclaredJobs, prefix_errors
 from chronos.sdk.home_loop import HomeLoop
-from chronos.sdk.job_options import default_shape
+from chronos.sdk.job_options import build_default_shape
 from chronos.service.save_jobs import SavedJob
 from chronos.service.serializers import Check, read_job
-from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.identifiers import find_name_fault
 from chronos.store.contract import JobFilter, Store
 
 log = logging.getLogger("chronos.sdk")
 
-_PAGE = 500
+_PAGE_SIZE = 500
 
 
 @dataclass(slots=True)
 class RuntimeSession:
-    """An open store on one loop, and the engine on it while the app runs."""
+    """An open store on one event loop, and its engine while the app runs."""
 
     loop: asyncio.AbstractEventLoop
     store: Store
@@ -58,20 +57,20 @@ class RuntimeSession:
     runners: Mapping[str, Runner] = field(default_factory=dict)
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    leaving: asyncio.Task[None] | None = None
+    closing: asyncio.Task[None] | None = None
     _waiters: dict[bytes, list[asyncio.Event]] = field(default_factory=dict)
     _unwatch: Callable[[], None] | None = None
 
     @contextmanager
-    def ending(self, execution: bytes) -> Iterator[asyncio.Event]:
-        """An event that is set when an execution ends on this node; one that runs elsewhere has to be asked for.
+    def watch_end(self, execution: bytes) -> Iterator[asyncio.Event]:
+        """Yield an event that is set when an execution ends on this node. For other nodes, poll the store.
 
-        The engine is watched only while somebody waits.
+        The session listens to the engine only while there is a waiter.
         """
         ended = asyncio.Event()
         self._waiters.setdefault(execution, []).append(ended)
         if self._unwatch is None and self.engine is not None:
-            self._unwatch = self.engine.on_event(self._watch, ExecutionEnded)
+            self._unwatch = self.engine.on_event(self._wake_waiters, ExecutionEnded)
         try:
             yield ended
         finally:
@@ -82,16 +81,16 @@ class RuntimeSession:
                 self._unwatch()
                 self._unwatch = None
 
-    def _watch(self, event: Event) -> None:
+    def _wake_waiters(self, event: Event) -> None:
         assert isinstance(event, ExecutionEnded)
         for ended in self._waiters.get(event.execution, ()):
             ended.set()
 
-    async def every_job(self, where: JobFilter) -> AsyncIterator[Job]:
-        """All jobs that a filter lets through, by name."""
+    async def iterate_jobs(self, where: JobFilter) -> AsyncIterator[Job]:
+        """Yield every job that a filter selects, by name."""
         cursor: bytes | None = None
         while True:
-            page = await self.store.list_jobs(where, limit=_PAGE, cursor=cursor)
+            page = await self.store.list_jobs(where, limit=_PAGE_SIZE, cursor=cursor)
             for job in page.items:
                 yield job
             if page.cursor is None:
@@ -100,7 +99,7 @@ class RuntimeSession:
 
 
 class Runtime:
-    """One app's store and engine, and the jobs that it declares."""
+    """The store, the engine and the declared jobs of one app."""
 
     def __init__(
         self,
@@ -114,8 +113,8 @@ class Runtime:
         http: WebhookOptions,
     ) -> None:
         if url.startswith(("http://", "https://")):
-            raise Invalid(f"{url} is the address of a server; here a store is needed")
-        if fault := fault_of_name(namespace):
+            raise Invalid(f"{url} is the address of a server; use a store, such as sqlite:///app.db")
+        if fault := find_name_fault(namespace):
             raise Invalid(f'the namespace "{namespace}" {fault}')
         self.url = url
         self.clock = clock
@@ -124,39 +123,38 @@ class Runtime:
         self._options = options
         self._http = http
         checks = collect_target_checks(make_runners(self.functions, clock=clock, http=http))
-        self._defaults = _settings(defaults, checks)
+        self._defaults = _read_default_settings(defaults, checks)
         self.declared = DeclaredJobs(
-            namespace=namespace, owner=owner, functions=self.functions, checks=checks, on_change=self._changed
+            namespace=namespace, owner=owner, functions=self.functions, checks=checks, on_change=self._on_declared
         )
         self.home = HomeLoop(self.stop)
-        self.saved: Sequence[SavedJob] = ()  # what the program declared, as it was when the app started
+        self.saved_jobs: Sequence[SavedJob] = ()  # the declared jobs, as saved when the app started
         self._opening: asyncio.Task[RuntimeSession] | None = None
-        self._memory: Store | None = None  # has to outlive the loops that it is used on
+        self._memory_store: Store | None = None  # must outlive the loops that use it
         self._background_tasks: set[asyncio.Task[None]] = set()
-        make_store(url)  # an error in the url is told at once
+        make_store(url)  # raises for a wrong url
 
     async def session(self) -> RuntimeSession:
-        """The open store, with all on it that the program has declared."""
-        session = await self._opened()
-        if session.clock.skewed and session.engine is None:  # else the engine compares it
+        """The open store. All declared jobs are saved."""
+        session = await self._get_session()
+        if session.clock.is_wrong_now and session.engine is None:  # a running engine measures it
             await session.clock.measure(session.store)
         if self.declared.unsaved:
             await self._save(session)
         return session
 
     async def start(self) -> None:
-        """Save the program's jobs, delete those it no longer has, and run. Harmless when it runs already."""
-        if self.declared.promised:
-            raise Invalid(f"the group {min(self.declared.promised)} has no tasks; add one with @group.task")
-        session = await self._opened()
+        """Save the declared jobs, delete those no longer declared, and start the engine. No-op while it runs."""
+        self.declared.check_has_no_empty_group()
+        session = await self._get_session()
         async with session.starting:
             if session.engine is None:
                 await self._start(session)
 
     async def _start(self, session: RuntimeSession) -> None:
         self.declared.unsaved.update(self.declared.jobs)
-        self.saved = await self._save(session)
-        await self._prune(session)
+        self.saved_jobs = await self._save(session)
+        await self._delete_undeclared(session)
         session.runners = make_runners(self.functions, clock=session.clock, slots=self._options.slots, http=self._http)
         engine = make_engine(
             session.store,
@@ -170,55 +168,55 @@ class Runtime:
         session.engine = engine
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Stop the engine and close the store. Harmless when nothing is open; whoever comes second waits too."""
+        """Stop the engine and close the store. No-op when nothing is open. Concurrent calls wait for the same stop."""
         opening = self._opening
         if opening is None or opening.get_loop() is not asyncio.get_running_loop():
             return
         try:
             session = await asyncio.shield(opening)
-        except ChronosError:  # it could not be opened, so there is nothing to let go of
+        except ChronosError:  # the store could not be opened, so there is nothing to close
             self._opening = None
             return
         try:
-            if session.leaving is None:
-                session.leaving = asyncio.create_task(self._let_go(session, grace_s))
-            await asyncio.shield(session.leaving)
+            if session.closing is None:
+                session.closing = asyncio.create_task(self._close(session, grace_s))
+            await asyncio.shield(session.closing)
         finally:
             if self._opening is opening:
                 self._opening = None
 
-    async def busy(self) -> int:
-        """How many executions are being worked on."""
+    async def count_running(self) -> int:
+        """How many executions run on this node."""
         engine = None if self._opening is None else (await self._opening).engine
         return 0 if engine is None else engine.busy
 
     @property
     def options(self) -> EngineOptions:
-        """What the node is told."""
+        """The options of the engine."""
         return self._options
 
-    async def over(self) -> None:
-        """Wait until the engine is over; raises what broke it, if something did."""
+    async def wait_for_engine_end(self) -> None:
+        """Wait until the engine ends. Raises the error that ended it, if there was one."""
         if self._opening is not None and (engine := (await self._opening).engine) is not None:
             await engine.failed()
 
     async def end_grace_period(self) -> None:
-        """While it stops: wait no longer for what still runs."""
+        """During a stop: force running executions to end now."""
         if self._opening is not None and (engine := (await self._opening).engine) is not None:
             await engine.stop(0)
 
-    async def _let_go(self, session: RuntimeSession, grace_s: float | None) -> None:
+    async def _close(self, session: RuntimeSession, grace_s: float | None) -> None:
         try:
             if session.engine is not None:
                 await session.engine.stop(grace_s)
         finally:
             for runner in session.runners.values():
                 await runner.close()
-            if session.store is not self._memory:
+            if session.store is not self._memory_store:
                 await session.store.close()
 
-    async def _opened(self) -> RuntimeSession:
-        """The store on this loop; whoever comes first opens it."""
+    async def _get_session(self) -> RuntimeSession:
+        """The session of the running loop. The first caller opens it; a failed opening is repeated."""
         loop, opening = asyncio.get_running_loop(), self._opening
         failed = opening is not None and opening.done() and (opening.cancelled() or opening.exception() is not None)
         if opening is None or opening.get_loop() is not loop or failed:
@@ -226,18 +224,18 @@ class Runtime:
         return await asyncio.shield(opening)
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> RuntimeSession:
-        if self._memory is not None:
-            store = self._memory
+        if self._memory_store is not None:
+            store = self._memory_store
         else:
             store = make_store(self.url)
             await store.open()
             if is_in_memory(self.url):
-                self._memory = store
+                self._memory_store = store
         clock = make_node_clock(self.clock)
         try:
             await clock.measure(store)
         except BaseException:
-            if store is not self._memory:
+            if store is not self._memory_store:
                 await store.close()
             raise
         service = make_service(store, clock, checks=self.declared.checks, defaults=self._defaults)
@@ -247,43 +245,43 @@ class Runtime:
         async with session.saving:
             drafts = [self.declared.jobs[name] for name in sorted(self.declared.unsaved)]
             saved = await session.service.job_saver.save(drafts) if drafts else ()
-            for draft in drafts:  # unless it was declared anew meanwhile
+            for draft in drafts:  # a job declared again meanwhile stays unsaved
                 if self.declared.jobs[draft.name] is draft:
                     self.declared.unsaved.discard(draft.name)
             return saved
 
-    async def _prune(self, session: RuntimeSession) -> None:
-        """Delete what this owner declared once and no longer does."""
+    async def _delete_undeclared(self, session: RuntimeSession) -> None:
+        """Delete the jobs of this owner that the program no longer declares."""
         if self.declared.owner is None:
             return
         where = JobFilter(namespace=self.namespace, owner=self.declared.owner)
-        gone = [job.name async for job in session.every_job(where) if job.name not in self.declared.jobs]
-        for name in gone:
+        names = [job.name async for job in session.iterate_jobs(where) if job.name not in self.declared.jobs]
+        for name in names:
             with suppress(NotFound):
                 await session.service.jobs.delete(name, namespace=self.namespace)
 
-    def _changed(self) -> None:
-        """A job was declared; while the app runs it is saved at once, else with the next call."""
+    def _on_declared(self) -> None:
+        """Save a newly declared job at once if the app runs. Otherwise the next call saves it."""
         opening = self._opening
         if opening is None or not opening.done() or opening.get_loop().is_closed():
             return
         if not opening.cancelled() and opening.exception() is None and (session := opening.result()).engine is not None:
-            session.loop.call_soon_threadsafe(self._save_soon, session)
+            session.loop.call_soon_threadsafe(self._start_saving, session)
 
-    def _save_soon(self, session: RuntimeSession) -> None:
-        task = session.loop.create_task(self._save_beside(session))
+    def _start_saving(self, session: RuntimeSession) -> None:
+        task = session.loop.create_task(self._save_in_background(session))
         self._background_tasks.add(task)
         task.add_done_callback(self._background_tasks.discard)
 
-    async def _save_beside(self, session: RuntimeSession) -> None:
+    async def _save_in_background(self, session: RuntimeSession) -> None:
         try:
             await self._save(session)
-        except ChronosError:  # the next call tries again, and raises it
-            log.exception("a job that was declared while the app runs could not be saved")
+        except ChronosError:  # the next call saves again, and raises
+            log.exception("cannot save a job declared while the app runs; the next call retries")
 
 
-def _settings(defaults: Mapping[str, Any], checks: Mapping[str, Check]) -> Settings:
-    """Settings as a job would say them."""
-    with naming("defaults"):
-        shape = {"name": "defaults", "schedule": "manual", "wait": {"for": "1s"}, **default_shape(defaults)}
+def _read_default_settings(defaults: Mapping[str, Any], checks: Mapping[str, Check]) -> Settings:
+    """Read default settings as the settings of a job are read."""
+    with prefix_errors("defaults"):
+        shape = {"name": "defaults", "schedule": "manual", "wait": {"for": "1s"}, **build_default_shape(defaults)}
         return read_job(shape, checks=checks).spec.settings

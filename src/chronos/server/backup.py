@@ -8,7 +8,7 @@ from chronos.errors import Invalid, NotFound
 
 async def back_up(url: str, target: Path) -> None:
     """Copy a store to a file that does not exist yet."""
-    _look(url, target)
+    _check_paths(url, target)
     store = make_store(url)
     await store.open()
     try:
@@ -17,7 +17,7 @@ async def back_up(url: str, target: Path) -> None:
         await store.close()
 
 
-def _look(url: str, target: Path) -> None:
+def _check_paths(url: str, target: Path) -> None:
     """Refuse what cannot be copied, before a store is made only to be copied."""
     if is_in_memory(url):
         raise Invalid("a store in memory belongs to the process that uses it; there is nothing to copy")

@@ -72,18 +72,18 @@ class _SystemUser:
 
     def can_read(self, path: Path) -> bool:
         """Whether it may open a file; False where there is none."""
-        return self._may(path, _READ) and self._reaches(path)
+        return self._has_permission(path, _READ) and self._can_enter_parents(path)
 
     def can_replace(self, path: Path) -> bool:
         """Whether it may put another file into the place of one that is not its own."""
         folder = path.parent
         sticky = bool(folder.stat().st_mode & stat.S_ISVTX) and folder.stat().st_uid != self.uid
-        return self._may(folder, _WRITE) and not sticky and self._reaches(path)
+        return self._has_permission(folder, _WRITE) and not sticky and self._can_enter_parents(path)
 
-    def _reaches(self, path: Path) -> bool:
-        return all(self._may(folder, _ENTER) for folder in path.absolute().parents)
+    def _can_enter_parents(self, path: Path) -> bool:
+        return all(self._has_permission(folder, _ENTER) for folder in path.absolute().parents)
 
-    def _may(self, path: Path, bits: int) -> bool:
+    def _has_permission(self, path: Path, bits: int) -> bool:
         try:
             found = path.stat()
         except OSError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from chronos.core.config import Concurrency, Overlap, Recovery, RecoveryStrategy, Retry, Settings
 from chronos.errors import Invalid
-from chronos.server.settings import ALIASES, BY_NAME, LEFT_ASIDE, PEERS, SETTINGS
+from chronos.server.settings import ALIASES, BY_NAME, IGNORED, PEERS, SETTINGS
 from chronos.server.strict_yaml import read_yaml
 
 DEFAULT_FILE = Path("chronos.yaml")
@@ -16,11 +16,13 @@ PREFIX = "CHRONOS_"
 DEFAULT = "default"  # the origin of what was not said
 _FLAGS = {"node.id": "--node-id"}  # where a flag is not called after the last part of its setting's name
 #: Variables of the same prefix that are not settings.
-_OTHERS = frozenset({"CHRONOS_SERVER", "CHRONOS_TOKEN", "CHRONOS_NAMESPACE", "CHRONOS_CONTEXT", "CHRONOS_CONFIG"})
+_CLIENT_VARIABLES = frozenset(
+    {"CHRONOS_SERVER", "CHRONOS_TOKEN", "CHRONOS_NAMESPACE", "CHRONOS_CONTEXT", "CHRONOS_CONFIG"}
+)
 
 
 #: What somebody writes who does not know of the two underscores.
-_BY_VARIABLE = {name.replace(".", "_"): name for name in BY_NAME if "." in name}
+_SINGLE_UNDERSCORE_NAMES = {name.replace(".", "_"): name for name in BY_NAME if "." in name}
 _SECTIONS = {name[:at] for name in [*BY_NAME, *ALIASES] for at, letter in enumerate(name) if letter == "."}
 
 
@@ -83,15 +85,15 @@ class _Reading:
             self.problems.append(f"{origin}: {name} is {shown}, {error}")
 
 
-def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
+def load_config(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
     """Read the configuration. Raises ``Invalid`` with every problem, each with where it is; see ``read_config``."""
     config = read_config(file, environment, flags)
     if config.problems:
-        raise not_right(config.problems)
+        raise config_error(config.problems)
     return config
 
 
-def not_right(problems: Iterable[str]) -> Invalid:
+def config_error(problems: Iterable[str]) -> Invalid:
     """The error that names every problem of a configuration."""
     return Invalid("the configuration is not right:\n" + "\n".join(f"  {problem}" for problem in problems))
 
@@ -104,12 +106,12 @@ def read_config(file: Path | None, environment: Mapping[str, str], flags: Mappin
     reading = _Reading()
     path = file if file is not None else (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     if path is not None:
-        _take_file(reading, path)
-    _take_environment(reading, environment)
+        _read_file(reading, path)
+    _read_environment(reading, environment)
     for name, value in flags.items():
         if value is not None:
             reading.take(name, value, _FLAGS.get(name, f"--{name.rpartition('.')[2]}"))
-    _place_store(reading)
+    _derive_store(reading)
     return Config(
         values=reading.values,
         origins=reading.origins,
@@ -119,7 +121,7 @@ def read_config(file: Path | None, environment: Mapping[str, str], flags: Mappin
     )
 
 
-def _place_store(reading: _Reading) -> None:
+def _derive_store(reading: _Reading) -> None:
     """The store is a file in the data directory, unless it is said where the store is."""
     folder, origin = reading.values["cluster.data_dir"], reading.origins["cluster.data_dir"]
     if origin == DEFAULT:
@@ -133,7 +135,7 @@ def _place_store(reading: _Reading) -> None:
         )
 
 
-def _take_file(reading: _Reading, path: Path) -> None:
+def _read_file(reading: _Reading, path: Path) -> None:
     try:
         documents = read_yaml(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -144,7 +146,7 @@ def _take_file(reading: _Reading, path: Path) -> None:
         raise Invalid(f"{path} must hold one mapping of settings, such as store: sqlite:///chronos-data/chronos.db")
     for name, value in _leaves("", documents[0] if documents else {}):
         known = ALIASES.get(name, name)
-        aside = next((why for prefix, why in LEFT_ASIDE.items() if f"{name}.".startswith(f"{prefix}.")), None)
+        aside = next((why for prefix, why in IGNORED.items() if f"{name}.".startswith(f"{prefix}.")), None)
         if known in BY_NAME:
             reading.take(known, value, str(path))
         elif known in _SECTIONS and value in (None, {}):
@@ -156,22 +158,22 @@ def _take_file(reading: _Reading, path: Path) -> None:
             if f"{name}.".startswith(f"{PEERS}.") and value:
                 reading.peers = str(path)
         else:
-            reading.problems.append(f"{path}: there is no setting {name}{_nearest(name)}")
+            reading.problems.append(f"{path}: there is no setting {name}{_suggest(name)}")
 
 
-def _take_environment(reading: _Reading, environment: Mapping[str, str]) -> None:
+def _read_environment(reading: _Reading, environment: Mapping[str, str]) -> None:
     for variable, value in sorted(environment.items()):
-        if not variable.startswith(PREFIX) or variable in _OTHERS:
+        if not variable.startswith(PREFIX) or variable in _CLIENT_VARIABLES:
             continue
         said = variable.removeprefix(PREFIX).lower().replace("__", ".")
         name = ALIASES.get(said, said)
         if name in BY_NAME:
             reading.take(name, value, variable)
-        elif variable.removeprefix(PREFIX).lower() in _BY_VARIABLE:
-            right = PREFIX + _BY_VARIABLE[variable.removeprefix(PREFIX).lower()].upper().replace(".", "__")
+        elif variable.removeprefix(PREFIX).lower() in _SINGLE_UNDERSCORE_NAMES:
+            right = PREFIX + _SINGLE_UNDERSCORE_NAMES[variable.removeprefix(PREFIX).lower()].upper().replace(".", "__")
             reading.problems.append(f"{variable}: the parts of a name are joined by two underscores: {right}")
         elif "." in name:
-            reading.problems.append(f"{variable}: there is no setting {name}{_nearest(name)}")
+            reading.problems.append(f"{variable}: there is no setting {name}{_suggest(name)}")
 
 
 def _leaves(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -184,7 +186,7 @@ def _leaves(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]
             yield name, value
 
 
-def _nearest(name: str) -> str:
+def _suggest(name: str) -> str:
     """A question after the setting that a wrong name comes closest to, or else after the nearest section."""
     section, dot, rest = name.partition(".")
     sections = {known.partition(".")[0] for known in BY_NAME if "." in known}

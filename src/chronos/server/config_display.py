@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from chronos.assembly import hide_url_password
 from chronos.server.config import Config
 from chronos.server.settings import SETTINGS, Setting, address, duration, size
-from chronos.server.sockets import show
+from chronos.server.sockets import format_address
 
 HIDDEN = "…"
 _UNITS = ((3600, "h"), (60, "m"), (1, "s"))
@@ -21,7 +21,7 @@ class SettingRow(NamedTuple):
     about: str
 
 
-def rows(config: Config) -> list[SettingRow]:
+def setting_rows(config: Config) -> list[SettingRow]:
     """All of them, in the order of the documentation."""
     found = []
     for setting in SETTINGS:
@@ -37,15 +37,15 @@ def _shown(setting: Setting, value: Any) -> Any:
     if setting.name == "store":
         return hide_url_password(value)
     if setting.read is address:
-        return show(*value)
+        return format_address(*value)
     if setting.read is duration:
-        return duration_text(value)
+        return format_duration(value)
     if setting.read is size:
-        return size_text(value)
+        return format_size(value)
     return list(value) if isinstance(value, tuple) else value
 
 
-def duration_text(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """``1h30m`` of 5400.0."""
     whole = int(seconds)
     if whole != seconds:
@@ -58,7 +58,7 @@ def duration_text(seconds: float) -> str:
     return "".join(parts) or "0s"
 
 
-def size_text(count: int) -> str:
+def format_size(count: int) -> str:
     """``2MiB`` of 2097152."""
     for unit, width in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if count % (1 << width) == 0:

@@ -14,7 +14,7 @@ from chronos.clock import Clock, SystemClock
 from chronos.observe.log_setup import Logs, is_terminal, line_logger
 from chronos.server.config import Config
 from chronos.server.server import Server
-from chronos.server.wiring import BOTH, Roles, check, engine_options
+from chronos.server.wiring import ALL_ROLES, Roles, check_config, engine_options
 from chronos.tuning import shorten_switch_interval, tune_garbage_collector, wait_for_task_or_signal
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -28,9 +28,11 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 log = line_logger("chronos.server")
 
 
-def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOTH, clock: Clock | None = None) -> int:
+def serve(
+    config: Config, *, announce: Callable[[str], None], roles: Roles = ALL_ROLES, clock: Clock | None = None
+) -> int:
     """Run a server until it is told to end; gives the status to exit with. Raises what kept it from starting."""
-    warnings = check(config)
+    warnings = check_config(config)
     options = engine_options(config, roles)
     output = config["logging.output"]
     form = config["logging.format"] or ("console" if is_terminal(output) else "json")
@@ -40,18 +42,18 @@ def serve(config: Config, *, announce: Callable[[str], None], roles: Roles = BOT
         for warning in warnings:
             log.warning(warning)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            return runner.run(_live(Server(config, clock or SystemClock(), roles), announce))
+            return runner.run(_run_until_signal(Server(config, clock or SystemClock(), roles), announce))
     finally:
         logs.close()
 
 
-async def _live(server: Server, announce: Callable[[str], None]) -> int:
-    told: asyncio.Queue[signal.Signals] = asyncio.Queue()
+async def _run_until_signal(server: Server, announce: Callable[[str], None]) -> int:
+    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
-        loop.add_signal_handler(number, told.put_nowait, number)
+        loop.add_signal_handler(number, signals.put_nowait, number)
     starting = asyncio.create_task(server.start())
-    if await wait_for_task_or_signal(starting, told):
+    if await wait_for_task_or_signal(starting, signals):
         starting.cancel()
         with suppress(asyncio.CancelledError):
             await starting
@@ -59,12 +61,12 @@ async def _live(server: Server, announce: Callable[[str], None]) -> int:
         return 0
     await starting
     tune_garbage_collector()
-    announce(greeting(server.config, server.url, is_new=not await server.has_jobs()))
+    announce(banner(server.config, server.url, is_new=not await server.has_jobs()))
     over = asyncio.create_task(server.failed())
-    if number_ := await wait_for_task_or_signal(over, told):
+    if number_ := await wait_for_task_or_signal(over, signals):
         log.info("shutting down", signal=number_.name, grace_s=server.config["scheduler.grace_period"])
     stopping = asyncio.create_task(server.stop())
-    if await wait_for_task_or_signal(stopping, told):
+    if await wait_for_task_or_signal(stopping, signals):
         log.info("not waiting any longer")
         await server.stop()
     await stopping
@@ -77,30 +79,30 @@ async def _live(server: Server, announce: Callable[[str], None]) -> int:
     return 0
 
 
-def greeting(config: Config, address: str, *, is_new: bool) -> str:
+def banner(config: Config, address: str, *, is_new: bool) -> str:
     """Where it is and where its data is; to somebody new, a first job."""
-    guarded = config["auth.type"] != "none"
-    where = "" if guarded or address == DEFAULT_URL else f" --server {address}"
+    authenticated = config["auth.type"] != "none"
+    server_option = "" if authenticated or address == DEFAULT_URL else f" --server {address}"
     allowed = config["dispatcher.targets"]
-    does = "-- echo hi" if allowed is None or "command" in allowed else "--url https://example.com/"
+    target = "-- echo hi" if allowed is None or "command" in allowed else "--url https://example.com/"
     lines = [
         f"Chronos {version('chronos-scheduler')} is ready",
         f"  address  {address}  (API: {address}/docs)",
-        f"  data     {data_place(config['store'])}",
+        f"  data     {describe_store(config['store'])}",
         "  stop     Ctrl-C",
     ]
     if is_new:
         lines += [
             "",
             "There are no jobs yet. A first one:",
-            *([f"  chronosctl login {address}"] if guarded else []),
-            f"  chronosctl{where} jobs create hello --every 10s {does}",
-            f"  chronosctl{where} executions watch hello",
+            *([f"  chronosctl login {address}"] if authenticated else []),
+            f"  chronosctl{server_option} jobs create hello --every 10s {target}",
+            f"  chronosctl{server_option} executions watch hello",
         ]
     return "\n".join(lines)
 
 
-def data_place(url: str) -> str:
+def describe_store(url: str) -> str:
     """Where a store is, in words."""
     if is_in_memory(url):
         return "in memory: everything is gone when the server stops"

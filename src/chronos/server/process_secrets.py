@@ -13,15 +13,15 @@ from chronos.server.config import PREFIX
 from chronos.server.settings import SETTINGS
 
 _PR_SET_DUMPABLE = 4
-_OF_CLIENTS = ("CHRONOS_TOKEN", "CHRONOS_SERVER")  # for chronosctl; an address may hold a password
+_CLIENT_VARIABLES = ("CHRONOS_TOKEN", "CHRONOS_SERVER")  # for chronosctl; an address may hold a password
 #: Every variable that may hold a credential.
 CREDENTIALS = (
     *(PREFIX + one.name.upper().replace(".", "__") for one in SETTINGS if one.secret or one.name == "store"),
-    *_OF_CLIENTS,
+    *_CLIENT_VARIABLES,
 )
 
 
-def keep_secrets() -> None:
+def hide_credentials() -> None:
     """Take credentials out of this process's environment, and close its memory to others. Call it before threads."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.getenv.restype, libc.getenv.argtypes = ctypes.c_void_p, [ctypes.c_char_p]

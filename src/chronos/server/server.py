@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from chronos.api import ABOUT, Api, make_api
+from chronos.api import REQUEST_INFO, Api, make_api
 from chronos.assembly import collect_target_checks, make_engine, make_node_clock, make_runners, make_service, make_store
 from chronos.clock import Clock
 from chronos.core.job import JobState
@@ -25,27 +25,27 @@ from chronos.observe.log_setup import line_logger
 from chronos.observe.metrics import Metrics
 from chronos.runners.python.function_registry import FunctionRegistry
 from chronos.server.config import Config
-from chronos.server.sockets import bind, close, url
+from chronos.server.sockets import bind_sockets, close_sockets, server_url
 from chronos.server.wiring import (
-    BOTH,
+    ALL_ROLES,
     Roles,
     allowed_targets,
     api_options,
     command_rules,
+    create_data_folder,
     engine_options,
     make_access,
-    make_room,
-    reach,
+    webhook_options,
 )
 from chronos.store.contract import Store
 
-HANG_UP_S = 3.0  # how long requests that are being answered may take when everything else is over
+CLOSE_TIMEOUT_S = 3.0  # how long requests that are being answered may take when everything else is over
 
 log = line_logger("chronos.server")
 _http = logging.getLogger("chronos.http")
 
 
-class _StartFaults(logging.Filter):
+class _ClientErrorFilter(logging.Filter):
     """What a client sent, or did not send to the end, is no fault of ours: it is told, and the log need not be."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -53,13 +53,13 @@ class _StartFaults(logging.Filter):
         return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
 
 
-_http.addFilter(_StartFaults())
+_http.addFilter(_ClientErrorFilter())
 
 
 class Server:
     """A node with its API. ``start`` it, then ``stop`` it; ``stop`` again while it drains skips the wait."""
 
-    def __init__(self, config: Config, clock: Clock, roles: Roles = BOTH) -> None:
+    def __init__(self, config: Config, clock: Clock, roles: Roles = ALL_ROLES) -> None:
         self.config = config
         self._clock, self._roles = make_node_clock(clock), roles
         self._options = engine_options(config, roles)
@@ -85,8 +85,8 @@ class Server:
     async def _start(self) -> None:
         config = self.config
         host, port = config["server.listen"]
-        sockets = bind(host, port, guarded=config["auth.type"] != "none" or config["server.insecure"])
-        self._stack.callback(close, sockets)
+        sockets = bind_sockets(host, port, authenticated=config["auth.type"] != "none" or config["server.insecure"])
+        self._stack.callback(close_sockets, sockets)
         self.port = sockets[0].getsockname()[1]
         store = await self._open_store()
         functions = FunctionRegistry()
@@ -94,7 +94,7 @@ class Server:
             functions,
             clock=self._clock,
             slots=self._options.slots,
-            http=reach(config),
+            http=webhook_options(config),
             command=command_rules(config),
             allowed=allowed_targets(config),
         )
@@ -124,14 +124,14 @@ class Server:
             status=self.status,
             metrics=metrics.render,
             clock=self._clock,
-            refused=metrics.refused,
+            on_refusal=metrics.count_auth_failure,
         )
         counts = await store.counts()
         self.recovered = counts.jobs.get(JobState.ACTIVE, 0) + counts.jobs.get(JobState.PAUSED, 0)
-        metrics.recovered(self.recovered)
+        metrics.count_recovered_jobs(self.recovered)
         await engine.start()
         self._engine = engine
-        metrics.failing_from(lambda: len(engine.node.duties.failing))
+        metrics.set_failing_duties_source(lambda: len(engine.node.duties.failing))
         self._stack.push_async_callback(engine.crash)  # drops whatever a stop has not ended
         await self._serve(api, metrics, sockets)
         metrics.set_leader(self._roles.schedules)
@@ -162,7 +162,7 @@ class Server:
     # --- parts
 
     async def _open_store(self) -> Store:
-        make_room(self.config)
+        create_data_folder(self.config)
         store = make_store(self.config["store"])
         await store.open()
         self._stack.push_async_callback(store.close)
@@ -184,8 +184,8 @@ class Server:
         return metrics
 
     async def _serve(self, api: Api, metrics: Metrics, sockets: list[Any]) -> None:
-        tell = _teller(metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"])
-        runner = api.runner(middlewares=(tell,), shutdown_timeout_s=HANG_UP_S, logger=_http)
+        tell = _request_middleware(metrics, self.config["server.base_path"], self.config["metrics.prometheus.path"])
+        runner = api.runner(middlewares=(tell,), shutdown_timeout_s=CLOSE_TIMEOUT_S, logger=_http)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         for one in sockets:
@@ -196,7 +196,7 @@ class Server:
     @property
     def url(self) -> str:
         """The address to call it by, from this machine."""
-        return url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
+        return server_url(self.config["server.listen"][0], self.port, self.config["server.base_path"])
 
     async def has_jobs(self) -> bool:
         """Whether anything was ever put into the store that is still there."""
@@ -206,7 +206,7 @@ class Server:
         """The node's own facts, for ``/readyz`` and ``/status``."""
         engine, metrics = self._engine, self._metrics
         reason = self._reason()
-        broken = 0 if metrics is None else metrics.broken
+        broken = 0 if metrics is None else metrics.unschedulable_jobs
         held = 0 if metrics is None or not self._roles.schedules else max(0, metrics.active_jobs - broken)
         return {
             "node": self._options.node_name,
@@ -236,7 +236,7 @@ class Server:
         return None
 
 
-def _teller(metrics: Metrics, base_path: str, metrics_path: str) -> Middleware:
+def _request_middleware(metrics: Metrics, base_path: str, metrics_path: str) -> Middleware:
     """Each request as a quiet log line; what stands in the store is read again before it is shown."""
     shown = {f"{base_path}{metrics_path}", f"{base_path}/api/v1/status"}
     lines = logging.getLogger("chronos.server")  # to be asked for each request, which it answers sooner than ``log``
@@ -257,7 +257,7 @@ def _teller(metrics: Metrics, base_path: str, metrics_path: str) -> Middleware:
                 status=response.status,
                 duration_s=round(loop.time() - began_s, 6),
                 request_id=response.headers.get("X-Request-Id"),
-                **(about.told() if (about := request.get(ABOUT)) is not None else {}),
+                **(about.log_fields() if (about := request.get(REQUEST_INFO)) is not None else {}),
             )
         return response
 

@@ -22,7 +22,7 @@ _SIZES = {"B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 1_000, "
 _MAX_DIGITS = 18
 _YEAR_S = 366 * 86_400.0
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+", re.ASCII)
-_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_TRUE_WORDS, _FALSE_WORDS = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,26 +49,26 @@ def optional_text(value: Any) -> str | None:
 def flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.lower() in _YES + _NO:
-        return value.lower() in _YES
+    if isinstance(value, str) and value.lower() in _TRUE_WORDS + _FALSE_WORDS:
+        return value.lower() in _TRUE_WORDS
     raise Invalid("expected true or false")
 
 
-def whole(least: int, most: int = 10_000_000) -> Reader:
+def whole_number(minimum: int, maximum: int = 10_000_000) -> Reader:
     """A whole number between two."""
 
     def read(value: Any) -> int:
         number = int(value) if isinstance(value, str) and _is_digits(value) else value
-        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-            raise Invalid(f"expected a whole number from {least} to {most}")
+        if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= maximum:
+            raise Invalid(f"expected a whole number from {minimum} to {maximum}")
         return number
 
     return read
 
 
-def optional_whole(least: int) -> Reader:
+def optional_whole_number(minimum: int) -> Reader:
     """A whole number, or nothing (``null``), which is 0: without end."""
-    known = whole(least)
+    known = whole_number(minimum)
 
     def read(value: Any) -> int:
         return 0 if value is None or value in ("", "null") else int(known(value))
@@ -76,7 +76,7 @@ def optional_whole(least: int) -> Reader:
     return read
 
 
-def number(least: float) -> Reader:
+def number(minimum: float) -> Reader:
     """A number, not below another."""
 
     def read(value: Any) -> float:
@@ -84,8 +84,8 @@ def number(least: float) -> Reader:
             found = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
             found = math.nan
-        if not math.isfinite(found) or found < least:
-            raise Invalid(f"expected a number, at least {least:g}")
+        if not math.isfinite(found) or found < minimum:
+            raise Invalid(f"expected a number, at least {minimum:g}")
         return found
 
     return read
@@ -234,7 +234,7 @@ def labels(value: Any) -> dict[str, str]:
 
 def slots(value: Any) -> dict[str, int]:
     """Names and whole numbers; in a variable, ``mail=5,reports=2``."""
-    count = whole(1)
+    count = whole_number(1)
     given = labels(value) if isinstance(value, str) else value
     if not isinstance(given, Mapping):
         raise Invalid("expected names and numbers, such as {mail: 5}; in a variable, mail=5,reports=2")
@@ -276,11 +276,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="scheduler.heartbeat_timeout", read=duration, default=30.0, about="the silence that means death"),
     Setting(name="scheduler.grace_period", read=duration, default=30.0, about="from asking work to stop to forcing it"),
     Setting(name="scheduler.timeout_grace", read=duration, default=2.0, about="the same after a timeout"),
-    Setting(name="dispatcher.max_concurrent", read=whole(1), default=100, about="executions at once on this node"),
+    Setting(
+        name="dispatcher.max_concurrent", read=whole_number(1), default=100, about="executions at once on this node"
+    ),
     Setting(name="dispatcher.queue_slots", read=slots, default={}, about="of those, at most so many of a queue"),
     Setting(
         name="dispatcher.per_job_limit",
-        read=whole(0),
+        read=whole_number(0),
         default=0,
         about="executions of one job at once, where it sets no limit; 0: without limit",
     ),
@@ -296,9 +298,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="dispatcher.http.timeout", read=duration, default=30.0, about="of a webhook where no level sets one"),
     Setting(name="dispatcher.http.allow_private", read=flag, default=False, about="webhooks into private networks"),
     Setting(name="dispatcher.http.allow_hosts", read=texts, default=(), about="private hosts that webhooks may reach"),
-    Setting(name="dispatcher.http.max_idle_conns", read=whole(0), default=1_000, about="connections kept for reuse"),
+    Setting(
+        name="dispatcher.http.max_idle_conns", read=whole_number(0), default=1_000, about="connections kept for reuse"
+    ),
     Setting(name="dispatcher.http.idle_conn_timeout", read=duration, default=4.0, about="how long one is kept"),
-    Setting(name="defaults.retry.max_attempts", read=optional_whole(1), default=3, about="1: no retries"),
+    Setting(name="defaults.retry.max_attempts", read=optional_whole_number(1), default=3, about="1: no retries"),
     Setting(name="defaults.retry.initial_interval", read=duration, default=1.0, about="before the second attempt"),
     Setting(name="defaults.retry.multiplier", read=number(1), default=2.0, about="by which each pause grows"),
     Setting(name="defaults.retry.max_interval", read=duration, default=3600.0, about="the longest pause"),
@@ -306,7 +310,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="defaults.task_timeout", read=duration, default=300.0, about="of one attempt"),
     Setting(name="defaults.overlap", read=one_of(*Overlap), default="skip", about="while an earlier one is under way"),
     Setting(name="defaults.recovery", read=one_of(*RecoveryStrategy), default="last", about="of missed instants"),
-    Setting(name="queue.max_pending", read=whole(1, 100_000_000), default=100_000, about="ready and queued; then 429"),
+    Setting(
+        name="queue.max_pending", read=whole_number(1, 100_000_000), default=100_000, about="ready and queued; then 429"
+    ),
     Setting(name="queue.submit_rate", read=optional_rate, default=None, about="a client's submissions a second"),
     Setting(name="auth.type", read=one_of("none", "basic"), default="none", about="who may come in"),
     Setting(name="auth.users", read=mapping, default={}, about="name: {password_hash, role}", secret=True),
@@ -342,7 +348,7 @@ ALIASES = {
 #: What names the other servers of a cluster. A server that shares no store with them refuses to start.
 PEERS = "cluster.raft.peers"
 #: Understood, and left aside with a warning: what is not built, or what Chronos does in another way.
-LEFT_ASIDE = {
+IGNORED = {
     PEERS: "servers work together by sharing a PostgreSQL store; a server with peers starts on no other",
     "cluster.raft": "servers work together by sharing a PostgreSQL store",
     "server.grpc": "there is no gRPC API",

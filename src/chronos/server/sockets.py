@@ -8,19 +8,19 @@ from collections.abc import Iterable
 from chronos.errors import Invalid, Unavailable
 
 
-def bind(host: str, port: int, *, guarded: bool) -> list[socket.socket]:
+def bind_sockets(host: str, port: int, *, authenticated: bool) -> list[socket.socket]:
     """Sockets for every address of a host, bound and not yet listening.
 
     Without ``guarded``, where nobody is asked who they are, only this machine itself may reach them. Raises
     ``Invalid`` or ``Unavailable`` with a sentence that says what to do.
     """
-    shown = show(host, port)
+    shown = format_address(host, port)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError:
         raise Invalid(f"{host} is no address of this machine, so that nothing can listen on {shown}") from None
     places = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    if not guarded and not all(is_loopback(str(address[0])) for _, address in places):
+    if not authenticated and not all(is_loopback(str(address[0])) for _, address in places):
         raise Invalid(
             f"{shown} can be reached from other machines, and nobody would be asked who they are: set auth.type to "
             "basic, listen on 127.0.0.1, or allow it with server.insecure"
@@ -31,15 +31,15 @@ def bind(host: str, port: int, *, guarded: bool) -> list[socket.socket]:
             port = sockets[0].getsockname()[1] if sockets else port
             sockets.append(_bind(family, (address[0], port, *address[2:])))
     except OSError as error:
-        close(sockets)
-        raise Unavailable(_sentence(error, shown, host, port)) from None
+        close_sockets(sockets)
+        raise Unavailable(_bind_error_message(error, shown, host, port)) from None
     return sockets
 
 
-def close(sockets: Iterable[socket.socket]) -> None:
+def close_sockets(sockets: Iterable[socket.socket]) -> None:
     """Let go of them."""
-    for one in sockets:
-        one.close()
+    for listener in sockets:
+        listener.close()
 
 
 def is_loopback(address: str) -> bool:
@@ -50,39 +50,40 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def show(host: str, port: int) -> str:
+def format_address(host: str, port: int) -> str:
     """``host:port``, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def url(host: str, port: int, base_path: str = "") -> str:
+def server_url(host: str, port: int, base_path: str = "") -> str:
     """The address to call it by, from this machine."""
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://{show(name, port)}{base_path}"
+    return f"http://{format_address(name, port)}{base_path}"
 
 
 def _bind(family: int, address: tuple[object, ...]) -> socket.socket:
-    one = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        one.setblocking(False)
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        one.bind(address)
-        one.listen(128)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(128)
     except OSError:
-        one.close()
+        listener.close()
         raise
-    return one
+    return listener
 
 
-def _sentence(error: OSError, shown: str, host: str, port: int) -> str:
-    other = show(host, port + 1 if port < 65_535 else port - 1)
+def _bind_error_message(error: OSError, shown: str, host: str, port: int) -> str:
+    other = format_address(host, port + 1 if port < 65_535 else port - 1)
     match error.errno:
         case errno.EADDRINUSE:
             return f"{shown} is in use already; stop what listens there, or choose another: --listen {other}"
         case errno.EACCES | errno.EPERM:
-            return f"{shown} may not be used by this user; choose a port of 1024 or more: --listen {show(host, 8080)}"
+            other = format_address(host, 8080)
+            return f"{shown} may not be used by this user; choose a port of 1024 or more: --listen {other}"
         case errno.EADDRNOTAVAIL:
             return f"{shown} is no address of this machine; listen on 127.0.0.1, or on 0.0.0.0 for all"
         case _:

@@ -11,7 +11,7 @@ MAX_BYTES = 4 << 20
 MAX_DEPTH = 64
 MAX_ALIASES = 100
 MAX_REPEATED = 100_000  # values that aliases stand for, all together
-_CHARACTERS = 100  # of a text that count as one value more
+_CHARACTERS_PER_VALUE = 100  # of a text that count as one value more
 
 
 class _Strict(yaml.SafeLoader):
@@ -27,10 +27,10 @@ class _Strict(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            return self._again(parent, index)
+            return self._compose_alias(parent, index)
         event = self.peek_event()  # type: ignore[no-untyped-call]
         before = self._values
-        self._values += 1 + len(getattr(event, "value", "")) // _CHARACTERS
+        self._values += 1 + len(getattr(event, "value", "")) // _CHARACTERS_PER_VALUE
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise Invalid(f"it is nested more than {MAX_DEPTH} levels deep")
@@ -42,7 +42,7 @@ class _Strict(yaml.SafeLoader):
             self._sizes[node] = self._values - before
         return node
 
-    def _again(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+    def _compose_alias(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """What an alias stands for: a few lines of aliases of aliases would be billions of values."""
         self._aliases += 1
         if self._aliases > MAX_ALIASES:

@@ -19,7 +19,7 @@ class UnsupportedField(NamedTuple):
     names: tuple[str, ...]
 
 
-async def stored_with(store: Store, *, shown: int) -> tuple[UnsupportedField, UnsupportedField]:
+async def find_unsupported_jobs(store: Store, *, max_names: int) -> tuple[UnsupportedField, UnsupportedField]:
     """The jobs with alerts, and those with a template that names a secret; the first ``shown`` names of each."""
     with_alerts: list[str] = []
     with_secrets: list[str] = []
@@ -32,35 +32,35 @@ async def stored_with(store: Store, *, shown: int) -> tuple[UnsupportedField, Un
                 continue
             if job.spec.alerts:
                 alerts += 1
-                with_alerts += [_shown(job)] if len(with_alerts) < shown else []
-            if _asks_for_secrets(job.spec):
+                with_alerts += [_full_name(job)] if len(with_alerts) < max_names else []
+            if _uses_secrets(job.spec):
                 secrets += 1
-                with_secrets += [_shown(job)] if len(with_secrets) < shown else []
+                with_secrets += [_full_name(job)] if len(with_secrets) < max_names else []
         cursor = page.cursor
         if cursor is None:
             return UnsupportedField(alerts, tuple(with_alerts)), UnsupportedField(secrets, tuple(with_secrets))
 
 
-def _shown(job: Job) -> str:
+def _full_name(job: Job) -> str:
     return f"{job.namespace}/{job.name}"
 
 
-def _asks_for_secrets(spec: JobSpec) -> bool:
+def _uses_secrets(spec: JobSpec) -> bool:
     targets = [*(task.target for task in spec.tasks), spec.on_start, spec.on_complete]
-    return any(_names_a_secret(target) for target in targets if target is not None)
+    return any(_target_uses_secrets(target) for target in targets if target is not None)
 
 
-def _names_a_secret(target: Target) -> bool:
+def _target_uses_secrets(target: Target) -> bool:
     """Whether a template of a target names a secret."""
     options = target.options
     if target.kind == "command":
         options = {name: options[name] for name in _TEMPLATES if name in options}
     elif target.kind != "http":
         return False
-    return any(_is_secret(text) for text in _texts(options))
+    return any(_names_secret(text) for text in _texts(options))
 
 
-def _is_secret(text: str) -> bool:
+def _names_secret(text: str) -> bool:
     try:
         return has_secret_placeholder(text)
     except Invalid:  # not a template

@@ -14,7 +14,7 @@ from chronos.engine.options import EngineOptions
 from chronos.errors import Invalid
 from chronos.runners.command.options import CommandRules
 from chronos.server.command_user import check_user, command_warnings
-from chronos.server.config import DEFAULT, Config, not_right
+from chronos.server.config import DEFAULT, Config, config_error
 from chronos.store.contract import Store
 
 _PLACEHOLDER = ("...", "…")  # at the end of a hash that an example leaves to its reader
@@ -28,10 +28,10 @@ class Roles:
     works: bool = True
 
 
-BOTH = Roles()
+ALL_ROLES = Roles()
 
 
-def check(config: Config) -> tuple[str, ...]:
+def check_config(config: Config) -> tuple[str, ...]:
     """Return warnings about the configuration.
 
     Raises ``Invalid`` with every problem at once: settings that were not understood and settings that do not go
@@ -49,26 +49,26 @@ def check(config: Config) -> tuple[str, ...]:
     with collected(config.origins["store"]):
         make_store(config["store"])
     with collected(config.peers):
-        _refuse_peers(config)
+        _reject_peers(config)
     with collected(config.origins["scheduler.heartbeat_timeout"]):
-        engine_options(config, BOTH)
+        engine_options(config, ALL_ROLES)
     with collected(config.origins["server.base_path"]):
         api_options(config)
     with collected(config.origins["auth.users"]):
-        users, warnings = users_of(config)
+        users, warnings = read_config_users(config)
     with collected(config.origins["auth.tokens"]):
-        tokens = tokens_of(config)
+        tokens = read_config_tokens(config)
     with collected(config.origins["dispatcher.targets"]):
         allowed_targets(config)
     if problems:
-        raise not_right(problems)
+        raise config_error(problems)
     warnings += command_warnings(config)
     if config["auth.type"] != "none" and not users and not tokens:
         warnings += ("nobody can log in, but with a token of the store: add somebody to auth.users",)
     return (*config.warnings, *warnings)
 
 
-def _refuse_peers(config: Config) -> None:
+def _reject_peers(config: Config) -> None:
     """Servers that know of each other and share no store would each run every job."""
     if config.peers and not is_shared(config["store"]):
         raise Invalid(
@@ -98,7 +98,7 @@ def engine_options(config: Config, roles: Roles) -> EngineOptions:
     )
 
 
-def reach(config: Config) -> WebhookOptions:
+def webhook_options(config: Config) -> WebhookOptions:
     """Where webhooks may go."""
     return WebhookOptions(
         allow_private=config["dispatcher.http.allow_private"],
@@ -150,11 +150,11 @@ def make_access(config: Config, clock: Clock, store: Store) -> Access:
     """Who may come in."""
     if config["auth.type"] == "none":
         return Access(clock)
-    users, _ = users_of(config)
-    return Access(clock, users=read_users(users), tokens=TokenStore(store, tokens_of(config)))
+    users, _ = read_config_users(config)
+    return Access(clock, users=read_users(users), tokens=TokenStore(store, read_config_tokens(config)))
 
 
-def users_of(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
+def read_config_users(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
     """The users, and a sentence for each that cannot come in. A hash alone is that of an admin."""
     users: dict[str, Mapping[str, Any]] = {}
     left_out: list[str] = []
@@ -174,7 +174,7 @@ def users_of(config: Config) -> tuple[dict[str, Mapping[str, Any]], tuple[str, .
     return users, tuple(left_out)
 
 
-def tokens_of(config: Config) -> list[ApiToken]:
+def read_config_tokens(config: Config) -> list[ApiToken]:
     """The tokens of the configuration."""
     tokens = read_tokens(config["auth.tokens"])
     for token in tokens:
@@ -182,7 +182,7 @@ def tokens_of(config: Config) -> list[ApiToken]:
     return tokens
 
 
-def make_room(config: Config) -> None:
+def create_data_folder(config: Config) -> None:
     """Create the folder that the store's file goes into, for its owner alone."""
     data = parse_sqlite_file(config["store"])
     if data is None or data.parent.exists():

@@ -36,9 +36,15 @@ class BackfillService:
     """Backfills of a store. ``new_request`` gives ids that were never given before."""
 
     def __init__(
-        self, store: Store, clock: Clock, jobs: JobService, room: Backpressure, *, new_request: Callable[[], bytes]
+        self,
+        store: Store,
+        clock: Clock,
+        jobs: JobService,
+        backpressure: Backpressure,
+        *,
+        new_request: Callable[[], bytes],
     ) -> None:
-        self._store, self._clock, self._jobs, self._room = store, clock, jobs, room
+        self._store, self._clock, self._jobs, self._backpressure = store, clock, jobs, backpressure
         self._new_request = new_request
 
     async def run(
@@ -59,10 +65,10 @@ class BackfillService:
         when there is no room for the first of them.
         """
         job = ref if isinstance(ref, Job) else await self._jobs.get(ref, namespace)
-        coming = self._instants(job, from_us, to_us)
+        instants_us = self._instants(job, from_us, to_us)
         request = idempotency.encode() if idempotency is not None else self._new_request()
-        begun_us = self._clock.now_us()
-        alike = to_run_row(
+        started_us = self._clock.now_us()
+        template = to_run_row(
             job=job.id,
             namespace=job.namespace,
             name=job.name,
@@ -70,36 +76,36 @@ class BackfillService:
             effective=self._jobs.effective(job.spec),
             cause=Cause.BACKFILL,
             request=request,
-            now_us=begun_us,
+            now_us=started_us,
             detail=Detail(reason=to_stored_reason(reason)),
         )
         ids: list[bytes] = []
-        while chunk_us := list(islice(coming, min(_INSTANTS_PER_COMMAND, MAX_BACKFILL))):
-            is_over = within_us is not None and self._clock.now_us() - begun_us >= within_us
-            if ids and (is_over or len(ids) >= MAX_BACKFILL):
+        while chunk_us := list(islice(instants_us, min(_INSTANTS_PER_COMMAND, MAX_BACKFILL))):
+            is_out_of_time = within_us is not None and self._clock.now_us() - started_us >= within_us
+            if ids and (is_out_of_time or len(ids) >= MAX_BACKFILL):
                 return BackfillResult(ids=tuple(ids), next_us=chunk_us[0])
             runs = [
-                alike._replace(
-                    id=requested_execution_id(job.id, Cause.BACKFILL, begun_us, request, scheduled_us),
+                template._replace(
+                    id=requested_execution_id(job.id, Cause.BACKFILL, started_us, request, scheduled_us),
                     scheduled_us=scheduled_us,
                 )
                 for scheduled_us in chunk_us
             ]
             try:
-                taken = await self._ask(job, runs, idempotency, actor)
+                created_ids = await self._submit(job, runs, idempotency, actor)
             except QueueFull:
                 if not ids:
                     raise
-                taken = []
-            ids += taken
-            if len(taken) < len(runs):
-                return BackfillResult(ids=tuple(ids), next_us=chunk_us[len(taken)])
+                created_ids = []
+            ids += created_ids
+            if len(created_ids) < len(runs):
+                return BackfillResult(ids=tuple(ids), next_us=chunk_us[len(created_ids)])
         return BackfillResult(ids=tuple(ids), next_us=None)
 
     def would_run(self, job: Job, from_us: int, to_us: int) -> tuple[int, int | None]:
         """How many instants one request would ask for, and where to go on. Raises ``Invalid``."""
-        found = list(islice(self._instants(job, from_us, to_us), MAX_BACKFILL + 1))
-        return min(len(found), MAX_BACKFILL), found[MAX_BACKFILL] if len(found) > MAX_BACKFILL else None
+        instants = list(islice(self._instants(job, from_us, to_us), MAX_BACKFILL + 1))
+        return min(len(instants), MAX_BACKFILL), instants[MAX_BACKFILL] if len(instants) > MAX_BACKFILL else None
 
     def _instants(self, job: Job, from_us: int, to_us: int) -> Iterator[int]:
         instants = resolve_instants(job.spec, job.name)
@@ -112,34 +118,34 @@ class BackfillService:
             raise Invalid(f'"{job.name}" has no instants from {rfc3339(from_us)} to {rfc3339(to_us)}')
         return iter(walk(instants, first_us, to_us))
 
-    async def _ask(self, job: Job, runs: Sequence[RunRow], idempotency: str | None, actor: Actor) -> Sequence[bytes]:
+    async def _submit(self, job: Job, runs: Sequence[RunRow], idempotency: str | None, actor: Actor) -> Sequence[bytes]:
         """Those that were created, or had been; the first that does not fit ends them. Raises ``QueueFull``."""
-        full: QueueFull | None = None
+        queue_full: QueueFull | None = None
         try:
-            fits = await self._room.take(len(runs))
+            reserved = await self._backpressure.reserve(len(runs))
         except QueueFull as error:
             if idempotency is None:
                 raise
-            full, fits = error, 0  # what the key has created already takes no room
+            queue_full, reserved = error, 0  # what the key has created already takes no room
         command = Backfill(
             job=job.id,
             runs=tuple(runs),
             now_us=self._clock.now_us(),
             idempotency=idempotency,
             actor=actor,
-            room=fits,
+            room=reserved,
         )
         created = 0
         try:
             answer = await self._store.apply(command)
             created = len(answer.statuses)
         finally:
-            self._room.settle(fits, created)
+            self._backpressure.release(reserved, created)
         new = {run.id for run in runs}
         for id_, status in zip((one for one in answer.ids if one in new), answer.statuses, strict=False):
             log_admitted(job, id_, Cause.BACKFILL, status)
         if not answer.ids:
-            raise full or QueueFull(
+            raise queue_full or QueueFull(
                 f'as many executions of "{job.name}" are queued as may be; try again when some have run'
             )
         return answer.ids

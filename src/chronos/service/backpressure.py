@@ -10,8 +10,8 @@ from chronos.store.contract import Store
 
 MAX_PENDING = 100_000
 _COUNT_VALID_US = SECOND_US  # how long a count of what is pending is believed where it leaves room
-_PAUSE_S, _LONGEST_PAUSE_S = 0.025, 1.0  # between two counts that are made before anything is refused
-_PAUSE_FOR_COST = 10  # times what the last count took: counting is a tenth of what is done, and not more
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.025, 1.0  # between two counts that are made before anything is refused
+_PAUSE_FACTOR = 10  # times what the last count took: counting is a tenth of what is done, and not more
 
 
 class Backpressure:
@@ -22,65 +22,70 @@ class Backpressure:
     are about to be refused.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, most: int = MAX_PENDING) -> None:
+    def __init__(self, store: Store, clock: Clock, *, limit: int = MAX_PENDING) -> None:
         self._store, self._clock = store, clock
-        self._most = most
+        self._limit = limit
         self._pending = 0
-        self._open = 0  # taken, and not known yet whether it was created
-        self._taken = 0  # since the last count began
+        self._unsettled = 0  # taken, and not known yet whether it was created
+        self._reserved_since_count = 0  # since the last count began
         self._counted_us: int | None = None
-        self._begun = 0  # counts, so far
-        self._next_s = 0.0  # when the next may begin
+        self._counts_begun = 0  # counts, so far
+        self._next_count_s = 0.0  # when the next may begin
         self._counting = asyncio.Lock()
 
-    async def count(self) -> None:
+    async def refresh(self) -> None:
         """Learn how much waits, unless that is known: once, before many are asked for together."""
-        if not self._is_known():
+        if not self._is_fresh():
             async with self._counting:
-                if not self._is_known():
+                if not self._is_fresh():
                     await self._count()
 
-    async def take(self, wanted: int = 1) -> int:
+    async def reserve(self, count: int = 1) -> int:
         """Room for as many of these as there is; raises ``QueueFull`` when there is none.
 
         It is taken at once: many that are asked for together must not all find the same room. Whoever took it says
         by ``settle`` what came of it.
         """
-        await self.count()
-        if self._pending + wanted > self._most:
+        await self.refresh()
+        if self._pending + count > self._limit:
             await self._recount()
-        fits = min(wanted, self._most - self._pending)
-        if fits <= 0:
-            raise QueueFull(f"{self._pending} executions wait already, allowed {self._most}; try again later")
-        self._pending += fits
-        self._open += fits
-        self._taken += fits
-        return fits
+        reserved = min(count, self._limit - self._pending)
+        if reserved <= 0:
+            raise QueueFull(f"{self._pending} executions wait already, allowed {self._limit}; try again later")
+        self._pending += reserved
+        self._unsettled += reserved
+        self._reserved_since_count += reserved
+        return reserved
 
-    def settle(self, taken: int, created: int) -> None:
+    def release(self, reserved: int, created: int) -> None:
         """Of those that room was taken for, so many were created."""
-        self._open -= taken
-        self._pending -= taken - created
+        self._unsettled -= reserved
+        self._pending -= reserved - created
 
-    def _is_known(self) -> bool:
+    def _is_fresh(self) -> bool:
         return self._counted_us is not None and 0 <= self._clock.now_us() - self._counted_us < _COUNT_VALID_US
 
     async def _recount(self) -> None:
         """A count that began after this was called, by whomever; counts keep their distance."""
-        before = self._begun
+        before = self._counts_begun
         async with self._counting:
-            if self._begun == before:
-                await asyncio.sleep(self._next_s - asyncio.get_running_loop().time())
+            if self._counts_begun == before:
+                await asyncio.sleep(self._next_count_s - asyncio.get_running_loop().time())
                 await self._count()
 
     async def _count(self) -> None:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        self._begun += 1
-        now_us, in_doubt, self._taken = self._clock.now_us(), self._open, 0
-        counted = (await self._store.counts()).open
+        self._counts_begun += 1
+        now_us, unsettled, self._reserved_since_count = self._clock.now_us(), self._unsettled, 0
+        open_counts = (await self._store.counts()).open
         # What was under way meanwhile may be among those, or not: rather too many than more than there may be.
-        self._pending = counted.get(Status.READY, 0) + counted.get(Status.QUEUED, 0) + in_doubt + self._taken
+        self._pending = (
+            open_counts.get(Status.READY, 0)
+            + open_counts.get(Status.QUEUED, 0)
+            + unsettled
+            + self._reserved_since_count
+        )
         self._counted_us = now_us
         ended_s = loop.time()
-        self._next_s = ended_s + min(max(_PAUSE_S, (ended_s - began_s) * _PAUSE_FOR_COST), _LONGEST_PAUSE_S)
+        self._next_count_s = ended_s + min(max(_MIN_PAUSE_S, (ended_s - began_s) * _PAUSE_FACTOR), _MAX_PAUSE_S)

@@ -20,7 +20,7 @@ from chronos.service.run_requests import PlainPayload, to_stored_payload
 from chronos.store.commands import DeleteRow, SaveJobs
 from chronos.store.contract import Store
 
-MAX_ACTED = 5_000  # jobs of one request
+MAX_JOBS = 5_000  # jobs of one request
 _JOBS_PER_BATCH = 500
 _DELETES_PER_COMMAND = 20  # jobs that one command deletes: each still has a line of its own in the audit log
 
@@ -66,38 +66,40 @@ class BulkActions:
         """What became of each, in order; of a dry run, what would. Raises ``Invalid`` for a payload that is invalid."""
         payload = PlainPayload(to_stored_payload(payload))
 
-        async def one(job: Job) -> ActionResult:
+        async def act_on(job: Job) -> ActionResult:
             try:
                 if action is not Action.TRIGGER:
                     change = StateChange(action.value)
-                    now = await self._states.change(job, change, reason=reason or "", actor=actor, dry_run=dry_run)
-                    return ActionResult(job=job, changed=now is not job)
+                    changed = await self._states.change(job, change, reason=reason or "", actor=actor, dry_run=dry_run)
+                    return ActionResult(job=job, changed=changed is not job)
                 if dry_run:
                     return ActionResult(job=job)
-                asked = await self._runs.trigger(job, payload, reason=reason, idempotency=key(job), actor=actor)
-                return ActionResult(job=job, changed=asked.created, execution=asked.id)
+                triggered = await self._runs.trigger(job, payload, reason=reason, idempotency=key(job), actor=actor)
+                return ActionResult(job=job, changed=triggered.created, execution=triggered.id)
             except ChronosError as error:
                 return ActionResult(job=job, error=error)
 
-        acted: list[ActionResult] = []
-        for begin in range(0, len(jobs), _JOBS_PER_BATCH):
-            some = jobs[begin : begin + _JOBS_PER_BATCH]
+        results: list[ActionResult] = []
+        for start in range(0, len(jobs), _JOBS_PER_BATCH):
+            batch = jobs[start : start + _JOBS_PER_BATCH]
             if action is Action.DELETE:
                 groups = [
-                    some[first : first + _DELETES_PER_COMMAND] for first in range(0, len(some), _DELETES_PER_COMMAND)
+                    batch[first : first + _DELETES_PER_COMMAND] for first in range(0, len(batch), _DELETES_PER_COMMAND)
                 ]
-                acted += await self._delete(groups, actor) if not dry_run else [ActionResult(job=job) for job in some]
+                results += (
+                    await self._delete(groups, actor) if not dry_run else [ActionResult(job=job) for job in batch]
+                )
                 continue
             if action is Action.TRIGGER and not dry_run:
-                await self._runs.room.count()
-            acted += await asyncio.gather(*map(one, some))
-        return acted
+                await self._runs.backpressure.refresh()
+            results += await asyncio.gather(*map(act_on, batch))
+        return results
 
     async def _delete(self, groups: Sequence[Sequence[Job]], actor: Actor) -> list[ActionResult]:
         return [
-            acted
-            for group in await asyncio.gather(*(self._delete_group(one, actor) for one in groups))
-            for acted in group
+            results
+            for group in await asyncio.gather(*(self._delete_group(act_on, actor) for act_on in groups))
+            for results in group
         ]
 
     async def _delete_group(self, jobs: Sequence[Job], actor: Actor) -> list[ActionResult]:

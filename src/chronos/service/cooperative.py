@@ -11,7 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-_TURN_S = 0.005
+_SLICE_S = 0.005
 
 
 class TimeSlicer:
@@ -19,37 +19,37 @@ class TimeSlicer:
 
     def __init__(self, now_s: Callable[[], float] = time.perf_counter) -> None:
         self._now_s = now_s
-        self._mine = asyncio.Lock()
-        self._beside = asyncio.Lock()
+        self._loop_lock = asyncio.Lock()
+        self._thread_lock = asyncio.Lock()
 
-    async def run_in_thread(self, do: Callable[[], T]) -> T:
+    async def run_in_thread(self, function: Callable[[], T]) -> T:
         """Do something large beside the event loop."""
-        async with self._beside:
-            return await asyncio.to_thread(do)
+        async with self._thread_lock:
+            return await asyncio.to_thread(function)
 
-    async def map(self, items: Sequence[T], do: Callable[[T], R]) -> list[R]:
+    async def map(self, items: Sequence[T], function: Callable[[T], R]) -> list[R]:
         """What something makes of each of them, in order."""
         if len(items) == 1:
-            return [do(items[0])]
-        made: list[R] = []
-        await self.each(items, lambda item: made.append(do(item)))
-        return made
+            return [function(items[0])]
+        results: list[R] = []
+        await self.each(items, lambda item: results.append(function(item)))
+        return results
 
-    async def each(self, items: Sequence[T], do: Callable[[T], None]) -> None:
+    async def each(self, items: Sequence[T], function: Callable[[T], None]) -> None:
         """Do something with each of them, in order."""
-        at = 0
-        while at < len(items):
-            async with self._mine:
-                at = self._some(items, at, do)
+        index = 0
+        while index < len(items):
+            async with self._loop_lock:
+                index = self._run_slice(items, index, function)
                 await asyncio.sleep(0)
 
-    def _some(self, items: Sequence[T], at: int, do: Callable[[T], None]) -> int:
+    def _run_slice(self, items: Sequence[T], index: int, function: Callable[[T], None]) -> int:
         """Go on from a place for one turn; gives the place after it."""
         now_s = self._now_s
-        until_s = now_s() + _TURN_S
-        while at < len(items):
-            do(items[at])
-            at += 1
+        until_s = now_s() + _SLICE_S
+        while index < len(items):
+            function(items[index])
+            index += 1
             if now_s() >= until_s:
                 break
-        return at
+        return index

@@ -13,8 +13,8 @@ MAX_WALKED = 10_000  # jobs upstream of one change
 
 async def check_dependencies(store: Store, drafts: Sequence[Draft]) -> None:
     """Raise ``InvalidJob`` for a job that follows one which is not there, or follows itself through others."""
-    following = [draft for draft in drafts if draft.spec.after]
-    if not following:
+    dependent = [draft for draft in drafts if draft.spec.after]
+    if not dependent:
         return
     known: dict[tuple[str, str], tuple[UpstreamJob, ...] | None] = {
         (draft.namespace, draft.name): draft.spec.after for draft in drafts
@@ -26,34 +26,34 @@ async def check_dependencies(store: Store, drafts: Sequence[Draft]) -> None:
             known[namespace, name] = None if job is None else job.spec.after
         return known[namespace, name]
 
-    for draft in following:
-        for place, one in enumerate(draft.spec.after):
-            if await upstream(draft.namespace, one.job) is None:
-                reason = f'there is no job "{one.job}" in the namespace "{draft.namespace}"'
-                raise InvalidJob([Problem(f"/after/{place}/job", reason)], name=draft.name)
-        circle = await _find_cycle(draft, upstream)
-        if circle:
-            reason = f"goes round in a circle: {' → '.join(circle)}"
+    for draft in dependent:
+        for index, upstream_job in enumerate(draft.spec.after):
+            if await upstream(draft.namespace, upstream_job.job) is None:
+                reason = f'there is no job "{upstream_job.job}" in the namespace "{draft.namespace}"'
+                raise InvalidJob([Problem(f"/after/{index}/job", reason)], name=draft.name)
+        cycle = await _find_cycle(draft, upstream)
+        if cycle:
+            reason = f"goes round in a circle: {' → '.join(cycle)}"
             raise InvalidJob([Problem("/after", reason)], name=draft.name)
 
 
 async def _find_cycle(draft: Draft, upstream: _Upstream) -> list[str]:
     """The way from a job back to itself, against the arrows; empty when there is none."""
     came_from: dict[str, str] = {}
-    front = [draft.name]
-    while front:
-        name = front.pop()
-        for one in await upstream(draft.namespace, name) or ():
-            if one.job == draft.name:
-                return [one.job, *_back(came_from, name, draft.name)]
-            if one.job not in came_from:
-                came_from[one.job] = name
-                front.append(one.job)
+    stack = [draft.name]
+    while stack:
+        name = stack.pop()
+        for upstream_job in await upstream(draft.namespace, name) or ():
+            if upstream_job.job == draft.name:
+                return [upstream_job.job, *_path_back(came_from, name, draft.name)]
+            if upstream_job.job not in came_from:
+                came_from[upstream_job.job] = name
+                stack.append(upstream_job.job)
     return []
 
 
-def _back(came_from: dict[str, str], name: str, goal: str) -> Iterable[str]:
-    while name != goal:
+def _path_back(came_from: dict[str, str], name: str, end: str) -> Iterable[str]:
+    while name != end:
         yield name
         name = came_from[name]
-    yield goal
+    yield end

@@ -48,34 +48,34 @@ class JobStates:
         if command is None:
             return job
         if dry_run or await self._store.apply(command):
-            return _changed(job, command)
-        there = (await self._store.jobs_by_id([job.id])).get(job.id)
-        if there is None:
+            return _apply_change(job, command)
+        current = (await self._store.jobs_by_id([job.id])).get(job.id)
+        if current is None:
             raise NotFound(f'the job "{job.name}" does not exist any more')
-        return there
+        return current
 
 
 def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: int) -> SetJobState | None:
     """The command that changes the state of a job; None: there is nothing to change."""
-    command = partial(SetJobState, job=job.id, now_us=now_us, expect=job.version, was=job.state, actor=actor)
+    command = partial(SetJobState, job=job.id, now_us=now_us, expect=job.version, expect_state=job.state, actor=actor)
     match change:
         case StateChange.PAUSE:  # holds what is ready and queued, and lets instants pass
             if len(reason) > MAX_NOTE:
                 raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_NOTE}")
             if job.state is JobState.PAUSED and job.note == reason:
                 return None
-            _refuse(job, "pause")
+            _require_switchable(job, "pause")
             return command(state=JobState.PAUSED, note=reason, keep_cursor=True)
         case StateChange.RESUME:  # goes on; what passed meanwhile is recorded as one skipped span
             if job.state is JobState.ACTIVE:
                 return None
-            _refuse(job, "resume")
+            _require_switchable(job, "resume")
             instants = resolve_instants(job.spec, job.name)
             if instants is None:
                 return command(state=JobState.ACTIVE)
-            went_on = resume_job(job=job.id, instants=instants, next_us=job.next_us, now_us=now_us)
-            state = JobState.DONE if went_on.next_us is None else JobState.ACTIVE
-            return command(state=state, next_us=went_on.next_us, spans=went_on.spans)
+            resumed = resume_job(job=job.id, instants=instants, next_us=job.next_us, now_us=now_us)
+            state = JobState.DONE if resumed.next_us is None else JobState.ACTIVE
+            return command(state=state, next_us=resumed.next_us, spans=resumed.spans)
         case StateChange.DISABLE:  # no instants at all, until it is enabled; a job that ran once stays done
             if (job.state is JobState.DISABLED and job.note == reason) or has_run_at_once(job):
                 return None
@@ -90,7 +90,7 @@ def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: in
             assert_never(change)
 
 
-def _changed(job: Job, command: SetJobState) -> Job:
+def _apply_change(job: Job, command: SetJobState) -> Job:
     """The job after a command."""
     return replace(
         job,
@@ -102,7 +102,7 @@ def _changed(job: Job, command: SetJobState) -> Job:
     )
 
 
-def _refuse(job: Job, verb: str) -> None:
+def _require_switchable(job: Job, verb: str) -> None:
     if job.state in (JobState.DISABLED, JobState.DONE):
         hint = "enable it first" if job.state is JobState.DISABLED else "it has no instants to come"
         raise Conflict(f'cannot {verb} "{job.name}", which is {job.state.name.lower()}; {hint}')

@@ -16,14 +16,14 @@ from chronos.core.schedule_change import resolve_instants
 from chronos.core.task_group import Layout, build_layout
 from chronos.errors import NotFound
 from chronos.service.save_jobs import JobSaver, SavedJob, version_conflict
-from chronos.service.schedule_preview import Preview, preview_of
+from chronos.service.schedule_preview import Preview, preview_schedule
 from chronos.service.serializers import Check, Draft, JobReader, check_targets, read_id
-from chronos.service.serializers.object_reader import nearest
+from chronos.service.serializers.object_reader import suggest
 from chronos.service.version_diff import VersionDiff, compare
 from chronos.store.commands import SYSTEM, DeleteJob
 from chronos.store.contract import JobFilter, Page, Store
 
-EVERYTHING = JobFilter()
+ALL_JOBS = JobFilter()
 _FOREVER_US = 1 << 62
 
 
@@ -63,17 +63,17 @@ class JobService:
 
     async def get(self, ref: str, namespace: str = DEFAULT_NAMESPACE) -> Job:
         """The job of an id (hex or UUID) or a name. Raises ``NotFound``, with names that are near."""
-        wanted = read_id(ref)
-        if wanted is not None:
-            job = (await self._store.jobs_by_id([wanted])).get(wanted)
+        id_ = read_id(ref)
+        if id_ is not None:
+            job = (await self._store.jobs_by_id([id_])).get(id_)
         else:
             job = await self._store.job_named(namespace, ref)
         if job is not None:
             return job
-        hint = "" if wanted is not None else await self._nearest(ref, namespace)
+        hint = "" if id_ is not None else await self._suggest(ref, namespace)
         raise NotFound(f'there is no job "{ref[:200]}" in the namespace "{namespace}"{hint}')
 
-    async def list(self, where: JobFilter = EVERYTHING, *, limit: int = 100, cursor: bytes | None = None) -> Page[Job]:
+    async def list(self, where: JobFilter = ALL_JOBS, *, limit: int = 100, cursor: bytes | None = None) -> Page[Job]:
         """Jobs by namespace and name."""
         return await self._store.list_jobs(where, limit=limit, cursor=cursor)
 
@@ -87,7 +87,7 @@ class JobService:
 
     def preview(self, data: Any, *, count: int = 10, key: str = "") -> Preview:
         """What a schedule means. Raises ``InvalidJob``."""
-        return preview_of(data, now_us=self._clock.now_us(), count=count, key=key)
+        return preview_schedule(data, now_us=self._clock.now_us(), count=count, key=key)
 
     # --- versions
 
@@ -127,7 +127,9 @@ class JobService:
         old = await self._version(job, version)
         draft = Draft(namespace=job.namespace, name=job.name, spec=replace(ensure_readable(old.spec), outgoing=None))
         check_targets(job.name, draft.spec, self._checks)
-        [saved] = await self._saver.save([draft], actor=actor, expect=job.version, dry_run=dry_run, back_to=old.version)
+        [saved] = await self._saver.save(
+            [draft], actor=actor, expect=job.version, dry_run=dry_run, rollback_to=old.version
+        )
         return saved
 
     # --- helpers
@@ -138,9 +140,9 @@ class JobService:
             raise NotFound(f'"{job.name}" has no version {version}; the newest is {job.version}')
         return found[0]
 
-    async def _nearest(self, name: str, namespace: str) -> str:
+    async def _suggest(self, name: str, namespace: str) -> str:
         for prefix in (name[:3], name[:1], ""):
             page = await self._store.list_jobs(JobFilter(namespace=namespace, prefix=prefix), limit=200)
-            if hint := nearest(name, [job.name for job in page.items]):
+            if hint := suggest(name, [job.name for job in page.items]):
                 return hint
         return ""

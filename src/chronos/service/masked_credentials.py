@@ -16,17 +16,24 @@ from typing import Any
 from msgspec.structs import replace
 from yarl import URL
 
-from chronos.core.credentials import MASK, find_userinfos, hide_named, hide_url_credentials, is_masked, mask_options
+from chronos.core.credentials import (
+    MASK,
+    find_userinfos,
+    hide_url_credentials,
+    is_masked,
+    mask_fields_by_name,
+    mask_options,
+)
 from chronos.core.job import Job, JobSpec, Target, Unreadable
 from chronos.core.lane import PYTHON
 from chronos.service.serializers import Draft, InvalidJob, Problem
 from chronos.service.serializers.json_values import extend_pointer
 
 _HOOKS = ("on_start", "on_complete")
-_NOTHING = JobSpec()
-_HARMLESS = ("limits", "success_codes")  # options of a command that do not say what it does with a credential
-_NONE_STORED = "there is no stored value to keep"
-_MOVED = {
+_EMPTY_SPEC = JobSpec()
+_NEUTRAL_OPTIONS = ("limits", "success_codes")  # options of a command that do not say what it does with a credential
+_NOTHING_STORED = "there is no stored value to keep"
+_CHANGES = {
     "http": "the scheme, host or port of the url has changed",
     "command": "what the command runs has changed",
 }
@@ -34,8 +41,8 @@ _MOVED = {
 
 def restore_masked(draft: Draft, existing: Job | None) -> Draft:
     """The draft with stored values in place of masked ones. Raises ``InvalidJob`` for each that cannot be kept."""
-    stored = _NOTHING if existing is None or isinstance(existing.spec, Unreadable) else existing.spec
-    spec, pointers = draft.spec, draft.targets_at or {}
+    stored = _EMPTY_SPEC if existing is None or isinstance(existing.spec, Unreadable) else existing.spec
+    spec, pointers = draft.spec, draft.target_pointers or {}
     restorer = _Restorer(stored, spec)
     hooks = {hook: getattr(spec, hook) for hook in _HOOKS if getattr(spec, hook) is not None}
     spec = replace(
@@ -48,7 +55,7 @@ def restore_masked(draft: Draft, existing: Job | None) -> Draft:
     )
     if restorer.problems:
         raise InvalidJob(restorer.problems, name=draft.name)
-    return replace(draft, spec=spec, targets_at=None)
+    return replace(draft, spec=spec, target_pointers=None)
 
 
 class _Restorer:
@@ -63,81 +70,81 @@ class _Restorer:
         """The target of a task or hook."""
         sent, stored = self._new[name], self._old.get(name)
         if stored is None or stored.kind != sent.kind:
-            return replace(sent, options=self._options(sent.options, {}, pointer, _NONE_STORED))
-        moved = None
+            return replace(sent, options=self._options(sent.options, {}, pointer, _NOTHING_STORED))
+        changed = None
         if _destination(stored, self._stored.payload) != _destination(sent, self._sent.payload):
-            moved = _MOVED.get(sent.kind, "what the task runs has changed")
-        return replace(sent, options=self._options(sent.options, stored.options, pointer, moved))
+            changed = _CHANGES.get(sent.kind, "what the task runs has changed")
+        return replace(sent, options=self._options(sent.options, stored.options, pointer, changed))
 
     def payload(self) -> Any:
         """The payload goes to every target, so none of them may have changed."""
         old = {name: _destination(target, self._stored.payload) for name, target in self._old.items()}
         new = {name: _destination(target, self._sent.payload) for name, target in self._new.items()}
-        moved = None if old == new else "a target that the payload goes to has changed"
-        return self._value(self._sent.payload, self._stored.payload, "/payload", moved)
+        changed = None if old == new else "a target that the payload goes to has changed"
+        return self._value(self._sent.payload, self._stored.payload, "/payload", changed)
 
     def alerts(self) -> tuple[dict[str, Any], ...]:
         """Alerts are kept as a whole."""
         sent, stored = self._sent.alerts, self._stored.alerts
         if not _any_masked(sent):
             return sent
-        if hide_named(list(sent)) == hide_named(list(stored)):
+        if mask_fields_by_name(list(sent)) == mask_fields_by_name(list(stored)):
             return stored
         self._refuse("/alerts", "the stored alerts are others")
         return sent
 
-    def text(self, sent: str, stored: Any, pointer: str, moved: str | None = None) -> str:
+    def text(self, sent: str, stored: Any, pointer: str, changed: str | None = None) -> str:
         """A text in which the user and password of a URL may be masked. A stored pair is kept for the same host."""
         masked = [found for found in find_userinfos(sent) if found.text == MASK]
         if not masked:
             return sent
-        known = list(find_userinfos(stored)) if isinstance(stored, str) else []
-        pieces, at = [], 0
+        stored_pairs = list(find_userinfos(stored)) if isinstance(stored, str) else []
+        pieces, start = [], 0
         for found in masked:
-            same = next((one for one in known if one.leads_to == found.leads_to), None)
-            if moved is not None or same is None:
-                self._refuse(pointer, moved or _NONE_STORED)
+            pair = next((one for one in stored_pairs if one.leads_to == found.leads_to), None)
+            if changed is not None or pair is None:
+                self._refuse(pointer, changed or _NOTHING_STORED)
                 return sent
-            known.remove(same)
-            pieces += [sent[at : found.begin], same.text]
-            at = found.end
-        return "".join((*pieces, sent[at:]))
+            stored_pairs.remove(pair)
+            pieces += [sent[start : found.begin], pair.text]
+            start = found.end
+        return "".join((*pieces, sent[start:]))
 
     def _options(
-        self, sent: Mapping[str, Any], stored: Mapping[str, Any], pointer: str, moved: str | None
+        self, sent: Mapping[str, Any], stored: Mapping[str, Any], pointer: str, changed: str | None
     ) -> dict[str, Any]:
         options: dict[str, Any] = {}
         for option, value in sent.items():
-            at, before = extend_pointer(pointer, option), stored.get(option)
+            start, before = extend_pointer(pointer, option), stored.get(option)
             if option in ("auth", "headers", "env") and isinstance(value, dict):
                 find = _make_stored_lookup(before, any_case=option == "headers")
                 options[option] = {
-                    name: self._entry(option, name, item, find(name), extend_pointer(at, name), moved)
+                    name: self._entry(option, name, item, find(name), extend_pointer(start, name), changed)
                     for name, item in value.items()
                 }
             else:
-                options[option] = self._value(value, before, at, moved)
+                options[option] = self._value(value, before, start, changed)
         return options
 
-    def _entry(self, option: str, name: str, sent: Any, stored: Any, pointer: str, moved: str | None) -> Any:
+    def _entry(self, option: str, name: str, sent: Any, stored: Any, pointer: str, changed: str | None) -> Any:
         if sent != MASK or not is_masked(option, name):
-            return self._value(sent, stored, pointer, moved)
-        if moved is not None or stored is None:
-            self._refuse(pointer, moved or _NONE_STORED)
+            return self._value(sent, stored, pointer, changed)
+        if changed is not None or stored is None:
+            self._refuse(pointer, changed or _NOTHING_STORED)
         return stored
 
-    def _value(self, sent: Any, stored: Any, pointer: str, moved: str | None) -> Any:
+    def _value(self, sent: Any, stored: Any, pointer: str, changed: str | None) -> Any:
         if isinstance(sent, str):
-            return self.text(sent, stored, pointer, moved)
+            return self.text(sent, stored, pointer, changed)
         if isinstance(sent, dict):
             find = _make_stored_lookup(stored)
             return {
-                name: self._value(one, find(name), extend_pointer(pointer, name), moved) for name, one in sent.items()
+                name: self._value(one, find(name), extend_pointer(pointer, name), changed) for name, one in sent.items()
             }
         if isinstance(sent, list):
-            known = stored if isinstance(stored, list) else []
-            padded = [*known, *[None] * len(sent)]
-            return [self._value(one, padded[at], f"{pointer}/{at}", moved) for at, one in enumerate(sent)]
+            stored_pairs = stored if isinstance(stored, list) else []
+            padded = [*stored_pairs, *[None] * len(sent)]
+            return [self._value(one, padded[start], f"{pointer}/{start}", changed) for start, one in enumerate(sent)]
         return sent
 
     def _refuse(self, pointer: str, reason: str) -> None:
@@ -146,7 +153,7 @@ class _Restorer:
 
 def find_masked_urls(payload: Any) -> list[Problem]:
     """Each URL of a payload whose user and password are masked: where nothing is stored, nothing can be kept."""
-    restorer = _Restorer(_NOTHING, JobSpec(payload=payload))
+    restorer = _Restorer(_EMPTY_SPEC, JobSpec(payload=payload))
     restorer.payload()
     return restorer.problems
 
@@ -165,7 +172,7 @@ def _destination(target: Target, payload: Any) -> tuple[Any, ...]:
             return (target.kind, *_origin(str(target.options.get("url", "")), payload))
         case "command":
             shown = mask_options(target.options)
-            return target.kind, {name: value for name, value in shown.items() if name not in _HARMLESS}
+            return target.kind, {name: value for name, value in shown.items() if name not in _NEUTRAL_OPTIONS}
         case kind if kind == PYTHON:
             return kind, target.options.get("name")
         case kind:
@@ -179,8 +186,8 @@ def _origin(url: str, payload: Any) -> tuple[Any, ...]:
     if not url.startswith(("http://", "https://")) or "{{" in authority or "\\" in url:
         return hide_url_credentials(url), hide_url_credentials(payload)
     try:
-        read = URL(url)
-        return read.scheme, (read.raw_host or "").lower(), read.port
+        parsed = URL(url)
+        return parsed.scheme, (parsed.raw_host or "").lower(), parsed.port
     except ValueError:
         return (hide_url_credentials(url),)
 

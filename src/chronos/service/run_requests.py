@@ -16,8 +16,8 @@ from chronos.observe.event_log import format_job_name
 from chronos.service.masked_credentials import find_masked_urls
 from chronos.service.serializers import id_text
 from chronos.service.serializers.job import MAX_PAYLOAD
-from chronos.service.serializers.json_values import plain
-from chronos.service.serializers.problems import MOST_PROBLEMS, Problem
+from chronos.service.serializers.json_values import to_plain_json
+from chronos.service.serializers.problems import MAX_PROBLEMS, Problem
 from chronos.store.commands import RunRow
 
 MAX_REASON = 1_000
@@ -33,19 +33,19 @@ class PlainPayload(NamedTuple):
 
 def to_stored_payload(payload: Any) -> Any:
     """A payload as it is stored. Raises ``Invalid`` for what JSON cannot say, is too large, or is masked."""
-    payload = _storable(payload)
+    payload = _to_stored_json(payload)
     if problems := find_masked_urls(payload):
         raise Invalid("; ".join(f"{problem.pointer.removeprefix('/')} {problem.message}" for problem in problems))
     return payload
 
 
-def _storable(payload: Any) -> Any:
+def _to_stored_json(payload: Any) -> Any:
     problems: list[Problem] = []
-    payload = payload.value if isinstance(payload, PlainPayload) else plain(payload, problems)
+    payload = payload.value if isinstance(payload, PlainPayload) else to_plain_json(payload, problems)
     if problems:
-        said = [f"payload{problem.pointer} {problem.message}" for problem in problems[:MOST_PROBLEMS]]
-        more = [f"and {len(problems) - len(said):,} more"] if len(problems) > len(said) else []
-        raise Invalid("; ".join([*said, *more]))
+        messages = [f"payload{problem.pointer} {problem.message}" for problem in problems[:MAX_PROBLEMS]]
+        more = [f"and {len(problems) - len(messages):,} more"] if len(problems) > len(messages) else []
+        raise Invalid("; ".join([*messages, *more]))
     if len(msgspec.json.encode(payload)) > MAX_PAYLOAD:
         raise Invalid(
             f"the payload is larger than {MAX_PAYLOAD // 1024} KiB; keep what is large elsewhere, and name it"
@@ -57,7 +57,7 @@ def to_stored_reason(reason: str | None) -> str | None:
     """Why something was asked for, as it is stored. Raises ``Invalid``."""
     if reason is not None and len(reason) > MAX_REASON:
         raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_REASON}")
-    return _storable(reason) or None
+    return _to_stored_json(reason) or None
 
 
 def to_run_row(
@@ -91,5 +91,5 @@ def log_admitted(job: Job, execution: bytes, cause: Cause, status: Status) -> No
     """A log line for what was asked for, as the engine has one for what was due; the request's id stands on it too."""
     if log.isEnabledFor(logging.DEBUG):
         fields = {"cause": cause.name.lower(), "status": status.name.lower()}
-        about = {"job": format_job_name((job.namespace, job.name)), "execution": id_text(execution)}
-        log.debug("execution admitted", extra=about | fields)
+        subject = {"job": format_job_name((job.namespace, job.name)), "execution": id_text(execution)}
+        log.debug("execution admitted", extra=subject | fields)

@@ -65,7 +65,7 @@ class _JobChange(Struct, frozen=True, kw_only=True):
     expect: int | None = None
     dry_run: bool = False
     idempotency: str | None = None
-    back_to: int | None = None  # the version that the (one) draft is made from
+    rollback_to: int | None = None  # the version that the (one) draft is made from
     owner: str | None = None  # whose jobs they are to be, and must not be another's
     pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs go
 
@@ -75,8 +75,8 @@ class JobSaver:
 
     def __init__(self, store: Store, clock: Clock, *, defaults: Settings) -> None:
         self._store, self._clock, self._defaults = store, clock, defaults
-        self._shared = BatchPlanner(defaults)
-        self._turns = TimeSlicer()
+        self._planner = BatchPlanner(defaults)
+        self._slicer = TimeSlicer()
 
     async def save(
         self,
@@ -87,13 +87,13 @@ class JobSaver:
         expect: int | None = None,
         idempotency: str | None = None,
         dry_run: bool = False,
-        back_to: int | None = None,
+        rollback_to: int | None = None,
     ) -> list[SavedJob]:
         """Create or replace jobs, some thousand at a time: each portion all or none.
 
         ``create_only``: ``Conflict`` when one is there, unless the same ``idempotency`` key has created the (one) job
         before; then that is the answer. ``expect``: the version that the (one) draft was made from; ``Conflict`` when
-        it is another. ``back_to``: the old version that the (one) draft says again, for the audit log. Raises
+        it is another. ``rollback_to``: the old version that the (one) draft says again, for the audit log. Raises
         ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
         """
         await check_dependencies(self._store, drafts)
@@ -103,13 +103,13 @@ class JobSaver:
             expect=expect,
             dry_run=dry_run,
             idempotency=idempotency,
-            back_to=back_to,
+            rollback_to=rollback_to,
         )
         saved: list[SavedJob] = []
-        for begin in range(0, len(drafts), CHUNK):
-            part = drafts[begin : begin + CHUNK]
-            done, _ = await self._save(part, change)
-            saved += done
+        for start_index in range(0, len(drafts), CHUNK):
+            part = drafts[start_index : start_index + CHUNK]
+            saved_part, _ = await self._save(part, change)
+            saved += saved_part
         return saved
 
     async def save_each(
@@ -118,31 +118,31 @@ class JobSaver:
         """Create or replace jobs, each for itself: one that cannot be saved is answered by its error."""
         save = partial(self._save_portion, actor=actor, dry_run=dry_run)
         results: list[SavedJob | ChronosError] = []
-        waiting: deque[asyncio.Task[list[SavedJob | ChronosError]]] = deque()
-        at_once = _PORTIONS_IN_FLIGHT if await self._are_independent(drafts) else 1
+        pending: deque[asyncio.Task[list[SavedJob | ChronosError]]] = deque()
+        in_flight = _PORTIONS_IN_FLIGHT if await self._are_independent(drafts) else 1
         try:
-            for begin in range(0, len(drafts), CHUNK):
-                if len(waiting) == at_once:
-                    results += await waiting.popleft()
-                waiting.append(asyncio.create_task(save(drafts[begin : begin + CHUNK])))
-            while waiting:
-                results += await waiting.popleft()
+            for start_index in range(0, len(drafts), CHUNK):
+                if len(pending) == in_flight:
+                    results += await pending.popleft()
+                pending.append(asyncio.create_task(save(drafts[start_index : start_index + CHUNK])))
+            while pending:
+                results += await pending.popleft()
         finally:
-            for task in waiting:
+            for task in pending:
                 task.cancel()
-        for place in _upstream_first(drafts, results):  # it may follow one that has been saved after it
-            [results[place]] = await save([drafts[place]])
+        for index in _upstream_first(drafts, results):  # it may follow one that has been saved after it
+            [results[index]] = await save([drafts[index]])
         return results
 
     async def _are_independent(self, drafts: Sequence[Draft]) -> bool:
         """Whether it does not matter which portion of them is saved first."""
         names: set[tuple[str, str]] = set()
 
-        def look(draft: Draft) -> None:
+        def collect(draft: Draft) -> None:
             if not draft.spec.after:
                 names.add((draft.namespace, draft.name))
 
-        await self._turns.each(drafts, look)
+        await self._slicer.each(drafts, collect)
         return len(names) == len(drafts)
 
     async def _save_portion(
@@ -175,10 +175,10 @@ class JobSaver:
         """
         if len(drafts) > MAX_APPLIED:
             raise Invalid(f"{len(drafts)} jobs are too many for one change, allowed {MAX_APPLIED}; apply them in parts")
-        named = Counter((draft.namespace, draft.name) for draft in drafts)
-        if twice := [name for (_, name), count in named.items() if count > 1]:
-            raise Invalid(f'"{twice[0]}" is named twice in one change; name each job once')
-        owned = await self._turns.map(
+        names = Counter((draft.namespace, draft.name) for draft in drafts)
+        if duplicates := [name for (_, name), count in names.items() if count > 1]:
+            raise Invalid(f'"{duplicates[0]}" is named twice in one change; name each job once')
+        owned = await self._slicer.map(
             drafts, lambda draft: with_fields(draft, spec=with_fields(draft.spec, owner=owner))
         )
         await check_dependencies(self._store, owned)
@@ -197,14 +197,14 @@ class JobSaver:
         """What the owner has in the namespaces to prune and does not name."""
         if not change.pruned_in:
             return []
-        named = {(draft.namespace, draft.name) for draft in drafts}
+        names = {(draft.namespace, draft.name) for draft in drafts}
         found: list[Job] = []
         for namespace in sorted(change.pruned_in):
             where = JobFilter(namespace=namespace, owner=change.owner)
             cursor: bytes | None = None
             while True:
                 page = await self._store.list_jobs(where, limit=_PAGE, cursor=cursor)
-                found += [job for job in page.items if (job.namespace, job.name) not in named]
+                found += [job for job in page.items if (job.namespace, job.name) not in names]
                 cursor = page.cursor
                 if cursor is None:
                     break
@@ -212,49 +212,51 @@ class JobSaver:
 
     async def _save(self, drafts: Sequence[Draft], change: _JobChange) -> tuple[list[SavedJob], list[Job]]:
         """One portion, and what was pruned; made again from what is there then, when somebody else was faster."""
-        existing = await self._find(drafts, change)
+        existing = await self._find_existing(drafts, change)
         for race in range(_MAX_RACES):
             now_us = self._clock.now_us()
             try:
-                prepared = await self._prepared(drafts, existing, change, now_us)
+                plans = await self._plan_all(drafts, existing, change, now_us)
             except InvalidJob:
                 if change.create_only:  # that a name is taken is said first
-                    taken = await self._read(drafts)
+                    existing_ = await self._read_by_name(drafts)
                     for draft in drafts:
-                        _check_expected(draft.name, taken.get((draft.namespace, draft.name)), change)
+                        _check_expected(draft.name, existing_.get((draft.namespace, draft.name)), change)
                 raise
             pruned = await self._list_jobs_to_prune(drafts, change)
             if change.dry_run:
-                return await self._turns.map(prepared, _as_planned), pruned
+                return await self._slicer.map(plans, _to_planned_job), pruned
             try:
-                saved = await self._write(prepared, pruned, now_us, change)
+                saved = await self._write(plans, pruned, now_us, change)
             except (Conflict, NotFound):
                 if change.create_only or race == _MAX_RACES - 1:
                     raise
-                existing = await self._read(drafts)
+                existing = await self._read_by_name(drafts)
                 continue
             return saved, pruned
         raise AssertionError("the last race is won or raised")
 
-    async def _prepared(
+    async def _plan_all(
         self, drafts: Sequence[Draft], existing: Mapping[tuple[str, str], Job], change: _JobChange, now_us: int
     ) -> list[SavePlan]:
         if not existing and change.expect is None:
-            return await self._turns.map(drafts, partial(plan_new_job, now_us=now_us, shared=self._shared))
-        compared = MAX_COMPARED if len(drafts) <= _MAX_JOBS_READ_BY_NAME else _COMPARED_IN_BULK
-        ready = partial(plan_save, defaults=self._defaults, now_us=now_us, compared=compared, shared=self._shared)
+            return await self._slicer.map(drafts, partial(plan_new_job, now_us=now_us, planner=self._planner))
+        max_compared = MAX_COMPARED if len(drafts) <= _MAX_JOBS_READ_BY_NAME else _COMPARED_IN_BULK
+        plan = partial(
+            plan_save, defaults=self._defaults, now_us=now_us, max_compared=max_compared, planner=self._planner
+        )
 
-        def prepare_one(draft: Draft) -> SavePlan:
-            there = existing.get((draft.namespace, draft.name))
-            _check_expected(draft.name, there, change)
-            return ready(draft, there)
+        def plan_one(draft: Draft) -> SavePlan:
+            current = existing.get((draft.namespace, draft.name))
+            _check_expected(draft.name, current, change)
+            return plan(draft, current)
 
-        return await self._turns.map(drafts, prepare_one)
+        return await self._slicer.map(drafts, plan_one)
 
     async def _write(
-        self, prepared: Sequence[SavePlan], pruned: Sequence[Job], now_us: int, change: _JobChange
+        self, plans: Sequence[SavePlan], pruned: Sequence[Job], now_us: int, change: _JobChange
     ) -> list[SavedJob]:
-        rows = tuple(one.row for one in prepared if one.row is not None)
+        rows = tuple(one.row for one in plans if one.row is not None)
         delete = tuple(DeleteRow(job.id, job.version) for job in pruned)
         command = SaveJobs(
             rows=rows,
@@ -262,17 +264,21 @@ class JobSaver:
             actor=change.actor,
             delete=delete,
             idempotency=change.idempotency,
-            back_to=change.back_to,
+            rollback_to=change.rollback_to,
         )
-        answered = await self._store.apply(command) if rows or delete else []
-        answers, alone = iter(answered), len(prepared) == 1
+        stored = await self._store.apply(command) if rows or delete else []
+        saved_rows, is_single = iter(stored), len(plans) == 1
 
         def saved(one: SavePlan) -> SavedJob:
-            return _as_planned(one) if one.row is None else _as_saved(one, next(answers), now_us, alone=alone)
+            return (
+                _to_planned_job(one)
+                if one.row is None
+                else _to_saved_job(one, next(saved_rows), now_us, is_single=is_single)
+            )
 
-        return await self._turns.map(prepared, saved)
+        return await self._slicer.map(plans, saved)
 
-    async def _find(self, drafts: Sequence[Draft], change: _JobChange) -> dict[tuple[str, str], Job]:
+    async def _find_existing(self, drafts: Sequence[Draft], change: _JobChange) -> dict[tuple[str, str], Job]:
         """The jobs that are there already, as far as that has to be known before the store says so.
 
         Many are found in one read, by the ids of names that were never deleted. A draft with masked values is looked
@@ -282,13 +288,13 @@ class JobSaver:
         if change.create_only and not change.dry_run:
             return {}
         if len(drafts) <= _MAX_JOBS_READ_BY_NAME:
-            return await self._read(drafts)
+            return await self._read_by_name(drafts)
         jobs = await self._store.jobs_by_id(job_ids((draft.namespace, draft.name, 1) for draft in drafts))
         found = {(job.namespace, job.name): job for job in jobs.values()}
-        named = [draft for draft in drafts if change.dry_run or draft.targets_at is not None]
-        return found | await self._read([one for one in named if (one.namespace, one.name) not in found])
+        names = [draft for draft in drafts if change.dry_run or draft.target_pointers is not None]
+        return found | await self._read_by_name([one for one in names if (one.namespace, one.name) not in found])
 
-    async def _read(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
+    async def _read_by_name(self, drafts: Sequence[Draft]) -> dict[tuple[str, str], Job]:
         found = [await self._store.job_named(draft.namespace, draft.name) for draft in drafts]
         return {(job.namespace, job.name): job for job in found if job is not None}
 
@@ -315,48 +321,48 @@ def version_conflict(name: str, version: int, expect: int) -> Conflict:
 
 def _upstream_first(drafts: Sequence[Draft], results: Sequence[SavedJob | ChronosError]) -> list[int]:
     """The places of those that follow others and were refused, each behind the ones among them that it follows."""
-    refused = [place for place, draft in enumerate(drafts) if draft.spec.after and isinstance(results[place], Invalid)]
-    places = {(drafts[place].namespace, drafts[place].name): place for place in refused}
+    refused = [index for index, draft in enumerate(drafts) if draft.spec.after and isinstance(results[index], Invalid)]
+    index_of = {(drafts[index].namespace, drafts[index].name): index for index in refused}
     order: list[int] = []
     seen: set[int] = set()
-    waiting = [(place, False) for place in reversed(refused)]
-    while waiting:
-        place, is_due = waiting.pop()
-        if is_due:
-            order.append(place)
-        elif place not in seen:
-            seen.add(place)
-            draft = drafts[place]
+    pending = [(index, False) for index in reversed(refused)]
+    while pending:
+        index, is_visited = pending.pop()
+        if is_visited:
+            order.append(index)
+        elif index not in seen:
+            seen.add(index)
+            draft = drafts[index]
             followed = [(draft.namespace, after.job) for after in draft.spec.after]
-            waiting += [(place, True), *((places[name], False) for name in followed if name in places)]
+            pending += [(index, True), *((index_of[name], False) for name in followed if name in index_of)]
     return order
 
 
-def _as_saved(one: SavePlan, answer: Saved, now_us: int, *, alone: bool) -> SavedJob:
+def _to_saved_job(one: SavePlan, saved_row: Saved, now_us: int, *, is_single: bool) -> SavedJob:
     return SavedJob(
-        job_id=answer.id,
+        job_id=saved_row.id,
         namespace=one.draft.namespace,
         name=one.draft.name,
-        version=answer.version,
-        created=answer.created,
-        changed=answer.changed,
+        version=saved_row.version,
+        created=saved_row.created,
+        changed=saved_row.changed,
         state=one.state,
         next_us=one.next_us,
         diff=one.diff,
-        job=_as_created(one, answer, now_us) if alone and answer.created else None,
+        job=_to_created_job(one, saved_row, now_us) if is_single and saved_row.created else None,
     )
 
 
-def _as_created(one: SavePlan, answer: Saved, now_us: int) -> Job | None:
+def _to_created_job(one: SavePlan, saved_row: Saved, now_us: int) -> Job | None:
     """A job that has just been created."""
     if one.row is None or one.state is JobState.PAUSED:
         return None
     return Job(
-        id=answer.id,
+        id=saved_row.id,
         namespace=one.draft.namespace,
         name=one.draft.name,
-        incarnation=answer.incarnation,
-        version=answer.version,
+        incarnation=saved_row.incarnation,
+        version=saved_row.version,
         state=one.state,
         spec=one.row.spec,
         next_us=one.next_us,
@@ -365,14 +371,14 @@ def _as_created(one: SavePlan, answer: Saved, now_us: int) -> Job | None:
     )
 
 
-def _as_planned(one: SavePlan) -> SavedJob:
+def _to_planned_job(one: SavePlan) -> SavedJob:
     existing, changed = one.existing, one.row is not None
     # Only the store knows whether a new job's name was used before: its id here is that of a name which was not.
     return SavedJob(
         job_id=job_id(one.draft.namespace, one.draft.name, 1) if existing is None else existing.id,
         namespace=one.draft.namespace,
         name=one.draft.name,
-        version=1 if existing is None else existing.version + (changed and not one.turned),
+        version=1 if existing is None else existing.version + (changed and not one.is_state_change),
         created=existing is None,
         changed=changed,
         state=one.state,

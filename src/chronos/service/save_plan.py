@@ -19,7 +19,7 @@ from chronos.core.config import EffectiveSettings, Settings, resolve_settings
 from chronos.core.job import Job, JobSpec, JobState, OutgoingSchedule, ScheduleSpec, Unreadable
 from chronos.core.lane import build_lane
 from chronos.core.planner import Activation, activate_schedule
-from chronos.core.policy import GateSpec, gate_spec
+from chronos.core.policy import GateSpec, build_gate_spec
 from chronos.core.schedule.cron import CronRule
 from chronos.core.schedule.durations import format_period
 from chronos.core.schedule.iso8601 import Period
@@ -30,15 +30,15 @@ from chronos.core.schedule_change import (
     ScheduleDiff,
     diff,
     drop_passed_schedules,
+    plan_takeover,
     resolve_instants,
-    takeover,
 )
 from chronos.service.masked_credentials import restore_masked
 from chronos.service.serializers import Draft, InvalidJob, Problem, has_run_at_once, runs_once
 from chronos.store.commands import NEW, JobRow, RunOnSave
 
 DIFF_WINDOW_US = 30 * DAY_S * SECOND_US  # the window of a diff of coming runs
-_MOST_SHARED = 4_096  # of each kind of thing that is kept for the next job
+_MAX_SHARED = 4_096  # of each kind of thing that is kept for the next job
 _MAX_OUTGOING = 8  # replaced schedules that wait for each other
 
 
@@ -51,7 +51,7 @@ class SavePlan(Struct, frozen=True, kw_only=True, gc=False):
     state: JobState
     next_us: int | None
     diff: ScheduleDiff | None = None
-    turned: bool = False  # says the same, and yet is to be switched on or off
+    is_state_change: bool = False  # says the same, and yet is to be switched on or off
 
 
 class _ComingRuns(Struct, frozen=True, kw_only=True):
@@ -68,8 +68,8 @@ class _ScheduleStart:
 
     schedule: Schedule
     late_us: int
-    asked_us: int
-    answer: Activation
+    computed_us: int
+    activation: Activation
 
 
 class BatchPlanner:
@@ -82,13 +82,13 @@ class BatchPlanner:
         self._defaults = defaults
         self._effective: dict[int, tuple[Settings, EffectiveSettings]] = {}
         self._gates: dict[tuple[int, str], GateSpec] = {}
-        self._begun: dict[int, _ScheduleStart] = {}
+        self._starts: dict[int, _ScheduleStart] = {}
 
     def effective(self, settings: Settings) -> EffectiveSettings:
         """What is in force under a job's settings."""
         found = self._effective.get(id(settings))
         if found is None:
-            if len(self._effective) >= _MOST_SHARED:
+            if len(self._effective) >= _MAX_SHARED:
                 self._effective.clear()
                 self._gates.clear()
             found = self._effective[id(settings)] = settings, resolve_settings(self._defaults, settings)
@@ -99,25 +99,25 @@ class BatchPlanner:
         lane = build_lane(spec, effective).text
         found = self._gates.get((id(effective), lane))
         if found is None:
-            if len(self._gates) >= _MOST_SHARED:
+            if len(self._gates) >= _MAX_SHARED:
                 self._gates.clear()
-            found = self._gates[id(effective), lane] = gate_spec(effective, lane)
+            found = self._gates[id(effective), lane] = build_gate_spec(effective, lane)
         return found
 
-    def begun(self, schedule: Schedule, late_us: int, now_us: int) -> Activation:
+    def start(self, schedule: Schedule, late_us: int, now_us: int) -> Activation:
         """Where the schedule of a new job begins. That of a cron expression is the same until it has come."""
-        found = self._begun.get(id(schedule))
-        if found is not None and found.late_us == late_us and found.asked_us <= now_us:
-            next_us = found.answer.next_us
-            if now_us == found.asked_us or (
+        found = self._starts.get(id(schedule))
+        if found is not None and found.late_us == late_us and found.computed_us <= now_us:
+            next_us = found.activation.next_us
+            if now_us == found.computed_us or (
                 next_us is not None and now_us < next_us and isinstance(schedule.rule, CronRule)
             ):
-                return found.answer
-        answer = activate_schedule(schedule, now_us, late_us=late_us)
-        if len(self._begun) >= _MOST_SHARED:
-            self._begun.clear()
-        self._begun[id(schedule)] = _ScheduleStart(schedule, late_us, now_us, answer)
-        return answer
+                return found.activation
+        activation = activate_schedule(schedule, now_us, late_us=late_us)
+        if len(self._starts) >= _MAX_SHARED:
+            self._starts.clear()
+        self._starts[id(schedule)] = _ScheduleStart(schedule, late_us, now_us, activation)
+        return activation
 
 
 def plan_save(
@@ -126,37 +126,41 @@ def plan_save(
     *,
     defaults: Settings,
     now_us: int,
-    compared: int = MAX_COMPARED,
-    shared: BatchPlanner | None = None,
+    max_compared: int = MAX_COMPARED,
+    planner: BatchPlanner | None = None,
 ) -> SavePlan:
     """What to write so that the draft is what there is. Raises ``InvalidJob``.
 
     ``compared``: how many coming runs are looked at to tell the difference that a new schedule makes. ``shared`` is of
     the same defaults.
     """
-    shared = BatchPlanner(defaults) if shared is None else shared
+    planner = BatchPlanner(defaults) if planner is None else planner
     if existing is None:
-        return plan_new_job(draft, shared=shared, now_us=now_us)
-    if draft.targets_at is not None:
+        return plan_new_job(draft, planner=planner, now_us=now_us)
+    if draft.target_pointers is not None:
         draft = restore_masked(draft, existing)
-    effective = shared.effective(draft.spec.settings)
-    same = not isinstance(existing.spec, Unreadable) and _same_schedule(draft, existing, now_us)
+    effective = planner.effective(draft.spec.settings)
+    is_same_schedule = not isinstance(existing.spec, Unreadable) and _same_schedule(draft, existing, now_us)
     coming = (
         _keep_schedule(draft, existing, now_us)
-        if same
-        else _take_over_schedule(draft, existing, effective, now_us, compared)
+        if is_same_schedule
+        else _take_over_schedule(draft, existing, effective, now_us, max_compared)
     )
     if coming.spec == existing.spec or (
-        same and replace(coming.spec, outgoing=existing.spec.outgoing) == existing.spec
+        is_same_schedule and replace(coming.spec, outgoing=existing.spec.outgoing) == existing.spec
     ):
-        wanted = JobState.ACTIVE if _is_back(draft, existing) else _to_requested_state(draft.state, existing.state)
+        requested = (
+            JobState.ACTIVE if _becomes_manual(draft, existing) else _to_requested_state(draft.state, existing.state)
+        )
         if has_run_at_once(existing) and not draft.manual:
-            wanted = None  # it has nothing to switch off, and switched on again it would stay for ever
-        if wanted is not None:
-            return _plan_state_switch(draft, existing, wanted, shared.gate(existing.spec, effective), now_us, compared)
+            requested = None  # it has nothing to switch off, and switched on again it would stay for ever
+        if requested is not None:
+            return _plan_state_change(
+                draft, existing, requested, planner.gate(existing.spec, effective), now_us, max_compared
+            )
         return SavePlan(draft=draft, existing=existing, row=None, state=existing.state, next_us=existing.next_us)
-    state = _next_state(draft, existing, coming, same=same)
-    return _to_save_plan(draft, existing, coming, state, shared.gate(coming.spec, effective), effective)
+    state = _next_state(draft, existing, coming, is_same_schedule=is_same_schedule)
+    return _to_save_plan(draft, existing, coming, state, planner.gate(coming.spec, effective), effective)
 
 
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
@@ -167,14 +171,14 @@ def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
     return None if instants is None else instants.next_us(now_us)
 
 
-def plan_new_job(draft: Draft, *, shared: BatchPlanner, now_us: int) -> SavePlan:
+def plan_new_job(draft: Draft, *, planner: BatchPlanner, now_us: int) -> SavePlan:
     """What to write for a draft that is not there: what ``plan_save`` says of it. Raises ``InvalidJob``."""
-    if draft.targets_at is not None:
+    if draft.target_pointers is not None:
         draft = restore_masked(draft, None)
-    effective = shared.effective(draft.spec.settings)
-    coming = _start_schedule(draft, effective, shared, now_us)
-    state = _state(draft.state or JobState.ACTIVE, coming)
-    return _to_save_plan(draft, None, coming, state, shared.gate(coming.spec, effective), effective)
+    effective = planner.effective(draft.spec.settings)
+    coming = _start_schedule(draft, effective, planner, now_us)
+    state = _to_final_state(draft.state or JobState.ACTIVE, coming)
+    return _to_save_plan(draft, None, coming, state, planner.gate(coming.spec, effective), effective)
 
 
 def _to_save_plan(
@@ -197,19 +201,19 @@ def _to_save_plan(
         next_us=next_us,
         state=state,
         expect=NEW if existing is None else existing.version,
-        was=None if existing is None else existing.state,
+        expect_state=None if existing is None else existing.state,
         run=run,
     )
     return SavePlan(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=coming.diff)
 
 
-def _plan_state_switch(
-    draft: Draft, existing: Job, wanted: JobState, gate: GateSpec, now_us: int, compared: int
+def _plan_state_change(
+    draft: Draft, existing: Job, requested: JobState, gate: GateSpec, now_us: int, max_compared: int
 ) -> SavePlan:
     """A job that is there as the draft says it, to be switched on, from now, or off."""
-    on = wanted is JobState.ACTIVE
-    next_us = restart_us(existing.spec, existing.name, now_us) if on else None
-    state = _state(wanted, _ComingRuns(spec=existing.spec, next_us=next_us))
+    is_on = requested is JobState.ACTIVE
+    next_us = restart_us(existing.spec, existing.name, now_us) if is_on else None
+    state = _to_final_state(requested, _ComingRuns(spec=existing.spec, next_us=next_us))
     row = JobRow(
         namespace=existing.namespace,
         name=existing.name,
@@ -218,12 +222,14 @@ def _plan_state_switch(
         next_us=next_us,
         state=state,
         expect=existing.version,
-        was=existing.state,
+        expect_state=existing.state,
     )
     instants = resolve_instants(existing.spec, existing.name)
     old, new = (instants if one is JobState.ACTIVE else None for one in (existing.state, state))
-    changes = None if instants is None else diff(old, new, now_us, now_us + DIFF_WINDOW_US, compared=compared)
-    return SavePlan(draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=changes, turned=True)
+    changes = None if instants is None else diff(old, new, now_us, now_us + DIFF_WINDOW_US, compared=max_compared)
+    return SavePlan(
+        draft=draft, existing=existing, row=row, state=state, next_us=next_us, diff=changes, is_state_change=True
+    )
 
 
 def _to_run_on_save(
@@ -233,8 +239,8 @@ def _to_run_on_save(
 
     Either way the job is done then: it has no further instant.
     """
-    wanted = draft.now or (draft.immediate and existing is None)
-    if not wanted or state is JobState.DISABLED:
+    requested = draft.now or (draft.immediate and existing is None)
+    if not requested or state is JobState.DISABLED:
         return None
     key = find_key_gate(effective, namespace=draft.namespace, name=draft.name, payload=draft.spec.payload)
     return RunOnSave(key, 0 if key is None else key_limit(effective))
@@ -243,14 +249,14 @@ def _to_run_on_save(
 # --- where the schedule stands
 
 
-def _start_schedule(draft: Draft, effective: EffectiveSettings, shared: BatchPlanner, now_us: int) -> _ComingRuns:
+def _start_schedule(draft: Draft, effective: EffectiveSettings, planner: BatchPlanner, now_us: int) -> _ComingRuns:
     schedule = draft.schedule
     if schedule is None:
         return _ComingRuns(spec=draft.spec, next_us=None)
-    begun = shared.begun(schedule, effective.recovery_after_us, now_us)
-    _refuse_past(draft, schedule, begun.next_us, effective, now_us)
-    spec = draft.spec if begun.schedule is schedule else _anchored(draft.spec, schedule, begun.schedule)
-    return _ComingRuns(spec=spec, next_us=begun.next_us)
+    start = planner.start(schedule, effective.recovery_after_us, now_us)
+    _refuse_past(draft, schedule, start.next_us, effective, now_us)
+    spec = draft.spec if start.schedule is schedule else _with_anchor(draft.spec, schedule, start.schedule)
+    return _ComingRuns(spec=spec, next_us=start.next_us)
 
 
 def _keep_schedule(draft: Draft, existing: Job, now_us: int) -> _ComingRuns:
@@ -263,35 +269,37 @@ def _keep_schedule(draft: Draft, existing: Job, now_us: int) -> _ComingRuns:
 
 
 def _take_over_schedule(
-    draft: Draft, existing: Job, effective: EffectiveSettings, now_us: int, compared: int
+    draft: Draft, existing: Job, effective: EffectiveSettings, now_us: int, max_compared: int
 ) -> _ComingRuns:
-    known = not isinstance(existing.spec, Unreadable)
-    live = known and existing.state in (JobState.ACTIVE, JobState.PAUSED)
-    old = resolve_instants(existing.spec, existing.name) if live else None
+    is_readable = not isinstance(existing.spec, Unreadable)
+    is_live = is_readable and existing.state in (JobState.ACTIVE, JobState.PAUSED)
+    old = resolve_instants(existing.spec, existing.name) if is_live else None
     new = draft.schedule
-    taken = takeover(
+    takeover_ = plan_takeover(
         effective.update,
         old=old,
         new=new,
-        next_us=existing.next_us if live else None,
+        next_us=existing.next_us if is_live else None,
         now_us=now_us,
         count=effective.update_count,
         duration_us=effective.update_duration_us,
     )
-    next_us = taken.next_us
+    next_us = takeover_.next_us
     if new is not None and next_us is None:  # an instant that has only just passed still runs
         next_us = activate_schedule(new, now_us, late_us=effective.recovery_after_us).next_us
         _refuse_past(draft, new, next_us, effective, now_us)
-    spec = draft.spec if taken.schedule is None or new is None else _anchored(draft.spec, new, taken.schedule)
-    if taken.needs_old and existing.spec.schedule is not None and taken.until_us is not None:
-        first_us = None if taken.instants is None else taken.instants.next_us(taken.until_us)
-        spec = replace(spec, outgoing=_outgoing(existing, existing.spec.schedule, taken.until_us, first_us))
+    spec = (
+        draft.spec if takeover_.schedule is None or new is None else _with_anchor(draft.spec, new, takeover_.schedule)
+    )
+    if takeover_.needs_old and existing.spec.schedule is not None and takeover_.until_us is not None:
+        first_us = None if takeover_.instants is None else takeover_.instants.next_us(takeover_.until_us)
+        spec = replace(spec, outgoing=_to_outgoing(existing, existing.spec.schedule, takeover_.until_us, first_us))
     before = old if existing.state is JobState.ACTIVE else None
-    changes = diff(before, taken.instants, now_us, now_us + DIFF_WINDOW_US, compared=compared)
+    changes = diff(before, takeover_.instants, now_us, now_us + DIFF_WINDOW_US, compared=max_compared)
     return _ComingRuns(spec=spec, next_us=next_us, diff=changes)
 
 
-def _outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: int | None) -> OutgoingSchedule:
+def _to_outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: int | None) -> OutgoingSchedule:
     """The schedule that is replaced, behind those that it still waits for itself."""
     before = drop_passed_schedules(existing.spec.outgoing, existing.next_us)
     depth, one = 0, before
@@ -303,12 +311,16 @@ def _outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: in
     return OutgoingSchedule(schedule=schedule, until_us=until_us, first_us=first_us, before=before)
 
 
-def _anchored(spec: JobSpec, read: Schedule, schedule: Schedule) -> JobSpec:
+def _with_anchor(spec: JobSpec, written_schedule: Schedule, schedule: Schedule) -> JobSpec:
     """The spec with the anchor that its schedule was given; ``read`` is the schedule as it was written."""
-    said = spec.schedule
-    if said is None or said.start_us is not None or schedule.anchored is read.anchored:
+    stored_schedule = spec.schedule
+    if (
+        stored_schedule is None
+        or stored_schedule.start_us is not None
+        or schedule.anchored is written_schedule.anchored
+    ):
         return spec
-    return replace(spec, schedule=replace(said, start_us=schedule.start_us))
+    return replace(spec, schedule=replace(stored_schedule, start_us=schedule.start_us))
 
 
 def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
@@ -318,8 +330,8 @@ def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
         return True
     if new is None or old is None or old.start_us is None or replace(old, start_us=None) != new:
         return False
-    made_here = old.start_us <= now_us or existing.spec.outgoing is not None
-    return made_here and draft.schedule is not None and not draft.schedule.anchored
+    is_server_anchor = old.start_us <= now_us or existing.spec.outgoing is not None
+    return is_server_anchor and draft.schedule is not None and not draft.schedule.anchored
 
 
 def _refuse_past(
@@ -331,33 +343,33 @@ def _refuse_past(
     at = f"{rfc3339(schedule.rule.at_us)} " if isinstance(schedule.rule, OnceRule) else ""
     limit = format_period(Period(us=effective.recovery_after_us))
     reason = f"{at}has passed, by more than the {limit} that a run may be late (it is {rfc3339(now_us)})"
-    raise InvalidJob([Problem(draft.schedule_at, reason)], name=draft.name)
+    raise InvalidJob([Problem(draft.schedule_pointer, reason)], name=draft.name)
 
 
 # --- states
 
 
-def _state(wanted: JobState, coming: _ComingRuns) -> JobState:
+def _to_final_state(requested: JobState, coming: _ComingRuns) -> JobState:
     ended = coming.spec.schedule is not None and coming.next_us is None
-    return JobState.DONE if ended and wanted is JobState.ACTIVE else wanted
+    return JobState.DONE if ended and requested is JobState.ACTIVE else requested
 
 
-def _next_state(draft: Draft, existing: Job, coming: _ComingRuns, *, same: bool) -> JobState:
+def _next_state(draft: Draft, existing: Job, coming: _ComingRuns, *, is_same_schedule: bool) -> JobState:
     """Switching a job on does not resume it; a new schedule brings one back that was done."""
-    wanted = _to_requested_state(draft.state, existing.state)
-    turned = existing.state if wanted is None else wanted
-    if turned is JobState.DONE and (not same or _is_back(draft, existing)):
-        return _state(JobState.ACTIVE, coming)
-    return turned if same and turned is JobState.DONE else _state(turned, coming)
+    requested = _to_requested_state(draft.state, existing.state)
+    state = existing.state if requested is None else requested
+    if state is JobState.DONE and (not is_same_schedule or _becomes_manual(draft, existing)):
+        return _to_final_state(JobState.ACTIVE, coming)
+    return state if is_same_schedule and state is JobState.DONE else _to_final_state(state, coming)
 
 
-def _is_back(draft: Draft, existing: Job) -> bool:
+def _becomes_manual(draft: Draft, existing: Job) -> bool:
     """Whether a job that was to run once is from now on to run when it is triggered."""
     return draft.manual and has_run_at_once(existing) and draft.state is not JobState.DISABLED
 
 
-def _to_requested_state(wanted: JobState | None, is_now: JobState) -> JobState | None:
+def _to_requested_state(requested: JobState | None, current: JobState) -> JobState | None:
     """The state to go to because the draft says so; None: stay."""
-    if wanted is JobState.DISABLED and is_now is not JobState.DISABLED:
+    if requested is JobState.DISABLED and current is not JobState.DISABLED:
         return JobState.DISABLED
-    return JobState.ACTIVE if wanted is JobState.ACTIVE and is_now is JobState.DISABLED else None
+    return JobState.ACTIVE if requested is JobState.ACTIVE and current is JobState.DISABLED else None

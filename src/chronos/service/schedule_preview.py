@@ -6,11 +6,11 @@ from typing import Any
 from chronos.core.calendar import DAY_S, SECOND_US
 from chronos.core.job import ScheduleSpec
 from chronos.core.planner import activate_schedule, preview
-from chronos.core.schedule.canonical import understood_as
-from chronos.core.schedule.dst import Oddity, oddities
+from chronos.core.schedule.canonical import to_canonical
+from chronos.core.schedule.dst import Oddity, find_oddities
 from chronos.service.serializers import read_schedule_only
 
-AHEAD_US = 366 * DAY_S * SECOND_US  # how far changes of the clocks are looked at
+LOOK_AHEAD_US = 366 * DAY_S * SECOND_US  # how far changes of the clocks are looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,20 +25,20 @@ class Preview:
     oddities: tuple[Oddity, ...]
 
 
-def preview_of(data: Any, *, now_us: int, count: int = 10, key: str = "") -> Preview:
+def preview_schedule(data: Any, *, now_us: int, count: int = 10, key: str = "") -> Preview:
     """The preview of a schedule as a job's ``schedule`` field takes it. Raises ``InvalidJob``."""
-    return preview_of_spec(read_schedule_only(data, key=key), now_us=now_us, count=count, key=key)
+    return preview_spec(read_schedule_only(data, key=key), now_us=now_us, count=count, key=key)
 
 
-def preview_of_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str = "") -> Preview:
+def preview_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str = "") -> Preview:
     """The preview of a schedule that was read already."""
     schedule = spec.parse(key)
-    begun = activate_schedule(schedule, now_us)
+    activation = activate_schedule(schedule, now_us)
     return Preview(
         spec=spec,
         words=schedule.describe(),
-        understood_as=understood_as(spec.text, schedule),
+        understood_as=to_canonical(spec.text, schedule),
         timezone=schedule.zone.name,
         next_us=preview(schedule, now_us, count),
-        oddities=tuple(oddities(begun.schedule, now_us, now_us + AHEAD_US)),
+        oddities=tuple(find_oddities(activation.schedule, now_us, now_us + LOOK_AHEAD_US)),
     )

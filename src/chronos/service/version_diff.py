@@ -57,8 +57,8 @@ class _Side:
     def field(self, name: str) -> "_Side":
         return _Side(self.stored.get(name), self.shown.get(name) if isinstance(self.shown, dict) else self.shown)
 
-    def item(self, place: int) -> "_Side":
-        return _Side(self.stored[place], self.shown[place])
+    def item(self, index: int) -> "_Side":
+        return _Side(self.stored[index], self.shown[index])
 
 
 def _changes(pointer: str, old: _Side, new: _Side) -> Iterator[FieldChange]:
@@ -66,7 +66,7 @@ def _changes(pointer: str, old: _Side, new: _Side) -> Iterator[FieldChange]:
         for key in dict.fromkeys((*old.stored, *new.stored)):
             yield from _changes(extend_pointer(pointer, key), old.field(key), new.field(key))
     elif isinstance(old.stored, list) and isinstance(new.stored, list) and len(old.stored) == len(new.stored):
-        for place in range(len(old.stored)):
-            yield from _changes(f"{pointer}/{place}", old.item(place), new.item(place))
+        for index in range(len(old.stored)):
+            yield from _changes(f"{pointer}/{index}", old.item(index), new.item(index))
     elif old.stored != new.stored:
         yield FieldChange(pointer=pointer, old=old.shown, new=new.shown)

@@ -24,21 +24,21 @@ from chronos.service.serializers import id_text
 from chronos.service.why_steps import (
     WhyStep,
     WhyVerdict,
-    duration,
     explain_execution,
     explain_requested_run,
+    explain_span,
     find_absence,
+    format_elapsed,
     sort_steps,
-    span_step,
-    summary,
+    summarize,
 )
 from chronos.store.contract import ExecutionFilter, Store
 
 __all__ = ["WhyService", "WhyStep", "WhyVerdict"]
 
 _PAGE = 200
-_ASKED_FOR = ("trigger", "replay")  # whose lines of the audit log begin with the execution's id
-_PAGES = 10  # of history or of the audit log that one question may read
+_REQUEST_ACTIONS = ("trigger", "replay")  # whose lines of the audit log begin with the execution's id
+_MAX_PAGES = 10  # of history or of the audit log that one question may read
 _REQUESTED_CAUSES = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL)
 _STATE_CHANGE_ACTIONS = ("pause", "resume", "disable", "enable")
 
@@ -67,15 +67,19 @@ class WhyService:
         """Why a job ran or did not run at an instant; without one, its last instants and the next."""
         job = await self._jobs.get(ref, namespace)
         if at_us is not None:
-            return [*await self._at(job, at_us), *await self._asked_for(job, at_us), self._coming(job)]
+            return [
+                *await self._explain_instant(job, at_us),
+                *await self._explain_requested_runs(job, at_us),
+                self._explain_next_run(job),
+            ]
         page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=last)
-        waits = next((item for item in page.items if isinstance(item, Execution) and item.status is Status.READY), None)
-        short = None if waits is None else await self._shortage(waits)
-        steps = sort_steps([summary(item, short) for item in page.items])
-        switched = await self._switched(job, self._clock.now_us())
-        if switched is not None and job.state in (JobState.PAUSED, JobState.DISABLED):
-            steps.append(switched)
-        return [*steps, self._coming(job)]
+        ready = next((item for item in page.items if isinstance(item, Execution) and item.status is Status.READY), None)
+        shortage = None if ready is None else await self._shortage(ready)
+        steps = sort_steps([summarize(item, shortage) for item in page.items])
+        state_change = await self._explain_state_change(job, self._clock.now_us())
+        if state_change is not None and job.state in (JobState.PAUSED, JobState.DISABLED):
+            steps.append(state_change)
+        return [*steps, self._explain_next_run(job)]
 
     async def _shortage(self, one: Execution) -> str | None:
         """Why no live node can take an execution that is ready; None: one can."""
@@ -88,63 +92,66 @@ class WhyService:
 
     # --- one instant
 
-    async def _at(self, job: Job, at_us: int) -> list[WhyStep]:
+    async def _explain_instant(self, job: Job, at_us: int) -> list[WhyStep]:
         view = await self._store.execution(scheduled_execution_id(job.id, at_us))
         if view is not None:
             return await self.why_execution(view.execution.id)
-        span = await self._span(job, at_us)
+        span = await self._find_span(job, at_us)
         if span is not None:
-            absent = await self._explain_node_absence(at_us) if span.status is Status.MISSED else []
-            steps = [*absent, span_step(span), *await self._explain_recovery(job, span)]
-            switched = await self._switched(job, span.from_us) if span.reason.code is ReasonCode.PAUSED else None
-            return steps if switched is None else [switched, *steps]
+            absence = await self._explain_node_absence(at_us) if span.status is Status.MISSED else []
+            steps = [*absence, explain_span(span), *await self._explain_recovery(job, span)]
+            state_change = (
+                await self._explain_state_change(job, span.from_us) if span.reason.code is ReasonCode.PAUSED else None
+            )
+            return steps if state_change is None else [state_change, *steps]
         if at_us < job.created_us:
             sentence = f"The job did not exist then: it was created at {rfc3339(job.created_us)}."
             return [WhyStep(at_us=job.created_us, verdict=WhyVerdict.OFF, sentence=sentence)]
-        spec, version = await self._in_force(job, at_us)
-        other = _no_instant(spec, job.name, version, at_us)
-        if other is not None:
-            return [other]
+        spec, version = await self._spec_in_force(job, at_us)
+        unscheduled = _explain_unscheduled(spec, job.name, version, at_us)
+        if unscheduled is not None:
+            return [unscheduled]
         now_us = self._clock.now_us()
         if at_us > now_us:
             return await self._explain_future_instant(job, at_us)
-        return [await self._no_record(job, at_us, now_us)]
+        return [await self._explain_missing_record(job, at_us, now_us)]
 
     async def _explain_future_instant(self, job: Job, at_us: int) -> list[WhyStep]:
-        switched = await self._switched(job, self._clock.now_us())
-        if job.state is JobState.ACTIVE or switched is None:
+        state_change = await self._explain_state_change(job, self._clock.now_us())
+        if job.state is JobState.ACTIVE or state_change is None:
             return [
                 WhyStep(at_us=at_us, verdict=WhyVerdict.COMING, sentence="The instant is still to come, and will run.")
             ]
         sentence = "The instant is still to come, and will not run as things are."
-        return [switched, WhyStep(at_us=at_us, verdict=switched.verdict, sentence=sentence)]
+        return [state_change, WhyStep(at_us=at_us, verdict=state_change.verdict, sentence=sentence)]
 
-    async def _no_record(self, job: Job, at_us: int, now_us: int) -> WhyStep:
+    async def _explain_missing_record(self, job: Job, at_us: int, now_us: int) -> WhyStep:
         """An instant of the schedule that passed, and of which nothing is on record."""
-        switched = await self._switched(job, at_us)
-        if switched is not None and switched.verdict is not WhyVerdict.COMING:
-            return switched
+        state_change = await self._explain_state_change(job, at_us)
+        if state_change is not None and state_change.verdict is not WhyVerdict.COMING:
+            return state_change
         if job.state is JobState.ACTIVE and job.next_us is not None and job.next_us <= at_us:
-            sentence = f"It is due since {duration(now_us - at_us)}, and no node has dealt with it yet."
+            sentence = f"It is due since {format_elapsed(now_us - at_us)}, and no node has dealt with it yet."
             return WhyStep(at_us=at_us, verdict=WhyVerdict.WAITS, sentence=sentence)
-        kept = self._jobs.effective(job.spec)
+        settings = self._jobs.effective(job.spec)
         sentence = (
-            f"Nothing is on record. Of this job {kept.keep_count} executions are kept, for {duration(kept.keep_age_us)}"
+            f"Nothing is on record. Of this job {settings.keep_count} executions are kept, for "
+            f"{format_elapsed(settings.keep_age_us)}"
             " at most: the record may be gone, or the instant belonged to a schedule that was replaced."
         )
         return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
 
-    async def _span(self, job: Job, at_us: int) -> Span | None:
+    async def _find_span(self, job: Job, at_us: int) -> Span | None:
         """The span that an instant lies in: its id begins with its own first instant, so it is looked for backwards."""
-        async for item in self._before(job.id, at_us):
+        async for item in self._history_before(job.id, at_us):
             if isinstance(item, Span) and item.from_us <= at_us <= item.to_us:
                 return item
         return None
 
     async def _explain_recovery(self, job: Job, span: Span) -> list[WhyStep]:
         """The runs that the same decision admitted."""
-        where = ExecutionFilter(job=job.id)
-        page = await self._store.list_executions(where, limit=_PAGE)
+        filter_ = ExecutionFilter(job=job.id)
+        page = await self._store.list_executions(filter_, limit=_PAGE)
         found = [
             item
             for item in page.items
@@ -167,14 +174,14 @@ class WhyService:
         sentence = f"No node was alive from {rfc3339(found[0])} to {rfc3339(found[1])}."
         return [WhyStep(at_us=found[0], verdict=WhyVerdict.MISSED, sentence=sentence)]
 
-    async def _asked_for(self, job: Job, at_us: int) -> list[WhyStep]:
+    async def _explain_requested_runs(self, job: Job, at_us: int) -> list[WhyStep]:
         """The runs of an instant that somebody asked for later: backfills, triggers, replays."""
         found: list[WhyStep] = []
         cursor: bytes | None = None
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=_PAGE, cursor=cursor)
-            asked = (item for item in page.items if isinstance(item, Execution) and item.scheduled_us == at_us)
-            found += [explain_requested_run(item) for item in asked if item.cause in _REQUESTED_CAUSES]
+            requested = (item for item in page.items if isinstance(item, Execution) and item.scheduled_us == at_us)
+            found += [explain_requested_run(item) for item in requested if item.cause in _REQUESTED_CAUSES]
             cursor = page.cursor
             if cursor is None or cursor < id_floor(at_us):  # none was asked for before it came
                 break
@@ -182,7 +189,7 @@ class WhyService:
 
     async def _explain_overlap(self, job: bytes, at_us: int) -> list[WhyStep]:
         """What was under way when an instant was skipped."""
-        async for item in self._before(job, at_us):
+        async for item in self._history_before(job, at_us):
             if not isinstance(item, Execution) or item.scheduled_us >= at_us or item.status is Status.SKIPPED:
                 continue
             if item.finished_us is None or item.finished_us >= at_us:
@@ -192,10 +199,10 @@ class WhyService:
 
     # --- records
 
-    async def _before(self, job: bytes, at_us: int) -> AsyncIterator[Execution | Span]:
+    async def _history_before(self, job: bytes, at_us: int) -> AsyncIterator[Execution | Span]:
         """The history of a job from an instant backwards, as far as one question may read."""
         cursor: bytes | None = id_floor(at_us + 1_000)
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self._store.list_executions(ExecutionFilter(job=job), limit=_PAGE, cursor=cursor)
             for item in page.items:
                 yield item
@@ -203,7 +210,7 @@ class WhyService:
             if cursor is None:
                 return
 
-    async def _in_force(self, job: Job, at_us: int) -> tuple[JobSpec, int]:
+    async def _spec_in_force(self, job: Job, at_us: int) -> tuple[JobSpec, int]:
         """What the job said at a time."""
         if at_us >= job.updated_us:
             return job.spec, job.version
@@ -212,9 +219,9 @@ class WhyService:
                 return version.spec, version.version
         return job.spec, job.version
 
-    async def _switched(self, job: Job, at_us: int) -> WhyStep | None:
+    async def _explain_state_change(self, job: Job, at_us: int) -> WhyStep | None:
         """Who had switched the job off or on last, at a time."""
-        entry = await self._audited(job, at_us)
+        entry = await self._find_state_change(job, at_us)
         if entry is None:
             return None
         reason = f": {entry.detail}" if entry.detail else "."
@@ -228,9 +235,9 @@ class WhyService:
                 sentence, verdict = f"The job was switched on by {entry.actor} at {when}.", WhyVerdict.COMING
         return WhyStep(at_us=entry.at_us, verdict=verdict, sentence=sentence)
 
-    async def _audited(self, job: Job, at_us: int) -> AuditEntry | None:
+    async def _find_state_change(self, job: Job, at_us: int) -> AuditEntry | None:
         cursor: bytes | None = id_floor(at_us + 1_000)
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self._store.audit(namespace=job.namespace, limit=_PAGE, cursor=cursor)
             for entry in page.items:
                 if entry.subject == job.name and entry.action in _STATE_CHANGE_ACTIONS and entry.at_us <= at_us:
@@ -244,17 +251,17 @@ class WhyService:
         """Who asked for an execution: the audit log has its id; of a backfill when, and of which job."""
         if one.cause not in _REQUESTED_CAUSES:
             return None
-        named = (await self._store.names_of([one.job])).get(one.job)
+        job = (await self._store.names_of([one.job])).get(one.job)
         page = await self._store.audit(namespace=None, limit=_PAGE, cursor=id_floor(one.admitted_us + 1_000))
         for entry in page.items:
-            if entry.action in _ASKED_FOR and entry.detail.partition(" ")[0] == one.id.hex():
+            if entry.action in _REQUEST_ACTIONS and entry.detail.partition(" ")[0] == one.id.hex():
                 return entry.actor
-            filled = entry.action == "backfill" and one.cause is Cause.BACKFILL and entry.at_us == one.admitted_us
-            if filled and named is not None and (entry.namespace, entry.subject) == (named.namespace, named.name):
+            is_backfill = entry.action == "backfill" and one.cause is Cause.BACKFILL and entry.at_us == one.admitted_us
+            if is_backfill and job is not None and (entry.namespace, entry.subject) == (job.namespace, job.name):
                 return entry.actor
         return None
 
-    def _coming(self, job: Job) -> WhyStep:
+    def _explain_next_run(self, job: Job) -> WhyStep:
         now_us = self._clock.now_us()
         if isinstance(job.spec, Unreadable):
             return WhyStep(at_us=now_us, verdict=WhyVerdict.OFF, sentence=f"It cannot run: {job.spec.error}.")
@@ -279,7 +286,7 @@ class WhyService:
         return WhyStep(at_us=now_us, verdict=WhyVerdict.COMING, sentence=sentence)
 
 
-def _no_instant(spec: JobSpec, name: str, version: int, at_us: int) -> WhyStep | None:
+def _explain_unscheduled(spec: JobSpec, name: str, version: int, at_us: int) -> WhyStep | None:
     """Why the schedule does not name an instant; None: it does."""
     if isinstance(spec, Unreadable):
         sentence = f"What version {version} of the job, in force then, says is not known: {spec.error}."

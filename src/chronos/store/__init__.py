@@ -1,4 +1,4 @@
-"""The source of truth: commands in, results out. Other layers see only ``contract`` and ``commands``.
+"""The store: commands in, results out. Other layers import only ``contract`` and ``commands``.
 
-SQL and everything particular to an engine belongs in ``sql``; decisions belong in ``chronos.core``.
+SQL and everything specific to one engine belongs in ``sql``; decisions belong in ``chronos.core``.
 """

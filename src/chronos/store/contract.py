@@ -1,14 +1,22 @@
-"""The store's contract: what every engine promises. These docstrings are its specification, tested on all engines.
+"""The store's contract: what every engine promises. One conformance suite tests these docstrings on all engines.
 
-Writes are commands (``commands``), applied through one method. Every command is one transaction: all of it or nothing,
-durable before it is acknowledged. Engines that apply serially are deterministic: the same commands in the same order
-give the same rows. Concurrent engines equal some serial order.
+Writes are commands (``commands``), applied through ``Store.apply``:
 
-Errors are the same everywhere: ``NotFound``, ``Conflict``, ``Invalid`` are answers about the request; ``Unavailable``
-(among them ``StoreUnavailable`` and ``QueueFull``) may be tried again, and a command that was applied although its
-answer was lost does no harm when it is sent again; ``StoreBroken`` needs a person.
+- Atomic: a command is one transaction. It is applied completely or not at all. Rows of ``Admit`` and ``Settle`` are
+  independent: each row is atomic, and rows of different jobs may be in different transactions.
+- Durable: the answer is returned after the commit is on disk.
+- Ordered: the result equals that of some serial order of the commands. An engine with one writer is deterministic:
+  the same commands in the same order give the same rows.
+- Safe to resend: a command whose answer was lost may be sent again. It is not applied twice.
 
-Reads see what was committed before they began. Lists are keyset-paged: no page costs more than the first.
+Reads see every commit made before the read began. All statements of one read see the same commit. Lists use keyset
+pagination: a later page costs as much as the first.
+
+Errors are the same on every engine:
+
+- ``NotFound``, ``Conflict`` and ``Invalid`` are about the request.
+- ``Unavailable`` (and its subclasses ``StoreUnavailable`` and ``QueueFull``) is temporary: retry later.
+- ``StoreBroken`` needs a person.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,33 +35,33 @@ T = TypeVar("T")
 
 
 class Hint(IntFlag):
-    """What there may be to look for."""
+    """Kinds of work that may be ready; several can be combined."""
 
     JOBS = 1  # a job was created, changed or resumed: something may be due earlier than known
-    READY = 2  # ready executions were left for anyone
+    READY = 2  # executions became ready, for any node
     CANCEL = 4  # a running execution was asked to cancel
-    OUTBOX = 8  # something must follow an outcome
+    OUTBOX = 8  # the outbox has new items
 
 
 class DueGate(NamedTuple):
-    """A gate whose time comes: what look-ahead needs, and no more."""
+    """A gate that is due soon, with the columns that look-ahead needs."""
 
     job: bytes
     next_us: int
     version: int
     lane: int
-    careful: bool  # to be passed on with its admission
+    careful: bool  # admit under the gate's lock; pass it on as ``AdmitRow.careful``
 
 
 class JobName(NamedTuple):
-    """Where a job is, or was, and what it is called there."""
+    """Namespace and name of a job that exists or was deleted."""
 
     namespace: str
     name: str
 
 
 class Depth(NamedTuple):
-    """How much stands in one lane."""
+    """Number of open executions in one lane, by status."""
 
     lane: int
     ready: int
@@ -63,7 +71,7 @@ class Depth(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many jobs there are in each state, and open executions in each status."""
+    """Number of jobs by state, and of open executions by status."""
 
     jobs: dict[JobState, int]
     open: dict[Status, int]
@@ -71,7 +79,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """A page of a list; ``cursor`` asks for the next one, None says that there is none."""
+    """One page of a list. ``cursor`` requests the next page; None means that this is the last."""
 
     items: list[T]
     cursor: bytes | None
@@ -79,186 +87,237 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs to list; what is None or empty does not restrict."""
+    """Selects jobs for a list. A field that is None or empty does not restrict the list."""
 
     namespace: str | None = None
     prefix: str = ""
     contains: str = ""
-    tag: tuple[str, str | None] | None = None  # key, and its value where that matters
+    tag: tuple[str, str | None] | None = None  # key and value; a value of None matches every value
     state: JobState | None = None
     owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionFilter:
-    """Which executions to list."""
+    """Selects executions for a list. A field that is None does not restrict the list."""
 
     job: bytes | None = None
     status: Status | None = None
-    troubled: bool = False  # failed, stale, missed, completed with errors
+    troubled: bool = False  # only failed, stale, missed and completed with errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionView:
-    """One execution with all of its recorded attempts, oldest first; those of one task by their numbers."""
+    """One execution and its recorded attempts, oldest first. Attempts of one task are in the order of their numbers."""
 
     execution: Execution
     attempts: list[Attempt]
 
 
 class Store(Protocol):
-    """A place where jobs and executions are kept."""
+    """Keeps jobs and executions. The docstrings of its methods are the specification; see the module for the rules."""
 
     async def open(self) -> None:
-        """Connect, check that the store is sound and durable, migrate it under a lock.
+        """Connect, check the store and migrate its schema.
 
-        Raises ``StoreUnavailable`` or ``StoreBroken`` with a sentence that says what to do.
+        - Checked: the store is writable, undamaged, and durable after every commit.
+        - Migrated: under a lock. Other nodes wait, and find the work done.
+        - Raised: ``StoreUnavailable`` or ``StoreBroken``. The message says what to do.
         """
 
     async def close(self) -> None:
-        """Finish what was sent and let go. Idempotent."""
+        """Wait until every command that was sent is answered, then disconnect. Idempotent."""
 
     async def apply(self, command: Command[R]) -> R:
-        """Apply one command in one transaction, together with others that wait (group commit).
+        """Apply one command.
 
-        Returns when it is durable. Cancelling the waiter does not cancel the command. What no engine can keep (NUL and
-        lone surrogates in a text, numbers beyond 64 bits) is ``Invalid`` on all of them.
+        - Atomic: all of the command or nothing (see the module). Commands that wait share a transaction (group
+          commit); an error of one command does not affect the others.
+        - Returned: the command's answer, after the commit is durable. Each command documents its answer.
+        - Raised: the errors that the command documents; ``Invalid`` for values that no engine can store (NUL and lone
+          surrogates in text, numbers beyond 64 bits); ``StoreBusy`` when too many commands wait; ``StoreUnavailable``
+          when the store cannot be reached; ``StoreBroken``.
+        - Canceled: cancelling the caller does not cancel the command.
         """
 
     def on_hint(self, callback: Callable[[Hint], None]) -> None:
-        """Call back when there may be something to do, by this node's writes or another's, in the event loop.
+        """Register a callback for hints, from this node's writes and from other nodes'.
 
-        A hint: it can be late, double or missing.
+        - Called: on the event loop, after the commit. Errors of the callback are logged.
+        - Not reliable: a hint can be late, duplicated or missing.
         """
 
     def on_commit(self, callback: Callable[[int, float], None]) -> None:
-        """Call back after every transaction of this process with its number of rows and its seconds: for metrics."""
+        """Register a callback for metrics: called after each transaction of this process with (rows, seconds)."""
 
     async def clock_us(self) -> int | None:
-        """The store's own clock, where it has one that differs from this machine's."""
+        """Return the store's clock, or None if the store uses this machine's clock."""
 
     # --- gates and work
 
     async def due(self, until_us: int, limit: int) -> list[DueGate]:
-        """Active gates with ``next_us <= until_us``, earliest first. Its cost does not grow with the number of jobs."""
+        """Return active gates with ``next_us <= until_us``.
+
+        - Ordered: earliest first.
+        - Bounded: ``limit`` rows. The cost does not grow with the number of jobs.
+        """
 
     async def next_due_us(self) -> int | None:
-        """When the next gate is due, or None."""
+        """Return when the next active gate is due, or None."""
 
     async def next_wake_us(self) -> int | None:
-        """When the next waiting execution wakes by itself, or None."""
+        """Return the earliest ``wake_us`` of a waiting execution, or None."""
 
     async def held_by(self, node: int) -> list[Execution]:
-        """The running executions of a node."""
+        """Return the running executions of a node, by id."""
 
     async def running_since(self, before_us: int, limit: int) -> list[Execution]:
-        """Running executions whose current attempt began before, longest first. Looks at all that is open."""
+        """Return running executions whose current attempt started before ``before_us``.
+
+        - Ordered: the longest-running first.
+        - Bounded: ``limit`` rows. The cost grows with the number of open executions.
+        """
 
     async def lanes(self) -> dict[int, str]:
-        """Every lane's number and text."""
+        """Return the text of every lane, by number."""
 
     async def ready_lanes(self) -> list[int]:
-        """The lanes in which something is ready and not held, by number. Its cost is that of these lanes alone."""
+        """Return the lanes that have a ready execution that is not held.
+
+        - Ordered: by number.
+        - Bounded: the cost grows with the number of these lanes only.
+        """
 
     async def depths(self) -> list[Depth]:
-        """How much stands in each lane that has anything."""
+        """Return the depth of each lane that has an open execution, by lane."""
 
     async def counts(self) -> Counts:
-        """Totals. Bounded by the number of open executions, not by history; jobs are counted as they change."""
+        """Return the totals. A state or status without entries is missing.
+
+        - Bounded: the cost grows with the number of open executions, not with jobs or history.
+        """
 
     # --- jobs
 
     async def jobs_by_id(self, ids: Sequence[bytes]) -> dict[bytes, Job]:
-        """Those of the jobs that exist."""
+        """Return the jobs with these ids. Missing jobs are left out."""
 
     async def job_named(self, namespace: str, name: str) -> Job | None:
-        """The job of a name. Names compare bytewise."""
+        """Return the job with this name, or None. Names are compared bytewise."""
 
     async def list_jobs(self, where: JobFilter, *, limit: int, cursor: bytes | None = None) -> Page[Job]:
-        """By namespace and name."""
+        """Return a page of jobs, ordered by namespace and name."""
 
     async def names_of(self, ids: Sequence[bytes]) -> dict[bytes, JobName]:
-        """What jobs are called, or were: deleted ones are known for as long as anything of them is on record."""
+        """Return the names of jobs. A deleted job is included while any record of it exists."""
 
     async def namespaces(self, *, limit: int) -> list[str]:
-        """Those that have jobs, in order. Its cost is that of the namespaces alone, however many jobs they have."""
+        """Return the namespaces that have jobs.
+
+        - Ordered: by name.
+        - Bounded: ``limit`` names. The cost grows with the number of namespaces, not of jobs.
+        """
 
     async def versions(self, job: bytes, *, limit: int, before: int | None = None) -> list[JobVersion]:
-        """Newest first."""
+        """Return versions of a job, newest first; with ``before``, only older ones."""
 
     async def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], JobSpec]:
-        """What jobs said at some versions, by (job, version): in force, old, or of a job that was deleted."""
+        """Return specs by (job, version).
+
+        - Found: current and old versions, also of deleted jobs while any record of them exists.
+        - Missing pairs are left out.
+        """
 
     async def followers(self, namespace: str, name: str) -> list[tuple[bytes, UpstreamCondition]]:
-        """The jobs that follow the one of this name, by their ids, and on which outcome; it need not exist."""
+        """Return the ids of the jobs that run after the named job, each with its condition.
+
+        - Ordered: by id and condition.
+        - The named job need not exist.
+        """
 
     # --- executions
 
     async def list_executions(
         self, where: ExecutionFilter, *, limit: int, cursor: bytes | None = None
     ) -> Page[Execution | Span]:
-        """Newest first, open ones and history together: by the millisecond that it was due or asked for.
+        """Return a page of open and ended executions and of spans.
 
-        Within one millisecond, runs that were asked for are in the order of the requests, and those of backfills in the
-        order of their instants. Pages follow on each other without gap or repetition.
+        - Ordered: newest first, by the millisecond when each was due or requested. Within one millisecond, requested
+          executions are in the order of their requests, and those of a backfill in the order of their instants.
+        - Complete: consecutive pages have no gaps and no duplicates.
         """
 
     async def execution(self, execution: bytes) -> ExecutionView | None:
-        """One execution with its attempts, in at most two queries."""
+        """Return one execution with its attempts, or None.
+
+        - Bounded: two queries.
+        """
 
     async def output(self, execution: bytes) -> list[OutputRow]:
-        """What the tries of an execution wrote, by task, try and part."""
+        """Return the output of an execution's attempts, ordered by task, attempt number and part."""
 
     async def ended_since(self, after: tuple[int, bytes], limit: int) -> list[Execution | Span]:
-        """History by (when it ended, id), strictly after this pair.
+        """Return history strictly after ``after``, a pair (``finished_us``, id).
 
-        What ended at the same time may be committed later: whoever must not miss anything looks back a little.
+        - Ordered: by (``finished_us``, id).
+        - Bounded: ``limit`` rows.
+        - Late rows: a row may be committed after a read that has passed its ``finished_us``. A caller that must see
+          every row starts each read a little earlier.
         """
 
     async def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> dict[bytes, Execution]:
-        """The newest execution of each of these jobs, open or ended; ``started``: the newest one that was started.
+        """Return the newest execution of each job, open or ended.
 
-        Jobs that have none are left out; spans do not count.
-        Its cost is that of these executions alone: it is for many jobs at once.
+        - With ``started``: the newest execution that was started.
+        - Left out: spans, and jobs without such an execution.
+        - Bounded: the cost grows with the number of ``jobs`` only, so it may be called for many jobs.
         """
 
     async def list_dead_letters(
         self, *, namespace: str | None, limit: int, cursor: bytes | None = None
     ) -> Page[DeadLetter]:
-        """Newest first."""
+        """Return a page of dead letters, newest first. ``namespace`` None means all namespaces."""
 
     # --- the rest
 
     async def nodes(self) -> list[Node]:
-        """Every node that is known, living or not, by number."""
+        """Return every known node, alive or stopped, by number."""
 
     async def outbox(self, *, limit: int, after: bytes | None = None) -> list[OutboxItem]:
-        """What must still follow, oldest first."""
+        """Return outbox items that are not acknowledged, oldest first; with ``after``, those after this id."""
 
     async def audit(self, *, namespace: str | None, limit: int, cursor: bytes | None = None) -> Page[AuditEntry]:
-        """Newest first."""
+        """Return a page of the audit log, newest first. ``namespace`` None means all namespaces."""
 
     async def token(self, token_hash: str) -> ApiToken | None:
-        """The token of this hash, in force or expired."""
+        """Return the API token with this hash, or None. An expired token is returned too."""
 
     async def tokens(self) -> list[ApiToken]:
-        """Every token, by name."""
+        """Return every API token, by name."""
 
     async def verify(self) -> list[str]:
-        """Hold counters against rows, and tables against each other: one sentence for each thing that does not fit.
+        """Check counters against rows and tables against each other, for tests and ``doctor``.
 
-        Reads everything that is open, the counters of every job, what it says, and the latest 10,000 ended executions:
-        for tests and for ``doctor``, not for a timer.
+        - Returned: one sentence per problem; empty if the store is consistent.
+        - Bounded: reads all open executions, the gate and spec of every job, and the latest 10,000 ended executions.
+          Do not call it periodically.
         """
 
     async def check_statements(self) -> list[str]:
-        """Have the database read the statements that the store keeps ready, without running them: for ``doctor``.
+        """Have the database parse the store's prepared statements without running them, for ``doctor``.
 
-        One sentence for each that it refuses. Empty where the database is a part of this program.
+        - Returned: one sentence per rejected statement. Empty if the database is part of this program.
         """
 
     async def maintain(self, now_us: int) -> None:
-        """Make room ahead and let go of what is too old (partitions), in short steps. Call it every few minutes."""
+        """Create storage ahead of time and drop expired storage (partitions). Call it every few minutes.
+
+        - Bounded: short steps; a step that would wait for a lock is skipped until the next call.
+        """
 
     async def backup(self, path: str) -> None:
-        """Write a consistent copy to a file while work goes on. ``Invalid`` where the engine brings its own tools."""
+        """Write a consistent copy of the store to a new file, while the store is in use.
+
+        - Raised: ``Invalid`` if ``path`` exists, or if the engine has its own backup tools;
+          ``StoreUnavailable`` if the file cannot be written.
+        """

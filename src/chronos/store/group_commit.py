@@ -56,22 +56,22 @@ class GroupCommit:
         max_rows: int = MAX_BATCH_ROWS,
         max_large: int = MAX_ROWS_OF_LARGE_COMMANDS,
         max_waiting: int = MAX_WAITING_COMMANDS,
-        watch: CommitListener | None = None,
+        on_commit: CommitListener | None = None,
     ) -> None:
         self._begin = begin
-        self._watch = watch
+        self._on_commit = on_commit
         self._max_rows = max_rows
         self._max_large = max_large
         self._max_waiting = max_waiting
         self._urgent: deque[PendingCommand] = deque()
         self._refusable: deque[PendingCommand] = deque()
         self._large: deque[PendingCommand] = deque()  # saved jobs, more than a batch of them
-        self._large_are_next = False  # of the large ones: others went before them
-        self._apart: deque[PendingCommand] = deque()  # of a batch that broke: they are sent one by one
+        self._large_go_next = False  # of the large ones: others went before them
+        self._one_by_one: deque[PendingCommand] = deque()  # of a batch that broke: they are sent one by one
         self._sent: list[PendingCommand] = []
-        self._began_s = 0.0
+        self._started_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None  # while there is work
-        self._draining: list[asyncio.Future[None]] = []
+        self._drain_waiters: list[asyncio.Future[None]] = []
 
     async def apply(self, command: Command[R]) -> R:
         """Send a command with the next batch and wait for its answer."""
@@ -93,7 +93,7 @@ class GroupCommit:
             self._urgent.append(pending)
         if self._loop is None or self._loop.is_closed():
             self._loop = loop
-            loop.call_soon(self._next)  # what else is sent in this turn of the loop goes with it
+            loop.call_soon(self._send_next_batch)  # what else is sent in this turn of the loop goes with it
         return answer
 
     async def drain(self) -> None:
@@ -101,55 +101,55 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         while self._loop is loop:
             done = loop.create_future()
-            self._draining.append(done)
+            self._drain_waiters.append(done)
             await done
 
-    def _next(self) -> None:
+    def _send_next_batch(self) -> None:
         """Send the next batch, if there is one."""
         self._sent = batch = self._next_batch()
         if not batch:
-            self._rest()
+            self._become_idle()
             return
-        self._began_s = self._now_s()
-        self._begin([pending.command for pending in batch], self._done)
+        self._started_s = self._now_s()
+        self._begin([pending.command for pending in batch], self._finish_batch)
 
-    def _rest(self) -> None:
+    def _become_idle(self) -> None:
         self._loop = None
-        for done in self._draining:
+        for done in self._drain_waiters:
             if not done.done():
                 done.set_result(None)
-        self._draining.clear()
+        self._drain_waiters.clear()
 
-    def _done(self, outcome: BatchOutcome) -> None:
+    def _finish_batch(self, outcome: BatchOutcome) -> None:
         """Give everybody their answer, and go on."""
         batch, self._sent = self._sent, []
         if isinstance(outcome, list):
-            if self._watch is not None:
-                self._watch(sum(pending.rows for pending in batch), self._now_s() - self._began_s)
+            if self._on_commit is not None:
+                self._on_commit(sum(pending.rows for pending in batch), self._now_s() - self._started_s)
             for pending, answer in zip(batch, outcome, strict=True):
                 _resolve(pending, answer)
         elif not isinstance(outcome, Exception):  # all is coming to an end
             for pending in batch:
                 _resolve(pending, StoreUnavailable("the store is being closed; whether this was written is unknown"))
-            for waiting in (self._apart, self._urgent, self._refusable, self._large):
+            for waiting in (self._one_by_one, self._urgent, self._refusable, self._large):
                 while waiting:
                     _resolve(waiting.popleft(), StoreUnavailable("the store is being closed; this was not written"))
-            self._rest()
+            self._become_idle()
             return
         elif isinstance(outcome, ChronosError) or len(batch) == 1:
             for pending in batch:  # the store's own trouble, the same for all
                 _resolve(pending, outcome)
         else:  # something that should not happen, in one of them: alone, each gets what it deserves
-            self._apart.extend(batch)
-        self._next()
+            self._one_by_one.extend(batch)
+        self._send_next_batch()
 
     def _next_batch(self) -> list[PendingCommand]:
-        if self._apart:
-            return [self._apart.popleft()]
-        if self._large and (self._large_are_next or not (self._urgent or self._refusable)):
-            self._large_are_next = False
+        if self._one_by_one:
+            return [self._one_by_one.popleft()]
+        if self._large and (self._large_go_next or not (self._urgent or self._refusable)):
+            self._large_go_next = False
             return _take_batch(self._max_large, self._large)
-        self._large_are_next = bool(self._large)
+        self._large_go_next = bool(self._large)
         return _take_batch(self._max_rows, self._urgent, self._refusable)
 
     def _now_s(self) -> float:
@@ -157,13 +157,15 @@ class GroupCommit:
         return self._loop.time()
 
 
-def _take_batch(room: int, *lines: deque[PendingCommand]) -> list[PendingCommand]:
+def _take_batch(max_rows: int, *queues: deque[PendingCommand]) -> list[PendingCommand]:
     """The first of some lines that fit together, by their rows and by their text; one at least."""
     batch: list[PendingCommand] = []
     rows = text = 0
-    for line in lines:
-        while line and (not batch or (rows + line[0].rows <= room and text + line[0].text <= MAX_BATCH_CHARACTERS)):
-            batch.append(line.popleft())
+    for queue in queues:
+        while queue and (
+            not batch or (rows + queue[0].rows <= max_rows and text + queue[0].text <= MAX_BATCH_CHARACTERS)
+        ):
+            batch.append(queue.popleft())
             rows += batch[-1].rows
             text += batch[-1].text
     return batch

@@ -45,9 +45,9 @@ def hint_of(command: Command[Any], answer: Any) -> Hint:
         case Claim():
             return NO_HINT
         case Settle() | SettleWith():
-            if not (answer.woken or answer.told):
+            if not (answer.woken or answer.outbox_items):
                 return NO_HINT
-            return _hint_if(answer.woken, Hint.READY) | _hint_if(answer.told, Hint.OUTBOX)
+            return _hint_if(answer.woken, Hint.READY) | _hint_if(answer.outbox_items, Hint.OUTBOX)
         case Admit() | Recover():
             statuses = {row.status for row in answer}
             if statuses <= _STATUSES_WITHOUT_HINT:

@@ -49,11 +49,11 @@ class VirtualClock:
         ``when`` is a datetime or ISO 8601 text. One without an offset is the wall time of the zone ``tz``, or of UTC;
         one that a change of the clocks leaves out moves later by the gap, one that occurs twice is the first.
         """
-        self._base_us = instant_us(when, tz) - self._elapsed_us()
+        self._base_us = to_instant_us(when, tz) - self._elapsed_us()
 
     def until_us(self, when: datetime | str, tz: str | None = None) -> int:
         """How long it takes until the clock shows this."""
-        return instant_us(when, tz) - self.now_us()
+        return to_instant_us(when, tz) - self.now_us()
 
     def jump(self, by: timedelta | float) -> None:
         """Set the wall clock forward, or back, by a timedelta or so many seconds; no time passes."""
@@ -64,7 +64,7 @@ class VirtualClock:
         return self.loop.now_us + self.loop.now_us * self._drift_ppm // 1_000_000
 
 
-def instant_us(when: datetime | str, tz: str | None = None) -> int:
+def to_instant_us(when: datetime | str, tz: str | None = None) -> int:
     """The instant that somebody means, in microseconds. Raises ``Invalid``."""
     text = when if isinstance(when, str) else when.isoformat()
     try:

@@ -29,7 +29,8 @@ from chronos.errors import Invalid
 from chronos.runners.contract import AttemptCall, Runner
 from chronos.runners.python.runner import PythonRunner
 from chronos.sdk.app import Chronos
-from chronos.sdk.info import RunInfo, run_fields
+from chronos.sdk.info import RunInfo, to_run_fields
+from chronos.sdk.job_options import to_seconds
 from chronos.store.contract import ExecutionFilter, Hint, Store
 from chronos.testing.clock import VirtualClock
 from chronos.testing.loop import VirtualLoop
@@ -96,12 +97,12 @@ class Harness:
             _check_answer(self._app, job)
         self._answers[job] = Succeeded(result=result) if error is None else Failed(error=error)
 
-    def advance(self, by: timedelta | None = None, /, **amounts: float) -> dict[str, list[Ran]]:
-        """Let time pass (``days=1``, ``hours=2``, …): the runs that began meanwhile, by job, oldest first.
+    def advance(self, by: timedelta | str | None = None, /, **amounts: float) -> dict[str, list[Ran]]:
+        """Let time pass (``days=1``, ``hours=2``, ``"1h30m"``, …): the runs that began meanwhile, by job, oldest first.
 
         Every job has its list, which may be empty. An instant that has come at the very end is among them.
         """
-        lasts = (by or timedelta()) + timedelta(**amounts)
+        lasts = _to_timedelta(by) + timedelta(**amounts)
         if lasts < timedelta():
             raise Invalid(
                 f"time does not go back, not by {-lasts} (the clock shows {self.clock.now:%Y-%m-%dT%H:%M:%SZ}); "
@@ -317,6 +318,15 @@ class _StandIn:
         """Nothing is kept."""
 
 
+def _to_timedelta(by: timedelta | str | None) -> timedelta:
+    """A duration, given as a timedelta or as text. Raises ``Invalid``."""
+    if isinstance(by, str):
+        return timedelta(seconds=to_seconds(by, "advance"))
+    if by is not None and not isinstance(by, timedelta):
+        raise Invalid(f'advance is {by!r}; use days=1, hours=2, a timedelta or text like "1h30m"')
+    return by or timedelta()
+
+
 def _check_answer(app: Chronos, job: str) -> None:
     """Only what is stood in for can be answered: else a slip of the pen would make a test pass that should not."""
     draft = app._runtime.declared.jobs.get(job)
@@ -335,4 +345,4 @@ _DEFAULT_OUTCOME = Succeeded()
 
 
 def _to_harness_run(execution: Execution) -> Ran:
-    return Ran(**run_fields(execution))
+    return Ran(**to_run_fields(execution))

@@ -110,7 +110,7 @@ def test_within_a_minute_refusals_are_only_counted() -> None:
         for later_s, count in ((0, 1), (30, 1), (31, 2), (1, 2)):
             clock.us += later_s * SECOND_US
             denials.denied("bob", "POST /x: no", address="192.0.2.1", counts_as="192.0.2.1")
-            await denials._tell()
+            await denials._flush()
             assert len((await store.audit(namespace=None, limit=10)).items) == count
         await denials.close()
         details = [entry.detail for entry in (await store.audit(namespace=None, limit=10)).items]

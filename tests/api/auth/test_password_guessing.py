@@ -12,7 +12,7 @@ import pytest
 
 from chronos.api import Access, ApiOptions, read_users
 from chronos.api.auth.hash_queue import HASH_THREADS, MAX_WAITING_HASHES, MAX_WAITING_PER_ADDRESS, HashQueue
-from chronos.api.auth.lockout import FREE_TRIES, FREE_TRIES_OF_ADDRESS, UNLOCKED_US, Lockout
+from chronos.api.auth.lockout import FREE_GUESSES, FREE_GUESSES_PER_ADDRESS, UNLOCKED_US, Lockout
 from chronos.api.errors import LockedOut, TooManyRequests, Unauthenticated
 from chronos.clock import SystemClock
 from chronos.core.calendar import SECOND_US
@@ -93,7 +93,7 @@ def test_of_300_guesses_at_once_as_many_are_tried_as_one_after_another(
 ) -> None:
     async def case(world: World) -> None:
         found = await statuses([login(world, "root", guess(number)) for number in range(300)])
-        assert found == {401: FREE_TRIES, 429: 300 - FREE_TRIES}
+        assert found == {401: FREE_GUESSES, 429: 300 - FREE_GUESSES}
 
     in_world(case, users=users, access_clock=StoppedClock())
 
@@ -109,7 +109,7 @@ def test_the_right_password_within_a_burst_is_not_accepted_while_the_name_is_loc
         reply = await right
         assert (reply.status, reply.code) == (429, "locked_out")
         assert int(reply.headers["Retry-After"]) >= 1
-        assert await statuses([*wrong, *more]) == {401: FREE_TRIES, 429: 299 - FREE_TRIES}
+        assert await statuses([*wrong, *more]) == {401: FREE_GUESSES, 429: 299 - FREE_GUESSES}
 
     in_world(case, users=SLOW, access_clock=StoppedClock())
 
@@ -128,14 +128,14 @@ def test_a_login_from_elsewhere_does_not_wait_for_a_guesser() -> None:
         queue, held = world.access._hashes, Held(world.access._hashes)
         busy = [held.put(f"busy-{number}", "192.0.2.3") for number in range(HASH_THREADS)]
         await until(lambda: len(held.began) == HASH_THREADS)
-        guesses = [login(world, f"name-{number}", "guess", "192.0.2.1") for number in range(FREE_TRIES_OF_ADDRESS)]
-        await until(lambda: queue.waiting == FREE_TRIES_OF_ADDRESS)
+        guesses = [login(world, f"name-{number}", "guess", "192.0.2.1") for number in range(FREE_GUESSES_PER_ADDRESS)]
+        await until(lambda: queue.waiting == FREE_GUESSES_PER_ADDRESS)
         other = login(world, "root", "secret", "192.0.2.2")
-        await until(lambda: queue.waiting == FREE_TRIES_OF_ADDRESS + 1)
+        await until(lambda: queue.waiting == FREE_GUESSES_PER_ADDRESS + 1)
         held.release_held()
         assert (await other).status == 200
         assert not all(one.done() for one in guesses)
-        assert await statuses(guesses) == {401: FREE_TRIES_OF_ADDRESS}
+        assert await statuses(guesses) == {401: FREE_GUESSES_PER_ADDRESS}
         await asyncio.gather(*busy)
 
     in_world(case, users=SLOW, options=PROXIED)
@@ -165,10 +165,10 @@ def test_a_guesser_does_not_lock_out_all_who_share_its_address() -> None:
         clock.us += 3_600 * SECOND_US  # the password is no longer remembered, the name is
         for number in range(40):
             status = (await login(world, f"name-{number}", "guess")).status
-            assert status == (401 if number < FREE_TRIES_OF_ADDRESS else 429)
+            assert status == (401 if number < FREE_GUESSES_PER_ADDRESS else 429)
         assert (await login(world, "bob", "secret")).status == 429  # who was never here
         assert (await login(world, "root", "secret")).status == 200
-        for number in range(FREE_TRIES):
+        for number in range(FREE_GUESSES):
             assert (await login(world, "root", f"guess {number}")).status == 401
         assert (await login(world, "root", "secret")).status == 429  # a name is guessed at like any other
         assert (await login(world, "root", "secret", "192.0.2.9")).status == 200
@@ -178,9 +178,9 @@ def test_a_guesser_does_not_lock_out_all_who_share_its_address() -> None:
 
 def test_an_admin_unlocks_a_user() -> None:
     async def case(world: World) -> None:
-        for number in range(FREE_TRIES):
+        for number in range(FREE_GUESSES):
             assert (await login(world, "bob", f"guess {number}")).status == 401
-        for number in range(FREE_TRIES_OF_ADDRESS):
+        for number in range(FREE_GUESSES_PER_ADDRESS):
             await login(world, f"name-{number}", "guess")
         assert (await login(world, "bob", "secret")).status == 429
         admin = {"Authorization": basic("root", "secret"), "X-Forwarded-For": "192.0.2.7"}
@@ -224,7 +224,7 @@ def fail(lockout: Lockout, name: str, address: str, now_us: int) -> None:
 
 def test_guessing_takes_longer_each_time() -> None:
     lockout = Lockout()
-    for _ in range(FREE_TRIES):
+    for _ in range(FREE_GUESSES):
         fail(lockout, "ana", "1.2.3.4", 0)
     first_s = locked(lockout, "ana", "1.2.3.4", 0)
     assert locked(lockout, "ana", "5.6.7.8", 0) is None  # she can come in from elsewhere
@@ -235,7 +235,7 @@ def test_guessing_takes_longer_each_time() -> None:
     assert second_s is not None
     assert second_s > first_s
     assert locked(lockout, "ana", "1.2.3.4", -1) is None  # the clock was set back
-    for guess in range(FREE_TRIES_OF_ADDRESS):
+    for guess in range(FREE_GUESSES_PER_ADDRESS):
         fail(lockout, f"user-{guess}", "6.6.6.6", 3 * SECOND_US)
     assert locked(lockout, "anybody", "6.6.6.6", 3 * SECOND_US) is not None
     assert locked(lockout, "anybody", "6.6.6.6", 3_600 * SECOND_US) is None
@@ -243,14 +243,14 @@ def test_guessing_takes_longer_each_time() -> None:
 
 def test_what_is_being_checked_counts() -> None:
     lockout = Lockout()
-    for _ in range(FREE_TRIES):
+    for _ in range(FREE_GUESSES):
         lockout.reserve("ana", "1.2.3.4", 0)
     assert locked(lockout, "ana", "1.2.3.4", 600 * SECOND_US) is not None  # however long it takes
     lockout.cancel_reservation("ana", "1.2.3.4")
     assert locked(lockout, "ana", "1.2.3.4", 0) is None
     lockout.failed("ana", "1.2.3.4", 0)
     lockout.succeeded("ana", "1.2.3.4", 0)  # forgets the wrong one, and not those that are still being checked
-    for _ in range(FREE_TRIES - 2):
+    for _ in range(FREE_GUESSES - 2):
         assert locked(lockout, "ana", "1.2.3.4", 0) is None
         lockout.reserve("ana", "1.2.3.4", 0)
     assert locked(lockout, "ana", "1.2.3.4", 0) is not None
@@ -258,12 +258,12 @@ def test_what_is_being_checked_counts() -> None:
 
 def test_an_unlocked_name_passes_the_lock_of_an_address_for_some_time() -> None:
     lockout = Lockout()
-    for guess in range(FREE_TRIES_OF_ADDRESS):
+    for guess in range(FREE_GUESSES_PER_ADDRESS):
         fail(lockout, f"user-{guess}", "1.2.3.4", 0)
     lockout.unlock("ana", 0)
     assert locked(lockout, "ana", "1.2.3.4", 0) is None
     assert locked(lockout, "bob", "1.2.3.4", 0) is not None
-    for guess in range(FREE_TRIES):
+    for guess in range(FREE_GUESSES):
         fail(lockout, "ana", "1.2.3.4", UNLOCKED_US - guess)
     assert locked(lockout, "ana", "1.2.3.4", UNLOCKED_US) is not None
 
@@ -271,7 +271,7 @@ def test_an_unlocked_name_passes_the_lock_of_an_address_for_some_time() -> None:
 def test_a_client_that_hangs_up_has_made_its_try() -> None:
     async def main() -> None:
         access = Access(StoppedClock(), users=read_users(SLOW))
-        for number in range(FREE_TRIES):
+        for number in range(FREE_GUESSES):
             gone = asyncio.create_task(access.principal(basic("root", f"guess {number}"), "::1"))
             await asyncio.sleep(0)
             gone.cancel()
@@ -290,7 +290,7 @@ def test_a_client_that_hangs_up_has_made_its_try() -> None:
 
 def test_addresses_take_turns_and_those_who_are_known_come_first() -> None:
     async def main() -> None:
-        queue = HashQueue(at_once=1)
+        queue = HashQueue(threads=1)
         held = Held(queue)
         tasks = [held.put(f"a{n}", "a") for n in range(4)]
         tasks += [held.put(f"b{n}", "b") for n in range(2)]
@@ -306,7 +306,7 @@ def test_addresses_take_turns_and_those_who_are_known_come_first() -> None:
 
 def test_a_full_queue_takes_a_new_address_in_place_of_the_last_of_the_greediest() -> None:
     async def main() -> None:
-        queue = HashQueue(at_once=1, most=4)
+        queue = HashQueue(threads=1, limit=4)
         held = Held(queue)
         tasks = [held.put(f"a{n}", "a") for n in range(4)] + [held.put("b", "b")]
         await until(lambda: queue.waiting >= 4)
@@ -329,7 +329,7 @@ def test_a_full_queue_takes_a_new_address_in_place_of_the_last_of_the_greediest(
 
 def test_one_address_has_a_bounded_number_of_places_and_canceled_ones_are_free_again() -> None:
     async def main() -> None:
-        queue = HashQueue(at_once=1)
+        queue = HashQueue(threads=1)
         held = Held(queue)
         tasks = [held.put(f"a{n}", "a") for n in range(MAX_WAITING_PER_ADDRESS + 1)]
         await until(lambda: queue.waiting >= MAX_WAITING_PER_ADDRESS)

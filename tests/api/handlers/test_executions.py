@@ -282,14 +282,14 @@ def test_a_log_has_each_piece_once() -> None:
         return OutputRow(b"x" * 16, task, number, part, text)
 
     log = OutputStream(None, 0)
-    assert "".join(log.more([row("a", 1, 0, "one\n"), row("a", 1, PROGRESS, "{}")])) == "one\n"
-    assert "".join(log.more([row("a", 1, 0, "one\n"), row("a", 1, 9, "two\n")])) == "two\n"
-    assert "".join(log.more([row("a", 1, 0, "one\n"), row("a", 1, 9, "two\nthree\n")])) == "three\n"
+    assert "".join(log.new_text([row("a", 1, 0, "one\n"), row("a", 1, PROGRESS, "{}")])) == "one\n"
+    assert "".join(log.new_text([row("a", 1, 0, "one\n"), row("a", 1, 9, "two\n")])) == "two\n"
+    assert "".join(log.new_text([row("a", 1, 0, "one\n"), row("a", 1, 9, "two\nthree\n")])) == "three\n"
     moved = [row("a", 1, 0, "one\n"), row("a", 1, 9, "three\nfour\n"), row("b", 1, 0, "five\n")]
-    assert "".join(log.more(moved)).endswith("--- b, attempt 1\nfive\n")
+    assert "".join(log.new_text(moved)).endswith("--- b, attempt 1\nfive\n")
     both = [row("a", 1, 0, "x"), row("b", 2, 0, "y")]
-    assert "".join(OutputStream("b", 2).more(both)) == "y"
-    assert "".join(OutputStream(None, 0).more(both)) == "--- a, attempt 1\nx--- b, attempt 2\ny"
+    assert "".join(OutputStream("b", 2).new_text(both)) == "y"
+    assert "".join(OutputStream(None, 0).new_text(both)) == "--- a, attempt 1\nx--- b, attempt 2\ny"
 
 
 def test_what_the_server_says_of_itself() -> None:

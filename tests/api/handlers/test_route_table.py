@@ -41,7 +41,7 @@ def word(route: Route) -> str:
     """Who may use a route, as the page says it."""
     words = {
         Permission.OPEN: "everybody",
-        Permission.LOOK: "viewer",
+        Permission.VIEW: "viewer",
         Permission.OPERATE: "operator",
         Permission.ADMINISTER: "admin",
     }
@@ -65,7 +65,7 @@ def test_every_route_is_documented(route: Route) -> None:
         assert not route.writes
     if route.writes and not route.path.endswith("/preview"):
         assert "dry_run" in {param.name for param in route.query}
-    assert all(param.about for param in route.query)
+    assert all(param.description for param in route.query)
 
 
 def test_names_are_used_once() -> None:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from chronos.api import ApiOptions
-from chronos.cli.ctl.contexts import Contexts, ServerContext, choose, contexts_file, write_contexts
+from chronos.cli.ctl.contexts import Contexts, ServerContext, choose_server, contexts_file, write_contexts
 from tests.support.cli_server import SECRET, Served, serving
 
 USERS = {
@@ -62,10 +62,10 @@ def test_contexts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_contexts_token_is_for_its_own_server() -> None:
     write_contexts(Contexts(current="here", servers={"here": ServerContext(url="http://here", token="t0ken")}))
     nothing: dict[str, str | None] = {"server": None, "context": None, "namespace": None}
-    assert choose(**nothing, environment={}).token == "t0ken"
-    assert choose(**{**nothing, "server": "http://elsewhere"}, environment={}).token is None
-    assert choose(**nothing, environment={"CHRONOS_SERVER": "http://elsewhere"}).token is None
-    assert choose(**nothing, environment={"CHRONOS_TOKEN": "mine"}).token == "mine"
+    assert choose_server(**nothing, environment={}).token == "t0ken"
+    assert choose_server(**{**nothing, "server": "http://elsewhere"}, environment={}).token is None
+    assert choose_server(**nothing, environment={"CHRONOS_SERVER": "http://elsewhere"}).token is None
+    assert choose_server(**nothing, environment={"CHRONOS_TOKEN": "mine"}).token == "mine"
 
 
 def test_a_contexts_namespace(served: Served) -> None:

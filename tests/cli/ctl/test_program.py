@@ -164,4 +164,4 @@ def test_what_cannot_be_sent(shared: Served, arguments: list[str]) -> None:
     ],
 )
 def test_problems_as_people_read_them(status: int, problem: dict[str, object], message: str) -> None:
-    assert errors.message_of(status, problem) == message
+    assert errors.format_problem(status, problem) == message

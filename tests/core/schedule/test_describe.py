@@ -1,4 +1,4 @@
-"""Schedules in words: exact words for the usual ones, and words that read back to the same schedule for all."""
+"""Descriptions: exact words for common schedules, and words that read back to the same schedule for all."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -12,88 +12,138 @@ from chronos.core.schedule.timezones import zone_names
 
 WORDS = [
     # Times of a day.
-    ("0 9 * * 1-5", "at 09:00, Monday to Friday"),
-    ("0 9 * * *", "at 09:00, every day"),
-    ("@daily", "at 00:00, every day"),
-    ("@weekly", "at 00:00, every Sunday"),
-    ("@monthly", "at 00:00, on the 1st of every month"),
-    ("@yearly", "at 00:00, on the 1st of January"),
-    ("0 9,12,17 * * *", "at 09:00, 12:00 and 17:00, every day"),
-    ("0,30 9,10 * * *", "at 09:00, 09:30, 10:00 and 10:30, every day"),
-    ("30 0 9 * * 1", "at 09:00:30, every Monday"),
-    ("*/60 9 * * *", "at 09:00, every day, at real intervals"),
-    ("0 */5 * * *", "at 00:00, 05:00, 10:00, 15:00 and 20:00, every day, at real intervals"),
+    ("0 9 * * 1-5", "Weekdays at 09:00"),
+    ("30 2 * * *", "Daily at 02:30"),
+    ("@daily", "Daily at 00:00"),
+    ("@weekly", "Sundays at 00:00"),
+    ("@monthly", "Monthly on the 1st at 00:00"),
+    ("@yearly", "Yearly on 1 January at 00:00"),
+    ("0 9,12,17 * * *", "Daily at 09:00, 12:00 and 17:00"),
+    ("0,30 9,10 * * *", "Daily at 09:00, 09:30, 10:00 and 10:30"),
+    ("30 0 9 * * 1", "Mondays at 09:00:30"),
+    ("*/60 9 * * *", "Daily at 09:00, at real intervals"),
+    ("0 */5 * * *", "Daily at 00:00, 05:00, 10:00, 15:00 and 20:00, at real intervals"),
     # Intervals by the clock.
-    ("* * * * *", "every minute"),
-    ("*/15 * * * *", "every 15 minutes"),
-    ("@hourly", "every hour"),
-    ("0 */2 * * *", "every 2 hours"),
-    ("* * * * * *", "every second"),
-    ("*/30 * * * * *", "every 30 seconds"),
-    ("*/15 9-16 * * 1-5", "every 15 minutes from 09:00 to 16:45, Monday to Friday"),
-    ("* 9 * * *", "every minute from 09:00 to 09:59"),
-    ("0 9-17 * * *", "every hour from 09:00 to 17:00"),
-    ("30 8-18/2 * * *", "every 2 hours from 08:30 to 18:30"),
+    ("* * * * *", "Every minute"),
+    ("*/5 * * * *", "Every 5 minutes"),
+    ("@hourly", "Every hour"),
+    ("0 */2 * * *", "Every 2 hours"),
+    ("* * * * * *", "Every second"),
+    ("*/30 * * * * *", "Every 30 seconds"),
+    ("*/15 * * * 1-5", "Every 15 minutes on weekdays"),
+    ("*/15 9-16 * * 1-5", "Every 15 minutes from 09:00 to 16:45 on weekdays"),
+    ("* 9 * * *", "Every minute from 09:00 to 09:59"),
+    ("0 9-17 * * *", "Every hour from 09:00 to 17:00"),
+    ("30 8-18/2 * * *", "Every 2 hours from 08:30 to 18:30"),
+    # Minutes of the hour, seconds of the minute.
+    ("5 * * * *", "Every hour at minute 5"),
+    ("15 */3 * * *", "Every 3 hours at minute 15"),
+    ("5 */12 * * 1", "Every 12 hours at minute 5 on Mondays"),
+    ("*/7 * * * *", "Every hour at minutes 0, 7, 14, 21, 28, 35, 42, 49 and 56"),
+    ("30 * * * * *", "Every minute at second 30"),
+    ("5,30 */10 * * * *", "Every 10 minutes at seconds 5 and 30"),
     # Systematically.
-    ("5 * * * *", "at minute 5 of every hour"),
-    ("5 */2 * * *", "at minute 5 of every 2nd hour"),
-    ("*/5 9,12 * * *", "every 5 minutes of hours 9 and 12"),
-    ("*/7 * * * *", "at minutes 0, 7, 14, 21, 28, 35, 42, 49 and 56 of every hour"),
-    ("3,7,20-27 2-6 * * *", "at minutes 3, 7 and 20 to 27 of hours 2 to 6"),
-    ("0-59 0-23 * * *", "at minutes 0 to 59 of hours 0 to 23"),
-    ("30 * * * * *", "at second 30 of every minute"),
-    ("*/10 */30 9 * * *", "every 10 seconds of every 30th minute of hour 9"),
-    ("15,45 3,7,20-27 2-6 * * 0", "at seconds 15 and 45 of minutes 3, 7 and 20 to 27 of hours 2 to 6, every Sunday"),
-    # Days.
-    ("0 8 * * 1,4", "at 08:00, every Monday and Thursday"),
-    ("0 8 * * 0,6", "at 08:00, every Saturday and Sunday"),
-    ("0 8 * * 0,1-3,5", "at 08:00, Monday to Wednesday, Friday and Sunday"),
-    ("0 0 1,15,L * *", "at 00:00, on the 1st, the 15th and the last day of every month"),
-    ("0 0 20-25 * *", "at 00:00, on the 20th to 25th of every month"),
-    ("0 0 */4 * *", "at 00:00, on days 1, 5, 9, 13, 17, 21, 25 and 29 of every month"),
+    ("*/5 9,12 * * *", "Every 5 minutes of hours 9 and 12"),
+    ("3,7,20-27 2-6 * * *", "At minutes 3, 7 and 20 to 27 of hours 2 to 6"),
+    ("0-59 0-23 * * *", "At minutes 0 to 59 of hours 0 to 23"),
+    ("*/10 */30 9 * * *", "Every 10 seconds of every 30th minute of hour 9"),
+    ("15,45 3,7,20-27 2-6 * * 0", "At seconds 15 and 45 of minutes 3, 7 and 20 to 27 of hours 2 to 6 on Sundays"),
+    # Days of the week.
+    ("0 7 * * 1", "Mondays at 07:00"),
+    ("0 8 * * 1,4", "Mondays and Thursdays at 08:00"),
+    ("0 8 * * 0,6", "Weekends at 08:00"),
+    ("0 9 * * 1-4", "Mon to Thu at 09:00"),
+    ("0 8 * * 0,1-3,5", "Mon to Wed, Fri and Sun at 08:00"),
+    ("0 9 * * MON#1,MON#3", "Monthly on the first and third Monday at 09:00"),
+    ("0 9 * * MON#2,5L", "Monthly on the second Monday and the last Friday at 09:00"),
+    ("0 9 * * 1,5L", "Mondays and the last Friday of the month at 09:00"),
+    # Days of the month.
+    ("0 4 1 * *", "Monthly on the 1st at 04:00"),
+    ("0 0 1,15 * *", "Monthly on the 1st and 15th at 00:00"),
+    ("0 0 1,15,L * *", "Monthly on the 1st, 15th and last day at 00:00"),
+    ("0 0 L * *", "Monthly on the last day at 00:00"),
+    ("0 0 20-25 * *", "Monthly on the 20th to 25th at 00:00"),
+    ("0 0 */4 * *", "Monthly on days 1, 5, 9, 13, 17, 21, 25 and 29 at 00:00"),
     (
         "0 0 L-3,15W,LW * *",
-        "at 00:00, on the weekday nearest to the 15th, the last weekday "
-        "and the 3rd day before the last day of every month",
+        "Monthly on the weekday nearest to the 15th, the last weekday and the 3rd day before the last day at 00:00",
     ),
-    ("0 0 1W * *", "at 00:00, on the first weekday of every month"),
-    ("0 9 * * MON#2,5L", "at 09:00, on the second Monday and the last Friday of every month"),
-    ("0 9 * * 1,5L", "at 09:00, every Monday and the last Friday of the month"),
-    ("0 0 1,15 * 1", "at 00:00, on the 1st and the 15th of the month or every Monday"),
-    ("0 0 1-31 * 1", "at 00:00, on the 1st to 31st of the month or every Monday"),
-    ("0 0 */10 * 1,2", "at 00:00, on the 1st, the 11th, the 21st and the 31st of the month if it is Monday or Tuesday"),
+    ("0 0 1W * *", "Monthly on the first weekday at 00:00"),
+    ("*/15 * 1 * *", "Every 15 minutes on the 1st of the month"),
+    ("0 0 1,15 * 1", "On the 1st and 15th of the month or on Mondays at 00:00"),
+    ("0 0 1-31 * 1", "On the 1st to 31st of the month or on Mondays at 00:00"),
+    ("0 0 1 * 1-5", "On the 1st of the month or on weekdays at 00:00"),
+    ("0 0 */10 * 1,2", "On the 1st, 11th, 21st and 31st of the month if it is Monday or Tuesday, at 00:00"),
     # Months.
-    ("0 12 25 12 *", "at 12:00, on the 25th of December"),
-    ("0 9 * 1,7 *", "at 09:00, every day, in January and July"),
-    ("0 2 * 3 0#2", "at 02:00, on the second Sunday of March"),
-    ("*/15 * * 6-8 1", "every 15 minutes, every Monday, in June to August"),
-    ("0 0 1 1 1", "at 00:00, on the 1st of the month or every Monday, in January"),
+    ("0 12 25 12 *", "Yearly on 25 December at 12:00"),
+    ("0 12 1,15 1 *", "Yearly on the 1st and 15th of January at 12:00"),
+    ("0 0 1 1,7 *", "On the 1st of January and July at 00:00"),
+    ("0 9 * 1,7 *", "Daily at 09:00 in January and July"),
+    ("0 9 * 6-8 1-5", "Weekdays at 09:00 in June to August"),
+    ("0 2 * 3 0#2", "Yearly on the second Sunday of March at 02:00"),
+    ("*/15 * * 6-8 1", "Every 15 minutes on Mondays in June to August"),
+    ("*/15 * 25 12 *", "Every 15 minutes on 25 December"),
+    ("0 0 1 1 1", "On the 1st of the month or on Mondays at 00:00 in January"),
     # Intervals from a start.
-    ("@every 90s", "every 90 seconds"),
-    ("@every 1h30m", "every 1 hour 30 minutes"),
-    ("@every 24h", "every 24 hours"),
-    ("@every 15m", "at intervals of 15 minutes"),
-    ("@every 1.5ms", "every 1 millisecond 500 microseconds"),
-    ("P2W", "every 2 weeks"),
-    ("P1D", "at intervals of 1 day"),
-    ("P7D", "every 7 days"),
-    ("P1Y2M3DT4H5M6S", "every 1 year 2 months 3 days 4 hours 5 minutes 6 seconds"),
-    ("PT6H", "at calendar intervals of 6 hours"),
-    ("R5/PT6H", "every 6 hours, 5 times"),
-    ("R/2026-01-31T09:00:00Z/P1M", "every month, counted from 2026-01-31T09:00:00Z"),
+    ("@every 90s", "Every 90 seconds"),
+    ("@every 1h30m", "Every 1 hour 30 minutes"),
+    ("@every 24h", "Every 24 hours"),
+    ("@every 15m", "Every 15 minutes from the start"),
+    ("@every 1.5ms", "Every 1 millisecond 500 microseconds"),
+    ("P2W", "Every 2 weeks"),
+    ("P1D", "Every day from the start"),
+    ("P7D", "Every 7 days"),
+    ("P1Y2M3DT4H5M6S", "Every 1 year 2 months 3 days 4 hours 5 minutes 6 seconds"),
+    ("PT6H", "Every 6 hours by the calendar"),
+    ("R5/PT6H", "Every 6 hours, 5 times"),
+    ("R/2026-01-31T09:00:00Z/P1M", "Every month, counted from 2026-01-31T09:00:00Z"),
     # One time only.
-    ("2027-01-01T00:00:00Z", "once at 2027-01-01T00:00:00Z"),
-    ("in 2 hours", "in 2 hours"),
-    ("in 3 days at 8am", "in 3 days at 08:00"),
-    ("tomorrow at noon", "tomorrow at 12:00"),
+    ("2027-01-01T00:00:00Z", "Once at 2027-01-01T00:00:00Z"),
+    ("in 2 hours", "In 2 hours"),
+    ("in 3 days at 8am", "In 3 days at 08:00"),
+    ("tomorrow at noon", "Tomorrow at 12:00"),
 ]
 
 
 @pytest.mark.parametrize(("expression", "words"), WORDS)
-def test_words(expression: str, words: str) -> None:
+def test_description_of_a_rule(expression: str, words: str) -> None:
     schedule = parse_schedule(expression, timezone="Europe/Paris")
     assert schedule.describe() == f"{words}, Europe/Paris"
     assert parse_schedule(schedule.describe()) == schedule
+
+
+# Descriptions of earlier versions, which users may have saved as schedules in plain words.
+FORMER_WORDS = [
+    ("0 9 * * 1-5", "at 09:00, Monday to Friday"),
+    ("0 9 * * *", "at 09:00, every day"),
+    ("@weekly", "at 00:00, every Sunday"),
+    ("@monthly", "at 00:00, on the 1st of every month"),
+    ("@yearly", "at 00:00, on the 1st of January"),
+    ("*/60 9 * * *", "at 09:00, every day, at real intervals"),
+    ("*/15 9-16 * * 1-5", "every 15 minutes from 09:00 to 16:45, Monday to Friday"),
+    ("5 * * * *", "at minute 5 of every hour"),
+    ("5 */2 * * *", "at minute 5 of every 2nd hour"),
+    ("30 * * * * *", "at second 30 of every minute"),
+    ("15,45 3,7,20-27 2-6 * * 0", "at seconds 15 and 45 of minutes 3, 7 and 20 to 27 of hours 2 to 6, every Sunday"),
+    ("0 8 * * 0,1-3,5", "at 08:00, Monday to Wednesday, Friday and Sunday"),
+    ("0 0 1,15,L * *", "at 00:00, on the 1st, the 15th and the last day of every month"),
+    ("0 0 */4 * *", "at 00:00, on days 1, 5, 9, 13, 17, 21, 25 and 29 of every month"),
+    ("0 9 * * MON#2,5L", "at 09:00, on the second Monday and the last Friday of every month"),
+    ("0 9 * * 1,5L", "at 09:00, every Monday and the last Friday of the month"),
+    ("0 0 1,15 * 1", "at 00:00, on the 1st and the 15th of the month or every Monday"),
+    ("0 0 */10 * 1,2", "at 00:00, on the 1st, the 11th, the 21st and the 31st of the month if it is Monday or Tuesday"),
+    ("0 9 * 1,7 *", "at 09:00, every day, in January and July"),
+    ("*/15 * * 6-8 1", "every 15 minutes, every Monday, in June to August"),
+    ("@every 15m", "at intervals of 15 minutes"),
+    ("P1D", "at intervals of 1 day"),
+    ("PT6H", "at calendar intervals of 6 hours"),
+    ("1-57/4 * * * *", 'as the cron expression "1-57/4 * * * *"'),
+]
+
+
+@pytest.mark.parametrize(("expression", "words"), FORMER_WORDS)
+def test_former_description_still_reads_back(expression: str, words: str) -> None:
+    assert parse_schedule(f"{words}, Europe/Paris") == parse_schedule(expression, timezone="Europe/Paris")
 
 
 START, END = "2027-01-01T00:05:00Z", "2027-12-31T23:59:59.999999Z"
@@ -102,39 +152,41 @@ START, END = "2027-01-01T00:05:00Z", "2027-12-31T23:59:59.999999Z"
 @pytest.mark.parametrize(
     ("expression", "options", "words"),
     [
-        ("0 9 * * *", {"start": START, "end": END}, f"at 09:00, every day, from {START}, until {END}, UTC"),
-        ("*/15 * * * *", {"start": START}, f"every 15 minutes by the clock, from {START}, UTC"),
-        ("@every 15m", {"start": START}, f"every 15 minutes, from {START}, UTC"),
-        ("P1M", {"start": START}, f"every month, from {START}, UTC"),
-        ("in 2 hours", {"start": START}, f"in 2 hours, from {START}, UTC"),
+        ("0 9 * * *", {"start": START, "end": END}, f"Daily at 09:00, from {START}, until {END}, UTC"),
+        ("*/15 * * * *", {"start": START}, f"Every 15 minutes by the clock, from {START}, UTC"),
+        ("@every 15m", {"start": START}, f"Every 15 minutes, from {START}, UTC"),
+        ("*/15 * * * 1", {"start": START}, f"Every 15 minutes on Mondays, from {START}, UTC"),
+        ("P1M", {"start": START}, f"Every month, from {START}, UTC"),
+        ("PT6H", {"start": START}, f"Every 6 hours by the calendar, from {START}, UTC"),
+        ("in 2 hours", {"start": START}, f"In 2 hours, from {START}, UTC"),
         (
             "30 2 * * *",
             {"dst": "literal", "jitter": "90s"},
-            "at 02:30, every day, taking clock changes literally, with jitter up to 90 seconds, UTC",
+            "Daily at 02:30, taking clock changes literally, with jitter up to 90 seconds, UTC",
         ),
         (
             "@hourly",
             {"exclude": ["2026-12-25", "2026-12-31..2027-01-02", "* 9-16 * * MON-FRI"]},
-            'every hour, except 2026-12-25, 2026-12-31 to 2027-01-02 and "* 9-16 * * 1-5", UTC',
+            'Every hour, except 2026-12-25, 2026-12-31 to 2027-01-02 and "* 9-16 * * 1-5", UTC',
         ),
     ],
 )
-def test_words_of_the_rest(expression: str, options: dict[str, Any], words: str) -> None:
+def test_description_of_window_policy_and_exclusions(expression: str, options: dict[str, Any], words: str) -> None:
     schedule = parse_schedule(expression, **options)
     assert schedule.describe() == words
     assert parse_schedule(words) == schedule
 
 
-def test_long_lists_are_said_as_cron() -> None:
+def test_long_lists_are_described_by_the_cron_expression() -> None:
     odd = ",".join(str(n) for n in range(1, 60, 2) if n not in (7, 31))
     schedule = parse_schedule(f"{odd} {odd} * * * *")
-    assert schedule.describe().startswith('as the cron expression "1-57/4,')
+    assert schedule.describe().startswith('Cron expression "1-57/4,')
     assert parse_schedule(schedule.describe()) == schedule
 
 
-def test_what_cannot_be_read_back_is_described_all_the_same() -> None:
+def test_schedules_that_do_not_read_back_have_a_description() -> None:
     never = parse_schedule("0 0 30 2 *", dialect="posix")
-    assert never.describe() == "at 00:00, on the 30th of February, UTC"
+    assert never.describe() == "Yearly on 30 February at 00:00, UTC"
     many = parse_schedule("@daily", exclude=[f"{year}-01-01" for year in range(2027, 2058)])
     assert len(many.describe()) > 256
 
@@ -226,11 +278,14 @@ OPTIONS = st.fixed_dictionaries(
 
 @settings(max_examples=1_000)
 @given(RULES, OPTIONS)
-def test_words_read_back_to_the_same_schedule(expression: str, options: dict[str, Any]) -> None:
+def test_descriptions_read_back_to_the_same_schedule(expression: str, options: dict[str, Any]) -> None:
     schedule = parsed(expression, options)
     words = schedule.describe()
     if len(words) <= 256:
         assert parse_schedule(words, key="k") == schedule
+        assert parse_schedule(words[0].lower() + words[1:], key="k") == schedule
+        if '"' not in words:
+            assert parse_schedule(words.upper(), key="k") == schedule
     assert words.endswith(f", {options['timezone']}")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chronos import Schedule, parse_schedule
 from chronos.core.calendar import from_us, rfc3339, to_us
-from chronos.core.schedule.dst import Oddity, OddityKind, oddities
+from chronos.core.schedule.dst import Oddity, OddityKind, find_oddities
 
 YEARS = {  # the twelve months looked at
     "America/New_York": 2027,  # 02:00 to 03:00 is missing on 14 March, 01:00 to 02:00 is there twice on 7 November
@@ -78,7 +78,7 @@ CASES = [
 
 
 def found_in(schedule: Schedule, year: int) -> list[Oddity]:
-    return oddities(schedule, to_us(datetime(year, 1, 1, tzinfo=UTC)), to_us(datetime(year + 1, 1, 1, tzinfo=UTC)))
+    return find_oddities(schedule, to_us(datetime(year, 1, 1, tzinfo=UTC)), to_us(datetime(year + 1, 1, 1, tzinfo=UTC)))
 
 
 @pytest.mark.parametrize(("expression", "zone", "dst", "expected"), CASES)
@@ -192,7 +192,7 @@ def test_whenever_the_policies_differ_the_robust_one_has_something_to_say(minute
         around = from_us(at * 1_000_000 - day), from_us(at * 1_000_000 + day)
         missing = set(literal.between(*around)) - set(robust.between(*around))
         added = set(robust.between(*around)) - set(literal.between(*around))
-        found = oddities(robust, to_us(around[0]), to_us(around[1]))
+        found = find_oddities(robust, to_us(around[0]), to_us(around[1]))
         assert len(found) <= 1
         kinds = {oddity.kind for oddity in found}
         if added:
@@ -236,14 +236,14 @@ def test_the_window() -> None:
     schedule = parse_schedule("30 1 * * *", timezone="America/New_York")
     change = to_us(datetime(2027, 11, 7, 6, tzinfo=UTC))
     hour, second = 3_600_000_000, 1_000_000
-    assert len(oddities(schedule, change - 5 * hour, change)) == 1
-    assert len(oddities(schedule, change - 5 * hour, change - second)) == 0
+    assert len(find_oddities(schedule, change - 5 * hour, change)) == 1
+    assert len(find_oddities(schedule, change - 5 * hour, change - second)) == 0
     # While the hour repeats itself it is still worth saying that nothing runs.
-    assert len(oddities(schedule, change + hour - second, change + 2 * hour)) == 1
-    assert len(oddities(schedule, change + hour, change + 2 * hour)) == 0
+    assert len(find_oddities(schedule, change + hour - second, change + 2 * hour)) == 1
+    assert len(find_oddities(schedule, change + hour, change + 2 * hour)) == 0
 
 
 def test_many_years_of_every_second_are_quick() -> None:
     schedule = parse_schedule("* * 1-3 * * *", timezone="America/New_York")
-    found = oddities(schedule, to_us(datetime(2027, 1, 1, tzinfo=UTC)), to_us(datetime(2037, 1, 1, tzinfo=UTC)))
+    found = find_oddities(schedule, to_us(datetime(2027, 1, 1, tzinfo=UTC)), to_us(datetime(2037, 1, 1, tzinfo=UTC)))
     assert len(found) <= 20

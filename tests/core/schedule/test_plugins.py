@@ -119,10 +119,11 @@ def test_window_jitter_and_exclusions_are_ours() -> None:
 
 
 @pytest.mark.parametrize("text", ["@full-moon", "@at 14"])
-def test_it_is_described_and_read_back(text: str) -> None:
+def test_a_custom_schedule_reads_back_from_its_description(text: str) -> None:
     schedule = parse_schedule(text, timezone="Europe/Paris", end="2030-01-01T00:00:00Z")
-    assert schedule.describe() == f'as the schedule "{text}", until 2030-01-01T00:00:00Z, Europe/Paris'
+    assert schedule.describe() == f'Schedule "{text}", until 2030-01-01T00:00:00Z, Europe/Paris'
     assert parse_schedule(schedule.describe()) == schedule
+    assert parse_schedule(f'as the schedule "{text}", until 2030-01-01T00:00:00Z, Europe/Paris') == schedule
     assert schedule != parse_schedule("@at 15", timezone="Europe/Paris", end="2030-01-01T00:00:00Z")
 
 

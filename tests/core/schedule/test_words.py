@@ -190,7 +190,7 @@ def test_case_blanks_and_commas_do_not_count(phrase: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phrase", "later"),
+    ("phrase", "delay"),
     [
         ("in 2 hours", Delay(us=2 * HOUR_US)),
         ("in an hour", Delay(us=HOUR_US)),
@@ -206,11 +206,11 @@ def test_case_blanks_and_commas_do_not_count(phrase: str) -> None:
         ("today at 18:00:30", Delay(second_of_day=18 * 3600 + 30)),
     ],
 )
-def test_relative_time(phrase: str, later: Delay) -> None:
-    assert read_words(phrase).later == later
+def test_relative_time(phrase: str, delay: Delay) -> None:
+    assert read_words(phrase).delay == delay
     rule = parse_schedule(f"{phrase}, Asia/Tokyo").rule
     assert isinstance(rule, DelayRule)
-    assert (rule.later, rule.zone.name, rule.start_us) == (later, "Asia/Tokyo", None)
+    assert (rule.delay, rule.zone.name, rule.start_us) == (delay, "Asia/Tokyo", None)
 
 
 @pytest.mark.parametrize(

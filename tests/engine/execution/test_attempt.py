@@ -250,7 +250,7 @@ async def test_canceling_asks_first(world: World) -> None:
     await world.node()
     await world.job("work", schedule="now")
     await world.advance(3)
-    answer = await world.asked.cancel((await world.last("work")).id, message="enough")
+    answer = await world.executions.cancel((await world.last("work")).id, message="enough")
     assert answer is Status.RUNNING
     await world.advance(0.1)
     end = await world.last("work")
@@ -266,7 +266,7 @@ async def test_canceling_forces_what_does_not_listen(world: World) -> None:
     node = await world.node(grace_s=10)
     await world.job("work", schedule="now")
     await world.advance(3)
-    await world.asked.cancel((await world.last("work")).id)
+    await world.executions.cancel((await world.last("work")).id)
     await world.advance(9)
     assert (await world.last("work")).status is Status.RUNNING
     await world.advance(5)
@@ -282,7 +282,7 @@ async def test_work_that_heard_of_it_was_stopped_whatever_it_made_of_that(world:
     await world.node()
     await world.job("work", schedule="now")
     await world.advance(3)
-    await world.asked.cancel((await world.last("work")).id)
+    await world.executions.cancel((await world.last("work")).id)
     end = await finished(world, "work")
     assert (end.status, work.ends) == (Status.CANCELED, [5])
 
@@ -293,7 +293,7 @@ async def test_canceling_ends_what_sleeps_at_once(world: World) -> None:
     await world.node()
     await world.job("work", schedule="now", retry={"initial_interval": "1m"})
     await world.advance(3)
-    answer = await world.asked.cancel((await world.last("work")).id)
+    answer = await world.executions.cancel((await world.last("work")).id)
     assert answer is Status.CANCELED
     await world.advance(100)
     assert (await world.story("work"), len(work.starts)) == (["0 canceled"], 1)
@@ -305,7 +305,7 @@ async def test_nothing_starts_after_a_cancel_that_came_during_on_start(world: Wo
     await world.node()
     await world.job("work", schedule="now", on_start={"python": {"name": "hello"}})
     await world.advance(1)
-    await world.asked.cancel((await world.last("work")).id)
+    await world.executions.cancel((await world.last("work")).id)
     await world.advance(10)
     assert (await world.last("work")).status is Status.CANCELED
     assert (len(hello.starts), work.starts) == (1, [])
@@ -352,7 +352,7 @@ async def test_a_lost_attempt_counts(world: World) -> None:
     assert (end.status, len(work.starts)) == (Status.STALE, 2)
     assert end.reason is not None
     assert end.reason.code is ReasonCode.WORKER_LOST
-    [letter] = (await world.asked.dead_letters()).items
+    [letter] = (await world.executions.dead_letters()).items
     assert letter.execution == end.id
 
 

@@ -20,7 +20,7 @@ async def test_the_nearest_one_counts(world: World, triggered: object, heard: li
     works = [world.work("first", hears=True), world.work("second", hears=True)]
     await world.node()
     await world.job("job", schedule="manual", tasks=TASKS, payload={"x": "job"})
-    await world.asked.trigger("job", triggered)
+    await world.executions.trigger("job", triggered)
     await world.advance(2)
     assert (await world.last("job")).status is Status.SUCCEEDED
     assert [work.payloads for work in works] == [[payload] for payload in heard]

@@ -64,11 +64,11 @@ async def test_a_signal_ends_a_wait_with_its_payload(world: World) -> None:
     await world.job("job", **before_and_after(signal="approved"))
     await world.advance(5)
     run = await world.last("job")
-    assert await world.asked.signal(run.id, "something-else") is False
+    assert await world.executions.signal(run.id, "something-else") is False
     await node.crash()
     await world.advance(100)
     await world.node()
-    assert await world.asked.signal(run.id, "approved", {"by": "ann"}) is True
+    assert await world.executions.signal(run.id, "approved", {"by": "ann"}) is True
     await world.advance(2)
     end = await world.last("job")
     assert end.status is Status.SUCCEEDED
@@ -135,9 +135,9 @@ async def test_a_signal_beside_running_work(world: World) -> None:
     await world.job("job", schedule="now", tasks=tasks)
     await world.advance(10)
     run = await world.last("job")
-    if not await world.asked.signal(run.id, "go"):  # it does not sleep yet: whoever sends it is told to try again
+    if not await world.executions.signal(run.id, "go"):  # it does not sleep yet: whoever sends it is told to try again
         await world.advance(25)
-        assert await world.asked.signal(run.id, "go") is True
+        assert await world.executions.signal(run.id, "go") is True
     end = await finished(world, "job")
     assert (end.status, len(after.starts)) == (Status.SUCCEEDED, 1)
 
@@ -149,7 +149,7 @@ async def test_a_canceled_wait_is_cleaned_up(world: World) -> None:
     await world.node()
     await world.job("job", **before_and_after(**{"for": "1h"}))
     await world.advance(5)
-    await world.asked.cancel((await world.last("job")).id)
+    await world.executions.cancel((await world.last("job")).id)
     assert await world.store.next_wake_us() is None
     assert (await world.last("job")).status is Status.CANCELED
 
@@ -211,8 +211,8 @@ async def test_a_signal_wakes_a_function(world: World) -> None:
     await world.job("stepwise", schedule="now")
     await world.advance(5)
     run = await world.last("stepwise")
-    assert await world.asked.signal(run.id, "two") is False
-    assert await world.asked.signal(run.id, "one", [1, 2]) is True
+    assert await world.executions.signal(run.id, "two") is False
+    assert await world.executions.signal(run.id, "one", [1, 2]) is True
     await world.advance(1)
     await node.crash()
     await world.node()
@@ -260,7 +260,7 @@ async def test_sleeping_holds_no_memory_of_the_node(world: World) -> None:
     node = await world.node(slots=2)
     await world.job("stepwise", schedule="manual", overlap="allow")
     for _ in range(300):
-        await world.asked.trigger("stepwise")
+        await world.executions.trigger("stepwise")
     await world.advance(20)
     assert (await world.count(Status.WAITING), node.engine.busy) == (300, 0)
     await world.advance(60)

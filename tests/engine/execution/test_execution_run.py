@@ -263,9 +263,9 @@ async def test_on_complete_runs_after_a_cancel(world: World, when: str) -> None:
     await world.node()
     retry = {"initial_interval": "1m"}
     await world.job("job", schedule="manual", does="main", retry=retry, on_complete={"python": {"name": "bye"}})
-    asked = await world.asked.trigger("job")
+    asked = await world.executions.trigger("job")
     await world.advance(2)
-    await world.asked.cancel(asked.id)
+    await world.executions.cancel(asked.id)
     await world.advance(10)
     assert (await world.last("job")).status is Status.CANCELED
     assert [report["status"] for report in bye.payloads] == ["canceled"]

@@ -145,7 +145,7 @@ async def test_a_detail_that_nobody_can_read_ends_the_execution_not_the_node(wor
     node = await world.node()
     await world.job("work", schedule="2027-01-01T01:00:00Z")
     await world.job("fine", does="work", schedule="@every 10s")
-    await world.asked.trigger("work", {"a": 1})
+    await world.executions.trigger("work", {"a": 1})
     await world.advance(1)
     await world.store.apply(_broken_run(world, (await world.get("work")).id))
     await world.reach(25)

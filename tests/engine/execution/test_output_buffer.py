@@ -278,7 +278,7 @@ def test_it_reaches_a_real_store() -> None:
         world = StoreFixture(store)
         await world.start_node()
         await world.save()
-        execution = (await world.one()).id
+        execution = (await world.admit_one()).id
         book = OutputBuffers(store)
         sink = book.sink(execution, "task", 1)
         sink.write("x" * 40_000)

@@ -14,18 +14,18 @@ async def test_of_two_outcomes_of_one_execution_that_of_the_later_try_counts(wor
     node = await world.node()
     await world.advance(1)
     [run] = await world.runs("work")
-    crew = node.engine._crew
+    context = node.engine._context
     entry = node.engine._catalog.newest(run.job)
     assert entry is not None
     now_us = world.clock.now_us()
     node.link.freeze()
-    assert not crew.settler.holds(run.id)
+    assert not context.settler.holds(run.id)
     for token, status in ((run.token, Status.SUCCEEDED), (run.token - 1, Status.FAILED)):
         code = ReasonCode.SUCCEEDED if status is Status.SUCCEEDED else ReasonCode.TASK_FAILED
-        crew.settler.add(SettleRow(run.id, run.job, token, status, code, None, now_us), entry)
-        assert crew.settler.holds(run.id)
+        context.settler.add(SettleRow(run.id, run.job, token, status, code, None, now_us), entry)
+        assert context.settler.holds(run.id)
     node.link.thaw()
-    await crew.settler.drain()
-    assert not crew.settler.holds(run.id)
+    await context.settler.drain()
+    assert not context.settler.holds(run.id)
     [run] = await world.runs("work")
     assert run.status is Status.SUCCEEDED

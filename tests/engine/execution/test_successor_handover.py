@@ -35,7 +35,7 @@ async def _one_behind_the_other(world: World) -> None:
     """The second is to run under a version that no node has seen."""
     await world.job("slow", overlap="queue")
     await world.advance(2)
-    await world.asked.trigger("slow")
+    await world.executions.trigger("slow")
     await world.advance(0.5)
     assert (await world.count(Status.RUNNING), await world.count(Status.QUEUED)) == (1, 1)
     await world.job("slow", overlap="queue", description="as it is now")
@@ -51,7 +51,7 @@ async def test_a_definition_that_cannot_be_read_for_a_moment_is_asked_for_again(
     await world.advance(8.5)
     assert (reads.asked, work.starts[1] - work.starts[0] < 5.5) == (4, True)
     assert [event.error for event in node.events if isinstance(event, ProblemReported)] == ["not now"] * 3
-    await world.asked.trigger("slow")  # its slot is free again
+    await world.executions.trigger("slow")  # its slot is free again
     await world.advance(6)
     assert (len(work.ends), work.most) == (3, 1)
 

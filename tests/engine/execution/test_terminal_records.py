@@ -29,16 +29,16 @@ async def test_a_task_that_waits_for_its_retry_ends_with_its_execution(world: Wo
     world.work("job", fails=True)
     await world.node()
     await world.job("job", schedule="manual", overlap="replace", retry={"initial_interval": "1h"})
-    run = await world.asked.trigger("job")
+    run = await world.executions.trigger("job")
     await world.advance(5)
     match by:
         case "cancel":
-            await world.asked.cancel(run.id)
+            await world.executions.cancel(run.id)
         case "replace":
-            await world.asked.trigger("job")
+            await world.executions.trigger("job")
         case _:
             await world.jobs.delete("job")
-    shown = await world.asked.shown(run.id)
+    shown = await world.executions.get_json(run.id)
     [task] = shown["tasks"]
     assert (shown["status"], task["status"]) == ("canceled", "canceled")
     assert task["finished_at"] == shown["finished_at"]
@@ -57,7 +57,7 @@ async def test_attempts_stay_in_their_order_when_the_clock_is_set_back(world: Wo
     await world.node()
     await world.advance(100)
     [run] = await world.records("job")
-    shown = await world.asked.shown(run.id)
+    shown = await world.executions.get_json(run.id)
     [task] = shown["tasks"]
     assert task["status"] == "succeeded"
     assert [(one["number"], one["status"]) for one in task["attempts"]] == [(1, "lost"), (2, "succeeded")]

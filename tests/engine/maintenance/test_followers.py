@@ -44,7 +44,7 @@ async def test_which_outcomes_are_followed(world: World, ends: str, ran: tuple[i
         **says,
     )
     if ends == "skipped":
-        await world.asked.trigger("up")
+        await world.executions.trigger("up")
         await world.advance(99)
     followers = [world.work(on) for on in ("success", "failure", "completion")]
     for follower in followers:
@@ -52,14 +52,14 @@ async def test_which_outcomes_are_followed(world: World, ends: str, ran: tuple[i
     if ends == "skipped":
         await world.advance(5)
     else:
-        await world.asked.trigger("up")
+        await world.executions.trigger("up")
         await world.advance(0.5)
     if ends == "stale":
         await node.crash()
         await world.node()
         await world.advance(50)
     if ends == "canceled":
-        await world.asked.cancel((await world.last("up")).id)
+        await world.executions.cancel((await world.last("up")).id)
     await world.advance(10)
     assert (await world.last("up")).status.name.lower() == ends
     assert tuple(len(follower.starts) for follower in followers) == ran
@@ -81,7 +81,7 @@ async def test_failure_goes_down_the_chain(world: World) -> None:
     await world.job("b", after=["a"])
     await world.job("c", after=["b"])
     await world.job("alarm", after=[{"job": "a", "on": "failure"}])
-    await world.asked.trigger("a")
+    await world.executions.trigger("a")
     await world.advance(10)
     assert (b.starts, c.starts, len(alarm.starts)) == ([], [], 1)
     assert [statuses(await world.runs(name)) for name in ("b", "c")] == [["skipped"], ["skipped"]]
@@ -138,7 +138,7 @@ async def test_one_of_several_upstreams_fails(world: World) -> None:
     await world.job("right", schedule="manual")
     await world.job("both", after=["left", "right"])
     for name in ("left", "right"):
-        await world.asked.trigger(name)
+        await world.executions.trigger(name)
     await world.advance(20)
     assert both.starts == []
     assert statuses(await world.runs("both")) == ["skipped"]
@@ -152,7 +152,7 @@ async def test_no_follower_is_lost_with_a_crash(world: World) -> None:
     node = await world.node()
     await world.job("up", schedule="manual")
     await world.job("down", after=["up"])
-    await world.asked.trigger("up")
+    await world.executions.trigger("up")
     node.link.refuses = lambda command: isinstance(command, TakeOutbox)
     await world.advance(5)
     assert (await world.last("up")).status is Status.SUCCEEDED

@@ -51,7 +51,7 @@ async def test_overlap_of_what_is_asked_for(world: World, overlap: str, first: s
     await world.node()
     await world.job("work", schedule="@every 10s", overlap=overlap, end="2027-01-01T00:00:15Z")
     await world.reach(12)
-    await world.asked.trigger("work")
+    await world.executions.trigger("work")
     await world.advance(1)
     assert statuses(await world.runs("work")) == [first, asked]
     await world.advance(60)
@@ -92,7 +92,7 @@ async def test_a_full_queue_skips_instants_and_refuses_requests(world: World) ->
     assert skipped.reason is not None
     assert skipped.reason.code is ReasonCode.QUEUE_FULL
     with pytest.raises(QueueFull):
-        await world.asked.trigger("work")
+        await world.executions.trigger("work")
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
@@ -130,7 +130,7 @@ async def test_keys_of_what_is_asked_for_come_from_its_payload(world: World) -> 
     says: dict[str, Any] = {"overlap": "allow", "concurrency": {"limit": 2, "key": "{{ payload.customer }}"}}
     await world.job("work", schedule="manual", **says)
     for customer in ("x", "x", "x", "y"):
-        await world.asked.trigger("work", {"customer": customer})
+        await world.executions.trigger("work", {"customer": customer})
     await world.advance(5)
     assert sorted(payload["customer"] for payload in work.payloads) == ["x", "x", "y"]
     await world.advance(10)
@@ -143,7 +143,7 @@ async def test_a_node_works_on_no_more_than_its_slots(world: World) -> None:
     node = await world.node(slots=3)
     await world.job("work", schedule="manual", overlap="allow")
     for _ in range(10):
-        await world.asked.trigger("work")
+        await world.executions.trigger("work")
     await world.advance(5)
     assert (work.running, node.engine.busy) == (3, 3)
     assert await world.count(Status.READY) == 7
@@ -158,9 +158,9 @@ async def test_a_queue_has_slots_of_its_own(world: World) -> None:
     await world.job("slow", schedule="manual", overlap="allow", queue="bulk")
     await world.job("quick", schedule="manual", overlap="allow")
     for _ in range(6):
-        await world.asked.trigger("slow")
+        await world.executions.trigger("slow")
     for _ in range(4):
-        await world.asked.trigger("quick")
+        await world.executions.trigger("quick")
     await world.advance(10)
     assert (slow.running, slow.most) == (2, 2)
     assert len(quick.ends) == 4

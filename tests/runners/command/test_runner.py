@@ -211,7 +211,7 @@ def test_stopping_is_asked_for_and_may_be_answered() -> None:
         runner = CommandRunner()
         running = asyncio.create_task(runner.run(call))
         await sink.holds(1)
-        call.stop.ask(StopReason.CANCELED)
+        call.stop.request(StopReason.CANCELED)
         try:
             return await running
         finally:

@@ -83,7 +83,7 @@ def test_a_name_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scene() -> None:
         monkeypatch.setattr(socket, "getaddrinfo", lookup)
-        monkeypatch.setattr(connector, "_DNS_KEPT_S", 0)
+        monkeypatch.setattr(connector, "_DNS_CACHE_S", 0)
         runner = HttpRunner(allow_private=True, max_age_s=0.05)
         async with Server(answer()) as before:
             url = before.url.replace("127.0.0.1", "hooks.example")
@@ -173,7 +173,7 @@ def test_no_header_ever_becomes_two(value: str) -> None:
         async with Server(answer()) as server:
             request = Request(method="GET", url=URL(server.url), headers={"X-Own": value}, mask=SecretMask())
             with pytest.raises(ValueError, match="control character"):
-                await runner._opened().send(request, 0)
+                await runner._open_client().send(request, 0)
             assert not server.seen
         await runner.close()
 

@@ -10,7 +10,7 @@ import pytest
 from chronos.core.outcome import Failed, Outcome, Succeeded, TimedOut
 from chronos.runners.contract import AttemptCall
 from chronos.runners.http import connector
-from chronos.runners.http.client import MAX_HEADER, MAX_HEADERS
+from chronos.runners.http.client import MAX_HEADER_BYTES, MAX_HEADERS
 from chronos.runners.http.runner import HttpRunner
 from tests.support.http_servers import Handler, Seen, Server, answer, failed
 from tests.support.target_calls import make_call
@@ -145,7 +145,7 @@ def test_a_head_without_end_is_not_listened_to_for_long(piece: bytes) -> None:
         nonlocal written
         writer.write(b"HTTP/1.1 100 X\r\n")
         data = b"".join(piece % n if b"%d" in piece else piece for n in range(1_000))
-        while written < 1_000 * MAX_HEADER:
+        while written < 1_000 * MAX_HEADER_BYTES:
             writer.write(data)
             await writer.drain()
             await asyncio.sleep(0)
@@ -153,7 +153,7 @@ def test_a_head_without_end_is_not_listened_to_for_long(piece: bytes) -> None:
 
     outcomes, _, _ = _twice(handler)
     assert failed(outcomes[0]).kinds == ("connection", "protocol")
-    assert written < 1_000 * MAX_HEADER
+    assert written < 1_000 * MAX_HEADER_BYTES
 
 
 def test_interim_answers_without_end_are_listened_to_until_the_time_is_up() -> None:

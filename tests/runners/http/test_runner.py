@@ -272,7 +272,7 @@ async def drips(seen: Seen, writer: asyncio.StreamWriter) -> None:
 def test_a_server_that_takes_its_time(handler: Handler) -> None:
     begun = time.monotonic()
     assert run(handler, {"timeout": "50ms"})[0] == TimedOut(error="there was no complete answer within 0.05 s")
-    outcome, _, _ = run(handler, {}, {"timeout_s": 0.05}, timeout_said=False)
+    outcome, _, _ = run(handler, {}, {"timeout_s": 0.05}, has_timeout=False)
     assert isinstance(outcome, TimedOut)
     assert time.monotonic() - begun < 30
 
@@ -289,12 +289,12 @@ def test_a_call_is_stopped_or_canceled_at_once(handler: Handler) -> None:
             )
             while len(server.seen) < 2:  # noqa: ASYNC110 - polled on purpose
                 await asyncio.sleep(0.001)
-            call.stop.ask(StopReason.TIMEOUT)
+            call.stop.request(StopReason.TIMEOUT)
             canceled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await canceled
             outcome = await stopped
-            call.stop.ask(StopReason.CANCELED)
+            call.stop.request(StopReason.CANCELED)
             await runner.close()
             return outcome
 

@@ -26,8 +26,8 @@ class Fixed(SystemClock):
         return self.at_us
 
 
-def context(call: AttemptCall, *, awaited: bool = False) -> Context:
-    return Context(call, Fixed(), awaited=awaited)
+def context(call: AttemptCall, *, is_async: bool = False) -> Context:
+    return Context(call, Fixed(), is_async=is_async)
 
 
 def test_what_run_it_is() -> None:
@@ -66,9 +66,9 @@ def test_log_progress_and_flags() -> None:
     )
     assert notes(call).steps == [(1, 4), (2, None)]
     assert (ctx.heartbeat(), ctx.canceled, ctx.stopping) == (True, False, False)
-    call.stopping.ask(StopReason.SHUTDOWN)
+    call.stopping.request(StopReason.SHUTDOWN)
     assert (ctx.heartbeat(), ctx.canceled, ctx.stopping) == (True, False, True)
-    call.stop.ask(StopReason.TIMEOUT)
+    call.stop.request(StopReason.TIMEOUT)
     assert (ctx.heartbeat(), ctx.canceled) == (False, True)
 
 
@@ -188,7 +188,7 @@ def test_a_task_that_never_ends_is_told_to_be_a_schedule() -> None:
 def test_async_functions_await_the_same_calls() -> None:
     async def main() -> None:
         call = a_call(signals={"go": "now"})
-        ctx = context(call, awaited=True)
+        ctx = context(call, is_async=True)
 
         async def slow(value: int) -> int:
             await asyncio.sleep(0)
@@ -198,7 +198,7 @@ def test_async_functions_await_the_same_calls() -> None:
         assert (first, second) == (1, 2)
         assert await ctx.wait_for_signal("go") == "now"
         await ctx.sleep(0)
-        again = context(a_call(memory=list(call.memory)), awaited=True)
+        again = context(a_call(memory=list(call.memory)), is_async=True)
         assert await again.step("a", slow, 9) == 1
         assert await again.step("b", slow, 9) == 2
         assert await again.wait_for_signal("go") == "now"
@@ -224,7 +224,7 @@ def test_a_function_that_was_changed_meanwhile_is_told_so() -> None:
 def test_an_attempt_that_was_given_up_changes_nothing_any_more() -> None:
     call = a_call()
     ctx = context(call)
-    ctx.leave()
+    ctx.abandon()
     assert ctx.canceled
     ctx.log.info("late")
     ctx.progress(1)

@@ -80,7 +80,7 @@ def test_what_a_signature_tells(
     assert function.ctx_parameter == ctx
     assert function.parameters == parameters
     assert function.required == required
-    assert function.plain == (ctx is None and not parameters)
+    assert function.ignores_input == (ctx is None and not parameters)
     assert function.isolation is Isolation.THREAD
 
 
@@ -182,7 +182,9 @@ def test_what_could_never_run_is_refused(call: Any, isolation: str, sentence: st
 def test_a_process_finds_functions_by_import_and_no_others() -> None:
     def inner() -> None: ...
 
-    assert inspect_function("f", nothing, "process").home == FunctionOrigin(module=__name__, qualname="nothing")
-    assert inspect_function("f", Worker.made, "process").home == FunctionOrigin(module=__name__, qualname="Worker.made")
+    assert inspect_function("f", nothing, "process").origin == FunctionOrigin(module=__name__, qualname="nothing")
+    assert inspect_function("f", Worker.made, "process").origin == FunctionOrigin(
+        module=__name__, qualname="Worker.made"
+    )
     with pytest.raises(Invalid, match=r"defined inside another function.* move it to the top of its module"):
         inspect_function("f", inner, "process")

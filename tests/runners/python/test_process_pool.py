@@ -129,14 +129,14 @@ def test_stopping_is_asked_first() -> None:
         waiting_call = a_call("f")
         waiting = asyncio.create_task(run_in(pool, work.who, waiting_call))  # the one process is busy
         await asyncio.sleep(0)
-        waiting_call.stop.ask(StopReason.CANCELED)
+        waiting_call.stop.request(StopReason.CANCELED)
         assert await waiting is STOPPED
-        call.stop.ask(StopReason.CANCELED)
+        call.stop.request(StopReason.CANCELED)
         assert await running == Succeeded(result="ended well")
         call = a_call("f")
         running = asyncio.create_task(run_in(pool, work.notices_shutdown, call))
         await until_written(call)
-        call.stopping.ask(StopReason.SHUTDOWN)
+        call.stopping.request(StopReason.SHUTDOWN)
         assert await running == Succeeded(result="put away")
 
     with_pool(main)
@@ -147,7 +147,7 @@ def test_force_kills_the_whole_group_at_once() -> None:
         call = a_call("f")
         running = asyncio.create_task(run_in(pool, work.stubborn_with_child, call))
         worker, child = (int(word) for word in (await until_written(call)).split()[-2:])
-        call.stop.ask(StopReason.TIMEOUT)
+        call.stop.request(StopReason.TIMEOUT)
         behind = asyncio.create_task(run_in(pool, work.who))
         await asyncio.sleep(0.01)
         assert not running.done()

@@ -275,7 +275,7 @@ def test_a_thread_ends_when_it_looks_at_the_flag() -> None:
         call = a_call("loop")
         running = asyncio.create_task(runner.run(call))
         await asyncio.to_thread(notes(call).wrote.wait)
-        call.stop.ask(StopReason.CANCELED)
+        call.stop.request(StopReason.CANCELED)
         assert await running == Succeeded(result="ended well")
         assert runner.abandoned == 0
 
@@ -302,18 +302,18 @@ def test_a_thread_that_ignores_it_is_abandoned_and_replaced() -> None:
         dropped_call = a_call("quick")
         dropped = asyncio.create_task(runner.run(dropped_call))
         await asyncio.sleep(0)
-        dropped_call.stop.ask(StopReason.CANCELED)
+        dropped_call.stop.request(StopReason.CANCELED)
         assert await dropped is STOPPED
-        call.stop.ask(StopReason.TIMEOUT)
+        call.stop.request(StopReason.TIMEOUT)
         await asyncio.sleep(0.01)
         assert not running.done()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         assert await behind == Succeeded(result="done")
-        assert (runner.abandoned, runner.left) == (1, 1)
+        assert (runner.abandoned, runner.abandoned_running) == (1, 1)
         go_on.set()
-        await until(lambda: not runner.left)
+        await until(lambda: not runner.abandoned_running)
         assert notes(call).texts == []
         assert await runner.run(a_call("quick")) == Succeeded(result="done")
         assert runner.abandoned == 1
@@ -338,15 +338,15 @@ def test_an_async_function_is_cancelled_when_it_is_asked_to_stop() -> None:
         call = a_call("waits")
         running = asyncio.create_task(runner.run(call))
         await begun.wait()
-        call.stop.ask(StopReason.TIMEOUT)
+        call.stop.request(StopReason.TIMEOUT)
         assert await running is STOPPED
         assert seen == ["cleaned up"]
         before = a_call("waits")
-        before.stop.ask(StopReason.CANCELED)
+        before.stop.request(StopReason.CANCELED)
         assert await runner.run(before) is STOPPED
         at_once = a_call("waits")
         running = asyncio.create_task(runner.run(at_once))
-        at_once.stop.ask(StopReason.CANCELED)  # before its first step
+        at_once.stop.request(StopReason.CANCELED)  # before its first step
         assert await running is STOPPED
         assert seen == ["cleaned up"]
 
@@ -383,12 +383,12 @@ def test_an_async_function_that_will_not_end_can_be_left() -> None:
         running = asyncio.create_task(runner.run(call))
         await begun.wait()
         running.cancel()
-        assert call.on_leave is not None
-        call.on_leave()
-        assert (runner.abandoned, runner.left) == (1, 1)
+        assert call.on_abandon is not None
+        call.on_abandon()
+        assert (runner.abandoned, runner.abandoned_running) == (1, 1)
         free.set()
         await running
-        await until(lambda: not runner.left)
+        await until(lambda: not runner.abandoned_running)
 
     run(main)
 

@@ -39,9 +39,9 @@ def _nothing_is_left_behind() -> Iterator[None]:
 
 @pytest.fixture
 def listening() -> Iterator[None]:
-    stdout_capture.start()
+    stdout_capture.start_capture()
     yield
-    stdout_capture.stop()
+    stdout_capture.stop_capture()
 
 
 def run(
@@ -108,10 +108,10 @@ def _is_what_speaks_says(text: str) -> None:
 
 
 def test_where_it_would_have_gone_it_goes_as_well(capsys: pytest.CaptureFixture[str]) -> None:
-    stdout_capture.start()
+    stdout_capture.start_capture()
     text = printed(prints.speaks)
     print("not of an attempt")
-    stdout_capture.stop()
+    stdout_capture.stop_capture()
     out, err = capsys.readouterr()
     assert out == "one 2\nhalf a line, and the rest\nab\nnot of an attempt\n"
     assert err == "to stderr\n"
@@ -189,19 +189,19 @@ def test_what_a_function_redirects_is_no_output_of_it_whoever_begins_meanwhile(o
 def test_redirected_before_it_starts_or_while_it_runs_in_any_order() -> None:
     outer, inner = io.StringIO(), io.StringIO()
     with redirect_stdout(outer):
-        stdout_capture.start()
+        stdout_capture.start_capture()
         assert printed(prints.hello) == "hello\n"
         with redirect_stdout(inner):
             assert printed(prints.hello) == "hello\n"
-            stdout_capture.stop()
+            stdout_capture.stop_capture()
             assert sys.stdout is inner
             assert printed(prints.hello) == ""
         print("outer")
-        stdout_capture.start()  # the one that was put back is used again, not wrapped once more
+        stdout_capture.start_capture()  # the one that was put back is used again, not wrapped once more
         assert isinstance(sys.stdout, stdout_capture.StdoutStandIn)
         assert sys.stdout.found is outer
         assert printed(prints.hello) == "hello\n"
-        stdout_capture.stop()
+        stdout_capture.stop_capture()
         assert sys.stdout is outer
     assert (outer.getvalue(), inner.getvalue()) == ("hello\nouter\nhello\n", "hello\nhello\n")
 
@@ -210,12 +210,12 @@ def test_a_stream_that_is_put_back_is_listened_to_again(monkeypatch: pytest.Monk
     """As pytest does between the setup of a test and its call."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
-    stdout_capture.start()
+    stdout_capture.start_capture()
     there = sys.stdout
     sys.stdout = stream
     assert printed(prints.hello) == "hello\n"
     assert sys.stdout is there
-    stdout_capture.stop()
+    stdout_capture.stop_capture()
     assert sys.stdout is stream
 
 
@@ -229,10 +229,10 @@ def test_what_is_wrapped_by_others_is_heard_once(monkeypatch: pytest.MonkeyPatch
 
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
-    stdout_capture.start()
+    stdout_capture.start_capture()
     tee = sys.stdout = Tee(sys.stdout)  # it has a stand-in behind it, and gets one before it
     assert printed(prints.hello) == "hello\n"
-    stdout_capture.stop()
+    stdout_capture.stop_capture()
     assert printed(prints.hello) == ""
     assert sys.stdout is tee
     assert stream.getvalue() == "hello\nhello\n"
@@ -240,11 +240,11 @@ def test_what_is_wrapped_by_others_is_heard_once(monkeypatch: pytest.MonkeyPatch
 
 def test_the_last_one_to_stop_leaves_everything_as_it_was() -> None:
     before = sys.stdout, sys.stderr
-    stdout_capture.start()
-    stdout_capture.start()
-    stdout_capture.stop()
+    stdout_capture.start_capture()
+    stdout_capture.start_capture()
+    stdout_capture.stop_capture()
     assert printed(prints.hello) == "hello\n"
-    stdout_capture.stop()
+    stdout_capture.stop_capture()
     assert (sys.stdout, sys.stderr) == before
     assert printed(prints.hello) == ""
 
@@ -266,11 +266,11 @@ def closed() -> io.StringIO:
 @pytest.mark.parametrize("stream", [None, closed(), Broken(), io.TextIOWrapper(io.BytesIO(), encoding="ascii")])
 def test_a_stream_that_takes_nothing_is_no_reason_to_fail(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", stream)
-    stdout_capture.start()
+    stdout_capture.start_capture()
     try:
         assert printed(prints.umlauts) == "Füße\n"
     finally:
-        stdout_capture.stop()
+        stdout_capture.stop_capture()
     assert sys.stdout is stream
 
 
@@ -440,8 +440,8 @@ def test_only_its_own_thread_and_what_it_lends_its_context_to() -> None:
         thread.join()
         print("here")
 
-    stdout_capture.start()
+    stdout_capture.start_capture()
     run((starts, call))
-    stdout_capture.stop()
+    stdout_capture.stop_capture()
     assert isinstance(call.sink, Notes)
     assert call.sink.text == "here\n"

@@ -244,7 +244,7 @@ def test_names_and_passwords_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "TRIES", 1)
+    monkeypatch.setattr(http_client, "MAX_ATTEMPTS", 1)
     with serving(works=False, max_pending=1) as served:
         app = Chronos(served.url)
         job = app.command("hello", ["true"])
@@ -365,7 +365,7 @@ def test_somebody_who_is_always_faster_wins(scripted: Callable[..., Scripted]) -
 def test_errors_come_back_as_they_were(
     status: int, problem: Any, kind: type[Exception], scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "TRIES", 1)
+    monkeypatch.setattr(http_client, "MAX_ATTEMPTS", 1)
     app = Chronos(scripted((status, {}, problem)).url)
     with pytest.raises(kind, match="no") as caught:
         app.all_jobs()
@@ -390,7 +390,7 @@ def test_something_else_answers(scripted: Callable[..., Scripted]) -> None:
 
 def test_what_is_shown_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "CHRONOS_TOKEN", "t0ken")
-    address = http_client.Address.of("https://ana:s%40cret@node:8443/base/")
+    address = http_client.Address.parse("https://ana:s%40cret@node:8443/base/")
     assert address.base == "https://node:8443/base"
     assert address.authorization == "Basic " + base64.b64encode(b"ana:s@cret").decode()
-    assert http_client.Address.of("http://node:8080").authorization == "Bearer t0ken"
+    assert http_client.Address.parse("http://node:8080").authorization == "Bearer t0ken"

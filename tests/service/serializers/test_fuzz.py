@@ -13,7 +13,7 @@ from chronos.core.job import ScheduleSpec
 from chronos.core.schedule.parser import parse_schedule
 from chronos.service.save_plan import plan_save
 from chronos.service.serializers import InvalidJob, Problem, read_job
-from chronos.service.serializers.json_values import _checked, plain
+from chronos.service.serializers.json_values import _copy_checked, to_plain_json
 from tests.support.service_world import CHECKS, START_US, shape
 
 FIELDS = [
@@ -165,8 +165,8 @@ def test_the_quick_copy_is_the_careful_one(value: Any, depth: int) -> None:
         value = [value]
     quick: list[Problem] = []
     careful: list[Problem] = []
-    copy = plain(value, quick)
-    assert repr(copy) == repr(_checked(value, careful, "", 0))
+    copy = to_plain_json(value, quick)
+    assert repr(copy) == repr(_copy_checked(value, careful, "", 0))
     assert quick == careful
     assert copy is not value or not isinstance(value, dict | list)
 

@@ -47,7 +47,7 @@ async def live(w: StoreFixture) -> None:
         await w.settle(*await w.claim(), status=Status.FAILED, dead_letter=True)
         await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
     await w.save("once", kind="http", next_us=w.now + SECOND, tags={"b": "c"})
-    await w.settle(*await w.instant("once", last=True))
+    await w.settle(*await w.admit_next("once", last=True))
     for _ in range(20):
         w.tick(90 * DAY)
         await w.store.apply(Trim(now_us=w.now, limit=1_000))
@@ -107,7 +107,7 @@ def test_a_page_of_the_round_costs_the_same_whatever_there_is(tmp_path: Path) ->
         rows = tuple(w.row(name, overlap=Overlap.ALLOW, keep_count=2, next_us=T0 + SECOND) for name in names)
         await store.apply(SaveJobs(rows=rows, now_us=T0))
         for _ in range(4):
-            await w.settle(*await w.instant(*names))
+            await w.settle(*await w.admit_next(*names))
         with probe.statements() as seen, probe.steps() as steps:
             assert await store.apply(Trim(now_us=w.now, limit=1_000)) == 200
         assert len(seen) <= 16, seen
@@ -118,9 +118,9 @@ def test_a_page_of_the_round_costs_the_same_whatever_there_is(tmp_path: Path) ->
 
 def test_keys_that_are_not_in_use_do_not_keep_commands_apart(postgres_url: str) -> None:
     async def looked(store: PostgresStore) -> set[bool]:
-        for lane in store._lanes:
+        for lane in store._write_connections:
             await lane._on_replan(await lane._reconnecting.get())
-        return {lane._apart for lane in store._lanes}
+        return {lane._one_by_one for lane in store._write_connections}
 
     async def check() -> None:
         async with opened(postgres_url) as store:

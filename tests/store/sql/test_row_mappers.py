@@ -103,8 +103,8 @@ def test_what_a_newer_release_has_written_of_executions(in_store: InStore) -> No
         store = w.store
         saved = await w.save("job", overlap=Overlap.ALLOW)
         for _ in range(3):
-            await w.settle(await w.one("job"))
-        failed = await w.one("job")
+            await w.settle(await w.admit_one("job"))
+        failed = await w.admit_one("job")
         await w.settle(failed, status=Status.FAILED, dead_letter=True, detail='{"result": 7}')
         where = ExecutionFilter(job=saved.id)
         before = (await store.list_executions(where, limit=9)).items

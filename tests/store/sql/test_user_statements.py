@@ -32,7 +32,7 @@ async def promises(w: StoreFixture, look: Look, *bad: Statement) -> None:
     """What must hold on any engine that has a table ``orders``."""
     await w.save("job")
     await w.save("neighbour")
-    run, neighbour = await w.one("job"), await w.one("neighbour")
+    run, neighbour = await w.admit_one("job"), await w.admit_one("neighbour")
     insert = "insert into orders (id, note) values ($1, $2)"
     for statement in bad:
         results = await asyncio.gather(
@@ -102,7 +102,7 @@ def test_on_postgres(prepared_url: str) -> None:
             await w.save("another")
             await on_server(prepared_url, "create table tickets (id uuid)")
             ticket = uuid4()
-            await store.apply(settle(w, await w.one("another"), ("insert into tickets values ($1)", (ticket,))))
+            await store.apply(settle(w, await w.admit_one("another"), ("insert into tickets values ($1)", (ticket,))))
             assert [row[0] for row in await on_server(prepared_url, "select id from tickets")] == [ticket]
 
     asyncio.run(check())
@@ -116,7 +116,7 @@ def test_other_statements_are_refused(text: str) -> None:
         w = StoreFixture(store)
         await w.save()
         with pytest.raises(Invalid, match="may begin with"):
-            await store.apply(settle(w, await w.one(), (text, ())))
+            await store.apply(settle(w, await w.admit_one(), (text, ())))
         await store.close()
 
     asyncio.run(check())

@@ -55,15 +55,15 @@ class Proxies:
 
     def _first_untrusted(self, peer: str, hops: Sequence[str]) -> str:
         """The client, from the hops as they were told; what cannot be read ends the way at the proxy that told it."""
-        at = peer
+        client = peer
         for hop in reversed(hops):
             address = _read(hop)
             if address is None:
-                return at
-            at = str(address)
+                return client
+            client = str(address)
             if not self._is_trusted(address):
-                return at
-        return at
+                return client
+        return client
 
     def _is_trusted(self, address: Address | None) -> bool:
         return address is not None and any(address in network for network in self._trusted)
@@ -72,10 +72,10 @@ class Proxies:
 @lru_cache(maxsize=4_096)
 def to_address_group(address: str) -> str:
     """What an address counts as where addresses are counted: itself, or of IPv6 its /64."""
-    found = _read(address)
-    if found is None or isinstance(found, ipaddress.IPv4Address):
-        return address if found is None else str(found)
-    return str(ipaddress.ip_network((found, _PREFIX), strict=False))
+    parsed = _read(address)
+    if parsed is None or isinstance(parsed, ipaddress.IPv4Address):
+        return address if parsed is None else str(parsed)
+    return str(ipaddress.ip_network((parsed, _PREFIX), strict=False))
 
 
 def _read(text: str) -> Address | None:
@@ -84,12 +84,12 @@ def _read(text: str) -> Address | None:
     if match := _BRACKETED.fullmatch(text) or _WITH_PORT.fullmatch(text):
         text = match[1]
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        parsed = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return found.ipv4_mapped
-    return found
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        return parsed.ipv4_mapped
+    return parsed
 
 
 def _x_forwarded_for(values: Sequence[str]) -> list[str]:
@@ -98,10 +98,10 @@ def _x_forwarded_for(values: Sequence[str]) -> list[str]:
 
 def _forwarded(values: Sequence[str]) -> list[str]:
     """The ``for`` of each hop of RFC 7239; empty, and so unreadable, where a hop names none."""
-    return [_for(hop) for value in values for hop in _HOP.findall(value)]
+    return [_read_for(hop) for value in values for hop in _HOP.findall(value)]
 
 
-def _for(hop: str) -> str:
+def _read_for(hop: str) -> str:
     for pair in _PAIR.findall(hop):
         name, _, value = pair.partition("=")
         if name.strip().lower() == "for":

@@ -16,26 +16,26 @@ from chronos.service.serializers import Draft
 COMMAND = "command"
 
 
-def require_save(call: RequestContext, draft: Draft) -> None:
+def require_save(context: RequestContext, draft: Draft) -> None:
     """Raise unless the caller may save this job: the route's permission in its namespace, and that to run commands."""
-    call.require(draft.namespace)
-    require_targets(call, draft.namespace, draft.spec)
+    context.require(draft.namespace)
+    require_targets(context, draft.namespace, draft.spec)
 
 
-def require_targets(call: RequestContext, namespace: str, spec: JobSpec) -> None:
+def require_targets(context: RequestContext, namespace: str, spec: JobSpec) -> None:
     """Raise ``Forbidden`` where a job runs commands and the caller may not save such a job."""
-    if call.parts.access.open or not any(target.kind == COMMAND for target in _targets(spec)):
+    if context.api.access.open or not any(target.kind == COMMAND for target in _targets(spec)):
         return
-    authors = call.parts.options.command_authors
-    if not _is_author(call.principal, namespace, authors):
-        takes = " and ".join(_WHO[author] for author in CommandAuthor if author in authors) or "no one"
+    authors = context.api.options.command_authors
+    if not _is_author(context.principal, namespace, authors):
+        allowed = " and ".join(_AUTHORS[author] for author in CommandAuthor if author in authors) or "no one"
         raise Forbidden(
-            f'{call.principal.name} may not save jobs that run commands in the namespace "{namespace}": '
-            f"dispatcher.command.roles allows {takes}; use another target, or ask for it"
+            f'{context.principal.name} may not save jobs that run commands in the namespace "{namespace}": '
+            f"dispatcher.command.roles allows {allowed}; use another target, or ask for it"
         )
 
 
-_WHO = {
+_AUTHORS = {
     CommandAuthor.ADMIN: "admins of all namespaces",
     CommandAuthor.NAMESPACE_ADMIN: "admins of the namespace",
 }

@@ -29,14 +29,14 @@ REASONS = {
     "busy": "too many logins at once",
     "forbidden": "not allowed",
 }
-_BEGIN_S = 1.0  # how long refusals are gathered before they are told
-_EVERY_US = 60 * SECOND_US  # how often those of one name and address are told
-_BUDGET = 60  # entries that can be told at once
-_REFILL_US = 60 * SECOND_US  # for one entry more
-_MOST_PAIRS = 1_000
-_MOST_UNWRITTEN = 100  # lines that are kept while the store cannot be reached
-_PATIENCE_S = 2.0  # how long the last lines may take to be written
-_LONGEST = 200  # characters of what a client has sent
+_FIRST_FLUSH_S = 1.0  # how long refusals are gathered before they are told
+_FLUSH_INTERVAL_US = 60 * SECOND_US  # how often those of one name and address are told
+_MAX_BURST = 60  # entries that can be told at once
+_REFILL_INTERVAL_US = 60 * SECOND_US  # for one entry more
+_MAX_COUNTS = 1_000
+_MAX_UNWRITTEN = 100  # lines that are kept while the store cannot be reached
+_CLOSE_TIMEOUT_S = 2.0  # how long the last lines may take to be written
+_MAX_TEXT = 200  # characters of what a client has sent
 _OTHERS = "(others)"
 
 log = line_logger("chronos.api")
@@ -49,20 +49,20 @@ class _DenialCount:
     reasons: Counter[str] = field(default_factory=Counter)
     address: str = ""
     what: str = ""  # the last request that was denied, and why
-    told_us: int | None = None
+    reported_us: int | None = None
 
 
 class Denials:
     """Gathers refusals and tells of them. ``count`` hears the reason of each."""
 
-    def __init__(self, store: Store, clock: Clock, count: Callable[[str], None]) -> None:
-        self._store, self._clock, self._count = store, clock, count
-        self._pairs: dict[tuple[str, str, str], _DenialCount] = {}
+    def __init__(self, store: Store, clock: Clock, on_refusal: Callable[[str], None]) -> None:
+        self._store, self._clock, self._on_refusal = store, clock, on_refusal
+        self._counts: dict[tuple[str, str, str], _DenialCount] = {}
         self._unwritten: list[AuditLine] = []
-        self._budget = float(_BUDGET)
+        self._budget = float(_MAX_BURST)
         self._filled_us = clock.now_us()
         self._timer: asyncio.TimerHandle | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Task[None] | None = None
         self._closed = False
 
     def failed_login(self, name: str, scheme: str, error: ChronosError, *, address: str, counts_as: str) -> None:
@@ -74,107 +74,107 @@ class Denials:
                 reason = "busy"
             case _:
                 reason = {"basic": "password", "bearer": "token"}.get(scheme, "malformed")
-        self._note(FAILED_LOGIN, reason, name, address, counts_as)
+        self._record(FAILED_LOGIN, reason, name, address, counts_as)
 
     def denied(self, name: str, what: str, *, address: str, counts_as: str) -> None:
         """A known client asked for something that it may not do."""
-        self._note(DENIED, "forbidden", name, address, counts_as, what)
+        self._record(DENIED, "forbidden", name, address, counts_as, what)
 
     async def close(self) -> None:
         """Tell what is still untold."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._telling is not None:
-            await self._telling
+        if self._flushing is not None:
+            await self._flushing
         try:
-            async with asyncio.timeout(_PATIENCE_S):
-                await self._tell(everything=True)
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._flush(flush_all=True)
         except TimeoutError:
             log.warning("refusals are missing from the audit log", count=len(self._unwritten))
 
-    def _note(self, action: str, reason: str, name: str, address: str, counts_as: str, what: str = "") -> None:
-        self._count(reason)
-        key = action, _plain(name), counts_as
-        if key not in self._pairs and len(self._pairs) >= _MOST_PAIRS:
+    def _record(self, action: str, reason: str, name: str, address: str, counts_as: str, what: str = "") -> None:
+        self._on_refusal(reason)
+        key = action, _to_printable(name), counts_as
+        if key not in self._counts and len(self._counts) >= _MAX_COUNTS:
             key = action, _OTHERS, ""
-        found = self._pairs.setdefault(key, _DenialCount())
-        found.reasons[reason] += 1
-        found.address, found.what = address if key[2] else "", _plain(what)
+        record = self._counts.setdefault(key, _DenialCount())
+        record.reasons[reason] += 1
+        record.address, record.what = address if key[2] else "", _to_printable(what)
         if self._timer is None and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(_BEGIN_S, self._begin)
+            self._timer = asyncio.get_running_loop().call_later(_FIRST_FLUSH_S, self._start_flush)
 
-    def _begin(self) -> None:
+    def _start_flush(self) -> None:
         self._timer = None
-        self._telling = asyncio.create_task(self._tell())
+        self._flushing = asyncio.create_task(self._flush())
 
-    async def _tell(self, *, everything: bool = False) -> None:
+    async def _flush(self, *, flush_all: bool = False) -> None:
         """Tell what is due, and look again while something is not."""
         now_us = self._clock.now_us()
-        lines = self._due(now_us, everything=everything)
+        lines = self._take_due_lines(now_us, flush_all=flush_all)
         for line in lines:
             origin = {"address": line.actor.origin} if line.actor.origin else {}
             name = line.subject if line.action == FAILED_LOGIN else line.actor.name
             log.warning(line.action, name=name, **origin, reason=line.detail)
-        self._unwritten = [*self._unwritten, *lines][-_MOST_UNWRITTEN:]
+        self._unwritten = [*self._unwritten, *lines][-_MAX_UNWRITTEN:]
         if self._unwritten:
             writing, self._unwritten = self._unwritten, []
             try:
                 await self._store.apply(WriteAudit(lines=tuple(writing), now_us=now_us))
             except ChronosError:
-                self._unwritten = [*writing, *self._unwritten][-_MOST_UNWRITTEN:]
-        if (self._unwritten or self._pairs) and not self._closed and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_BEGIN_S, self._begin)
+                self._unwritten = [*writing, *self._unwritten][-_MAX_UNWRITTEN:]
+        if (self._unwritten or self._counts) and not self._closed and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_FIRST_FLUSH_S, self._start_flush)
 
-    def _due(self, now_us: int, *, everything: bool) -> list[AuditLine]:
+    def _take_due_lines(self, now_us: int, *, flush_all: bool) -> list[AuditLine]:
         """The lines that may be written now; what they told is no longer gathered."""
-        self._budget = min(_BUDGET, self._budget + max(0, now_us - self._filled_us) / _REFILL_US)
+        self._budget = min(_MAX_BURST, self._budget + max(0, now_us - self._filled_us) / _REFILL_INTERVAL_US)
         self._filled_us = now_us
-        due = [key for key, found in self._pairs.items() if everything or _is_due(found, now_us)]
+        due = [key for key, record in self._counts.items() if flush_all or _is_due(record, now_us)]
         lines: list[AuditLine] = []
         for key in due:
-            if not self._pairs[key].reasons:
-                del self._pairs[key]
+            if not self._counts[key].reasons:
+                del self._counts[key]
             elif key[1] != _OTHERS and self._budget < 1:
-                self._leave_to_others(key)
+                self._merge_into_others(key)
             elif key[1] != _OTHERS:
                 self._budget -= 1
-                lines.append(self._told(key, now_us))
+                lines.append(self._take_line(key, now_us))
         shared = [(action, _OTHERS, "") for action in (FAILED_LOGIN, DENIED)]
         for key in shared:
-            found = self._pairs.get(key)
-            if found is not None and found.reasons and (everything or _is_due(found, now_us)):
-                lines.append(self._told(key, now_us))
+            record = self._counts.get(key)
+            if record is not None and record.reasons and (flush_all or _is_due(record, now_us)):
+                lines.append(self._take_line(key, now_us))
         return lines
 
-    def _told(self, key: tuple[str, str, str], now_us: int) -> AuditLine:
-        found = self._pairs[key]
-        line = _line(key, found)
-        found.reasons, found.told_us = Counter(), now_us
+    def _take_line(self, key: tuple[str, str, str], now_us: int) -> AuditLine:
+        record = self._counts[key]
+        line = _to_audit_line(key, record)
+        record.reasons, record.reported_us = Counter(), now_us
         return line
 
-    def _leave_to_others(self, key: tuple[str, str, str]) -> None:
-        found = self._pairs.pop(key)
-        others = self._pairs.setdefault((key[0], _OTHERS, ""), _DenialCount())
-        others.reasons.update(found.reasons)
-        others.what = found.what
+    def _merge_into_others(self, key: tuple[str, str, str]) -> None:
+        record = self._counts.pop(key)
+        others = self._counts.setdefault((key[0], _OTHERS, ""), _DenialCount())
+        others.reasons.update(record.reasons)
+        others.what = record.what
 
 
-def _is_due(found: _DenialCount, now_us: int) -> bool:
-    return found.told_us is None or not 0 <= now_us - found.told_us < _EVERY_US
+def _is_due(record: _DenialCount, now_us: int) -> bool:
+    return record.reported_us is None or not 0 <= now_us - record.reported_us < _FLUSH_INTERVAL_US
 
 
-def _line(key: tuple[str, str, str], found: _DenialCount) -> AuditLine:
+def _to_audit_line(key: tuple[str, str, str], record: _DenialCount) -> AuditLine:
     action, name, _ = key
-    count = found.reasons.total()
+    count = record.reasons.total()
     if action == DENIED:
         times = f" ({count} times)" if count > 1 else ""
-        request, _, why = found.what.partition(": ")
-        return AuditLine(Actor(name=name, origin=found.address), action, request, detail=why + times)
-    said = [f"{REASONS[reason]}: {number}" for reason, number in sorted(found.reasons.items())]
-    return AuditLine(Actor(name="anonymous", origin=found.address), action, name, detail=", ".join(said))
+        request, _, why = record.what.partition(": ")
+        return AuditLine(Actor(name=name, origin=record.address), action, request, detail=why + times)
+    reasons = [f"{REASONS[reason]}: {number}" for reason, number in sorted(record.reasons.items())]
+    return AuditLine(Actor(name="anonymous", origin=record.address), action, name, detail=", ".join(reasons))
 
 
-def _plain(text: str) -> str:
+def _to_printable(text: str) -> str:
     """Text that a client has sent, fit for a line."""
-    return "".join(one if one.isprintable() else "?" for one in text[:_LONGEST])
+    return "".join(one if one.isprintable() else "?" for one in text[:_MAX_TEXT])

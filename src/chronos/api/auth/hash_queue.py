@@ -20,46 +20,46 @@ T = TypeVar("T")
 HASH_THREADS = 2
 MAX_WAITING_HASHES = 50  # that wait in one lane
 MAX_WAITING_PER_ADDRESS = 20
-_COME_BACK_S = 2.0
+_RETRY_AFTER_S = 2.0
 
 
 class _HashLane:
     """Logins that wait for their password to be checked, one of each address in turn."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self.length = 0
 
-    def enter(self, address: str) -> asyncio.Future[None]:
+    def join(self, address: str) -> asyncio.Future[None]:
         """A place. Raises ``TooManyRequests``."""
-        own = self._waiting.get(address)
-        if own is not None and len(own) >= MAX_WAITING_PER_ADDRESS:
+        own_slots = self._waiting.get(address)
+        if own_slots is not None and len(own_slots) >= MAX_WAITING_PER_ADDRESS:
             raise _busy()
-        if self.length >= self._most:
-            longest = max(self._waiting.values(), key=len)
-            if own is not None or len(longest) < 2:
+        if self.length >= self._limit:
+            max_bytes = max(self._waiting.values(), key=len)
+            if own_slots is not None or len(max_bytes) < 2:
                 raise _busy()
-            last = longest.pop()
+            last = max_bytes.pop()
             self.length -= 1
             last.set_exception(_busy())
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(address, deque()).append(place)
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, deque()).append(slot)
         self.length += 1
-        return place
+        return slot
 
-    def call(self) -> bool:
+    def wake_next(self) -> bool:
         """Tell the next one that it is its turn; False: no one waits."""
         while self._waiting:
-            address, own = next(iter(self._waiting.items()))
-            place = own.popleft()
+            address, own_slots = next(iter(self._waiting.items()))
+            slot = own_slots.popleft()
             self.length -= 1
-            if own:
+            if own_slots:
                 self._waiting.move_to_end(address)
             else:
                 del self._waiting[address]
-            if not place.done():  # it may have been canceled
-                place.set_result(None)
+            if not slot.done():  # it may have been canceled
+                slot.set_result(None)
                 return True
         return False
 
@@ -67,9 +67,9 @@ class _HashLane:
 class HashQueue:
     """Runs functions that take their time in threads, ``at_once`` of them."""
 
-    def __init__(self, at_once: int = HASH_THREADS, most: int = MAX_WAITING_HASHES) -> None:
-        self._free = at_once
-        self._known, self._others = _HashLane(most), _HashLane(most)
+    def __init__(self, threads: int = HASH_THREADS, limit: int = MAX_WAITING_HASHES) -> None:
+        self._free = threads
+        self._known, self._others = _HashLane(limit), _HashLane(limit)
 
     @property
     def waiting(self) -> int:
@@ -81,25 +81,25 @@ class HashQueue:
         if self._free:
             self._free -= 1
         else:
-            await self._turn(address, self._known if known else self._others)
+            await self._wait_turn(address, self._known if known else self._others)
         try:
             return await asyncio.to_thread(work)
         finally:
-            self._pass_on()
+            self._release()
 
-    async def _turn(self, address: str, lane: _HashLane) -> None:
-        place = lane.enter(address)
+    async def _wait_turn(self, address: str, lane: _HashLane) -> None:
+        slot = lane.join(address)
         try:
-            await place
+            await slot
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled() and place.exception() is None:
-                self._pass_on()  # it was its turn already
+            if slot.done() and not slot.cancelled() and slot.exception() is None:
+                self._release()  # it was its turn already
             raise
 
-    def _pass_on(self) -> None:
-        if not (self._known.call() or self._others.call()):
+    def _release(self) -> None:
+        if not (self._known.wake_next() or self._others.wake_next()):
             self._free += 1
 
 
 def _busy() -> TooManyRequests:
-    return TooManyRequests("too many logins wait to be checked; wait, then try again", _COME_BACK_S)
+    return TooManyRequests("too many logins wait to be checked; wait, then try again", _RETRY_AFTER_S)

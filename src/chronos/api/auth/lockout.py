@@ -18,14 +18,14 @@ from chronos.api.errors import LockedOut
 from chronos.api.rate_limits import RecentClients
 from chronos.core.calendar import DAY_S, SECOND_US
 
-FREE_TRIES = 5
-FREE_TRIES_OF_ADDRESS = 4 * FREE_TRIES
+FREE_GUESSES = 5
+FREE_GUESSES_PER_ADDRESS = 4 * FREE_GUESSES
 UNLOCKED_US = 900 * SECOND_US  # how long a name that was unlocked passes the locks of addresses
 _FIRST_LOCK_S = 1.0
-_LONGEST_LOCK_S = 300.0
-_FORGIVEN_AFTER_US = 900 * SECOND_US
-_LATELY_US = 7 * DAY_S * SECOND_US
-_LONGEST_NAME = 200  # characters that are told apart
+_MAX_LOCK_S = 300.0
+_FORGET_AFTER_US = 900 * SECOND_US
+_RECENT_US = 7 * DAY_S * SECOND_US
+_MAX_NAME = 200  # characters that are told apart
 
 _Key = tuple[str, ...]
 
@@ -34,87 +34,87 @@ _Key = tuple[str, ...]
 class _FailedGuesses:
     count: int
     last_us: int
-    open: int = 0  # of the count, those that are being checked
+    pending: int = 0  # of the count, those that are being checked
 
 
 class Lockout:
     """Counts tries at passwords and tokens by name and address."""
 
     def __init__(self) -> None:
-        self._tries: RecentClients[_FailedGuesses] = RecentClients()
-        self._right_us: RecentClients[int] = RecentClients()  # when a name was last right from an address
+        self._guesses: RecentClients[_FailedGuesses] = RecentClients()
+        self._verified_us: RecentClients[int] = RecentClients()  # when a name was last right from an address
         self._unlocked_us: RecentClients[int] = RecentClients()
 
     def reserve(self, name: str, address: str, now_us: int) -> None:
         """Count a try that is about to be made. Raises ``LockedOut`` while it may not be."""
-        name = name[:_LONGEST_NAME]
-        self._check((address, name), FREE_TRIES, now_us)
-        if not self._passes(name, address, now_us):
-            self._check((address,), FREE_TRIES_OF_ADDRESS, now_us)
+        name = name[:_MAX_NAME]
+        self._check((address, name), FREE_GUESSES, now_us)
+        if not self._bypasses_address_lock(name, address, now_us):
+            self._check((address,), FREE_GUESSES_PER_ADDRESS, now_us)
         for key in _keys(name, address):
-            tries = self._tries.get(key) or _FailedGuesses(0, now_us)
-            tries.count, tries.open, tries.last_us = tries.count + 1, tries.open + 1, now_us
-            self._tries.put(key, tries)
+            guesses = self._guesses.get(key) or _FailedGuesses(0, now_us)
+            guesses.count, guesses.pending, guesses.last_us = guesses.count + 1, guesses.pending + 1, now_us
+            self._guesses.put(key, guesses)
 
     def failed(self, name: str, address: str, now_us: int) -> None:
         """The try was wrong."""
         for key in _keys(name, address):
-            tries = self._tries.get(key) or _FailedGuesses(1, now_us, 1)
-            tries.open, tries.last_us = max(0, tries.open - 1), now_us
-            self._tries.put(key, tries)
+            guesses = self._guesses.get(key) or _FailedGuesses(1, now_us, 1)
+            guesses.pending, guesses.last_us = max(0, guesses.pending - 1), now_us
+            self._guesses.put(key, guesses)
 
     def succeeded(self, name: str, address: str, now_us: int) -> None:
         """The try was right: the name begins again. The address gets this one try back, and not those at others."""
-        self._give_back(name, address)
-        own = self._tries.get((address, name[:_LONGEST_NAME]))
+        self._return_guess(name, address)
+        own = self._guesses.get((address, name[:_MAX_NAME]))
         if own is not None:
-            own.count = own.open
-        self._right_us.put((address, name[:_LONGEST_NAME]), now_us)
+            own.count = own.pending
+        self._verified_us.put((address, name[:_MAX_NAME]), now_us)
 
     def cancel_reservation(self, name: str, address: str) -> None:
         """The try was not made."""
-        self._give_back(name, address)
+        self._return_guess(name, address)
 
-    def was_right(self, name: str, address: str, now_us: int) -> bool:
+    def was_verified(self, name: str, address: str, now_us: int) -> bool:
         """Whether a name was right from an address lately."""
-        right_us = self._right_us.get((address, name[:_LONGEST_NAME]))
-        return right_us is not None and 0 <= now_us - right_us < _LATELY_US
+        verified_us = self._verified_us.get((address, name[:_MAX_NAME]))
+        return verified_us is not None and 0 <= now_us - verified_us < _RECENT_US
 
     def unlock(self, name: str, now_us: int) -> None:
         """Forget all tries at a name; for some time it also passes the locks of addresses."""
-        name = name[:_LONGEST_NAME]
-        self._tries.drop_where(lambda key: isinstance(key, tuple) and key[1:] == (name,))
+        name = name[:_MAX_NAME]
+        self._guesses.drop_where(lambda key: isinstance(key, tuple) and key[1:] == (name,))
         self._unlocked_us.put(name, now_us)
 
-    def _passes(self, name: str, address: str, now_us: int) -> bool:
+    def _bypasses_address_lock(self, name: str, address: str, now_us: int) -> bool:
         """Whether the lock of an address does not hold for a name."""
         unlocked_us = self._unlocked_us.get(name)
         if unlocked_us is not None and 0 <= now_us - unlocked_us < UNLOCKED_US:
             return True
-        return self.was_right(name, address, now_us)
+        return self.was_verified(name, address, now_us)
 
     def _check(self, key: _Key, free: int, now_us: int) -> None:
-        tries = self._tries.get(key)
-        if tries is None or tries.count < free:
+        guesses = self._guesses.get(key)
+        if guesses is None or guesses.count < free:
             return
-        passed_us = now_us - tries.last_us
-        if not tries.open and (passed_us < 0 or passed_us > _FORGIVEN_AFTER_US):
-            self._tries.drop(key)
+        elapsed_us = now_us - guesses.last_us
+        if not guesses.pending and (elapsed_us < 0 or elapsed_us > _FORGET_AFTER_US):
+            self._guesses.drop(key)
             return
-        lock_s = min(_LONGEST_LOCK_S, _FIRST_LOCK_S * 2.0 ** min(tries.count - free, 16))
-        left_s = lock_s - passed_us / SECOND_US
-        if tries.open or left_s > 0:
-            what = "logins are being checked" if tries.open == tries.count else "wrong passwords or tokens came"
-            raise LockedOut(f"too many {what} from there; wait, then try again", max(_FIRST_LOCK_S, left_s))
+        lock_s = min(_MAX_LOCK_S, _FIRST_LOCK_S * 2.0 ** min(guesses.count - free, 16))
+        left_s = lock_s - elapsed_us / SECOND_US
+        if guesses.pending or left_s > 0:
+            cause = "logins are being checked" if guesses.pending == guesses.count else "wrong passwords or tokens came"
+            raise LockedOut(f"too many {cause} from there; wait, then try again", max(_FIRST_LOCK_S, left_s))
 
-    def _give_back(self, name: str, address: str) -> None:
+    def _return_guess(self, name: str, address: str) -> None:
         for key in _keys(name, address):
-            tries = self._tries.get(key)
-            if tries is not None:
-                tries.count, tries.open = max(0, tries.count - 1), max(0, tries.open - 1)
-                if not tries.count:
-                    self._tries.drop(key)
+            guesses = self._guesses.get(key)
+            if guesses is not None:
+                guesses.count, guesses.pending = max(0, guesses.count - 1), max(0, guesses.pending - 1)
+                if not guesses.count:
+                    self._guesses.drop(key)
 
 
 def _keys(name: str, address: str) -> tuple[_Key, _Key]:
-    return (address, name[:_LONGEST_NAME]), (address,)
+    return (address, name[:_MAX_NAME]), (address,)

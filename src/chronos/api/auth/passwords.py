@@ -19,8 +19,8 @@ _ARGON2_FORM = re.compile(
     r"\$argon2(?:id|i|d)\$(?:v=\d+\$)?m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+", re.ASCII
 )
 _VERSIONS = (16, 18, 19)  # of argon2; 18 is how its library calls one that is not said
-_MOST_KIB, _MOST_PASSES, _MOST_LANES = 1 << 20, 64, 64  # of argon2; each login takes that much memory and time
-_LEAST_SALT, _LEAST_HASH = 8, 4  # bytes, by its specification
+_MAX_KIB, _MAX_PASSES, _MAX_LANES = 1 << 20, 64, 64  # of argon2; each login takes that much memory and time
+_MIN_SALT, _MIN_HASH = 8, 4  # bytes, by its specification
 
 
 def hash_password(password: str) -> str:
@@ -30,31 +30,34 @@ def hash_password(password: str) -> str:
 
 def check_hash(text: str) -> None:
     """Raise ``Invalid`` unless a password can be held against this."""
-    if found := _BCRYPT.fullmatch(text):
-        if int(found[1]) not in _ROUNDS:
-            raise Invalid(f"is a bcrypt hash of cost {int(found[1])}, allowed are {_ROUNDS[0]} to {_ROUNDS[-1]}")
+    if match := _BCRYPT.fullmatch(text):
+        if int(match[1]) not in _ROUNDS:
+            raise Invalid(f"is a bcrypt hash of cost {int(match[1])}, allowed are {_ROUNDS[0]} to {_ROUNDS[-1]}")
         return
     if text.startswith(("$2a$", "$2b$", "$2x$", "$2y$")):
         raise Invalid(f"begins as a bcrypt hash does, which has 60 characters; this has {len(text)}")
     try:
-        used = extract_parameters(text if _ARGON2_FORM.fullmatch(text) else "")
+        parameters = extract_parameters(text if _ARGON2_FORM.fullmatch(text) else "")
     except (InvalidHashError, ValueError):
         raise Invalid("is neither an argon2 ($argon2id$…) nor a bcrypt ($2b$…) hash of a password") from None
-    if fault := _argon2_fault(used):
+    if fault := _argon2_fault(parameters):
         raise Invalid(f"is an argon2 hash {fault}")
 
 
-def _argon2_fault(used: Parameters) -> str | None:
+def _argon2_fault(parameters: Parameters) -> str | None:
     """Why no password could be held against a hash that was made so, or should not be; None: it can."""
-    if used.version not in _VERSIONS:
-        return f"of version {used.version}, known are {_VERSIONS[0]} and {_VERSIONS[-1]}"
-    if used.salt_len < _LEAST_SALT or used.hash_len < _LEAST_HASH:
-        return f"that was cut off: its salt has {used.salt_len} bytes and its hash {used.hash_len}"
-    if not (1 <= used.time_cost <= _MOST_PASSES and 1 <= used.parallelism <= _MOST_LANES):
-        return f"of t={used.time_cost}, p={used.parallelism}; allowed are 1 to {_MOST_PASSES} and 1 to {_MOST_LANES}"
-    least_kib = 8 * used.parallelism
-    if not least_kib <= used.memory_cost <= _MOST_KIB:
-        return f"of m={used.memory_cost}; with p={used.parallelism} allowed are {least_kib} to {_MOST_KIB} (KiB)"
+    if parameters.version not in _VERSIONS:
+        return f"of version {parameters.version}, known are {_VERSIONS[0]} and {_VERSIONS[-1]}"
+    if parameters.salt_len < _MIN_SALT or parameters.hash_len < _MIN_HASH:
+        return f"that was cut off: its salt has {parameters.salt_len} bytes and its hash {parameters.hash_len}"
+    if not (1 <= parameters.time_cost <= _MAX_PASSES and 1 <= parameters.parallelism <= _MAX_LANES):
+        costs = f"t={parameters.time_cost}, p={parameters.parallelism}"
+        return f"with {costs}; allowed: t from 1 to {_MAX_PASSES}, p from 1 to {_MAX_LANES}"
+    min_kib = 8 * parameters.parallelism
+    if not min_kib <= parameters.memory_cost <= _MAX_KIB:
+        return (
+            f"of m={parameters.memory_cost}; with p={parameters.parallelism} allowed are {min_kib} to {_MAX_KIB} (KiB)"
+        )
     return None
 
 

@@ -25,18 +25,18 @@ from chronos.api.rate_limits import RecentClients
 from chronos.clock import Clock
 from chronos.core.calendar import SECOND_US
 from chronos.errors import Invalid
-from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.identifiers import find_name_fault
 
 MAX_CREDENTIALS = 4_096  # characters of an Authorization header
-_REMEMBERED_US = 60 * SECOND_US  # how long a password that was right is not hashed again
-_MAKE_ONE = "chronos config hash-password makes one"
+_PASSWORD_CACHE_US = 60 * SECOND_US  # how long a password that was right is not hashed again
+_HASH_HINT = "chronos config hash-password makes one"
 
 
 class Permission(IntEnum):
     """What a route asks for. A role has every permission up to its own."""
 
     OPEN = 0  # anybody, known or not
-    LOOK = 1
+    VIEW = 1
     OPERATE = 2  # run, pause, cancel, replay
     ADMINISTER = 3  # change what there is
 
@@ -44,7 +44,7 @@ class Permission(IntEnum):
 class Role(IntEnum):
     """What somebody is, in a namespace."""
 
-    VIEWER = Permission.LOOK
+    VIEWER = Permission.VIEW
     OPERATOR = Permission.OPERATE
     ADMIN = Permission.ADMINISTER
 
@@ -68,7 +68,7 @@ class Principal:
 
     def sees(self, namespace: str) -> bool:
         """Whether a namespace is there, for this principal."""
-        return self.may(Permission.LOOK, namespace)
+        return self.may(Permission.VIEW, namespace)
 
 
 ANONYMOUS_ADMIN = Principal(name="anonymous", role=Role.ADMIN)
@@ -81,18 +81,18 @@ def read_grant(name: str, entry: Mapping[str, Any]) -> Principal:
     ``namespaces`` is a list, in which the role holds, or a map with a role for each.
     """
     role = _role(name, entry.get("role", "viewer"))
-    spaces = entry.get("namespaces")
-    if spaces is None:
+    namespaces = entry.get("namespaces")
+    if namespaces is None:
         return Principal(name=name, role=role)
-    if isinstance(spaces, Mapping):
-        roles = {str(space): _role(name, one) for space, one in spaces.items()}
-    elif isinstance(spaces, list | tuple):
-        roles = {str(space): role for space in spaces}
+    if isinstance(namespaces, Mapping):
+        roles = {str(namespace): _role(name, one) for namespace, one in namespaces.items()}
+    elif isinstance(namespaces, list | tuple):
+        roles = {str(namespace): role for namespace in namespaces}
     else:
         raise Invalid(f"auth: the namespaces of {name} have to be a list of names, or a map of names and roles")
-    for space in roles:
-        if fault := fault_of_name(space):
-            raise Invalid(f'auth: the namespace "{space[:64]}" of {name} {fault}')
+    for namespace in roles:
+        if fault := find_name_fault(namespace):
+            raise Invalid(f'auth: the namespace "{namespace[:64]}" of {name} {fault}')
     return Principal(name=name, by_namespace=roles)
 
 
@@ -116,13 +116,13 @@ def read_users(entries: Mapping[str, Any]) -> dict[str, User]:
     users: dict[str, User] = {}
     for name, entry in entries.items():
         if not isinstance(entry, Mapping) or not isinstance(entry.get("password_hash"), str):
-            raise Invalid(f"auth.users.{name} needs a password_hash; {_MAKE_ONE}")
+            raise Invalid(f"auth.users.{name} needs a password_hash; {_HASH_HINT}")
         if unknown := set(entry) - {"password_hash", "role", "namespaces"}:
             raise Invalid(f"auth.users.{name} has no setting {min(unknown)}")
         try:
             check_hash(entry["password_hash"])
         except Invalid as error:
-            raise Invalid(f"auth.users.{name}.password_hash {error}; {_MAKE_ONE}") from None
+            raise Invalid(f"auth.users.{name}.password_hash {error}; {_HASH_HINT}") from None
         users[name] = User(read_grant(name, entry), entry["password_hash"])
     return users
 
@@ -140,11 +140,11 @@ class Access:
         self._decoys = [user.password_hash for user in self.users.values()]  # what unknown names are checked against
         self._lockout = Lockout()
         self._salt = secrets.token_bytes(32)
-        self._right: RecentClients[int] = RecentClients(
+        self._verified_us: RecentClients[int] = RecentClients(
             1_000
         )  # when a password, by its keyed hash, was last found to be right
         self._hashes = HashQueue()
-        self._trials: dict[tuple[str, bytes], asyncio.Task[bool]] = {}  # passwords that are being checked
+        self._checks: dict[tuple[str, bytes], asyncio.Task[bool]] = {}  # passwords that are being checked
 
     async def principal(self, header: str | None, address: str) -> Principal:
         """Who sends this Authorization header. NO_PRINCIPAL without one. Raises Unauthenticated or LockedOut."""
@@ -157,13 +157,13 @@ class Access:
         scheme, _, rest = header.partition(" ")
         match scheme.lower():
             case "bearer":
-                return await self._by_token(rest.strip(), address)
+                return await self._authenticate_token(rest.strip(), address)
             case "basic":
-                return await self._by_password(rest.strip(), address)
+                return await self._authenticate_password(rest.strip(), address)
             case _:
                 raise Unauthenticated("the Authorization header is neither Basic nor Bearer")
 
-    async def _by_token(self, token: str, address: str) -> Principal:
+    async def _authenticate_token(self, token: str, address: str) -> Principal:
         """A right token never waits: nobody guesses 256 bits, and a neighbour's mistakes are not its own."""
         now_us = self._clock.now_us()
         entry = None if self.tokens is None else await self.tokens.find(token, now_us)
@@ -173,7 +173,7 @@ class Access:
             raise Unauthenticated("the token is not known here, or has expired")
         return read_grant(f"token:{entry.name}", {"role": entry.role, "namespaces": entry.namespaces})
 
-    async def _by_password(self, credentials: str, address: str) -> Principal:
+    async def _authenticate_password(self, credentials: str, address: str) -> Principal:
         name, password = _read_basic(credentials)
         if not await self._is_password_right(name, password, address):
             raise Unauthenticated("the name or the password is wrong")
@@ -189,32 +189,32 @@ class Access:
         if password is None:
             return self._count_wrong_guess(name, address, now_us)
         key = hmac.digest(self._salt, f"{name}\0{password}".encode(), hashlib.sha256)
-        if (trial := self._trials.get((address, key))) is not None:
-            return await asyncio.shield(trial) or self._count_wrong_guess(name, address, self._clock.now_us())
+        if (check := self._checks.get((address, key))) is not None:
+            return await asyncio.shield(check) or self._count_wrong_guess(name, address, self._clock.now_us())
         self._lockout.reserve(name, address, now_us)
-        found_us = self._right.get(key)
-        if name in self.users and found_us is not None and 0 <= now_us - found_us < _REMEMBERED_US:
+        verified_us = self._verified_us.get(key)
+        if name in self.users and verified_us is not None and 0 <= now_us - verified_us < _PASSWORD_CACHE_US:
             self._lockout.succeeded(name, address, now_us)
             return True
-        trial = asyncio.create_task(self._check(name, password, address, key))
-        self._trials[address, key] = trial
-        trial.add_done_callback(lambda _: self._trials.pop((address, key)))
-        return await asyncio.shield(trial)  # a client that hangs up has made its try all the same
+        check = asyncio.create_task(self._check(name, password, address, key))
+        self._checks[address, key] = check
+        check.add_done_callback(lambda _: self._checks.pop((address, key)))
+        return await asyncio.shield(check)  # a client that hangs up has made its try all the same
 
     async def _check(self, name: str, password: str, address: str, key: bytes) -> bool:
         """Check a password whose try is reserved, and count what it was."""
         user, now_us = self.users.get(name), self._clock.now_us()
-        known = self._lockout.was_right(name, address, now_us)
+        known = self._lockout.was_verified(name, address, now_us)
         try:
-            right = await self._hashes.run(lambda: self._fits(name, user, password), address=address, known=known)
+            is_right = await self._hashes.run(lambda: self._matches(name, user, password), address=address, known=known)
         except BaseException:
             self._lockout.cancel_reservation(name, address)
             raise
         now_us = self._clock.now_us()
-        if user is None or not right:
+        if user is None or not is_right:
             self._lockout.failed(name, address, now_us)
             return False
-        self._right.put(key, now_us)
+        self._verified_us.put(key, now_us)
         self._lockout.succeeded(name, address, now_us)
         return True
 
@@ -224,7 +224,7 @@ class Access:
         self._lockout.failed(name, address, now_us)
         return False
 
-    def _fits(self, name: str, user: User | None, password: str) -> bool:
+    def _matches(self, name: str, user: User | None, password: str) -> bool:
         """Whether a password fits the hash of a user, or of a decoy. Takes its time."""
         if user is not None:
             return is_password_right(user.password_hash, password)

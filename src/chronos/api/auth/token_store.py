@@ -18,14 +18,14 @@ from chronos.core.calendar import SECOND_US
 from chronos.core.node import Actor
 from chronos.core.token import ApiToken
 from chronos.errors import Conflict, Invalid, NotFound
-from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.identifiers import find_name_fault
 from chronos.store.commands import SYSTEM, CreateToken, RevokeToken
 from chronos.store.contract import Store
 
 PREFIX = "chr_"
 ROLES = ("viewer", "operator", "admin")
 TOKEN_CACHE_US = SECOND_US
-_MOST_BELIEVED = 1_000
+_MAX_CACHED = 1_000
 _HASH = re.compile(r"[0-9A-Fa-f]{64}", re.ASCII)
 
 
@@ -49,7 +49,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def read_tokens(entries: Mapping[str, Any]) -> list[ApiToken]:
     """Tokens as the configuration has them: name → {token_hash, role, namespaces?}. Raises ``Invalid``."""
-    tokens = [_read(name, entry) for name, entry in entries.items()]
+    tokens = [_read_entry(name, entry) for name, entry in entries.items()]
     if len({token.token_hash for token in tokens}) < len(tokens):
         raise Invalid("auth.tokens: a token_hash stands under two names; give each a token of its own")
     return tokens
@@ -61,16 +61,14 @@ class TokenStore:
     def __init__(self, store: Store, fixed: Iterable[ApiToken] = ()) -> None:
         self._store = store
         self._fixed = {token.token_hash: token for token in fixed}
-        self._believed: RecentClients[tuple[ApiToken, int]] = RecentClients(
-            _MOST_BELIEVED
-        )  # and when they were looked for
+        self._cache: RecentClients[tuple[ApiToken, int]] = RecentClients(_MAX_CACHED)  # and when they were looked for
 
     async def find(self, token: str, now_us: int) -> ApiToken | None:
         """The entry of a token that is in force."""
         key = hash_token(token)
-        found = self._fixed.get(key) or await self._kept(key, now_us)
-        expired = found is not None and found.expires_us is not None and found.expires_us <= now_us
-        return None if expired else found
+        token_ = self._fixed.get(key) or await self._find_stored(key, now_us)
+        expired = token_ is not None and token_.expires_us is not None and token_.expires_us <= now_us
+        return None if expired else token_
 
     async def entries(self) -> list[ApiToken]:
         """All of them, by name."""
@@ -87,7 +85,7 @@ class TokenStore:
         actor: Actor = SYSTEM,
     ) -> tuple[str, ApiToken]:
         """Make a token: its text, which is not kept, and its entry. ``Conflict`` when the name is taken."""
-        self.check_free(name)
+        self.check_not_configured(name)
         text = new_token()
         entry = ApiToken(
             name=name,
@@ -106,32 +104,32 @@ class TokenStore:
         try:
             await self._store.apply(RevokeToken(name=name, now_us=now_us, actor=actor))
         except NotFound:
-            self.check_free(name)
+            self.check_not_configured(name)
             raise
-        self._believed.clear()
+        self._cache.clear()
 
-    def check_free(self, name: str) -> None:
+    def check_not_configured(self, name: str) -> None:
         """Raise ``Conflict`` when a name is one of the configuration's."""
         if any(token.name == name for token in self._fixed.values()):
             raise Conflict(f'the token "{name}" stands in the configuration (auth.tokens); change it there')
 
-    async def _kept(self, key: str, now_us: int) -> ApiToken | None:
-        before = self._believed.get(key)
-        if before is not None and 0 <= now_us - before[1] < TOKEN_CACHE_US:
-            return before[0]
-        found = await self._store.token(key)
-        if found is None:
-            self._believed.drop(key)
+    async def _find_stored(self, key: str, now_us: int) -> ApiToken | None:
+        cached = self._cache.get(key)
+        if cached is not None and 0 <= now_us - cached[1] < TOKEN_CACHE_US:
+            return cached[0]
+        token_ = await self._store.token(key)
+        if token_ is None:
+            self._cache.drop(key)
         else:
-            self._believed.put(key, (found, now_us))
-        return found
+            self._cache.put(key, (token_, now_us))
+        return token_
 
 
-def _read(name: str, said: Any) -> ApiToken:
-    if fault := fault_of_name(name):
+def _read_entry(name: str, raw: Any) -> ApiToken:
+    if fault := find_name_fault(name):
         raise Invalid(f'auth.tokens: "{name[:64]}" {fault}')
     try:
-        entry = msgspec.convert(said, _Entry)
+        entry = msgspec.convert(raw, _Entry)
     except (msgspec.ValidationError, TypeError) as error:
         raise Invalid(f"auth.tokens.{name}: {error}") from None
     if not _HASH.fullmatch(entry.token_hash) or entry.role not in ROLES:

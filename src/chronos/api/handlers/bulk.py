@@ -10,7 +10,7 @@ from aiohttp import web
 from chronos.api.auth.command_permission import require_targets
 from chronos.api.auth.permissions import Permission
 from chronos.api.errors import Forbidden, InvalidBody
-from chronos.api.handlers.readonly_fields import check_state, says_another_state
+from chronos.api.handlers.readonly_fields import check_state, has_unusual_state
 from chronos.api.handlers.save_results import to_saved_response, write_plan, write_refused
 from chronos.api.json_body import write_json
 from chronos.api.openapi import examples
@@ -21,10 +21,10 @@ from chronos.api.routing import NAMESPACE, Body, ResponseDoc, RouteTable, Scope,
 from chronos.errors import ChronosError
 from chronos.service.save_jobs import MAX_APPLIED, SavedJob
 from chronos.service.serializers import Draft, InvalidJob, Problem
-from chronos.service.serializers.problems import MOST_PROBLEMS
+from chronos.service.serializers.problems import MAX_PROBLEMS
 
 MAX_BULK = 50_000
-_LONGEST_NAME = 1_024  # characters of one that is refused
+_MAX_NAME = 1_024  # characters of one that is refused
 _LARGE_JOB_BYTES = 16 << 10  # bytes of one job: a larger one is read beside the event loop
 
 route = RouteTable("Jobs")
@@ -42,38 +42,38 @@ route = RouteTable("Jobs")
         example={"jobs": [examples.JOB_INPUT]},
     ),
     returns={200: ResponseDoc("one result for each, in order", ref("Bulk"), examples.BULK)},
-    submits=True,
+    is_rate_limited=True,
 )
-async def bulk(call: RequestContext) -> web.StreamResponse:
+async def bulk(context: RequestContext) -> web.StreamResponse:
     """Create or replace many jobs; what is wrong with one does not hold up the others."""
-    data = await call.json()
-    given = _jobs(data, {"jobs"}, most=MAX_BULK)
-    read = await _drafts(call, given)
+    data = await context.json()
+    items = _read_jobs(data, {"jobs"}, limit=MAX_BULK)
+    read = await _read_drafts(context, items)
     if (denied := next((one for one in read if isinstance(one, Forbidden)), None)) is not None:
-        call.tell_denied(denied)
+        context.record_denial(denied)
     drafts = [draft for draft in read if isinstance(draft, Draft)]
-    done = iter(await call.parts.service.job_saver.save_each(drafts, actor=call.actor, dry_run=call.dry_run))
+    done = iter(await context.api.service.job_saver.save_each(drafts, actor=context.actor, dry_run=context.dry_run))
     counts = dict.fromkeys(("created", "changed", "unchanged", "failed"), 0)
     results: list[msgspec.Raw] = []
 
-    left = MOST_PROBLEMS
+    errors_left = MAX_PROBLEMS
 
-    def tell(one_of_them: tuple[Any, Draft | ChronosError]) -> None:
-        nonlocal left
-        data, draft = one_of_them
-        became = next(done) if isinstance(draft, Draft) else draft
-        if isinstance(became, SavedJob):
-            one = to_saved_response(became)
+    def write_one(pair: tuple[Any, Draft | ChronosError]) -> None:
+        nonlocal errors_left
+        data, draft = pair
+        result = next(done) if isinstance(draft, Draft) else draft
+        if isinstance(result, SavedJob):
+            one = to_saved_response(result)
             counts[one.result] += 1
             results.append(msgspec.Raw(msgspec.json.encode(one)))
         else:
             counts["failed"] += 1
-            told = _refused(became, data, left)
-            left -= len(told.get("errors", ()))
-            results.append(msgspec.Raw(write_json(told)))
+            refusal = _write_refused(result, data, errors_left)
+            errors_left -= len(refusal.get("errors", ()))
+            results.append(msgspec.Raw(write_json(refusal)))
 
-    await call.parts.turns.each(list(zip(given, read, strict=True)), tell)
-    return json_response({**counts, "dry_run": call.dry_run, "results": results})
+    await context.api.slicer.each(list(zip(items, read, strict=True)), write_one)
+    return json_response({**counts, "dry_run": context.dry_run, "results": results})
 
 
 @route.post(
@@ -93,135 +93,141 @@ async def bulk(call: RequestContext) -> web.StreamResponse:
         example={"jobs": [examples.JOB_INPUT], "owner": "billing", "prune": True},
     ),
     returns={200: ResponseDoc("the plan", ref("Plan"), examples.PLAN)},
-    submits=True,
+    is_rate_limited=True,
 )
-async def apply(call: RequestContext) -> web.StreamResponse:
+async def apply(context: RequestContext) -> web.StreamResponse:
     """Make some jobs those of an owner, all or nothing; ``prune`` deletes what it had before and does not name."""
-    data = await call.json()
-    given = _jobs(data, {"jobs", "owner", "prune", "dry_run"}, most=MAX_APPLIED)
-    owner, prune, dry_run = _owner(data), _truth(data, "prune"), _truth(data, "dry_run") or call.dry_run
+    data = await context.json()
+    items = _read_jobs(data, {"jobs", "owner", "prune", "dry_run"}, limit=MAX_APPLIED)
+    owner, prune, dry_run = (
+        _read_owner(data),
+        _read_boolean(data, "prune"),
+        _read_boolean(data, "dry_run") or context.dry_run,
+    )
     problems: list[Problem] = []
-    more = 0
+    unlisted = 0
     drafts: list[Draft] = []
-    places: dict[tuple[str, str], int] = {}
-    read = await _drafts(call, given)
+    index_of: dict[tuple[str, str], int] = {}
+    read = await _read_drafts(context, items)
 
-    def gather(place: int) -> None:
-        nonlocal more
-        draft = read[place]
+    def collect(index: int) -> None:
+        nonlocal unlisted
+        draft = read[index]
         if isinstance(draft, Draft):
             drafts.append(draft)
-            first = places.setdefault((draft.namespace, draft.name), place)
-            if first != place:
-                problems.append(Problem(f"/jobs/{place}/name", f'is "{draft.name}", as that of /jobs/{first} is'))
+            first = index_of.setdefault((draft.namespace, draft.name), index)
+            if first != index:
+                problems.append(Problem(f"/jobs/{index}/name", f'is "{draft.name}", as that of /jobs/{first} is'))
             if draft.spec.owner not in (None, owner):
-                problems.append(Problem(f"/jobs/{place}/owner", f'is "{draft.spec.owner}", and all are "{owner}"\'s'))
+                problems.append(Problem(f"/jobs/{index}/owner", f'is "{draft.spec.owner}", and all are "{owner}"\'s'))
         elif isinstance(draft, InvalidJob):
-            more += draft.more
-            problems.extend(Problem(f"/jobs/{place}{one.pointer}", one.message) for one in draft.problems)
+            unlisted += draft.more
+            problems.extend(Problem(f"/jobs/{index}{one.pointer}", one.message) for one in draft.problems)
         else:
             raise draft
 
-    await call.parts.turns.each(range(len(read)), gather)
+    await context.api.slicer.each(range(len(read)), collect)
     if problems:
-        raise InvalidBody(problems, more=more)
+        raise InvalidBody(problems, more=unlisted)
     if not drafts:
-        call.require(call.namespace)  # which is pruned then
+        context.require(context.namespace)  # which is pruned then
     try:
-        plan = await call.parts.service.job_saver.apply(
-            drafts, owner=owner, prune=prune, namespace=call.namespace, dry_run=dry_run, actor=call.actor
+        plan = await context.api.service.job_saver.apply(
+            drafts, owner=owner, prune=prune, namespace=context.namespace, dry_run=dry_run, actor=context.actor
         )
     except InvalidJob as error:  # what only the job that is there, or the time, could tell
-        at = next((at for (_, name), at in places.items() if name == error.name), None)
+        at = next((at for (_, name), at in index_of.items() if name == error.name), None)
         if at is None:
             raise
         raise InvalidBody([Problem(f"/jobs/{at}{one.pointer}", one.message) for one in error.problems]) from None
-    return json_response(await write_plan(plan, call.parts.turns, dry_run=dry_run))
+    return json_response(await write_plan(plan, context.api.slicer, dry_run=dry_run))
 
 
 # --- helpers
 
 
-async def _drafts(call: RequestContext, given: list[Any]) -> list[Draft | ChronosError]:
+async def _read_drafts(context: RequestContext, items: list[Any]) -> list[Draft | ChronosError]:
     """Each job as it is understood, or what is wrong with it."""
     found: list[Draft | ChronosError] = []
-    doubtful: list[int] = []  # places of those whose state has to be looked at
+    unusual_states: list[int] = []  # places of those whose state has to be looked at
     allowed: set[str] = set()  # namespaces that the caller has been found to have a say in
-    read, namespace = call.parts.service.jobs.read, call.namespace
+    read, namespace = context.api.service.jobs.read, context.namespace
 
     def read_one(data: Any) -> None:
         try:
             draft = read(data, namespace=namespace)
             if draft.namespace not in allowed:
-                call.require(draft.namespace)
+                context.require(draft.namespace)
                 allowed.add(draft.namespace)
-            require_targets(call, draft.namespace, draft.spec)
-            if says_another_state(data, draft):  # as few do
-                doubtful.append(len(found))
+            require_targets(context, draft.namespace, draft.spec)
+            if has_unusual_state(data, draft):  # as few do
+                unusual_states.append(len(found))
             found.append(draft)
         except ChronosError as error:
             found.append(error)
 
-    if call.has_much:
-        await _read_each(call, given, read_one)
+    if context.has_large_body:
+        await _read_each(context, items, read_one)
     else:
-        await call.parts.turns.each(given, read_one)
-    for place in doubtful:
-        draft = found[place]
+        await context.api.slicer.each(items, read_one)
+    for index in unusual_states:
+        draft = found[index]
         assert isinstance(draft, Draft)
         try:
-            check_state(given[place], draft, await call.parts.store.job_named(draft.namespace, draft.name))
+            check_state(items[index], draft, await context.api.store.job_named(draft.namespace, draft.name))
         except InvalidJob as error:
-            found[place] = error
+            found[index] = error
     return found
 
 
-async def _read_each(call: RequestContext, given: list[Any], read: Callable[[Any], None]) -> None:
+async def _read_each(context: RequestContext, items: list[Any], read: Callable[[Any], None]) -> None:
     """Read jobs in turns, and each large one by itself beside the event loop."""
     large: set[int] = set()
 
-    def weigh(place: int) -> None:
+    def note_if_large(index: int) -> None:
         try:
-            if len(msgspec.json.encode(given[place])) > _LARGE_JOB_BYTES:
-                large.add(place)
+            if len(msgspec.json.encode(items[index])) > _LARGE_JOB_BYTES:
+                large.add(index)
         except UnicodeEncodeError:  # half a character
-            large.add(place)
+            large.add(index)
 
-    await call.parts.turns.each(range(len(given)), weigh)
+    await context.api.slicer.each(range(len(items)), note_if_large)
     begin = 0
-    for place in sorted(large):
-        await call.parts.turns.each(given[begin:place], read)
-        await call.parts.turns.run_in_thread(partial(read, given[place]))
-        begin = place + 1
-    await call.parts.turns.each(given[begin:], read)
+    for index in sorted(large):
+        await context.api.slicer.each(items[begin:index], read)
+        await context.api.slicer.run_in_thread(partial(read, items[index]))
+        begin = index + 1
+    await context.api.slicer.each(items[begin:], read)
 
 
-def _refused(error: ChronosError, data: Any, most: int) -> dict[str, Any]:
+def _write_refused(error: ChronosError, data: Any, limit: int) -> dict[str, Any]:
     kind = kind_of(error)
     name = data.get("name") if isinstance(data, dict) and isinstance(data.get("name"), str) else None
-    name = None if name is None else name[:_LONGEST_NAME]
-    return write_refused(error, code=kind.code, status=kind.status, name=name, most=most)
+    name = None if name is None else name[:_MAX_NAME]
+    return write_refused(error, code=kind.code, status=kind.status, name=name, limit=limit)
 
 
-def _jobs(data: Any, known: set[str], *, most: int) -> list[Any]:
+def _read_jobs(data: Any, known_fields: set[str], *, limit: int) -> list[Any]:
     jobs = data.get("jobs") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(jobs, list):
         raise InvalidBody([Problem("/jobs", "is missing: send an object with a list of jobs")])
-    if unknown := sorted(set(data) - known):
-        raise InvalidBody([Problem(f"/{unknown[0][:64]}", f"is no known field; known are {', '.join(sorted(known))}")])
-    if len(jobs) > most:
-        raise InvalidBody([Problem("/jobs", f"has {len(jobs)} entries, allowed {most}; send them in parts")])
+    if unknown := sorted(set(data) - known_fields):
+        raise InvalidBody(
+            [Problem(f"/{unknown[0][:64]}", f"is no known field; known are {', '.join(sorted(known_fields))}")]
+        )
+    if len(jobs) > limit:
+        raise InvalidBody([Problem("/jobs", f"has {len(jobs)} entries, allowed {limit}; send them in parts")])
     return jobs
 
 
-def _owner(data: dict[str, Any]) -> str:
+def _read_owner(data: dict[str, Any]) -> str:
     owner = data.get("owner")
     if not isinstance(owner, str) or not 0 < len(owner.encode("utf-8", "replace")) <= 200 or not owner.isprintable():
         raise InvalidBody([Problem("/owner", "is missing: say whose jobs these are, in up to 200 characters")])
     return owner
 
 
-def _truth(data: dict[str, Any], name: str) -> bool:
+def _read_boolean(data: dict[str, Any], name: str) -> bool:
     value = data.get(name)
     if value is None or isinstance(value, bool):
         return bool(value)

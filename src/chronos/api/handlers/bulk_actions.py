@@ -6,18 +6,18 @@ from aiohttp import web
 
 from chronos.api.auth.permissions import Permission
 from chronos.api.errors import InvalidBody
-from chronos.api.handlers.job_selection import CHOICE, read_choice
+from chronos.api.handlers.job_selection import SELECTION, read_selection
 from chronos.api.openapi import examples
 from chronos.api.problems import kind_of
 from chronos.api.request import BodyReader, RequestContext
 from chronos.api.responses import json_response
 from chronos.api.routing import Body, ResponseDoc, RouteTable, Scope, ref
 from chronos.errors import Conflict
-from chronos.service.bulk_actions import MAX_ACTED, Action, ActionResult
+from chronos.service.bulk_actions import MAX_JOBS, Action, ActionResult
 from chronos.service.job_state import MAX_NOTE
 from chronos.service.serializers import Problem, id_text
 
-_TAKE_A_REASON = (Action.PAUSE, Action.DISABLE, Action.TRIGGER)
+_ACTIONS_WITH_REASON = (Action.PAUSE, Action.DISABLE, Action.TRIGGER)
 
 route = RouteTable("Jobs")
 
@@ -27,7 +27,7 @@ route = RouteTable("Jobs")
     permission=Permission.OPERATE,
     scope=Scope.BODY,
     summary="Do the same to many jobs, each for itself",
-    query=CHOICE,
+    query=SELECTION,
     body=Body.of_fields(
         {
             "action": {"type": "string", "enum": list(Action)},
@@ -35,7 +35,7 @@ route = RouteTable("Jobs")
             "expect": {
                 "type": ["integer", "null"],
                 "minimum": 0,
-                "maximum": MAX_ACTED,
+                "maximum": MAX_JOBS,
                 "description": "how many you have seen; 409, and none is touched, when that is not so any more",
             },
             "reason": {
@@ -50,47 +50,47 @@ route = RouteTable("Jobs")
     ),
     returns={
         200: ResponseDoc(
-            f"one result for each job, by name; 422 when there are more than {MAX_ACTED}", ref("Acted"), examples.ACTED
+            f"one result for each job, by name; 422 when there are more than {MAX_JOBS}", ref("Acted"), examples.ACTED
         )
     },
     idempotent_by_key=True,
-    submits=True,
+    is_rate_limited=True,
 )
-async def act(call: RequestContext) -> web.StreamResponse:
+async def act(context: RequestContext) -> web.StreamResponse:
     """Pause, resume, enable, disable, run or delete all jobs that the parameters choose, each for itself.
 
     Deleting needs the role admin. With an Idempotency-Key each job runs once, however often this is sent.
     """
-    body = await call.form()
+    body = await context.read_object()
     action, reason, payload = _read_action(body)
-    everything, expect = body.truth("all"), body.whole("expect", low=0, high=MAX_ACTED)
-    body.done()
+    all_jobs, expect = body.boolean("all"), body.integer("expect", low=0, high=MAX_JOBS)
+    body.raise_problems()
     assert action is not None
-    choice = read_choice(call, Permission.ADMINISTER if action is Action.DELETE else Permission.OPERATE)
-    if choice.narrows == bool(everything):
-        raise InvalidBody([Problem("/all", _WHICH if not everything else _BOTH)])
-    jobs = await choice.all(call, MAX_ACTED)
+    selection = read_selection(context, Permission.ADMINISTER if action is Action.DELETE else Permission.OPERATE)
+    if selection.narrows == bool(all_jobs):
+        raise InvalidBody([Problem("/all", _NO_SELECTION if not all_jobs else _TWO_SELECTIONS)])
+    jobs = await selection.all(context, MAX_JOBS)
     if jobs is None:
-        raise InvalidBody([Problem("", f"is about more than {MAX_ACTED} jobs; choose fewer, and none was touched")])
+        raise InvalidBody([Problem("", f"is about more than {MAX_JOBS} jobs; choose fewer, and none was touched")])
     if expect is not None and len(jobs) != expect:
         raise Conflict(f"{len(jobs)} jobs match by now, and {expect} were expected; look at them again")
-    acted = await call.parts.service.bulk_actions.act(
+    outcomes = await context.api.service.bulk_actions.act(
         action,
         jobs,
-        actor=call.actor,
+        actor=context.actor,
         reason=reason,
         payload=payload,
-        key=lambda job: call.key_for(action.value, job.id),
-        dry_run=call.dry_run,
+        key=lambda job: context.key_for(action.value, job.id),
+        dry_run=context.dry_run,
     )
-    results = [_write_result(one) for one in acted]
-    counts = {word: sum(one["result"] == word for one in results) for word in ("done", "unchanged", "failed")}
-    said = {"action": action.value, "dry_run": call.dry_run, "matched": len(jobs), **counts, "results": results}
-    return json_response(said)
+    results = [_write_result(outcome) for outcome in outcomes]
+    counts = {word: sum(outcome["result"] == word for outcome in results) for word in ("done", "unchanged", "failed")}
+    answer = {"action": action.value, "dry_run": context.dry_run, "matched": len(jobs), **counts, "results": results}
+    return json_response(answer)
 
 
-_WHICH = "has to be true where no parameter (q, prefix, tag, state, owner) says which jobs"
-_BOTH = "is true, and parameters say which jobs; leave one of them out"
+_NO_SELECTION = "has to be true where no parameter (q, prefix, tag, state, owner) says which jobs"
+_TWO_SELECTIONS = "is true, and parameters say which jobs; leave one of them out"
 
 
 def _read_action(body: BodyReader) -> tuple[Action | None, str | None, Any]:
@@ -98,18 +98,18 @@ def _read_action(body: BodyReader) -> tuple[Action | None, str | None, Any]:
     action = body.one_of(Action, "action")
     if action is None and not body.problems:
         body.fault("action", f"is missing: one of {', '.join(Action)}")
-    reason = body.text("reason", longest=4 * MAX_NOTE) if action in _TAKE_A_REASON else None
+    reason = body.text("reason", max_bytes=4 * MAX_NOTE) if action in _ACTIONS_WITH_REASON else None
     if reason is not None and len(reason) > MAX_NOTE:
         body.fault("reason", f"has {len(reason)} characters, allowed {MAX_NOTE}")
     payload = body.payload() if action is Action.TRIGGER else None
     return action, reason, payload
 
 
-def _write_result(acted: ActionResult) -> dict[str, Any]:
-    job, error = acted.job, acted.error
-    said: dict[str, Any] = {"id": id_text(job.id), "namespace": job.namespace, "name": job.name}
+def _write_result(outcomes: ActionResult) -> dict[str, Any]:
+    job, error = outcomes.job, outcomes.error
+    answer: dict[str, Any] = {"id": id_text(job.id), "namespace": job.namespace, "name": job.name}
     if error is not None:
         kind = kind_of(error)
-        return said | {"result": "failed", "code": kind.code, "status": kind.status, "message": str(error)}
-    said["result"] = "done" if acted.changed else "unchanged"
-    return said if acted.execution is None else said | {"execution_id": id_text(acted.execution)}
+        return answer | {"result": "failed", "code": kind.code, "status": kind.status, "message": str(error)}
+    answer["result"] = "done" if outcomes.changed else "unchanged"
+    return answer if outcomes.execution is None else answer | {"execution_id": id_text(outcomes.execution)}

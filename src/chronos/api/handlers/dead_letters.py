@@ -7,17 +7,17 @@ from aiohttp import web
 from chronos.api.auth.permissions import Permission
 from chronos.api.handlers.executions import (
     REPLAY_BODY,
-    REPLAYED,
+    REPLAY_RESPONSE,
     accepted_response,
     collect_visible_page,
     read_replay_body,
-    would_replay,
+    replay_dry_run_response,
 )
 from chronos.api.openapi import examples
 from chronos.api.pagination import read_id_cursor, write_cursor
 from chronos.api.request import RequestContext
 from chronos.api.responses import json_response
-from chronos.api.routing import CURSOR, LIMIT, SPACES, ResponseDoc, RouteTable, Scope
+from chronos.api.routing import CURSOR, LIMIT, NAMESPACE_FILTER, ResponseDoc, RouteTable, Scope
 from chronos.core.calendar import rfc3339
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import DeadLetter
@@ -30,27 +30,27 @@ route = RouteTable("Dead letters")
 
 @route.get(
     "/dead-letters",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     scope=Scope.SEEN,
     summary="List what failed for good, newest first",
-    query=(LIMIT, CURSOR, SPACES),
+    query=(LIMIT, CURSOR, NAMESPACE_FILTER),
     returns={200: ResponseDoc.page_of("DeadLetter", examples.DEAD_LETTER)},
 )
-async def list_dead_letters(call: RequestContext) -> web.StreamResponse:
+async def list_dead_letters(context: RequestContext) -> web.StreamResponse:
     """Newest first."""
 
     async def read(limit: int, cursor: bytes | None) -> Page[DeadLetter]:
-        return await call.parts.service.runs.dead_letters(
-            namespace=call.requested_namespace, limit=limit, cursor=cursor
+        return await context.api.service.runs.dead_letters(
+            namespace=context.requested_namespace, limit=limit, cursor=cursor
         )
 
     page = await collect_visible_page(
         read,
-        lambda letter: call.shows(letter.namespace),
-        limit=call.limit,
-        cursor=read_id_cursor(call.text("cursor")),
+        lambda letter: context.is_visible(letter.namespace),
+        limit=context.limit,
+        cursor=read_id_cursor(context.text("cursor")),
     )
-    jobs = await call.parts.store.names_of(sorted({letter.job for letter in page.items}))
+    jobs = await context.api.store.names_of(sorted({letter.job for letter in page.items}))
     items = [_write_dead_letter(one, jobs[one.job].name if one.job in jobs else None) for one in page.items]
     return json_response({"items": items, "next_cursor": write_cursor(page.cursor)})
 
@@ -60,19 +60,19 @@ async def list_dead_letters(call: RequestContext) -> web.StreamResponse:
     permission=Permission.OPERATE,
     summary="Run a dead letter again, and take it off the list",
     body=REPLAY_BODY,
-    returns=REPLAYED,
-    submits=True,
+    returns=REPLAY_RESPONSE,
+    is_rate_limited=True,
 )
-async def replay(call: RequestContext) -> web.StreamResponse:
+async def replay(context: RequestContext) -> web.StreamResponse:
     """Run it again, and take it off the list. Asked for twice, it runs once."""
-    first = call.view.execution
-    reason, from_failed, payload = await read_replay_body(call)
-    if call.dry_run:
-        return would_replay(first)
-    asked = await call.parts.service.runs.replay_dead_letter(
-        first.id, reason=reason, from_failed=from_failed, payload=payload, actor=call.actor
+    first = context.view.execution
+    reason, from_failed, payload = await read_replay_body(context)
+    if context.dry_run:
+        return replay_dry_run_response(first)
+    execution_request = await context.api.service.runs.replay_dead_letter(
+        first.id, reason=reason, from_failed=from_failed, payload=payload, actor=context.actor
     )
-    return accepted_response(call, asked, again=first)
+    return accepted_response(context, execution_request, replayed=first)
 
 
 @route.delete(
@@ -80,18 +80,18 @@ async def replay(call: RequestContext) -> web.StreamResponse:
     permission=Permission.OPERATE,
     summary="Forget a dead letter",
     returns={204: ResponseDoc("it is gone")},
-    conflicts=False,
+    can_conflict=False,
 )
-async def discard(call: RequestContext) -> web.StreamResponse:
+async def discard(context: RequestContext) -> web.StreamResponse:
     """Forget one; its execution stays in the history."""
-    execution, runs = call.view.execution.id, call.parts.service.runs
-    if call.dry_run:
+    execution, runs = context.view.execution.id, context.api.service.runs
+    if context.dry_run:
         found = await runs.is_dead_letter(execution)
     else:
-        found = await runs.drop_dead_letters([execution], actor=call.actor) > 0
+        found = await runs.drop_dead_letters([execution], actor=context.actor) > 0
     if not found:
         raise NotFound(f'"{id_text(execution)}" is no dead letter')
-    return json_response({"dry_run": True, "id": id_text(execution)}) if call.dry_run else web.Response(status=204)
+    return json_response({"dry_run": True, "id": id_text(execution)}) if context.dry_run else web.Response(status=204)
 
 
 def _write_dead_letter(letter: DeadLetter, job_name: str | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from chronos.api.auth.permissions import ANONYMOUS_ADMIN, Permission
 from chronos.api.errors import Malformed, TooManyRequests
 from chronos.api.request import RequestContext
 from chronos.api.responses import HEADERS, write_within
-from chronos.api.routing import SPACES, Param, ResponseDoc, RouteTable, Scope
+from chronos.api.routing import NAMESPACE_FILTER, Param, ResponseDoc, RouteTable, Scope
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Execution, Span
 from chronos.errors import NotFound, Unavailable
@@ -30,11 +30,11 @@ Position = tuple[int, bytes]  # when something ended, and its id
 
 _PAGE = 500
 _LOOK_BACK_US = 2 * SECOND_US  # what ended earlier may be committed later
-_REMEMBERED = 10_000  # ids that were sent, as far as the look back goes
+_MAX_REMEMBERED = 10_000  # ids that were sent, as far as the look back goes
 _EVENT_ID = re.compile(r"(-?\d{1,18})-([0-9a-f]{32})", re.ASCII)
-_NO_ID = bytes(16)
+_FIRST_ID = bytes(16)
 _LAST_ID = b"\xff" * 16
-_COME_BACK_S = 5.0  # for a client that has its share of streams
+_RETRY_AFTER_S = 5.0  # for a client that has its share of streams
 
 route = RouteTable("Executions")
 
@@ -42,8 +42,8 @@ route = RouteTable("Executions")
 class Streams:
     """Open streams, at most ``most`` at once and ``most_each`` of one client. Each hint of the store wakes all."""
 
-    def __init__(self, store: Store, most: int, most_each: int) -> None:
-        self._most, self._most_each = most, most_each
+    def __init__(self, store: Store, limit: int, limit_per_client: int) -> None:
+        self._limit, self._limit_per_client = limit, limit_per_client
         self._listening: dict[asyncio.Event, Hint] = {}
         self._clients: Counter[str] = Counter()
         store.on_hint(self._wake_by_hint)
@@ -55,14 +55,14 @@ class Streams:
         Raises TooManyRequests when one of them has its share already, and Unavailable when too many listen in all.
         """
         for client in clients:
-            if self._clients[client] >= self._most_each:
+            if self._clients[client] >= self._limit_per_client:
                 raise TooManyRequests(
-                    f"{client} follows {self._most_each} streams of events or logs, as many as one client may; "
+                    f"{client} follows {self._limit_per_client} streams of events or logs, as many as one client may; "
                     "close one, or try again later",
-                    _COME_BACK_S,
+                    _RETRY_AFTER_S,
                 )
-        if len(self._listening) >= self._most:
-            raise Unavailable(f"{self._most} clients listen already; try again later")
+        if len(self._listening) >= self._limit:
+            raise Unavailable(f"{self._limit} clients listen already; try again later")
         woken = asyncio.Event()
         self._listening[woken] = Hint(0)
         self._clients.update(clients)
@@ -73,7 +73,7 @@ class Streams:
             self._clients.subtract(clients)
             self._clients = +self._clients  # those without a stream are forgotten
 
-    def taken(self, woken: asyncio.Event) -> Hint:
+    def take_hint(self, woken: asyncio.Event) -> Hint:
         """What the hints since the last time said."""
         hint, self._listening[woken] = self._listening[woken], Hint(0)
         woken.clear()
@@ -105,13 +105,13 @@ class EventFeed:
             fresh = [item for item in found if position_of(item) > self._floor and item.id not in self._sent]
             for item in fresh:
                 self._sent[item.id] = None
-            while len(self._sent) > _REMEMBERED:
+            while len(self._sent) > _MAX_REMEMBERED:
                 self._sent.popitem(last=False)
             if len(found) == _PAGE:
                 self._position = position_of(found[-1])
             else:
                 newest = position_of(found[-1]) if found else self._position
-                self._position = max(self._floor, (newest[0] - _LOOK_BACK_US, _NO_ID))
+                self._position = max(self._floor, (newest[0] - _LOOK_BACK_US, _FIRST_ID))
             if fresh or len(found) < _PAGE:
                 return fresh
 
@@ -124,11 +124,11 @@ def position_of(item: Execution | Span) -> Position:
 
 @route.get(
     "/events",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     scope=Scope.SEEN,
     tag="Server",
     summary="What ends, as server-sent events; Last-Event-ID resumes",
-    query=(SPACES, Param(name="after", about="the same as Last-Event-ID")),
+    query=(NAMESPACE_FILTER, Param(name="after", description="the same as Last-Event-ID")),
     returns={
         200: ResponseDoc(
             "events until one side hangs up",
@@ -136,27 +136,27 @@ def position_of(item: Execution | Span) -> Position:
             type=EVENT_STREAM,
         )
     },
-    streams=True,
+    is_stream=True,
 )
-async def events(call: RequestContext) -> web.StreamResponse:
+async def events(context: RequestContext) -> web.StreamResponse:
     """What ends from now on, or since the event that the client saw last."""
-    store = call.parts.store
-    after = _last_event(call) or (await store.clock_us() or call.parts.clock.now_us(), _LAST_ID)
-    with call.parts.streams.listen(*_clients(call)) as woken:
-        return await _send(call, EVENT_STREAM, _feed_chunks(call, EventFeed(store, after), woken))
+    store = context.api.store
+    after = _read_last_event(context) or (await store.clock_us() or context.api.clock.now_us(), _LAST_ID)
+    with context.api.streams.listen(*_clients(context)) as woken:
+        return await _send(context, EVENT_STREAM, _feed_chunks(context, EventFeed(store, after), woken))
 
 
-async def _feed_chunks(call: RequestContext, feed: EventFeed, woken: asyncio.Event) -> AsyncIterator[bytes]:
+async def _feed_chunks(context: RequestContext, feed: EventFeed, woken: asyncio.Event) -> AsyncIterator[bytes]:
     """Events as they come; a comment now and then shows that the line is open."""
-    options, loop = call.parts.options, asyncio.get_running_loop()
+    options, loop = context.api.options, asyncio.get_running_loop()
     yield b"retry: 2000\n: welcome\n\n"
     quiet_since = loop.time()
-    while not _is_closing(call):
-        if call.parts.streams.taken(woken) & Hint.JOBS:
+    while not _is_closing(context):
+        if context.api.streams.take_hint(woken) & Hint.JOBS:
             yield b"event: jobs\ndata: {}\n\n"
             quiet_since = loop.time()
         while items := await feed.read():
-            async for chunk in _write_events(call, items):
+            async for chunk in _write_events(context, items):
                 yield chunk
             quiet_since = loop.time()
         if loop.time() - quiet_since >= options.heartbeat_s:
@@ -167,10 +167,10 @@ async def _feed_chunks(call: RequestContext, feed: EventFeed, woken: asyncio.Eve
                 await woken.wait()
 
 
-async def _write_events(call: RequestContext, items: Sequence[Execution | Span]) -> AsyncIterator[bytes]:
-    names = await call.parts.store.names_of(sorted({item.job for item in items}))
-    for item, data in zip(items, await call.parts.service.runs.written(items, names), strict=True):
-        if not call.shows(names[item.job].namespace if item.job in names else None):
+async def _write_events(context: RequestContext, items: Sequence[Execution | Span]) -> AsyncIterator[bytes]:
+    names = await context.api.store.names_of(sorted({item.job for item in items}))
+    for item, data in zip(items, await context.api.service.runs.write_items(items, names), strict=True):
+        if not context.is_visible(names[item.job].namespace if item.job in names else None):
             continue
         at_us, one = position_of(item)
         kind = "span" if isinstance(item, Span) else "execution"
@@ -182,8 +182,8 @@ async def _write_events(call: RequestContext, items: Sequence[Execution | Span])
         )
 
 
-def _last_event(call: RequestContext) -> Position | None:
-    text = call.request.headers.get("Last-Event-ID") or call.text("after")
+def _read_last_event(context: RequestContext) -> Position | None:
+    text = context.request.headers.get("Last-Event-ID") or context.text("after")
     if not text:
         return None
     match = _EVENT_ID.fullmatch(text)
@@ -197,39 +197,41 @@ def _last_event(call: RequestContext) -> Position | None:
 
 @route.get(
     "/executions/{id}/log",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     summary="What an execution wrote, as text",
     query=(
-        Param(name="follow", about="stream until it has ended", schema={"type": "boolean", "default": False}),
-        Param(name="task", about="only of this task"),
+        Param(name="follow", description="stream until it has ended", schema={"type": "boolean", "default": False}),
+        Param(name="task", description="only of this task"),
         Param(
             name="attempt",
-            about="only of this try, counted from 1",
+            description="only of this try, counted from 1",
             schema={"type": "integer", "minimum": 0, "maximum": 1_000_000},
         ),
     ),
     returns={200: ResponseDoc("its output", {"type": "string"}, "hello\n", type="text/plain")},
-    streams=True,
+    is_stream=True,
 )
-async def log(call: RequestContext) -> web.StreamResponse:
+async def log(context: RequestContext) -> web.StreamResponse:
     """What the tries of an execution wrote; with ``follow``, until it has ended."""
-    task = call.text("task")
-    attempt = call.whole("attempt", 0, low=0, high=1_000_000)
+    task = context.text("task")
+    attempt = context.integer("attempt", 0, low=0, high=1_000_000)
     if task is not None:
-        await _known_task(call, task)
-    if not call.flag("follow"):
-        rows = await call.parts.store.output(call.view.execution.id)
-        text = "".join(OutputStream(task, attempt).more(rows))
+        await _check_task(context, task)
+    if not context.boolean("follow"):
+        rows = await context.api.store.output(context.view.execution.id)
+        text = "".join(OutputStream(task, attempt).new_text(rows))
         return web.Response(text=text, content_type="text/plain", charset="utf-8")
-    with call.parts.streams.listen(*_clients(call)) as woken:
-        return await _send(call, "text/plain; charset=utf-8", _log_chunks(call, OutputStream(task, attempt), woken))
+    with context.api.streams.listen(*_clients(context)) as woken:
+        return await _send(
+            context, "text/plain; charset=utf-8", _log_chunks(context, OutputStream(task, attempt), woken)
+        )
 
 
-async def _known_task(call: RequestContext, task: str) -> None:
+async def _check_task(context: RequestContext, task: str) -> None:
     """Nothing was written by a task that does not exist, either: whoever asks for one is told. Hooks write, too."""
-    execution = call.view.execution.id
-    names = {one["name"] for one in (await call.parts.service.runs.shown(execution))["tasks"]}
-    if task not in names and all(row.task != task for row in await call.parts.store.output(execution)):
+    execution = context.view.execution.id
+    names = {one["name"] for one in (await context.api.service.runs.get_json(execution))["tasks"]}
+    if task not in names and all(row.task != task for row in await context.api.store.output(execution)):
         raise NotFound(f'the execution has no task "{task[:200]}"; it has {", ".join(sorted(names)) or "none"}')
 
 
@@ -238,25 +240,25 @@ class OutputStream:
 
     def __init__(self, task: str | None, attempt: int) -> None:
         self._task, self._attempt = task, attempt
-        self._given: dict[tuple[str, int, int], str] = {}
+        self._sent_text: dict[tuple[str, int, int], str] = {}
         self._current: tuple[str, int] | None = None
 
-    def more(self, rows: Sequence[OutputRow]) -> Iterator[str]:
+    def new_text(self, rows: Sequence[OutputRow]) -> Iterator[str]:
         """What is new in the rows of an execution."""
-        wanted = [row for row in rows if row.part != PROGRESS and self._wants(row)]
-        several = len({(row.task, row.number) for row in wanted}) > 1
-        for row in wanted:
-            place = (row.task, row.number, row.part)
-            before = self._given.get(place, "")
+        selected = [row for row in rows if row.part != PROGRESS and self._is_selected(row)]
+        several = len({(row.task, row.number) for row in selected}) > 1
+        for row in selected:
+            key = (row.task, row.number, row.part)
+            before = self._sent_text.get(key, "")
             if row.text == before:
                 continue
             if self._current != (row.task, row.number) and (several or self._current is not None):
                 yield f"--- {row.task}, attempt {row.number}\n"
             self._current = (row.task, row.number)
-            self._given[place] = row.text
+            self._sent_text[key] = row.text
             yield _find_appended_text(before, row.text)
 
-    def _wants(self, row: OutputRow) -> bool:
+    def _is_selected(self, row: OutputRow) -> bool:
         return self._task in (None, row.task) and self._attempt in (0, row.number)
 
 
@@ -269,38 +271,38 @@ def _find_appended_text(before: str, after: str) -> str:
     return after[at + len(end) :] if at >= 0 else f"\n… some output is left out …\n{after}"
 
 
-async def _log_chunks(call: RequestContext, text: OutputStream, woken: asyncio.Event) -> AsyncIterator[bytes]:
-    execution, store = call.view.execution.id, call.parts.store
-    while not _is_closing(call):
+async def _log_chunks(context: RequestContext, text: OutputStream, woken: asyncio.Event) -> AsyncIterator[bytes]:
+    execution, store = context.view.execution.id, context.api.store
+    while not _is_closing(context):
         view = await store.execution(execution)
-        over = view is None or view.execution.status.final
-        for chunk in text.more(await store.output(execution)):
+        is_over = view is None or view.execution.status.final
+        for chunk in text.new_text(await store.output(execution)):
             yield chunk.encode()
-        if over:
+        if is_over:
             return
-        call.parts.streams.taken(woken)
+        context.api.streams.take_hint(woken)
         with suppress(TimeoutError):
-            async with asyncio.timeout(call.parts.options.poll_s):
+            async with asyncio.timeout(context.api.options.poll_s):
                 await woken.wait()
 
 
 # --- both
 
 
-def _clients(call: RequestContext) -> tuple[str, ...]:
+def _clients(context: RequestContext) -> tuple[str, ...]:
     """Whom a stream counts for: the address, and the principal where clients are told apart."""
-    address = f"the address {call.address_group}"
-    return (address,) if call.principal is ANONYMOUS_ADMIN else (call.principal.name, address)
+    address = f"the address {context.address_group}"
+    return (address,) if context.principal is ANONYMOUS_ADMIN else (context.principal.name, address)
 
 
-async def _send(call: RequestContext, content_type: str, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
+async def _send(context: RequestContext, content_type: str, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
     """Send pieces as they come, until there are no more, nobody takes them, or they cannot be read.
 
     A client that hears of the end of a stream comes back, and goes on from there.
     """
-    headers = {**dict(HEADERS), "Content-Type": content_type, "X-Accel-Buffering": "no", **call.headers}
+    headers = {**dict(HEADERS), "Content-Type": content_type, "X-Accel-Buffering": "no", **context.headers}
     response = web.StreamResponse(headers=headers)
-    writer = await response.prepare(call.request)
+    writer = await response.prepare(context.request)
     assert writer is not None
 
     async def write(chunk: bytes) -> None:
@@ -309,10 +311,10 @@ async def _send(call: RequestContext, content_type: str, chunks: AsyncIterator[b
 
     with suppress(ConnectionError, TimeoutError, Unavailable):
         async for chunk in chunks:
-            await write_within(call.parts.options.write_timeout_s, call.request, write(chunk))
+            await write_within(context.api.options.write_timeout_s, context.request, write(chunk))
     return response
 
 
-def _is_closing(call: RequestContext) -> bool:
-    transport = call.request.transport
-    return transport is None or transport.is_closing() or call.parts.status().get("ready") is False
+def _is_closing(context: RequestContext) -> bool:
+    transport = context.request.transport
+    return transport is None or transport.is_closing() or context.api.status().get("ready") is False

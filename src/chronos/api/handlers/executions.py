@@ -11,7 +11,7 @@ from chronos.api.openapi import examples
 from chronos.api.pagination import read_id_cursor, write_cursor
 from chronos.api.request import RequestContext
 from chronos.api.responses import json_response
-from chronos.api.routing import CURSOR, LIMIT, SPACES, V1, Body, Param, ResponseDoc, RouteTable, Scope, ref
+from chronos.api.routing import CURSOR, LIMIT, NAMESPACE_FILTER, V1, Body, Param, ResponseDoc, RouteTable, Scope, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.credentials import hide_userinfo
 from chronos.core.execution import Execution, Span, Status
@@ -25,13 +25,13 @@ from chronos.store.contract import ExecutionFilter, JobName, Page
 T = TypeVar("T")
 
 TROUBLED = "troubled"
-_OTHER_WORDS = {"SUCCESS": "SUCCEEDED"}  # as the guide's paths answer it
+_STATUS_ALIASES = {"SUCCESS": "SUCCEEDED"}  # as the guide's paths answer it
 _MAX_PAGES = 20  # that one request may read to find what the caller may see
 
 route = RouteTable("Executions")
 STATUS = Param(
     name="status",
-    about="only those; `troubled` is everything that went wrong",
+    description="only those; `troubled` is everything that went wrong",
     schema={"type": "string", "enum": [*(status.name.lower() for status in Status), TROUBLED]},
 )
 EXECUTIONS_RESPONSE = {
@@ -39,7 +39,7 @@ EXECUTIONS_RESPONSE = {
         "ExecutionItem",
         examples.EXECUTION,
         examples.SPAN,
-        about="a page; a run of skipped or missed instants is one item of the kind `span`",
+        description="a page; a run of skipped or missed instants is one item of the kind `span`",
     )
 }
 _REASON = {"type": ["string", "null"], "maxLength": 1000}
@@ -51,44 +51,44 @@ REPLAY_BODY = Body.of_fields(
     },
     example={"reason": "the target is back", "from_failed": True},
 )
-REPLAYED = {202: ResponseDoc("it will run", ref("Asked"), examples.REPLAYED)}
+REPLAY_RESPONSE = {202: ResponseDoc("it will run", ref("Asked"), examples.REPLAYED)}
 
 
 @route.get(
     "/executions",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     scope=Scope.SEEN,
     summary="List executions of all jobs, newest first",
-    query=(LIMIT, CURSOR, STATUS, SPACES, Param(name="job", about="only of this job, an id or a name")),
+    query=(LIMIT, CURSOR, STATUS, NAMESPACE_FILTER, Param(name="job", description="only of this job, an id or a name")),
     returns=EXECUTIONS_RESPONSE,
 )
-async def list_executions(call: RequestContext) -> web.StreamResponse:
+async def list_executions(context: RequestContext) -> web.StreamResponse:
     """Newest first, over all jobs."""
-    named = call.text("job")
-    job = None if named is None else (await call.find_job(named)).id
-    return await list_page(call, filter_of(call, job), check=job is None)
+    named = context.text("job")
+    job = None if named is None else (await context.find_job(named)).id
+    return await list_response(context, read_filter(context, job), check=job is None)
 
 
 @route.get(
     "/executions/{id}",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     summary="Look at an execution: its tasks, their attempts, its report",
     returns={200: ResponseDoc("the execution", ref("Execution"), examples.EXECUTION_SHOWN)},
 )
-async def get(call: RequestContext) -> web.StreamResponse:
+async def get(context: RequestContext) -> web.StreamResponse:
     """One execution: tasks, attempts, report."""
-    return json_response(await call.parts.service.runs.shown(call.view.execution.id))
+    return json_response(await context.api.service.runs.get_json(context.view.execution.id))
 
 
 @route.get(
     "/executions/{id}/why",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     summary="What happened to an execution, and for what reason",
     returns={200: ResponseDoc("what was decided, in order", ref("Why"), examples.WHY)},
 )
-async def why(call: RequestContext) -> web.StreamResponse:
+async def why(context: RequestContext) -> web.StreamResponse:
     """What happened to an execution, and for what reason."""
-    steps = await call.parts.service.why.why_execution(call.view.execution.id)
+    steps = await context.api.service.why.why_execution(context.view.execution.id)
     return json_response({"steps": [write_step(step) for step in steps]})
 
 
@@ -108,21 +108,21 @@ async def why(call: RequestContext) -> web.StreamResponse:
         202: ResponseDoc("it goes on", ref("Signalled"), {"execution_id": examples.EXECUTION_ID, "signal": "approved"})
     },
 )
-async def signal(call: RequestContext) -> web.StreamResponse:
+async def signal(context: RequestContext) -> web.StreamResponse:
     """End a wait for a signal."""
-    body = await call.form()
-    name = body.text("name", longest=200)
+    body = await context.read_object()
+    name = body.text("name", max_bytes=200)
     if not name and not body.problems:
         body.fault("name", "is missing: say which signal")
     payload = body.payload()
-    body.done()
-    execution = call.view.execution
+    body.raise_problems()
+    execution = context.view.execution
     if execution.status.final:
         raise Conflict(f"it has ended already: {execution.status.name.lower()}")
-    if call.dry_run:
+    if context.dry_run:
         to_stored_payload(payload)
         return json_response({"dry_run": True, "waiting": execution.status is Status.WAITING})
-    taken = await call.parts.service.runs.signal(execution.id, name or "", payload, actor=call.actor)
+    taken = await context.api.service.runs.signal(execution.id, name or "", payload, actor=context.actor)
     if not taken:
         raise Conflict(f'it does not wait for the signal "{name}"')
     return json_response({"execution_id": id_text(execution.id), "signal": name}, status=202)
@@ -141,19 +141,19 @@ async def signal(call: RequestContext) -> web.StreamResponse:
         )
     },
 )
-async def cancel(call: RequestContext) -> web.StreamResponse:
+async def cancel(context: RequestContext) -> web.StreamResponse:
     """Cancel an execution: what has not started ends now, what runs is asked to stop."""
-    body = await call.form()
-    reason = body.text("reason", longest=1_000)
-    body.done()
-    execution = call.view.execution
-    if call.dry_run:
+    body = await context.read_object()
+    reason = body.text("reason", max_bytes=1_000)
+    body.raise_problems()
+    execution = context.view.execution
+    if context.dry_run:
         if execution.status.final and execution.status is not Status.CANCELED:  # as often as one likes
             raise Conflict(f"it has ended already: {execution.status.name.lower()}")
-        would = Status.RUNNING if execution.status is Status.RUNNING else Status.CANCELED
-        said = {"dry_run": True, "execution_id": id_text(execution.id), "status": would.name.lower()}
-        return json_response(said)
-    status = await call.parts.service.runs.cancel(execution.id, message=reason, actor=call.actor)
+        planned = Status.RUNNING if execution.status is Status.RUNNING else Status.CANCELED
+        answer = {"dry_run": True, "execution_id": id_text(execution.id), "status": planned.name.lower()}
+        return json_response(answer)
+    status = await context.api.service.runs.cancel(execution.id, message=reason, actor=context.actor)
     return json_response({"execution_id": id_text(execution.id), "status": status.name.lower()}, status=202)
 
 
@@ -162,77 +162,83 @@ async def cancel(call: RequestContext) -> web.StreamResponse:
     permission=Permission.OPERATE,
     summary="Run an execution again, as a new one",
     body=REPLAY_BODY,
-    returns=REPLAYED,
+    returns=REPLAY_RESPONSE,
     idempotent_by_key=True,
-    submits=True,
+    is_rate_limited=True,
 )
-async def replay(call: RequestContext) -> web.StreamResponse:
+async def replay(context: RequestContext) -> web.StreamResponse:
     """Run an execution again, as a new one that is linked to it."""
-    first = call.view.execution
-    reason, from_failed, payload = await read_replay_body(call)
-    if call.dry_run:
-        return would_replay(first)
-    asked = await call.parts.service.runs.replay(
+    first = context.view.execution
+    reason, from_failed, payload = await read_replay_body(context)
+    if context.dry_run:
+        return replay_dry_run_response(first)
+    execution_request = await context.api.service.runs.replay(
         first.id,
         reason=reason,
         from_failed=from_failed,
         payload=payload,
-        idempotency=call.key_for("replay", first.id),
-        actor=call.actor,
+        idempotency=context.key_for("replay", first.id),
+        actor=context.actor,
     )
-    return accepted_response(call, asked, again=first)
+    return accepted_response(context, execution_request, replayed=first)
 
 
 # --- shared with other nouns
 
 
-async def read_replay_body(call: RequestContext) -> tuple[str | None, bool, Any]:
+async def read_replay_body(context: RequestContext) -> tuple[str | None, bool, Any]:
     """What the body of a replay says: reason, from_failed, payload."""
-    body = await call.form()
-    reason = body.text("reason", longest=4_000)
-    from_failed = body.truth("from_failed") or False
+    body = await context.read_object()
+    reason = body.text("reason", max_bytes=4_000)
+    from_failed = body.boolean("from_failed") or False
     payload = body.payload()
-    body.done()
+    body.raise_problems()
     return reason, from_failed, payload
 
 
-def would_replay(first: Execution) -> web.Response:
+def replay_dry_run_response(first: Execution) -> web.Response:
     """The answer of a dry run."""
     if not first.status.final:
         raise Conflict(f"it is {first.status.name.lower()}; wait for its end, or cancel it")
     return json_response({"dry_run": True, "replay_of": id_text(first.id)})
 
 
-def accepted_response(call: RequestContext, asked: Triggered, *, again: Execution | None = None) -> web.Response:
+def accepted_response(
+    context: RequestContext, execution_request: Triggered, *, replayed: Execution | None = None
+) -> web.Response:
     """An execution that was asked for, now or, with the same key, before; ``again``: which one it repeats."""
-    call.asked = asked.id
-    id_ = id_text(asked.id)
-    said: dict[str, Any] = {"execution_id": id_, "status": asked.status.name.lower(), "created": asked.created}
-    if again is not None:
-        said["replay_of"] = id_text(again.id)
-    where = f"{call.parts.options.base_path}{V1}/executions/{id_}"
-    return json_response(said, status=202, headers={"Location": where})
+    context.requested_execution = execution_request.id
+    id_ = id_text(execution_request.id)
+    answer: dict[str, Any] = {
+        "execution_id": id_,
+        "status": execution_request.status.name.lower(),
+        "created": execution_request.created,
+    }
+    if replayed is not None:
+        answer["replay_of"] = id_text(replayed.id)
+    where = f"{context.api.options.base_path}{V1}/executions/{id_}"
+    return json_response(answer, status=202, headers={"Location": where})
 
 
-def filter_of(call: RequestContext, job: bytes | None) -> ExecutionFilter:
+def read_filter(context: RequestContext, job: bytes | None) -> ExecutionFilter:
     """Which executions the query asks for."""
-    text = call.text("status")
+    text = context.text("status")
     if text is None:
         return ExecutionFilter(job=job)
     if text == TROUBLED:
         return ExecutionFilter(job=job, troubled=True)
     try:
-        return ExecutionFilter(job=job, status=Status[_OTHER_WORDS.get(text.upper(), text.upper())])
+        return ExecutionFilter(job=job, status=Status[_STATUS_ALIASES.get(text.upper(), text.upper())])
     except KeyError:
         allowed = ", ".join((*(status.name.lower() for status in Status), TROUBLED))
         raise Malformed(f'the status "{text[:64]}" is none of {allowed}') from None
 
 
-async def list_page(call: RequestContext, where: ExecutionFilter, *, check: bool) -> web.Response:
+async def list_response(context: RequestContext, where: ExecutionFilter, *, check: bool) -> web.Response:
     """A page of executions; where ``check``, without those of namespaces that the caller does not see."""
-    runs, store, cursor = call.parts.service.runs, call.parts.store, read_id_cursor(call.text("cursor"))
-    if not check or call.shows_everything:
-        page = await runs.listed(where, limit=call.limit, cursor=cursor)
+    runs, store, cursor = context.api.service.runs, context.api.store, read_id_cursor(context.text("cursor"))
+    if not check or context.sees_everything:
+        page = await runs.list_json(where, limit=context.limit, cursor=cursor)
         return json_response({"items": page.items, "next_cursor": write_cursor(page.cursor)})
     jobs: dict[bytes, JobName] = {}
 
@@ -242,10 +248,10 @@ async def list_page(call: RequestContext, where: ExecutionFilter, *, check: bool
         return page
 
     def keep(item: Execution | Span) -> bool:
-        return item.job in jobs and call.shows(jobs[item.job].namespace)
+        return item.job in jobs and context.is_visible(jobs[item.job].namespace)
 
-    kept = await collect_visible_page(read, keep, limit=call.limit, cursor=cursor)
-    items = await runs.written(kept.items, jobs)
+    kept = await collect_visible_page(read, keep, limit=context.limit, cursor=cursor)
+    items = await runs.write_items(kept.items, jobs)
     return json_response({"items": items, "next_cursor": write_cursor(kept.cursor)})
 
 
@@ -272,7 +278,7 @@ def write_step(step: WhyStep) -> dict[str, Any]:
     return {"at": rfc3339(step.at_us), "verdict": step.verdict.value, "sentence": hide_userinfo(step.sentence)}
 
 
-def execution_id(text: str) -> bytes:
+def read_execution_id(text: str) -> bytes:
     """The id in a path; anything else names nothing."""
     found = read_id(text)
     if found is None:

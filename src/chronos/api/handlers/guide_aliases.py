@@ -16,19 +16,19 @@ from chronos.api.routing import V1, Handler, ResponseDoc, Route, ref
 
 Translate = Callable[[dict[str, Any]], dict[str, Any]]
 _BASE = "/api"
-_WORDS = {"succeeded": "SUCCESS"}
+_STATUS_NAMES = {"succeeded": "SUCCESS"}
 
 
 def with_job_names(job: dict[str, Any]) -> dict[str, Any]:
     """A job with the guide's names."""
-    named = job | {
+    translated = job | {
         "job_id": job.get("id"),
         "status": str(job.get("state", "")).upper(),
         "next_run_time": job.get("next_run_at"),
     }
     if last := job.get("last_execution"):
-        named["last_execution"] = with_execution_names(last)
-    return named
+        translated["last_execution"] = with_execution_names(last)
+    return translated
 
 
 def with_execution_names(execution: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def with_execution_names(execution: dict[str, Any]) -> dict[str, Any]:
     status = str(execution.get("status", ""))
     return execution | {
         "execution_id": execution.get("id", execution.get("execution_id")),
-        "status": _WORDS.get(status, status.upper()),
+        "status": _STATUS_NAMES.get(status, status.upper()),
         "completed_at": execution.get("finished_at"),
     }
 
@@ -49,29 +49,29 @@ def _page_of_executions(page: dict[str, Any]) -> dict[str, Any]:
     return page | {"items": [with_execution_names(one) for one in page["items"]]}
 
 
-def _with_trigger_names(said: dict[str, Any]) -> dict[str, Any]:
-    return said if said.get("dry_run") else said | {"status": str(said["status"]).upper()}
+def _with_trigger_names(answer: dict[str, Any]) -> dict[str, Any]:
+    return answer if answer.get("dry_run") else answer | {"status": str(answer["status"]).upper()}
 
 
-def _named(handler: Handler, translate: Translate) -> Handler:
-    async def named(call: RequestContext) -> web.StreamResponse:
-        response = await handler(call)
+def _translated(handler: Handler, translate: Translate) -> Handler:
+    async def translated(context: RequestContext) -> web.StreamResponse:
+        response = await handler(context)
         if isinstance(response, web.Response) and isinstance(response.body, bytes):
             response.body = msgspec.json.encode(translate(msgspec.json.decode(response.body)))
         return response
 
-    return named
+    return translated
 
 
-def _alike(route: Route, translate: Translate) -> Route:
+def _to_alias(route: Route, translate: Translate) -> Route:
     returns = {
-        status: ResponseDoc(f"{response.about}; with the guide's names", ref("Anything"))
+        status: ResponseDoc(f"{response.description}; with the guide's names", ref("Anything"))
         for status, response in route.returns.items()
     }
     return replace(
         route,
         path=_BASE + route.path.removeprefix(V1),
-        handler=_named(route.handler, translate),
+        handler=_translated(route.handler, translate),
         tag="The guide's paths",
         returns=returns,
     )
@@ -88,6 +88,6 @@ _TRANSLATED: tuple[tuple[Handler, Translate], ...] = (
     (job_runs.trigger, _with_trigger_names),
     (job_runs.executions, _page_of_executions),
 )
-_OWN = jobs.route.by_handler | job_state.route.by_handler | job_runs.route.by_handler
+_ROUTES = jobs.route.by_handler | job_state.route.by_handler | job_runs.route.by_handler
 
-ROUTES = tuple(_alike(_OWN[handler], translate) for handler, translate in _TRANSLATED)
+ROUTES = tuple(_to_alias(_ROUTES[handler], translate) for handler, translate in _TRANSLATED)

@@ -7,8 +7,8 @@ from chronos.api.handlers.executions import (
     EXECUTIONS_RESPONSE,
     STATUS,
     accepted_response,
-    filter_of,
-    list_page,
+    list_response,
+    read_filter,
     write_step,
 )
 from chronos.api.openapi import examples
@@ -23,7 +23,7 @@ from chronos.service.serializers import id_text
 route = RouteTable("Executions")
 _REASON = {"type": ["string", "null"], "maxLength": 1000, "description": "why, for those who look later"}
 _INSTANT = {"type": "string", "format": "date-time"}
-_WOULD = ResponseDoc("of a dry run: what would be asked for", ref("Anything"), {"dry_run": True})
+_DRY_RUN_RESPONSE = ResponseDoc("of a dry run: what would be asked for", ref("Anything"), {"dry_run": True})
 
 
 @route.post(
@@ -42,32 +42,32 @@ _WOULD = ResponseDoc("of a dry run: what would be asked for", ref("Anything"), {
         },
         example={"payload": {"day": "2027-01-01"}, "reason": "asked for by accounting"},
     ),
-    returns={202: ResponseDoc("it will run", ref("Asked"), examples.ASKED), 200: _WOULD},
+    returns={202: ResponseDoc("it will run", ref("Asked"), examples.ASKED), 200: _DRY_RUN_RESPONSE},
     idempotent_by_key=True,
-    submits=True,
+    is_rate_limited=True,
 )
-async def trigger(call: RequestContext) -> web.StreamResponse:
+async def trigger(context: RequestContext) -> web.StreamResponse:
     """Run a job now, paused or not. The same Idempotency-Key answers the same execution."""
-    body = await call.form()
+    body = await context.read_object()
     payload = body.payload()
     at_us = body.instant_us("at")
-    if at_us is not None and at_us > call.parts.clock.now_us():
+    if at_us is not None and at_us > context.api.clock.now_us():
         message = "is still to come, and a trigger runs now; save a job with that schedule instead"
         body.fault("at", message)
-    reason = body.text("reason", longest=4_000)
-    body.done()
-    if call.dry_run:
+    reason = body.text("reason", max_bytes=4_000)
+    body.raise_problems()
+    if context.dry_run:
         to_stored_payload(payload)
-        return json_response({"dry_run": True, "job_id": id_text(call.job.id)})
-    asked = await call.parts.service.runs.trigger(
-        id_text(call.job.id),
+        return json_response({"dry_run": True, "job_id": id_text(context.job.id)})
+    execution_request = await context.api.service.runs.trigger(
+        id_text(context.job.id),
         payload,
         at_us=at_us,
         reason=reason,
-        idempotency=call.key_for("trigger", call.job.id),
-        actor=call.actor,
+        idempotency=context.key_for("trigger", context.job.id),
+        actor=context.actor,
     )
-    return accepted_response(call, asked)
+    return accepted_response(context, execution_request)
 
 
 @route.post(
@@ -85,43 +85,43 @@ async def trigger(call: RequestContext) -> web.StreamResponse:
             ref("Backfilled"),
             examples.BACKFILLED,
         ),
-        200: _WOULD,
+        200: _DRY_RUN_RESPONSE,
     },
     idempotent_by_key=True,
-    submits=True,
+    is_rate_limited=True,
 )
-async def backfill(call: RequestContext) -> web.StreamResponse:
+async def backfill(context: RequestContext) -> web.StreamResponse:
     """Run the instants of a past range, both ends included."""
-    body = await call.form()
-    from_us, to_us = body.instant_us("from", needed=True), body.instant_us("to", needed=True)
+    body = await context.read_object()
+    from_us, to_us = body.instant_us("from", required=True), body.instant_us("to", required=True)
     if from_us is not None and to_us is not None and from_us > to_us:
         body.fault("to", "is before from; a backfill goes from a past instant to a later one")
-    elif to_us is not None and to_us > call.parts.clock.now_us():
+    elif to_us is not None and to_us > context.api.clock.now_us():
         body.fault("to", "is still to come; a backfill ends at an instant that has passed")
-    reason = body.text("reason", longest=4_000)
-    body.done()
+    reason = body.text("reason", max_bytes=4_000)
+    body.raise_problems()
     assert from_us is not None
     assert to_us is not None
-    backfills = call.parts.service.backfills
-    if call.dry_run:
-        would, next_us = backfills.would_run(call.job, from_us, to_us)
+    backfills = context.api.service.backfills
+    if context.dry_run:
+        planned, next_us = backfills.would_run(context.job, from_us, to_us)
         return json_response(
-            {"dry_run": True, "count": would, "next_from": None if next_us is None else rfc3339(next_us)}
+            {"dry_run": True, "count": planned, "next_from": None if next_us is None else rfc3339(next_us)}
         )
-    asked = await backfills.run(
-        call.job,
+    execution_request = await backfills.run(
+        context.job,
         from_us,
         to_us,
         reason=reason,
-        idempotency=call.key_for("backfill", call.job.id),
-        actor=call.actor,
-        within_us=round(call.parts.options.request_timeout_s * 1e6 / 3),
+        idempotency=context.key_for("backfill", context.job.id),
+        actor=context.actor,
+        within_us=round(context.api.options.request_timeout_s * 1e6 / 3),
     )
     return json_response(
         {
-            "execution_ids": [id_text(one) for one in asked.ids],
-            "count": len(asked.ids),
-            "next_from": None if asked.next_us is None else rfc3339(asked.next_us),
+            "execution_ids": [id_text(one) for one in execution_request.ids],
+            "count": len(execution_request.ids),
+            "next_from": None if execution_request.next_us is None else rfc3339(execution_request.next_us),
         },
         status=202,
     )
@@ -129,13 +129,13 @@ async def backfill(call: RequestContext) -> web.StreamResponse:
 
 @route.get(
     "/jobs/{ref}/next",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     tag="Jobs",
     summary="When a job runs next",
     query=(
         Param(
             name="count",
-            about="how many instants",
+            description="how many instants",
             schema={"type": "integer", "minimum": 1, "maximum": MAX_PREVIEW, "default": 10},
         ),
     ),
@@ -151,34 +151,34 @@ async def backfill(call: RequestContext) -> web.StreamResponse:
         )
     },
 )
-async def next_runs(call: RequestContext) -> web.StreamResponse:
+async def next_runs(context: RequestContext) -> web.StreamResponse:
     """When a job runs next."""
-    count = call.whole("count", 10, low=1, high=MAX_PREVIEW)
-    runs_us = await call.parts.service.jobs.next_runs(id_text(call.job.id), count)
+    count = context.integer("count", 10, low=1, high=MAX_PREVIEW)
+    runs_us = await context.api.service.jobs.next_runs(id_text(context.job.id), count)
     return json_response({"items": [rfc3339(us) for us in runs_us]})
 
 
 @route.get(
     "/jobs/{ref}/executions",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     summary="List the executions of a job, newest first",
     query=(LIMIT, CURSOR, STATUS),
     returns=EXECUTIONS_RESPONSE,
 )
-async def executions(call: RequestContext) -> web.StreamResponse:
+async def executions(context: RequestContext) -> web.StreamResponse:
     """The executions of a job, newest first."""
-    return await list_page(call, filter_of(call, call.job.id), check=False)
+    return await list_response(context, read_filter(context, context.job.id), check=False)
 
 
 @route.get(
     "/jobs/{ref}/why",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     tag="Jobs",
     summary="Why a job ran, or did not",
-    query=(Param(name="at", about="the instant; the last ones and the next without it", schema=_INSTANT),),
+    query=(Param(name="at", description="the instant; the last ones and the next without it", schema=_INSTANT),),
     returns={200: ResponseDoc("what was decided, in order", ref("Why"), examples.WHY)},
 )
-async def why(call: RequestContext) -> web.StreamResponse:
+async def why(context: RequestContext) -> web.StreamResponse:
     """Why a job ran or did not run at an instant; without one, its last instants and the next."""
-    steps = await call.parts.service.why.why(id_text(call.job.id), call.instant_us("at"))
+    steps = await context.api.service.why.why(id_text(context.job.id), context.instant_us("at"))
     return json_response({"steps": [write_step(step) for step in steps]})

@@ -24,11 +24,11 @@ _CHANGED = {200: ResponseDoc("the job as it is now", ref("Job"), examples.JOB)}
     summary="Switch a job on, from now",
     body=_NO_FIELDS,
     returns=_CHANGED,
-    matches=True,
+    honours_if_match=True,
 )
-async def enable(call: RequestContext) -> web.StreamResponse:
+async def enable(context: RequestContext) -> web.StreamResponse:
     """Switch a job on, from now."""
-    return await _change(call, StateChange.ENABLE)
+    return await _change(context, StateChange.ENABLE)
 
 
 @route.post(
@@ -37,11 +37,11 @@ async def enable(call: RequestContext) -> web.StreamResponse:
     summary="Switch a job off: it has no instants until it is enabled",
     body=_WITH_REASON,
     returns=_CHANGED,
-    matches=True,
+    honours_if_match=True,
 )
-async def disable(call: RequestContext) -> web.StreamResponse:
+async def disable(context: RequestContext) -> web.StreamResponse:
     """Switch a job off: no instants at all."""
-    return await _change(call, StateChange.DISABLE, takes_reason=True)
+    return await _change(context, StateChange.DISABLE, takes_reason=True)
 
 
 @route.post(
@@ -50,11 +50,11 @@ async def disable(call: RequestContext) -> web.StreamResponse:
     summary="Hold a job: its instants pass and are recorded as skipped",
     body=_WITH_REASON,
     returns=_CHANGED,
-    matches=True,
+    honours_if_match=True,
 )
-async def pause(call: RequestContext) -> web.StreamResponse:
+async def pause(context: RequestContext) -> web.StreamResponse:
     """Hold a job."""
-    return await _change(call, StateChange.PAUSE, takes_reason=True)
+    return await _change(context, StateChange.PAUSE, takes_reason=True)
 
 
 @route.post(
@@ -63,20 +63,20 @@ async def pause(call: RequestContext) -> web.StreamResponse:
     summary="Let a paused job go on",
     body=_NO_FIELDS,
     returns=_CHANGED,
-    matches=True,
+    honours_if_match=True,
 )
-async def resume(call: RequestContext) -> web.StreamResponse:
+async def resume(context: RequestContext) -> web.StreamResponse:
     """Let it go on."""
-    return await _change(call, StateChange.RESUME)
+    return await _change(context, StateChange.RESUME)
 
 
-async def _change(call: RequestContext, change: StateChange, *, takes_reason: bool = False) -> web.StreamResponse:
-    body = await call.form()
-    reason = (body.text("reason", longest=4_000) or "") if takes_reason else ""
-    body.done()
-    known, states = await read_expected_version(call, call.job), call.parts.service.job_states
+async def _change(context: RequestContext, change: StateChange, *, takes_reason: bool = False) -> web.StreamResponse:
+    body = await context.read_object()
+    reason = (body.text("reason", max_bytes=4_000) or "") if takes_reason else ""
+    body.raise_problems()
+    known, states = await read_expected_version(context, context.job), context.api.service.job_states
     try:
-        job = await states.change(call.job, change, reason=reason, actor=call.actor, dry_run=call.dry_run)
+        job = await states.change(context.job, change, reason=reason, actor=context.actor, dry_run=context.dry_run)
     except Conflict as error:
-        raise await to_stale_if_changed(call, known, error) from None
-    return await job_response(call, job)
+        raise await to_stale_if_changed(context, known, error) from None
+    return await job_response(context, job)

@@ -12,9 +12,9 @@ from chronos.api.request import read_instant_us
 from chronos.core.job import Job, JobState
 from chronos.service.serializers import Draft, InvalidJob, Problem, id_text, read_id, runs_once, write_job
 
-_LOOKED_AT = frozenset(("id", "state", "note", "created_at", "paused_at", "next_run_at"))
-_LASTING = ("id", "version", "state", "created_at")
-_SWITCHES = "no field to change: pause, resume, enable and disable switch a job"
+_CHECKED = frozenset(("id", "state", "note", "created_at", "paused_at", "next_run_at"))
+_PERMANENT = ("id", "version", "state", "created_at")
+_STATE_HINT = "no field to change: pause, resume, enable and disable switch a job"
 
 
 def check_readonly_fields(sent: Any, draft: Draft, existing: Job | None, now_us: int) -> None:
@@ -22,31 +22,35 @@ def check_readonly_fields(sent: Any, draft: Draft, existing: Job | None, now_us:
     if existing is None:
         check_state(sent, draft, None)
         return
-    if not isinstance(sent, Mapping) or _LOOKED_AT.isdisjoint(sent):
+    if not isinstance(sent, Mapping) or _CHECKED.isdisjoint(sent):
         return
-    said = {name: value for name, value in sent.items() if name in _LOOKED_AT and value is not None}
-    problems = [*_state(said, draft, existing), *_id(said, existing), *_others(said, existing, now_us)]
+    fields = {name: value for name, value in sent.items() if name in _CHECKED and value is not None}
+    problems = [
+        *_check_state(fields, draft, existing),
+        *_check_id(fields, existing),
+        *_check_others(fields, existing, now_us),
+    ]
     if problems:
         raise InvalidJob(problems, name=draft.name)
 
 
 def check_state(sent: Any, draft: Draft, existing: Job | None) -> None:
     """The same of its state alone."""
-    if problems := _state(sent if isinstance(sent, Mapping) else {}, draft, existing):
+    if problems := _check_state(sent if isinstance(sent, Mapping) else {}, draft, existing):
         raise InvalidJob(problems, name=draft.name)
 
 
-def says_another_state(sent: Any, draft: Draft) -> bool:
+def has_unusual_state(sent: Any, draft: Draft) -> bool:
     """Whether a job is said to be in a state which it would not have if it were new."""
-    return isinstance(sent, Mapping) and sent.get("state") not in (None, _word(_state_if_new(draft)))
+    return isinstance(sent, Mapping) and sent.get("state") not in (None, _state_name(_state_if_new(draft)))
 
 
 def check_kept(changes: Mapping[str, Any], name: str) -> None:
     """Raise ``InvalidJob`` for a patch that takes away what every job has."""
-    gone = [field for field in _LASTING if field in changes and changes[field] is None]
-    if gone:
+    removed = [field for field in _PERMANENT if field in changes and changes[field] is None]
+    if removed:
         raise InvalidJob(
-            [Problem(f"/{field}", "is the server's, and cannot be taken away") for field in gone], name=name
+            [Problem(f"/{field}", "is the server's, and cannot be taken away") for field in removed], name=name
         )
 
 
@@ -58,14 +62,21 @@ def read_sent_version(sent: Any) -> int | None:
     return version
 
 
-def _state(said: Mapping[str, Any], draft: Draft, existing: Job | None) -> list[Problem]:
-    state = said.get("state")
-    now = _state_if_new(draft) if existing is None else existing.state
-    soon = draft.state if draft.state is not None and JobState.DISABLED in (draft.state, now) else now
-    if state is None or state in (_word(now), _word(soon)):
+def _check_state(fields: Mapping[str, Any], draft: Draft, existing: Job | None) -> list[Problem]:
+    state = fields.get("state")
+    current_state = _state_if_new(draft) if existing is None else existing.state
+    next_state = (
+        draft.state if draft.state is not None and JobState.DISABLED in (draft.state, current_state) else current_state
+    )
+    if state is None or state in (_state_name(current_state), _state_name(next_state)):
         return []
-    will = "is" if existing is not None else "would be"
-    return [Problem("/state", f'is {_shown(state)}, and the job {will} "{_word(now)}"; it is {_SWITCHES}')]
+    verb = "is" if existing is not None else "would be"
+    return [
+        Problem(
+            "/state",
+            f'is {_format_value(state)}, and the job {verb} "{_state_name(current_state)}"; it is {_STATE_HINT}',
+        )
+    ]
 
 
 def _state_if_new(draft: Draft) -> JobState:
@@ -75,36 +86,38 @@ def _state_if_new(draft: Draft) -> JobState:
     return JobState.DONE if (draft.immediate or draft.now) and runs_once(draft.spec) else JobState.ACTIVE
 
 
-def _id(said: Mapping[str, Any], existing: Job) -> list[Problem]:
-    given = said.get("id")
-    if given is None or (isinstance(given, str) and read_id(given) == existing.id):
+def _check_id(fields: Mapping[str, Any], existing: Job) -> list[Problem]:
+    sent_id = fields.get("id")
+    if sent_id is None or (isinstance(sent_id, str) and read_id(sent_id) == existing.id):
         return []
-    return [Problem("/id", f'is {_shown(given)}, and the job\'s is "{id_text(existing.id)}"; leave it out')]
+    return [Problem("/id", f'is {_format_value(sent_id)}, and the job\'s is "{id_text(existing.id)}"; leave it out')]
 
 
-def _others(said: Mapping[str, Any], existing: Job, now_us: int) -> list[Problem]:
+def _check_others(fields: Mapping[str, Any], existing: Job, now_us: int) -> list[Problem]:
     """Facts that people read, and only the server writes."""
     problems: list[Problem] = []
     known = write_job(existing)
-    note = said.get("note")
+    note = fields.get("note")
     if note not in (None, "", known.get("note")):
-        problems.append(Problem("/note", f"is not what is noted; it is {_SWITCHES}, and take a reason"))
+        problems.append(Problem("/note", f"is not what is noted; it is {_STATE_HINT}, and take a reason"))
     for name in ("created_at", "paused_at", "next_run_at"):
-        if name not in said or said[name] == known.get(name):
+        if name not in fields or fields[name] == known.get(name):
             continue
-        given_us = read_instant_us(said[name]) if isinstance(said[name], str) else None
-        if given_us is not None and name == "next_run_at" and given_us <= now_us:
+        sent_us = read_instant_us(fields[name]) if isinstance(fields[name], str) else None
+        if sent_us is not None and name == "next_run_at" and sent_us <= now_us:
             continue  # it has run since
-        so = known.get(name) or "not set"
+        actual = known.get(name) or "not set"
         problems.append(
-            Problem(f"/{name}", f"is {_shown(said[name])}, and it is {so}; the server sets it: leave it out")
+            Problem(
+                f"/{name}", f"is {_format_value(fields[name])}, and it is {actual}; the server sets it: leave it out"
+            )
         )
     return problems
 
 
-def _word(state: JobState) -> str:
+def _state_name(state: JobState) -> str:
     return state.name.lower()
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f'"{value[:64]}"' if isinstance(value, str) else f"no text ({type(value).__name__})"

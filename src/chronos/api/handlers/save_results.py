@@ -13,7 +13,7 @@ from chronos.errors import ChronosError
 from chronos.service.cooperative import TimeSlicer
 from chronos.service.save_jobs import SavedJob, SavePreview
 from chronos.service.serializers import InvalidJob, id_text, write_job
-from chronos.service.serializers.job import instant
+from chronos.service.serializers.job import format_instant
 from chronos.service.version_diff import VersionDiff
 
 _STATES = tuple(state.name.lower() for state in JobState)  # by their numbers
@@ -42,15 +42,15 @@ def to_saved_response(saved: SavedJob) -> SavedResponse:
         saved.version,
         "created" if saved.created else "changed" if saved.changed else "unchanged",
         _STATES[saved.state],
-        None if next_us is None else instant(next_us),
+        None if next_us is None else format_instant(next_us),
         UNSET if saved.diff is None else write_diff(saved.diff),
     )
 
 
 def write_saved(saved: SavedJob) -> dict[str, Any]:
     """The same for an answer that says more about it."""
-    said: dict[str, Any] = to_builtins(to_saved_response(saved))
-    return said
+    answer: dict[str, Any] = to_builtins(to_saved_response(saved))
+    return answer
 
 
 def changed_runs(saved: SavedJob) -> dict[str, Any]:
@@ -58,21 +58,21 @@ def changed_runs(saved: SavedJob) -> dict[str, Any]:
     return {} if saved.diff is None else {"diff": write_diff(saved.diff)}
 
 
-def write_refused(error: ChronosError, *, code: str, status: int, name: str | None, most: int) -> dict[str, Any]:
+def write_refused(error: ChronosError, *, code: str, status: int, name: str | None, limit: int) -> dict[str, Any]:
     """A job of many that could not be saved; ``most`` problems are listed, and the first is in the message."""
-    said: dict[str, Any] = {"name": name, "result": "failed", "code": code, "status": status, "message": str(error)}
+    answer: dict[str, Any] = {"name": name, "result": "failed", "code": code, "status": status, "message": str(error)}
     if isinstance(error, InvalidJob):
-        said["errors"] = [{"pointer": one.pointer, "message": one.message} for one in error.problems[:most]]
-        if error.more or len(error.problems) > most:
+        answer["errors"] = [{"pointer": one.pointer, "message": one.message} for one in error.problems[:limit]]
+        if error.more or len(error.problems) > limit:
             brief = InvalidJob(error.problems[:1], name=error.name, more=error.more + len(error.problems) - 1)
-            said["message"] = str(brief)
-            left = error.more + max(0, len(error.problems) - most)
-            if most and left:
-                said["errors"].append({"pointer": "", "message": f"and {left:,} more"})
-    return said
+            answer["message"] = str(brief)
+            unlisted = error.more + max(0, len(error.problems) - limit)
+            if limit and unlisted:
+                answer["errors"].append({"pointer": "", "message": f"and {unlisted:,} more"})
+    return answer
 
 
-async def write_plan(plan: SavePreview, turns: TimeSlicer, *, dry_run: bool) -> dict[str, Any]:
+async def write_plan(plan: SavePreview, slicer: TimeSlicer, *, dry_run: bool) -> dict[str, Any]:
     """What applying changed. There may be thousands of jobs, which are written in turns."""
 
     def saved(one: SavedJob) -> Raw:
@@ -80,10 +80,10 @@ async def write_plan(plan: SavePreview, turns: TimeSlicer, *, dry_run: bool) -> 
 
     return {
         "dry_run": dry_run,
-        "created": await turns.map(plan.created, saved),
-        "changed": await turns.map(plan.changed, saved),
-        "unchanged": await turns.map(plan.unchanged, saved),
-        "pruned": await turns.map(plan.pruned, lambda job: Raw(write_json(write_job(job)))),
+        "created": await slicer.map(plan.created, saved),
+        "changed": await slicer.map(plan.changed, saved),
+        "unchanged": await slicer.map(plan.unchanged, saved),
+        "pruned": await slicer.map(plan.pruned, lambda job: Raw(write_json(write_job(job)))),
     }
 
 
@@ -108,5 +108,5 @@ def write_version_diff(diff: VersionDiff) -> dict[str, Any]:
     }
 
 
-def _write_coming_runs(listed: ComingRuns) -> dict[str, Any]:
-    return {"first": [rfc3339(us) for us in listed.first_us], "count": listed.count}
+def _write_coming_runs(runs: ComingRuns) -> dict[str, Any]:
+    return {"first": [rfc3339(us) for us in runs.first_us], "count": runs.count}

@@ -11,7 +11,7 @@ from chronos.api.routing import Body, ResponseDoc, RouteTable, ref
 from chronos.core.calendar import SECOND_US, rfc3339
 from chronos.core.planner import MAX_PREVIEW
 from chronos.core.schedule.parser import DST_POLICIES
-from chronos.service.schedule_preview import preview_of_spec
+from chronos.service.schedule_preview import preview_spec
 from chronos.service.serializers.schedule import read_schedule
 
 route = RouteTable("Schedules")
@@ -19,7 +19,7 @@ route = RouteTable("Schedules")
 
 @route.post(
     "/schedule/preview",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     summary="Say what a schedule means, before a job has it",
     body=Body.of_fields(
         {
@@ -39,22 +39,22 @@ route = RouteTable("Schedules")
     ),
     returns={200: ResponseDoc("what it means", ref("Preview"), examples.PREVIEW)},
 )
-async def preview(call: RequestContext) -> web.StreamResponse:
+async def preview(context: RequestContext) -> web.StreamResponse:
     """What a schedule means: in words, its next runs, and what changes of the clocks will do to it."""
-    body = await call.form()
-    count = body.whole("count", low=1, high=MAX_PREVIEW) or 10
-    key = body.text("key", "name", longest=200) or ""
+    body = await context.read_object()
+    count = body.integer("count", low=1, high=MAX_PREVIEW) or 10
+    key = body.text("key", "name", max_bytes=200) or ""
     when = read_schedule(body, key)
     if when.now or when.manual:
-        body.done()
-        now = [rfc3339(call.parts.clock.now_us())] if when.now else []
-        words = "as soon as there is room" if when.now else "only when it is triggered"
+        body.raise_problems()
+        now = [rfc3339(context.api.clock.now_us())] if when.now else []
+        words = "Now, as soon as a slot is free" if when.now else "Only when triggered"
         return json_response({"words": words, "understood_as": None, "timezone": "UTC", "next": now, "warnings": []})
     if when.spec is None and not body.problems:
         body.fault("schedule", 'is missing: text of any dialect, or an object such as {"cron": "0 9 * * *"}')
-    body.done()
+    body.raise_problems()
     assert when.spec is not None
-    found = preview_of_spec(when.spec, now_us=call.parts.clock.now_us(), count=count, key=key)
+    found = preview_spec(when.spec, now_us=context.api.clock.now_us(), count=count, key=key)
     return json_response(
         {
             "words": found.words,

@@ -14,7 +14,7 @@ from chronos.api.routing import Body, ResponseDoc, RouteTable, Scope, ref
 from chronos.core.calendar import rfc3339
 from chronos.core.token import ApiToken
 from chronos.errors import Conflict, NotFound
-from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.identifiers import find_name_fault
 from chronos.store.commands import AuditLine, WriteAudit
 
 MAX_NAMESPACES = 1_000  # of one token
@@ -26,12 +26,14 @@ route = RouteTable("Access", scope=Scope.EVERYWHERE)
     "/tokens",
     permission=Permission.ADMINISTER,
     summary="List the API tokens",
-    returns={200: ResponseDoc.list_of("Token", examples.TOKEN, about="all of them")},
+    returns={200: ResponseDoc.list_of("Token", examples.TOKEN, description="all of them")},
 )
-async def list_tokens(call: RequestContext) -> web.StreamResponse:
+async def list_tokens(context: RequestContext) -> web.StreamResponse:
     """All tokens, by name."""
-    book = call.parts.access.tokens
-    return json_response({"items": [] if book is None else [_write_token(token) for token in await book.entries()]})
+    token_store = context.api.access.tokens
+    return json_response(
+        {"items": [] if token_store is None else [_write_token(token) for token in await token_store.entries()]}
+    )
 
 
 @route.post(
@@ -57,34 +59,34 @@ async def list_tokens(call: RequestContext) -> web.StreamResponse:
     ),
     returns={201: ResponseDoc("the token", ref("Token"), examples.TOKEN | {"token": "chr_shown-this-once"})},
 )
-async def create_token(call: RequestContext) -> web.StreamResponse:
+async def create_token(context: RequestContext) -> web.StreamResponse:
     """Make a token. It is shown this once."""
-    body = await call.form()
-    name = body.text("name", longest=200)
+    body = await context.read_object()
+    name = body.text("name", max_bytes=200)
     if name is None and not body.problems:
         body.fault("name", "is missing: say what the token is for")
-    elif name is not None and (fault := fault_of_name(name)):
+    elif name is not None and (fault := find_name_fault(name)):
         body.fault("name", f'"{name[:64]}" {fault}')
-    role = body.text("role", longest=16) or "viewer"
+    role = body.text("role", max_bytes=16) or "viewer"
     _, namespaces = body.take("namespaces")
     expires_us = body.instant_us("expires_at")
     _check_grant(body, role, namespaces)
-    if expires_us is not None and expires_us <= call.parts.clock.now_us():
+    if expires_us is not None and expires_us <= context.api.clock.now_us():
         body.fault("expires_at", "has passed")
-    body.done()
+    body.raise_problems()
     assert name is not None
-    book = _token_store(call)
-    if call.dry_run:
-        if name in {token.name for token in await book.entries()}:
+    token_store = _token_store(context)
+    if context.dry_run:
+        if name in {token.name for token in await token_store.entries()}:
             raise Conflict(f'a token named "{name}" exists already')
         return json_response({"dry_run": True, "name": name, "role": role})
-    text, token = await book.add(
+    text, token = await token_store.add(
         name,
         role=role,
         namespaces=namespaces,
-        now_us=call.parts.clock.now_us(),
+        now_us=context.api.clock.now_us(),
         expires_us=expires_us,
-        actor=call.actor,
+        actor=context.actor,
     )
     return json_response(_write_token(token) | {"token": text}, status=201)
 
@@ -95,15 +97,15 @@ async def create_token(call: RequestContext) -> web.StreamResponse:
     summary="Delete an API token",
     returns={204: ResponseDoc("it is gone")},
 )
-async def delete_token(call: RequestContext) -> web.StreamResponse:
+async def delete_token(context: RequestContext) -> web.StreamResponse:
     """Whoever uses it is nobody from now on."""
-    book, name = _token_store(call), call.path("name")
-    if call.dry_run:
-        if name not in {token.name for token in await call.parts.store.tokens()}:
-            book.check_free(name)
+    token_store, name = _token_store(context), context.path("name")
+    if context.dry_run:
+        if name not in {token.name for token in await context.api.store.tokens()}:
+            token_store.check_not_configured(name)
             raise NotFound(f'there is no token "{name[:200]}"')
         return json_response({"dry_run": True, "name": name})
-    await book.remove(name, now_us=call.parts.clock.now_us(), actor=call.actor)
+    await token_store.remove(name, now_us=context.api.clock.now_us(), actor=context.actor)
     return web.Response(status=204)
 
 
@@ -111,16 +113,16 @@ async def delete_token(call: RequestContext) -> web.StreamResponse:
     "/users",
     permission=Permission.ADMINISTER,
     summary="List the users of the configuration",
-    returns={200: ResponseDoc.list_of("User", examples.USER, about="all of them")},
+    returns={200: ResponseDoc.list_of("User", examples.USER, description="all of them")},
 )
-async def list_users(call: RequestContext) -> web.StreamResponse:
+async def list_users(context: RequestContext) -> web.StreamResponse:
     """The users of the configuration."""
-    users = sorted(call.parts.access.users.items())
+    users = sorted(context.api.access.users.items())
     items = [
         {
             "name": name,
-            "role": None if user.principal.role is None else _word(user.principal.role),
-            "namespaces": {space: _word(role) for space, role in user.principal.by_namespace.items()} or None,
+            "role": None if user.principal.role is None else _role_name(user.principal.role),
+            "namespaces": {space: _role_name(role) for space, role in user.principal.by_namespace.items()} or None,
         }
         for name, user in users
     ]
@@ -142,20 +144,20 @@ async def list_users(call: RequestContext) -> web.StreamResponse:
             {"name": "ana", "node": "node-a"},
         )
     },
-    conflicts=False,
+    can_conflict=False,
 )
-async def unlock_user(call: RequestContext) -> web.StreamResponse:
+async def unlock_user(context: RequestContext) -> web.StreamResponse:
     """Let a user who was locked out try again at once. Each node counts for itself, and this one forgets."""
-    name, access = call.path("name"), call.parts.access
+    name, access = context.path("name"), context.api.access
     if name not in access.users:
         raise NotFound(f'there is no user "{name[:200]}"; GET /api/v1/users lists them')
-    said = {"name": name, "node": call.parts.status().get("node")}
-    if call.dry_run:
-        return json_response({"dry_run": True, **said})
-    line = AuditLine(call.actor, "unlock user", name)
-    await call.parts.store.apply(WriteAudit(lines=(line,), now_us=call.parts.clock.now_us()))
+    answer = {"name": name, "node": context.api.status().get("node")}
+    if context.dry_run:
+        return json_response({"dry_run": True, **answer})
+    line = AuditLine(context.actor, "unlock user", name)
+    await context.api.store.apply(WriteAudit(lines=(line,), now_us=context.api.clock.now_us()))
     access.unlock(name)
-    return json_response(said)
+    return json_response(answer)
 
 
 def _check_grant(body: BodyReader, role: str, namespaces: Any) -> None:
@@ -170,15 +172,15 @@ def _check_grant(body: BodyReader, role: str, namespaces: Any) -> None:
         body.fault(
             "namespaces", f"has to be a list of 1 to {MAX_NAMESPACES} names, or an object of names and roles: {allowed}"
         )
-    elif fault := next(filter(None, map(fault_of_name, listed)), None):
+    elif fault := next(filter(None, map(find_name_fault, listed)), None):
         body.fault("namespaces", f"has a name which {fault}")
 
 
-def _token_store(call: RequestContext) -> TokenStore:
-    book = call.parts.access.tokens
-    if book is None:
+def _token_store(context: RequestContext) -> TokenStore:
+    token_store = context.api.access.tokens
+    if token_store is None:
         raise Conflict("this server asks nobody who they are (auth.type: none), so that there are no tokens")
-    return book
+    return token_store
 
 
 def _write_token(token: ApiToken) -> dict[str, Any]:
@@ -192,5 +194,5 @@ def _write_token(token: ApiToken) -> dict[str, Any]:
     }
 
 
-def _word(role: Role) -> str:
+def _role_name(role: Role) -> str:
     return role.name.lower()

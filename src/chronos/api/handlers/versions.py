@@ -25,58 +25,58 @@ from chronos.core.job import JobVersion
 from chronos.errors import Conflict
 from chronos.service.serializers import id_text, write_spec
 
-_LAST = 999_999_999
+_MAX_VERSION = 999_999_999
 
 route = RouteTable("Versions")
-_NUMBER = {"type": "integer", "minimum": 1, "maximum": _LAST}
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": _MAX_VERSION}
 
 
 @route.get(
     "/jobs/{ref}/versions",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     summary="List the versions of a job, newest first",
     query=(LIMIT, CURSOR),
     returns={200: ResponseDoc.page_of("Version", examples.VERSION)},
 )
-async def list_versions(call: RequestContext) -> web.StreamResponse:
+async def list_versions(context: RequestContext) -> web.StreamResponse:
     """Newest first."""
-    cursor = call.text("cursor")
-    before = None if cursor is None else call.whole("cursor", 0, low=1, high=_LAST)
-    limit = call.limit
-    found = await call.parts.store.versions(call.job.id, limit=limit + 1, before=before)
-    more = len(found) > limit
-    items = [_write_version(version) for version in found[:limit]]
-    return json_response({"items": items, "next_cursor": str(items[-1]["version"]) if more else None})
+    cursor = context.text("cursor")
+    before = None if cursor is None else context.integer("cursor", 0, low=1, high=_MAX_VERSION)
+    limit = context.limit
+    versions = await context.api.store.versions(context.job.id, limit=limit + 1, before=before)
+    has_more = len(versions) > limit
+    items = [_write_version(version) for version in versions[:limit]]
+    return json_response({"items": items, "next_cursor": str(items[-1]["version"]) if has_more else None})
 
 
 @route.get(
     "/jobs/{ref}/versions/{version}",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     summary="Look at one version of a job",
     returns={200: ResponseDoc("the version", ref("Version"), examples.VERSION)},
 )
-async def get_version(call: RequestContext) -> web.StreamResponse:
+async def get_version(context: RequestContext) -> web.StreamResponse:
     """What a job said in one version."""
-    number = call.path_number("version")
-    return json_response(_write_version(await call.parts.service.jobs.version(id_text(call.job.id), number)))
+    number = context.path_number("version")
+    return json_response(_write_version(await context.api.service.jobs.version(id_text(context.job.id), number)))
 
 
 @route.get(
     "/jobs/{ref}/diff",
-    permission=Permission.LOOK,
+    permission=Permission.VIEW,
     summary="Compare two versions of a job, fields and coming runs",
     query=(
-        Param(name="from", about="the older version; the one before `to` without it", schema=_NUMBER),
-        Param(name="to", about="the newer version; the one in force without it", schema=_NUMBER),
+        Param(name="from", description="the older version; the one before `to` without it", schema=_NUMBER),
+        Param(name="to", description="the newer version; the one in force without it", schema=_NUMBER),
     ),
     returns={200: ResponseDoc("what differs", ref("VersionDiff"), examples.VERSION_DIFF)},
 )
-async def diff(call: RequestContext) -> web.StreamResponse:
+async def diff(context: RequestContext) -> web.StreamResponse:
     """What differs between two versions; without numbers, between the newest and the one before."""
-    newest = call.job.version
-    new = call.whole("to", newest, low=1, high=_LAST)
-    old = call.whole("from", max(1, new - 1), low=1, high=_LAST)
-    return json_response(write_version_diff(await call.parts.service.jobs.diff(id_text(call.job.id), old, new)))
+    newest = context.job.version
+    new = context.integer("to", newest, low=1, high=_MAX_VERSION)
+    old = context.integer("from", max(1, new - 1), low=1, high=_MAX_VERSION)
+    return json_response(write_version_diff(await context.api.service.jobs.diff(id_text(context.job.id), old, new)))
 
 
 @route.post(
@@ -85,28 +85,28 @@ async def diff(call: RequestContext) -> web.StreamResponse:
     summary="Go back to an old version, as a new one",
     body=Body.of_fields({"version": _NUMBER}, required=("version",), example={"version": 6}),
     returns={200: ResponseDoc("the job as it is now", ref("JobOrSaved"), examples.JOB)},
-    matches=True,
-    submits=True,
+    honours_if_match=True,
+    is_rate_limited=True,
 )
-async def rollback(call: RequestContext) -> web.StreamResponse:
+async def rollback(context: RequestContext) -> web.StreamResponse:
     """Make a job say again what it said; that is a new version."""
-    body = await call.form()
-    version = body.whole("version", low=1, high=_LAST)
+    body = await context.read_object()
+    version = body.integer("version", low=1, high=_MAX_VERSION)
     if version is None and not body.problems:
         body.fault("version", "is missing: say which version to go back to")
-    body.done()
+    body.raise_problems()
     if version is None:
         raise Malformed("the version is missing")
-    known = await read_expected_version(call, call.job)
-    jobs, ref_text = call.parts.service.jobs, id_text(call.job.id)
-    require_targets(call, call.job.namespace, (await jobs.version(ref_text, version)).spec)
+    known = await read_expected_version(context, context.job)
+    jobs, ref_text = context.api.service.jobs, id_text(context.job.id)
+    require_targets(context, context.job.namespace, (await jobs.version(ref_text, version)).spec)
     try:
-        saved = await jobs.rollback(ref_text, version, expect=known, actor=call.actor, dry_run=call.dry_run)
+        saved = await jobs.rollback(ref_text, version, expect=known, actor=context.actor, dry_run=context.dry_run)
     except Conflict as error:
-        raise await to_stale_if_changed(call, known, error) from None
-    if call.dry_run:
+        raise await to_stale_if_changed(context, known, error) from None
+    if context.dry_run:
         return json_response(write_saved(saved) | {"dry_run": True})
-    return await job_response(call, await jobs.get(ref_text), extra=changed_runs(saved))
+    return await job_response(context, await jobs.get(ref_text), extra=changed_runs(saved))
 
 
 def _write_version(version: JobVersion) -> dict[str, Any]:

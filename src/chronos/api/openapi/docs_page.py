@@ -48,17 +48,19 @@ def _route(route: Route, base_path: str) -> str:
         f'<details id="{escape(operation_id(route))}"><summary><span class="method">{route.method}</span>'
         f"<code>{escape(base_path + route.path)}</code> "
         f'<span class="quiet">{escape(route.summary)}</span></summary>'
-        f"<p>{escape(needs(route))}</p>{_parameters(route)}{_body(route.body)}{''.join(_answers(route))}</details>"
+        f"<p>{escape(needs(route))}</p>{_parameters(route)}{_body(route.body)}{''.join(_responses(route))}</details>"
     )
 
 
 def _parameters(route: Route) -> str:
-    rows = [(param.name, param.about) for param in route.query]
-    if route.matches:
+    rows = [(param.name, param.description) for param in route.query]
+    if route.honours_if_match:
         rows.append(("If-Match", "header: the ETag of what you have read"))
     if route.idempotent_by_key:
         rows.append(("Idempotency-Key", "header: sent again, it happens once"))
-    cells = "".join(f"<tr><td><code>{escape(name)}</code></td><td>{escape(about)}</td></tr>" for name, about in rows)
+    cells = "".join(
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(description)}</td></tr>" for name, description in rows
+    )
     return f"<table>{cells}</table>" if rows else ""
 
 
@@ -66,11 +68,11 @@ def _body(body: Body | None) -> str:
     return "" if body is None else f"<p>Takes <code>{escape(body.types[0])}</code></p>{_json(body.example)}"
 
 
-def _answers(route: Route) -> Iterator[str]:
-    for status, answer in sorted(route.returns.items()):
-        yield f"<p><b>{status}</b> {escape(answer.about)}</p>"
-        if answer.example is not None:
-            yield _json(answer.example)
+def _responses(route: Route) -> Iterator[str]:
+    for status, response in sorted(route.returns.items()):
+        yield f"<p><b>{status}</b> {escape(response.description)}</p>"
+        if response.example is not None:
+            yield _json(response.example)
 
 
 def _json(value: Mapping[str, Any] | Any) -> str:

@@ -12,7 +12,7 @@ from chronos.api.openapi.schemas import SCHEMAS
 from chronos.api.problems import PROBLEM
 from chronos.api.routing import ResponseDoc, Route, Scope, ref
 
-_ABOUT = (
+_DESCRIPTION = (
     "JSON in, JSON out. Instants are RFC 3339 in UTC. What goes wrong is answered as application/problem+json "
     "with a stable code."
 )
@@ -26,8 +26,8 @@ _TAGS = {
     "Access": "tokens and users",
     "The guide's paths": "the same jobs under the paths and names of the job schedulers' guide",
 }
-_IN_PATH = re.compile(r"\{(\w+)\}")
-_PATH_ABOUT = {
+_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+_PATH_DESCRIPTIONS = {
     "ref": "the id or the name of a job",
     "id": "the id of an execution",
     "version": "a version's number",
@@ -51,7 +51,7 @@ def openapi(routes: Iterable[Route], base_path: str = "") -> dict[str, Any]:
             "title": "Chronos",
             "version": _version(),
             "summary": "Runs jobs at the right time, once, and can always say what it did and why.",
-            "description": _ABOUT,
+            "description": _DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": base_path or "/"}],
@@ -82,7 +82,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "description": _description(route),
         "tags": [route.tag],
         "parameters": _parameters(route),
-        "responses": {str(status): _answer(answer) for status, answer in sorted(route.returns.items())}
+        "responses": {str(status): _response(response) for status, response in sorted(route.returns.items())}
         | {str(status): refusal_ref(status) for status in refusals(route)}
         | {"default": _problem()},
     }
@@ -107,7 +107,7 @@ def needs(route: Route) -> str:
     match route.permission:
         case Permission.OPEN:
             return "Open to everybody."
-        case Permission.LOOK:
+        case Permission.VIEW:
             role = "viewer"
         case Permission.OPERATE:
             role = "operator"
@@ -117,35 +117,36 @@ def needs(route: Route) -> str:
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {
             "name": name,
             "in": "path",
             "required": True,
-            "description": _PATH_ABOUT[name],
+            "description": _PATH_DESCRIPTIONS[name],
             "schema": {"type": "string", "minLength": 1},
         }
-        for name in _IN_PATH.findall(route.path)
+        for name in _PATH_PARAMETER.findall(route.path)
     ]
-    found += [
-        {"name": param.name, "in": "query", "description": param.about, "schema": param.schema} for param in route.query
+    parameters += [
+        {"name": param.name, "in": "query", "description": param.description, "schema": param.schema}
+        for param in route.query
     ]
-    honoured = (("If-Match", route.matches), ("Idempotency-Key", route.idempotent_by_key))
+    honoured = (("If-Match", route.honours_if_match), ("Idempotency-Key", route.idempotent_by_key))
     for name, is_honoured in honoured:
         if is_honoured:
-            about, schema = _HEADERS[name]
-            found.append({"name": name, "in": "header", "description": about, "schema": schema})
-    return found
+            description, schema = _HEADERS[name]
+            parameters.append({"name": name, "in": "header", "description": description, "schema": schema})
+    return parameters
 
 
-def _answer(answer: ResponseDoc) -> dict[str, Any]:
-    said: dict[str, Any] = {"description": answer.about}
-    if answer.schema is not None:
-        content: dict[str, Any] = {"schema": answer.schema}
-        if answer.example is not None:
-            content["examples"] = {"example": {"value": answer.example}}
-        said["content"] = {answer.type: content}
-    return said
+def _response(response: ResponseDoc) -> dict[str, Any]:
+    document: dict[str, Any] = {"description": response.description}
+    if response.schema is not None:
+        content: dict[str, Any] = {"schema": response.schema}
+        if response.example is not None:
+            content["examples"] = {"example": {"value": response.example}}
+        document["content"] = {response.type: content}
+    return document
 
 
 def _problem() -> dict[str, Any]:

@@ -160,7 +160,7 @@ DEAD_LETTER: dict[str, Any] = {
     "reason": {"code": "task_failed", "message": "A task failed for good."},
 }
 PREVIEW: dict[str, Any] = {
-    "words": "at 02:30, Europe/Paris",
+    "words": "Daily at 02:30, Europe/Paris",
     "understood_as": None,
     "timezone": "Europe/Paris",
     "next": ["2027-03-27T01:30:00Z", "2027-03-28T01:00:00Z", "2027-03-29T00:30:00Z"],

@@ -12,12 +12,12 @@ from chronos.api.openapi.schema_builders import (
     any_of,
     closed,
     duration,
+    integer,
     number,
     one_of,
     text,
     text_map,
     texts,
-    whole,
     with_description,
 )
 from chronos.api.openapi.target_schema import OTHER_TARGETS, TARGET_SCHEMAS, TARGETS
@@ -39,7 +39,7 @@ _MAX_COUNT = 1_000_000
 _DEFAULT = write_settings(DEFAULTS)
 
 
-def _unless(name: str, inner: str | None = None) -> str:
+def _default_clause(name: str, inner: str | None = None) -> str:
     """The end of a sentence: what holds where nothing is said."""
     value = _DEFAULT[name] if inner is None else _DEFAULT[name][inner]
     days = re.fullmatch(r"(\d+)h", str(value))
@@ -47,13 +47,13 @@ def _unless(name: str, inner: str | None = None) -> str:
     return f"{shown} unless given here or in the server's defaults"
 
 
-def _object(name: str, about: str) -> Schema:
-    return any_of(about, ref(name))
+def _object(name: str, description: str) -> Schema:
+    return any_of(description, ref(name))
 
 
 # --- when it runs
 
-_AROUND: Schema = {
+_OPTIONS: Schema = {
     "timezone": text("the schedule's zone, an IANA name; UTC unless given", "Europe/Paris"),
     "dst": one_of("what a change of the clocks does to it; robust unless given", DST_POLICIES),
     "start": text(
@@ -76,15 +76,15 @@ _SCHEDULE = closed(
         "in": duration("once, so long after it is saved", "24h"),
         "words": text("plain words", "every weekday at 9am"),
         "dialect": one_of("how to read the text; told by its key and shape unless given", DIALECTS),
-        **_AROUND,
+        **_OPTIONS,
     },
     {"cron": "0 9 * * 1-5", "timezone": "Europe/Paris"},
     {"every": "90s"},
 )
 
 
-def _schedule(about: str, *examples: Any) -> Schema:
-    return any_of(about, {"type": "string", "maxLength": MAX_LENGTH}, ref("Schedule"), examples=examples)
+def _schedule(description: str, *examples: Any) -> Schema:
+    return any_of(description, {"type": "string", "maxLength": MAX_LENGTH}, ref("Schedule"), examples=examples)
 
 
 # --- how it runs
@@ -92,14 +92,19 @@ def _schedule(about: str, *examples: Any) -> Schema:
 _RETRY = closed(
     "which failures are tried again, how often and when",
     {
-        "max_attempts": whole(
-            f"tries in all; 1: no second one, null: no limit; {_unless('retry', 'max_attempts')}", 1, _MAX_COUNT, 5
+        "max_attempts": integer(
+            f"tries in all; 1: no second one, null: no limit; {_default_clause('retry', 'max_attempts')}",
+            1,
+            _MAX_COUNT,
+            5,
         ),
-        "max_retries": whole("tries after the first; instead of max_attempts", 0, _MAX_COUNT - 1, 4),
-        "initial_interval": duration(f"the wait after a first failure; {_unless('retry', 'initial_interval')}", "1s"),
-        "multiplier": number(f"the wait grows by it each time; {_unless('retry', 'multiplier')}", 1, 1000, 2.0),
-        "max_interval": duration(f"the longest wait; {_unless('retry', 'max_interval')}", "1h"),
-        "jitter": number(f"how much of a wait may be added to it; {_unless('retry', 'jitter')}", 0, 1, 0.1),
+        "max_retries": integer("tries after the first; instead of max_attempts", 0, _MAX_COUNT - 1, 4),
+        "initial_interval": duration(
+            f"the wait after a first failure; {_default_clause('retry', 'initial_interval')}", "1s"
+        ),
+        "multiplier": number(f"the wait grows by it each time; {_default_clause('retry', 'multiplier')}", 1, 1000, 2.0),
+        "max_interval": duration(f"the longest wait; {_default_clause('retry', 'max_interval')}", "1h"),
+        "jitter": number(f"how much of a wait may be added to it; {_default_clause('retry', 'jitter')}", 0, 1, 0.1),
         "retry_on": texts(
             "names of failures: only these are tried again; empty: what the target holds worth another try",
             100,
@@ -111,18 +116,20 @@ _RETRY = closed(
 _RECOVERY = closed(
     "what becomes of instants that no node ran in time",
     {
-        "strategy": one_of(f"which of them run; {_unless('recovery', 'strategy')}", RecoveryStrategy),
-        "max_count": whole(f"of bounded: how many at most; {_unless('recovery', 'max_count')}", 0, _MAX_COUNT, 10),
-        "max_age": duration(f"of bounded: none older than this; {_unless('recovery', 'max_age')}", "2d"),
-        "after": duration(f"before it they are late, and simply run; {_unless('recovery', 'after')}", "5m"),
+        "strategy": one_of(f"which of them run; {_default_clause('recovery', 'strategy')}", RecoveryStrategy),
+        "max_count": integer(
+            f"of bounded: how many at most; {_default_clause('recovery', 'max_count')}", 0, _MAX_COUNT, 10
+        ),
+        "max_age": duration(f"of bounded: none older than this; {_default_clause('recovery', 'max_age')}", "2d"),
+        "after": duration(f"before it they are late, and simply run; {_default_clause('recovery', 'after')}", "5m"),
     },
     {"strategy": "bounded", "max_count": 10, "max_age": "2d"},
 )
 _UPDATE = closed(
     "when a new schedule takes over from the old one",
     {
-        "policy": one_of(f"how; {_unless('update')}", UpdatePolicy),
-        "count": whole("of windowed: after so many instants of the old one", 1, 10_000, 3),
+        "policy": one_of(f"how; {_default_clause('update')}", UpdatePolicy),
+        "count": integer("of windowed: after so many instants of the old one", 1, 10_000, 3),
         "duration": duration("of windowed: after so long; with a count, whichever comes first", "1w"),
     },
     {"policy": "windowed", "count": 3},
@@ -130,11 +137,11 @@ _UPDATE = closed(
 _CONCURRENCY = closed(
     "how many executions at once",
     {
-        "limit": whole("of the job under overlap allow, or of all that share a key; 0: no limit", 0, _MAX_COUNT, 2),
+        "limit": integer("of the job under overlap allow, or of all that share a key; 0: no limit", 0, _MAX_COUNT, 2),
         "key": text(
             "a template of payload, job, namespace: equal keys of a namespace share the limit, which is 1 unless given",
             "{{ payload.customer }}",
-            longest=1024,
+            max_length=1024,
         ),
     },
     {"limit": 2, "key": "{{ payload.customer }}"},
@@ -142,8 +149,8 @@ _CONCURRENCY = closed(
 _RETENTION = closed(
     "how much history is kept",
     {
-        "max_count": whole(f"executions; {_unless('retention', 'max_count')}", 0, 1_000_000_000, 100),
-        "max_age": duration(f"how old; {_unless('retention', 'max_age')}", "30d"),
+        "max_count": integer(f"executions; {_default_clause('retention', 'max_count')}", 0, 1_000_000_000, 100),
+        "max_age": duration(f"how old; {_default_clause('retention', 'max_age')}", "30d"),
     },
     {"max_count": 100, "max_age": "30d"},
 )
@@ -157,22 +164,24 @@ _PLACEMENT = closed(
 )
 #: What a job says for all of its tasks, and a task for itself.
 _OVERRIDES: Schema = {
-    "on_failure": one_of(f"what a failed task means to the others; {_unless('on_failure')}", OnFailure),
+    "on_failure": one_of(f"what a failed task means to the others; {_default_clause('on_failure')}", OnFailure),
     "retry": _object("Retry", "which failures are tried again, how often and when"),
     "retry_policy": _object("Retry", "another name of retry"),
-    "max_retries": whole("tries after the first; retry.max_attempts less one", 0, _MAX_COUNT - 1, 4),
-    "task_timeout": duration(f"of one try; {_unless('task_timeout')}", "30s"),
+    "max_retries": integer("tries after the first; retry.max_attempts less one", 0, _MAX_COUNT - 1, 4),
+    "task_timeout": duration(f"of one try; {_default_clause('task_timeout')}", "30s"),
     "timeout": duration("another name of task_timeout", "30s"),
     "timeout_secs": number("task_timeout in seconds", 0.000_001, 3_155_760_000, 60),
-    "delivery": one_of(f"at_most_once: no try after one that started; {_unless('delivery')}", Delivery),
+    "delivery": one_of(f"at_most_once: no try after one that started; {_default_clause('delivery')}", Delivery),
 }
 _OVERLAP = "while an earlier execution is under way; forbid is skip"
 _SETTINGS: Schema = {
-    "mode": one_of(f"in which order tasks run; graph once one has needs; {_unless('mode')}", Mode),
+    "mode": one_of(f"in which order tasks run; graph once one has needs; {_default_clause('mode')}", Mode),
     **_OVERRIDES,
-    "execution_timeout": duration(f"of all its work; 0s: no limit; {_unless('execution_timeout')}", "2h"),
-    "overlap": one_of(f"what an instant does {_OVERLAP}; {_unless('overlap')}", Overlap, "forbid"),
-    "queue_max": whole(f"how many of its executions may be queued; {_unless('queue_max')}", 0, _MAX_COUNT, 10),
+    "execution_timeout": duration(f"of all its work; 0s: no limit; {_default_clause('execution_timeout')}", "2h"),
+    "overlap": one_of(f"what an instant does {_OVERLAP}; {_default_clause('overlap')}", Overlap, "forbid"),
+    "queue_max": integer(
+        f"how many of its executions may be queued; {_default_clause('queue_max')}", 0, _MAX_COUNT, 10
+    ),
     "concurrency": any_of(
         "a limit; or, as text, another name of overlap",
         {"type": "string", "enum": [*map(str, Overlap), "forbid"]},
@@ -188,9 +197,13 @@ _SETTINGS: Schema = {
         {"type": "string", "enum": [*map(str, UpdatePolicy)]},
         ref("Update"),
     ),
-    "priority": whole(f"higher goes first; each step is worth a minute of waiting; {_unless('priority')}", 1, 10, 8),
+    "priority": integer(
+        f"higher goes first; each step is worth a minute of waiting; {_default_clause('priority')}", 1, 10, 8
+    ),
     "retention": _object("Retention", "how much history is kept"),
-    "queue": any_of(f"which workers may take it, by their queues; {_unless('queue')}", ref("Name"), examples=["mail"]),
+    "queue": any_of(
+        f"which workers may take it, by their queues; {_default_clause('queue')}", ref("Name"), examples=["mail"]
+    ),
     "placement": _object("Placement", "which workers may take it, by their labels"),
 }
 
@@ -221,7 +234,7 @@ _AFTER = closed(
 )
 _TAGS = text_map("names and values to find a job by", MAX_TAGS) | {"type": "object"}
 _TAG_NAMES = with_description("names of tags whose values are empty", {"type": "array", "items": {"type": "string"}})
-_ANSWERED: dict[str, str] = {
+_READ_ONLY: dict[str, str] = {
     "id": "of the job",
     "version": "grows with every change",
     "state": "active, paused, disabled or done",
@@ -235,8 +248,8 @@ _ANSWERED: dict[str, str] = {
     "diff": "what a change did to its coming runs",
 }
 #: What says when a job runs, what it does and how, as it is sent and as it is answered.
-JOB_SAID: Schema = {
-    "description": text("for people", longest=MAX_DESCRIPTION),
+JOB_FIELDS: Schema = {
+    "description": text("for people", max_length=MAX_DESCRIPTION),
     "schedule": _schedule(
         "when it runs: text of any dialect, now, manual, or an object; unless given it runs once, when it is created",
         "0 9 * * 1-5",
@@ -244,7 +257,7 @@ JOB_SAID: Schema = {
         "manual",
         {"every": "90s"},
     ),
-    **_AROUND,
+    **_OPTIONS,
     "tasks": with_description(
         "what it does; a single task may stand beside its name, as http, command, python or wait",
         {"type": ["array", "null"], "maxItems": MAX_TASKS, "items": ref("TaskInput")},
@@ -265,7 +278,7 @@ JOB_SAID: Schema = {
         "refused, as alerts do not exist yet: leave it out; jobs that were stored with some answer with them",
         {"type": ["array", "null"], "items": ref("Anything"), "deprecated": True},
     ),
-    "owner": text("who applied it", "billing", longest=200),
+    "owner": text("who applied it", "billing", max_length=200),
     "tags": any_of(
         "to find it by; a list means empty values",
         ref("Tags"),
@@ -280,19 +293,22 @@ _JOB: Schema = {
     "enabled": with_description(
         "false: switched off; as it is unless given, and a new job is on", {"type": ["boolean", "null"]}
     ),
-    **JOB_SAID,
+    **JOB_FIELDS,
     **TARGETS,
-    "job_type": text("another name of python: the name of the function", "EMAIL_SENDER", longest=200),
+    "job_type": text("another name of python: the name of the function", "EMAIL_SENDER", max_length=200),
     "schedule_type": text(
         "one_time, once, delayed; recurring, cron, interval; immediate, now; upper or lower case; has to fit the rest",
         "RECURRING",
-        longest=64,
+        max_length=64,
     ),
     "cron_expression": _schedule("another name of schedule, for a cron expression", "0 9 * * 1-5"),
     "execute_at": _schedule("another name of schedule, for an instant", "2027-01-01T09:00:00Z"),
     **{
-        name: {"description": f"{about}; of an answer, and refused when it is sent and is not so", "readOnly": True}
-        for name, about in _ANSWERED.items()
+        name: {
+            "description": f"{description}; of an answer, and refused when it is sent and is not so",
+            "readOnly": True,
+        }
+        for name, description in _READ_ONLY.items()
     },
 }
 

@@ -25,7 +25,7 @@ def refusal_ref(status: int) -> dict[str, Any]:
 
 def refusal_responses() -> dict[str, Any]:
     """Every refusal as an answer of the document, under its name."""
-    return {_name(status): _answer(status) for status, _ in _RULES}
+    return {_name(status): _response(status) for status, _ in _RULES}
 
 
 def _is_any(_: Route) -> bool:
@@ -44,11 +44,11 @@ def _names_something(route: Route) -> bool:
 
 
 def _can_conflict(route: Route) -> bool:
-    return route.writes and route.permission is not Permission.LOOK and route.conflicts
+    return route.writes and route.permission is not Permission.VIEW and route.can_conflict
 
 
 def _honours_if_match(route: Route) -> bool:
-    return route.matches
+    return route.honours_if_match
 
 
 def _takes_body(route: Route) -> bool:
@@ -74,7 +74,7 @@ def _name(status: int) -> str:
     return f"Refused{status}"
 
 
-def _answer(status: int) -> dict[str, Any]:
+def _response(status: int) -> dict[str, Any]:
     kinds = [kind for kind in KINDS if kind.status == status]
     codes = dict.fromkeys(kind.code for kind in kinds)
     examples = {

@@ -10,61 +10,61 @@ Schema = dict[str, Any]
 NULL: Schema = {"type": "null"}
 
 
-def with_description(about: str, schema: Schema, *examples: Any) -> Schema:
+def with_description(description: str, schema: Schema, *examples: Any) -> Schema:
     """A schema with a line for people, and examples."""
-    return {"description": about, **schema, **({"examples": list(examples)} if examples else {})}
+    return {"description": description, **schema, **({"examples": list(examples)} if examples else {})}
 
 
-def text(about: str, *examples: str, longest: int = MAX_LENGTH) -> Schema:
+def text(description: str, *examples: str, max_length: int = MAX_LENGTH) -> Schema:
     """Some text. The server counts bytes, which are never fewer than characters."""
-    return with_description(about, {"type": ["string", "null"], "maxLength": longest}, *examples)
+    return with_description(description, {"type": ["string", "null"], "maxLength": max_length}, *examples)
 
 
-def duration(about: str, *examples: str) -> Schema:
+def duration(description: str, *examples: str) -> Schema:
     """A duration, which is text in one of several forms."""
-    return text(f"{about}; a duration such as 90s, 1h30m, 2d or PT5M", *examples)
+    return text(f"{description}; a duration such as 90s, 1h30m, 2d or PT5M", *examples)
 
 
-def whole(about: str, low: int, high: int, *examples: int) -> Schema:
+def integer(description: str, low: int, high: int, *examples: int) -> Schema:
     """A whole number within bounds."""
-    return with_description(about, {"type": ["integer", "null"], "minimum": low, "maximum": high}, *examples)
+    return with_description(description, {"type": ["integer", "null"], "minimum": low, "maximum": high}, *examples)
 
 
-def number(about: str, low: float, high: float, *examples: float) -> Schema:
+def number(description: str, low: float, high: float, *examples: float) -> Schema:
     """A number within bounds."""
-    return with_description(about, {"type": ["number", "null"], "minimum": low, "maximum": high}, *examples)
+    return with_description(description, {"type": ["number", "null"], "minimum": low, "maximum": high}, *examples)
 
 
-def one_of(about: str, words: Iterable[str], *also: str) -> Schema:
+def one_of(description: str, values: Iterable[str], *aliases: str) -> Schema:
     """One of some words, in this case and no other."""
-    return any_of(about, {"type": "string", "enum": [*map(str, words), *also]})
+    return any_of(description, {"type": "string", "enum": [*map(str, values), *aliases]})
 
 
-def any_of(about: str, *schemas: Any, examples: Iterable[Any] = ()) -> Schema:
+def any_of(description: str, *schemas: Any, examples: Iterable[Any] = ()) -> Schema:
     """What one of several schemas allows."""
-    return with_description(about, {"anyOf": [*schemas, NULL]}, *examples)
+    return with_description(description, {"anyOf": [*schemas, NULL]}, *examples)
 
 
-def texts(about: str, most: int, *examples: Any, longest: int = 256) -> Schema:
+def texts(description: str, max_items: int, *examples: Any, max_length: int = 256) -> Schema:
     """A list of texts, or a single one."""
-    items = {"type": "string", "maxLength": longest}
-    schema = {"type": ["string", "array", "null"], "maxLength": longest, "maxItems": most, "items": items}
-    return with_description(about, schema, *examples)
+    items = {"type": "string", "maxLength": max_length}
+    schema = {"type": ["string", "array", "null"], "maxLength": max_length, "maxItems": max_items, "items": items}
+    return with_description(description, schema, *examples)
 
 
-def text_map(about: str, most: int, *examples: Any) -> Schema:
+def text_map(description: str, max_items: int, *examples: Any) -> Schema:
     """An object whose values are texts."""
     schema = {
         "type": ["object", "null"],
-        "maxProperties": most,
+        "maxProperties": max_items,
         "propertyNames": {"minLength": 1, "maxLength": 256},
         "additionalProperties": {"type": "string", "maxLength": 256},
     }
-    return with_description(about, schema, *examples)
+    return with_description(description, schema, *examples)
 
 
-def closed(about: str, properties: Schema, *examples: Any, **more: Any) -> Schema:
+def closed(description: str, properties: Schema, *examples: Any, **more: Any) -> Schema:
     """An object that takes these fields and no others."""
     return with_description(
-        about, {"type": "object", "properties": properties, "additionalProperties": False, **more}, *examples
+        description, {"type": "object", "properties": properties, "additionalProperties": False, **more}, *examples
     )

@@ -3,15 +3,15 @@
 from typing import Any
 
 from chronos.api.auth.permissions import Role
-from chronos.api.openapi.job_schema import JOB_SAID, JOB_SCHEMAS
+from chronos.api.openapi.job_schema import JOB_FIELDS, JOB_SCHEMAS
 from chronos.api.routing import ref
 from chronos.core.execution import Status
 from chronos.core.job import JobState
 
 _TEXT = {"type": "string"}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
-_WHOLE = {"type": "integer"}
-_TRUTH = {"type": "boolean"}
+_INTEGER = {"type": "integer"}
+_BOOLEAN = {"type": "boolean"}
 _NUMBER_OR_NULL = {"type": ["number", "null"]}
 _ID = {"type": "string", "format": "uuid"}
 _AT = {"type": "string", "format": "date-time"}
@@ -29,20 +29,20 @@ def _list(item: Any) -> dict[str, Any]:
 
 _STATE = {"type": "string", "enum": [state.name.lower() for state in JobState]}
 _STATUS = {"type": "string", "enum": [status.name.lower() for status in Status]}
-_JOB_ANSWER: dict[str, Any] = {
+_JOB_REQUIRED: dict[str, Any] = {
     "id": _ID,
     "name": ref("Name"),
     "namespace": ref("Name"),
-    "version": _WHOLE,
+    "version": _INTEGER,
     "state": _STATE,
-    "enabled": _TRUTH,
+    "enabled": _BOOLEAN,
     "tasks": _list(ref("TaskInput")),
     "next_run_at": _AT_OR_NULL,
     "created_at": _AT,
     "updated_at": _AT,
 }
-_JOB_MORE: dict[str, Any] = {
-    **{name: schema for name, schema in JOB_SAID.items() if name not in _JOB_ANSWER},
+_JOB_OPTIONAL: dict[str, Any] = {
+    **{name: schema for name, schema in JOB_FIELDS.items() if name not in _JOB_REQUIRED},
     "tags": ref("Tags"),
     "note": {"type": "string", "description": "why it is paused or disabled"},
     "paused_at": _AT,
@@ -55,7 +55,7 @@ _EXECUTION: dict[str, Any] = {
     "id": _ID,
     "job_id": _ID,
     "job_name": _TEXT_OR_NULL,
-    "job_version": _WHOLE,
+    "job_version": _INTEGER,
     "trigger": {"type": "string", "enum": ["schedule", "recovery", "backfill", "manual", "replay", "dependency"]},
     "scheduled_at": _AT,
     "admitted_at": _AT,
@@ -63,9 +63,9 @@ _EXECUTION: dict[str, Any] = {
     "finished_at": _AT_OR_NULL,
     "status": _STATUS,
     "reason": {"anyOf": [ref("Reason"), {"type": "null"}]},
-    "recovered": _TRUTH,
+    "recovered": _BOOLEAN,
     "node": _TEXT_OR_NULL,
-    "attempts": _WHOLE,
+    "attempts": _INTEGER,
     "lateness_ms": _NUMBER_OR_NULL,
     "duration_ms": _NUMBER_OR_NULL,
 }
@@ -77,29 +77,29 @@ _SPAN: dict[str, Any] = {
     "status": _STATUS,
     "from": _AT,
     "to": _AT,
-    "count": _WHOLE,
+    "count": _INTEGER,
     "reason": ref("Reason"),
     "recorded_at": _AT,
 }
-_COUNTS: dict[str, Any] = {"type": "object", "additionalProperties": _WHOLE}
+_COUNTS: dict[str, Any] = {"type": "object", "additionalProperties": _INTEGER}
 #: What the node that answers says of itself.
 _NODE_FACTS: dict[str, Any] = {
     "node": _TEXT | {"description": "its name"},
-    "number": _WHOLE,
+    "number": _INTEGER,
     "version": _TEXT,
-    "ready": _TRUTH,
+    "ready": _BOOLEAN,
     "reason": _TEXT_OR_NULL | {"description": "why it is not ready"},
-    "schedules": _TRUTH,
-    "works": _TRUTH,
-    "slots": _WHOLE,
-    "executions_here": _WHOLE,
-    "jobs_held": _WHOLE,
-    "jobs_recovered": _WHOLE,
-    "jobs_failed_to_recover": _WHOLE,
+    "schedules": _BOOLEAN,
+    "works": _BOOLEAN,
+    "slots": _INTEGER,
+    "executions_here": _INTEGER,
+    "jobs_held": _INTEGER,
+    "jobs_recovered": _INTEGER,
+    "jobs_failed_to_recover": _INTEGER,
 }
 _ATTEMPT = _object(
     {
-        "number": _WHOLE,
+        "number": _INTEGER,
         "status": _TEXT,
         "started_at": _AT_OR_NULL,
         "finished_at": _AT_OR_NULL,
@@ -119,8 +119,8 @@ _TASK = _object(
     {"retired": {"type": "boolean", "description": "its job has no task of this name any more"}},
 )
 _SOME_RUNS = ref("SomeRuns")
-_RUNS = _object({"added": _SOME_RUNS, "cancelled": _SOME_RUNS, "kept": _SOME_RUNS, "until": _AT, "whole": _TRUTH})
-_POINTED = _list(ref("FieldError"))
+_RUNS = _object({"added": _SOME_RUNS, "cancelled": _SOME_RUNS, "kept": _SOME_RUNS, "until": _AT, "whole": _BOOLEAN})
+_FIELD_ERRORS = _list(ref("FieldError"))
 _ROLES_INPUT = {
     "type": "object",
     "description": "a role for each namespace",
@@ -132,45 +132,45 @@ SCHEMAS: dict[str, Any] = {
     "Anything": {"type": "object", "additionalProperties": True},
     "Name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"},
     **JOB_SCHEMAS,
-    "Job": _object(_JOB_ANSWER | {"last_execution": _LAST}, _JOB_MORE),
+    "Job": _object(_JOB_REQUIRED | {"last_execution": _LAST}, _JOB_OPTIONAL),
     "Saved": _object(
         {
             "id": _ID,
             "namespace": ref("Name"),
             "name": ref("Name"),
-            "version": _WHOLE,
+            "version": _INTEGER,
             "result": {"type": "string", "enum": ["created", "changed", "unchanged"]},
             "state": _STATE,
             "next_run_at": _AT_OR_NULL,
         },
-        {"diff": ref("ChangedRuns"), "dry_run": _TRUTH},
+        {"diff": ref("ChangedRuns"), "dry_run": _BOOLEAN},
     ),
     "ChangedRuns": _RUNS,
-    "SomeRuns": _object({"first": _list(_AT), "count": _WHOLE}),
+    "SomeRuns": _object({"first": _list(_AT), "count": _INTEGER}),
     "ChangedJob": {"allOf": [ref("Job"), _object({}, {"diff": ref("ChangedRuns")})]},
     "JobOrSaved": {"anyOf": [ref("ChangedJob"), ref("Saved")]},
     "Bulk": _object(
         {
-            "created": _WHOLE,
-            "changed": _WHOLE,
-            "unchanged": _WHOLE,
-            "failed": _WHOLE,
-            "dry_run": _TRUTH,
+            "created": _INTEGER,
+            "changed": _INTEGER,
+            "unchanged": _INTEGER,
+            "failed": _INTEGER,
+            "dry_run": _BOOLEAN,
             "results": _list({"anyOf": [ref("Saved"), ref("NotSaved")]}),
         }
     ),
     "NotSaved": _object(
-        {"result": {"type": "string", "const": "failed"}, "code": _TEXT, "status": _WHOLE, "message": _TEXT},
-        {"name": _TEXT_OR_NULL, "errors": _POINTED},
+        {"result": {"type": "string", "const": "failed"}, "code": _TEXT, "status": _INTEGER, "message": _TEXT},
+        {"name": _TEXT_OR_NULL, "errors": _FIELD_ERRORS},
     ),
     "Acted": _object(
         {
             "action": _TEXT,
-            "dry_run": _TRUTH,
-            "matched": _WHOLE,
-            "done": _WHOLE,
-            "unchanged": _WHOLE,
-            "failed": _WHOLE,
+            "dry_run": _BOOLEAN,
+            "matched": _INTEGER,
+            "done": _INTEGER,
+            "unchanged": _INTEGER,
+            "failed": _INTEGER,
             "results": _list(
                 _object(
                     {
@@ -179,14 +179,14 @@ SCHEMAS: dict[str, Any] = {
                         "name": ref("Name"),
                         "result": {"type": "string", "enum": ["done", "unchanged", "failed"]},
                     },
-                    {"execution_id": _ID, "code": _TEXT, "status": _WHOLE, "message": _TEXT},
+                    {"execution_id": _ID, "code": _TEXT, "status": _INTEGER, "message": _TEXT},
                 )
             ),
         }
     ),
     "Plan": _object(
         {
-            "dry_run": _TRUTH,
+            "dry_run": _BOOLEAN,
             "created": _list(ref("Saved")),
             "changed": _list(ref("Saved")),
             "unchanged": _list(ref("Saved")),
@@ -194,18 +194,18 @@ SCHEMAS: dict[str, Any] = {
         }
     ),
     "Version": _object(
-        {"version": _WHOLE, "saved_at": _AT, "author": _TEXT, "spec": ref("Anything")},
+        {"version": _INTEGER, "saved_at": _AT, "author": _TEXT, "spec": ref("Anything")},
     ),
     "VersionDiff": _object(
         {
-            "from": _WHOLE,
-            "to": _WHOLE,
+            "from": _INTEGER,
+            "to": _INTEGER,
             "fields": _list(_object({"pointer": _TEXT, "old": {}, "new": {}})),
             "runs": ref("ChangedRuns"),
         }
     ),
-    "Asked": _object({"execution_id": _ID, "status": _STATUS, "created": _TRUTH}, {"replay_of": _ID}),
-    "Backfilled": _object({"execution_ids": _list(_ID), "count": _WHOLE, "next_from": _AT_OR_NULL}),
+    "Asked": _object({"execution_id": _ID, "status": _STATUS, "created": _BOOLEAN}, {"replay_of": _ID}),
+    "Backfilled": _object({"execution_ids": _list(_ID), "count": _INTEGER, "next_from": _AT_OR_NULL}),
     "Why": _object({"steps": _list(_object({"at": _AT, "verdict": _TEXT, "sentence": _TEXT}))}),
     "Signalled": _object({"execution_id": _ID, "signal": _TEXT}),
     "Cancelled": _object({"execution_id": _ID, "status": _STATUS}),
@@ -236,13 +236,13 @@ SCHEMAS: dict[str, Any] = {
             "understood_as": _TEXT_OR_NULL | {"description": "what words, names and macros stand for, if not itself"},
             "timezone": _TEXT,
             "next": _list(_AT),
-            "warnings": _list(_object({"kind": _TEXT, "at": _AT, "wall": _TEXT, "count": _WHOLE, "message": _TEXT})),
+            "warnings": _list(_object({"kind": _TEXT, "at": _AT, "wall": _TEXT, "count": _INTEGER, "message": _TEXT})),
         }
     ),
     "Status": _object(
         {"now": _AT},
         {
-            "jobs_persisted": _WHOLE,
+            "jobs_persisted": _INTEGER,
             "jobs": _COUNTS | {"description": "by state"},
             "executions": _COUNTS | {"description": "those that have not ended, by status"},
             **_NODE_FACTS,
@@ -250,13 +250,13 @@ SCHEMAS: dict[str, Any] = {
     ),
     "Node": _object(
         {
-            "number": _WHOLE,
+            "number": _INTEGER,
             "name": _TEXT,
             "state": {"type": "string", "enum": ["alive", "stopped"]},
             "started_at": _AT,
             "beat_at": _AT,
             "stopped_at": _AT_OR_NULL,
-            "slots": _WHOLE,
+            "slots": _INTEGER,
             "labels": _MAP,
         }
     ),
@@ -265,10 +265,10 @@ SCHEMAS: dict[str, Any] = {
             "queue": _TEXT,
             "labels": _MAP,
             "functions": _list(_TEXT),
-            "ready": _WHOLE,
-            "queued": _WHOLE,
-            "running": _WHOLE,
-            "waiting": _WHOLE,
+            "ready": _INTEGER,
+            "queued": _INTEGER,
+            "running": _INTEGER,
+            "waiting": _INTEGER,
         }
     ),
     "Namespace": _object({"name": ref("Name")}),
@@ -302,11 +302,11 @@ SCHEMAS: dict[str, Any] = {
         {
             "type": _TEXT,
             "title": _TEXT,
-            "status": _WHOLE,
+            "status": _INTEGER,
             "code": _TEXT | {"description": "stable: match on this"},
             "detail": _TEXT,
             "request_id": _TEXT,
         },
-        {"errors": _POINTED},
+        {"errors": _FIELD_ERRORS},
     ),
 }

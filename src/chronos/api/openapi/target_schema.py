@@ -22,7 +22,7 @@ _HTTP = closed(
         "method": text(
             "GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS; POST with a body or json, else GET, unless given",
             "POST",
-            longest=20,
+            max_length=20,
         ),
         "headers": with_description("sent with it", _WORDS | {"maxProperties": 100}, {"X-Team": "billing"}),
         "query": with_description("added to the url", _WORDS | {"maxProperties": 1_000}, {"full": "yes"}),

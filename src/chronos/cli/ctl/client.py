@@ -13,14 +13,14 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from chronos.cli.ctl.contexts import ServerContext, shown
-from chronos.cli.ctl.errors import CommandFailure, Unreachable, refusal
+from chronos.cli.ctl.contexts import ServerContext, hide_password
+from chronos.cli.ctl.errors import CommandFailure, Unreachable, error_for_reply
 
 API = "/api/v1"
-TRIES = 3
-_LONGEST_PAUSE_S = 5.0
+MAX_ATTEMPTS = 3
+_MAX_PAUSE_S = 5.0
 _TIMEOUT_S = 60.0
-_LATER = (429, 503)
+_RETRY_STATUSES = (429, 503)
 
 Query = Mapping[str, object | None]
 
@@ -47,12 +47,14 @@ class ApiClient:
         self._from_chronos = False
         parts = urlsplit(server.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise CommandFailure(f"{shown(server.url)} is no address of a server; write it like http://127.0.0.1:8080")
+            raise CommandFailure(
+                f"{hide_password(server.url)} is no address of a server; write it like http://127.0.0.1:8080"
+            )
         self._secure = parts.scheme == "https"
         try:
             self._host, self._port = parts.hostname, parts.port
         except ValueError:
-            raise CommandFailure(f"{shown(server.url)} has a port that is none") from None
+            raise CommandFailure(f"{hide_password(server.url)} has a port that is none") from None
         self._base = parts.path.rstrip("/")
         self._headers = {"Accept": "application/json", "User-Agent": "chronosctl"}
         authorization = _authorization(server, parts.username, parts.password)
@@ -60,7 +62,7 @@ class ApiClient:
             self._headers["Authorization"] = authorization
 
     @contextmanager
-    def shapes_expected(self) -> Iterator[None]:
+    def explain_foreign_replies(self) -> Iterator[None]:
         """Turn errors over the shape of an answer into a message, where the answer is not a Chronos server's."""
         try:
             yield
@@ -68,7 +70,7 @@ class ApiClient:
             if self._from_chronos:
                 raise
             raise CommandFailure(
-                f"{shown(self.server.url)} does not answer like a Chronos server; "
+                f"{hide_password(self.server.url)} does not answer like a Chronos server; "
                 "name one with --server URL or CHRONOS_SERVER"
             ) from None
 
@@ -93,16 +95,18 @@ class ApiClient:
     ) -> ApiReply:
         """One request. What may be sent again is, when the server says that it cannot answer right now."""
         again = method == "GET" or "Idempotency-Key" in (headers or {})
-        for attempt in range(1, TRIES + 1):
-            with self._sent(method, path, query, body, headers) as response:
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            with self._send(method, path, query, body, headers) as response:
                 status, raw = response.status, response.read()
                 replied = {name.lower(): value for name, value in response.getheaders()}
-            if not (again and status in _LATER and attempt < TRIES):
+            if not (again and status in _RETRY_STATUSES and attempt < MAX_ATTEMPTS):
                 break
             time.sleep(_pause_s(replied.get("retry-after"), attempt))
         if status >= 300:
-            raise refusal(status, _problem(raw))
-        return ApiReply(status=status, value=raw.decode(errors="replace") if text else _value(raw), headers=replied)
+            raise error_for_reply(status, _parse_problem(raw))
+        return ApiReply(
+            status=status, value=raw.decode(errors="replace") if text else _parse_value(raw), headers=replied
+        )
 
     def change(
         self, method: str, name: str, *verb: str, query: Query | None = None, body: object = None, dry_run: bool = False
@@ -116,9 +120,9 @@ class ApiClient:
 
     def stream(self, *path: str, query: Query | None = None) -> Iterator[bytes]:
         """What a path sends, line by line, for as long as it goes on."""
-        with self._sent("GET", path, query, None, None, patient=True) as response:
+        with self._send("GET", path, query, None, None, patient=True) as response:
             if response.status >= 300:
-                raise refusal(response.status, _problem(response.read()))
+                raise error_for_reply(response.status, _parse_problem(response.read()))
             while line := response.readline():
                 yield line
 
@@ -137,7 +141,7 @@ class ApiClient:
     # --- how
 
     @contextmanager
-    def _sent(
+    def _send(
         self,
         method: str,
         path: Sequence[str],
@@ -156,20 +160,22 @@ class ApiClient:
                 if body is not None:
                     data = json.dumps(body, allow_nan=False).encode()
                     said["Content-Type"] = "application/json"
-                target = f"{self._base}{API}/{'/'.join(quote(step, safe='') for step in path)}{_question(query)}"
+                target = f"{self._base}{API}/{'/'.join(quote(step, safe='') for step in path)}{_query_string(query)}"
                 connection.request(method, target, data, said)
                 response = connection.getresponse()
                 self._from_chronos = response.getheader("Server") == "chronos"
                 yield response
             except TimeoutError:
-                raise Unreachable(f"{shown(self.server.url)} did not answer within {self._timeout_s:g} s") from None
+                raise Unreachable(
+                    f"{hide_password(self.server.url)} did not answer within {self._timeout_s:g} s"
+                ) from None
             except (OSError, HTTPException) as error:
-                raise Unreachable(_why_not(self.server, error)) from None
+                raise Unreachable(_unreachable_message(self.server, error)) from None
             except ValueError as error:  # no text, no JSON, or nothing that a header may hold
                 raise CommandFailure(f"it cannot be sent: {error}") from None
 
 
-def _question(query: Query | None) -> str:
+def _query_string(query: Query | None) -> str:
     """Of a list, each of its values."""
     said = {
         name.rstrip("_"): [_text(one) for one in value] if isinstance(value, list | tuple) else [_text(value)]
@@ -192,7 +198,7 @@ def _authorization(server: ServerContext, name: str | None, password: str | None
     return None if server.token is None else f"Bearer {server.token}"
 
 
-def _problem(text: bytes) -> dict[str, Any]:
+def _parse_problem(text: bytes) -> dict[str, Any]:
     """The problem of an answer; of one that is no problem+json (a proxy's), its first words."""
     try:
         found = json.loads(text)
@@ -201,7 +207,7 @@ def _problem(text: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {"detail": text[:200].decode(errors="replace").strip()}
 
 
-def _value(raw: bytes) -> Any:
+def _parse_value(raw: bytes) -> Any:
     try:
         return json.loads(raw) if raw else None
     except ValueError:
@@ -213,13 +219,13 @@ def _pause_s(retry_after: str | None, attempt: int) -> float:
         asked_s = float(retry_after or "")
     except ValueError:
         asked_s = 0.2 * 2**attempt
-    return min(max(asked_s, 0.0), _LONGEST_PAUSE_S)
+    return min(max(asked_s, 0.0), _MAX_PAUSE_S)
 
 
-def _why_not(server: ServerContext, error: Exception) -> str:
+def _unreachable_message(server: ServerContext, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return (
-        f"{shown(server.url)} cannot be reached: {reason}\n"
+        f"{hide_password(server.url)} cannot be reached: {reason}\n"
         "  start a server with: chronos server\n"
         "  or name another: chronosctl --server URL …, CHRONOS_SERVER"
     )

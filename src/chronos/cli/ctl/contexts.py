@@ -19,7 +19,7 @@ from chronos.cli.ctl.errors import EXIT_NOT_FOUND, CommandFailure
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
-class NoContext(CommandFailure):
+class ContextNotFound(CommandFailure):
     """A name that was given to no server."""
 
     exit_code = EXIT_NOT_FOUND
@@ -46,7 +46,7 @@ class Contexts:
         """A server by its name."""
         found = self.servers.get(name)
         if found is None:
-            raise NoContext(f'there is no context "{name}"\n  chronosctl context list')
+            raise ContextNotFound(f'there is no context "{name}"\n  chronosctl context list')
         return found
 
 
@@ -86,17 +86,17 @@ def write_contexts(contexts: Contexts) -> None:
     new.replace(path)
 
 
-def choose(
+def choose_server(
     *, server: str | None, context: str | None, namespace: str | None, environment: Mapping[str, str] | None = None
 ) -> ServerContext:
     """The server that a command is for."""
     environment = os.environ if environment is None else environment
-    chosen = _chosen(server, context, environment)
+    chosen = _find_context(server, context, environment)
     token = environment.get("CHRONOS_TOKEN") or chosen.token
     return ServerContext(url=chosen.url, token=token, namespace=namespace or chosen.namespace)
 
 
-def _chosen(server: str | None, context: str | None, environment: Mapping[str, str]) -> ServerContext:
+def _find_context(server: str | None, context: str | None, environment: Mapping[str, str]) -> ServerContext:
     if server is not None:
         return ServerContext(url=server)
     if context is not None:
@@ -109,7 +109,7 @@ def _chosen(server: str | None, context: str | None, environment: Mapping[str, s
     return ServerContext(url=DEFAULT_SERVER) if contexts.current is None else contexts.named(contexts.current)
 
 
-def shown(url: str) -> str:
+def hide_password(url: str) -> str:
     """An address as it may be printed."""
     password = urlsplit(url).password
     return url if password is None else url.replace(f":{password}@", ":…@")

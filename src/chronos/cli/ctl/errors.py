@@ -23,7 +23,7 @@ class Unreachable(CommandFailure):
     exit_code = EXIT_UNREACHABLE
 
 
-class RunEndedBadly(CommandFailure):
+class UnsuccessfulRun(CommandFailure):
     """The run that was waited for did not succeed."""
 
     exit_code = EXIT_RUN_FAILED
@@ -35,10 +35,10 @@ class RequestRefused(CommandFailure):
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
         self.status = status
         self.problem = problem
-        super().__init__(message_of(status, problem))
+        super().__init__(format_problem(status, problem))
 
 
-class MissingThing(RequestRefused):
+class ResourceNotFound(RequestRefused):
     """There is no such thing."""
 
     exit_code = EXIT_NOT_FOUND
@@ -56,15 +56,15 @@ class TryLater(RequestRefused):
     exit_code = EXIT_UNREACHABLE
 
 
-_KINDS = {404: MissingThing, 409: StateConflict, 412: StateConflict, 502: TryLater, 503: TryLater, 504: TryLater}
+_KINDS = {404: ResourceNotFound, 409: StateConflict, 412: StateConflict, 502: TryLater, 503: TryLater, 504: TryLater}
 
 
-def refusal(status: int, problem: dict[str, Any]) -> RequestRefused:
+def error_for_reply(status: int, problem: dict[str, Any]) -> RequestRefused:
     """The failure that an answer means."""
     return _KINDS.get(status, RequestRefused)(status, problem)
 
 
-def message_of(status: int, problem: dict[str, Any]) -> str:
+def format_problem(status: int, problem: dict[str, Any]) -> str:
     """A problem as a person reads it: one fault as its own sentence, several each with the field it is about."""
     faults = [one for one in problem.get("errors") or () if isinstance(one, dict) and one.get("message")]
     detail = str(problem.get("detail") or problem.get("title") or f"the server answered {status}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.options import Command, asking, output_option
+from chronos.cli.ctl.options import Command, output_option, with_client
 from chronos.cli.ctl.tables import Columns
 from chronos.cli.ctl.watch import show_list
 
@@ -30,7 +30,7 @@ def list_command(
     A list with ``limit_option`` is one of the namespace, read page by page.
     """
 
-    @asking
+    @with_client
     def list_(
         client: "ApiClient",
         output: str,
@@ -38,13 +38,13 @@ def list_command(
         everything: bool = False,
         every_s: float | None = None,
     ) -> None:
-        def look() -> Any:
+        def fetch() -> Any:
             if limit is None:
                 return client.get(path)
             query = {"namespace": client.server.namespace}
             return client.pages(path, limit=None if everything else limit, query=query)
 
-        show_list(look, output, columns, every_s)
+        show_list(fetch, output, columns, every_s)
 
     for option in (output_option, *reversed(options)):
         list_ = option(list_)
@@ -67,7 +67,7 @@ class Listing(click.Group):
         return found + [item for item in listed if item.value not in known]
 
 
-def listing(
+def make_listing(
     name: str,
     says: str,
     columns: Columns,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.contexts import choose
+from chronos.cli.ctl.contexts import choose_server
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
-_WHERE = ("server", "context", "namespace")
-_COMPLETED_WITHIN_S = 1.0
-_COMPLETIONS = 50
+_SERVER_OPTIONS = ("server", "context", "namespace")
+_COMPLETION_TIMEOUT_S = 1.0
+_MAX_COMPLETIONS = 50
 
 Command = Callable[..., Any]
 
 
-def where_options(command: Command) -> Command:
+def server_options(command: Command) -> Command:
     """``--server``, ``--context`` and ``--namespace``: said to the program, or to any of its commands."""
     for option in (
         click.option("-n", "--namespace", metavar="NAME", help="The namespace of jobs.  [default: default]"),
@@ -32,26 +32,26 @@ def where_options(command: Command) -> Command:
     return command
 
 
-def asking(command: Command) -> Command:
+def with_client(command: Command) -> Command:
     """A command that asks a server: its first argument is the client."""
 
     @functools.wraps(command)
     def asked(**arguments: Any) -> Any:
-        said = {name: arguments.pop(name) for name in _WHERE}
-        client = client_of(click.get_current_context(), said)
-        with client.shapes_expected():
+        said = {name: arguments.pop(name) for name in _SERVER_OPTIONS}
+        client = make_client(click.get_current_context(), said)
+        with client.explain_foreign_replies():
             return command(client, **arguments)
 
-    return where_options(asked)
+    return server_options(asked)
 
 
-def client_of(ctx: click.Context, said: dict[str, Any], *, timeout_s: float | None = None) -> "ApiClient":
+def make_client(ctx: click.Context, said: dict[str, Any], *, timeout_s: float | None = None) -> "ApiClient":
     """The client of the server that was named, here or before the command."""
     from chronos.cli.ctl.client import ApiClient
 
     above = ctx.find_root().params
-    server, context, namespace = (said.get(name) or above.get(name) for name in _WHERE)
-    chosen = choose(server=server, context=context, namespace=namespace)
+    server, context, namespace = (said.get(name) or above.get(name) for name in _SERVER_OPTIONS)
+    chosen = choose_server(server=server, context=context, namespace=namespace)
     return ApiClient(chosen) if timeout_s is None else ApiClient(chosen, timeout_s=timeout_s)
 
 
@@ -168,9 +168,9 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> "li
     from click.shell_completion import CompletionItem
 
     try:
-        client = client_of(ctx, ctx.params, timeout_s=_COMPLETED_WITHIN_S)
-        with client.shapes_expected():
-            page = client.get("jobs", prefix=incomplete, limit=_COMPLETIONS, namespace=client.server.namespace)
+        client = make_client(ctx, ctx.params, timeout_s=_COMPLETION_TIMEOUT_S)
+        with client.explain_foreign_replies():
+            page = client.get("jobs", prefix=incomplete, limit=_MAX_COMPLETIONS, namespace=client.server.namespace)
             return [CompletionItem(job["name"], help=job.get("description")) for job in page["items"]]
     except click.ClickException:  # a shell that completes a word has no place for messages
         return []

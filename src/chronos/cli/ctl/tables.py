@@ -53,12 +53,12 @@ def print_items(items: Sequence[Item], output: str, columns: Columns, *, headed:
 def print_value(value: Any, output: str) -> None:
     """One value as the server gave it."""
     if output == "yaml":
-        emit(as_yaml(value).rstrip("\n"))
+        emit(to_yaml(value).rstrip("\n"))
     else:
         emit_json(value, lines=output == "jsonl")
 
 
-def print_done(found: Any, output: str, name: str, said: str) -> None:
+def print_result(found: Any, output: str, name: str, said: str) -> None:
     """The name of what was changed, and what became of it; in other formats what the server answered."""
     if output in ("table", "wide", "name"):
         emit(name)
@@ -69,7 +69,9 @@ def print_done(found: Any, output: str, name: str, said: str) -> None:
 
 def print_fields(fields: Mapping[str, object]) -> None:
     """Names and values below each other; what is not there is left out."""
-    said = {name: text(value) for name, value in fields.items() if value is not None and value not in ("", [], {})}
+    said = {
+        name: format_cell(value) for name, value in fields.items() if value is not None and value not in ("", [], {})
+    }
     width = max((len(name) for name in said), default=0)
     for name, value in said.items():
         first, *rest = value.splitlines() or [""]
@@ -78,14 +80,14 @@ def print_fields(fields: Mapping[str, object]) -> None:
             emit(f"{' ' * width}  {line}")
 
 
-def as_yaml(value: Any) -> str:
+def to_yaml(value: Any) -> str:
     """A value as YAML, in the order in which it came."""
     import yaml
 
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False, width=100)
 
 
-def text(value: object) -> str:
+def format_cell(value: object) -> str:
     """A cell."""
     match value:
         case None:
@@ -95,28 +97,28 @@ def text(value: object) -> str:
         case Mapping():
             return ", ".join(f"{key}={one}" if one else str(key) for key, one in value.items())
         case list() | tuple():
-            return ", ".join(text(one) for one in value)
+            return ", ".join(format_cell(one) for one in value)
         case _:
             return str(value)
 
 
 def _cell_text(cell: Cell, item: Item) -> str:
-    return text(item[cell] if isinstance(cell, str) else cell(item))
+    return format_cell(item[cell] if isinstance(cell, str) else cell(item))
 
 
-def instant(value: str | None) -> str | None:
+def format_instant(value: str | None) -> str | None:
     """An instant to the second: ``2027-01-01 09:00:00Z``."""
     if value is None:
         return None
     return f"{value[:19].replace('T', ' ')}Z"
 
 
-def instant_of(field: str) -> Cell:
+def instant_column(field: str) -> Cell:
     """The cell that shows the instant in a field."""
-    return lambda item: instant(item[field])
+    return lambda item: format_instant(item[field])
 
 
-def milliseconds(value: float | None) -> str | None:
+def format_milliseconds(value: float | None) -> str | None:
     """A short amount of time as people say it."""
     if value is None:
         return None
@@ -144,7 +146,7 @@ SIGNS = {
 }
 
 
-def status(word: str | None) -> str:
+def format_status(word: str | None) -> str:
     """A status with its sign."""
     if word is None:
         return "–"

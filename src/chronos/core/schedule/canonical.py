@@ -8,7 +8,7 @@ from chronos.core.schedule.words import read_words
 from chronos.errors import InvalidSchedule
 
 
-def understood_as(expression: str, schedule: Schedule) -> str | None:
+def to_canonical(expression: str, schedule: Schedule) -> str | None:
     """The expression that a text stands for; None where the text says just that, or nothing but itself can say it."""
     if isinstance(schedule.rule, CronRule):
         text = format_cron(schedule.rule.cron)

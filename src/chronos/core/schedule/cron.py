@@ -78,26 +78,26 @@ class Cron:
         if second > self._last_s:
             day, second = day + 1, 0
         if self._shape != _DAILY:
-            found = self._next_day(day)
-            if found != day:
-                return found * DAY_S + self._first_s if found <= LAST_DAY else None
+            next_day = self._next_day(day)
+            if next_day != day:
+                return next_day * DAY_S + self._first_s if next_day <= LAST_DAY else None
         elif day > LAST_DAY:
             return None
         # The day matches and its last reading is still to come, so one of the three searches below succeeds.
         hour = second // 3600
-        left = self.hours >> hour
-        if left & 1:
+        hours_left = self.hours >> hour
+        if hours_left & 1:
             in_hour = second - hour * 3600
             minute = in_hour // 60
-            rest = self.minutes >> minute
-            if rest & 1 and (here := self.seconds >> (in_hour - minute * 60)):
-                return day * DAY_S + second + (here & -here).bit_length() - 1
-            rest >>= 1
-            if rest:
-                minute += (rest & -rest).bit_length()
+            minutes_left = self.minutes >> minute
+            if minutes_left & 1 and (seconds_left := self.seconds >> (in_hour - minute * 60)):
+                return day * DAY_S + second + (seconds_left & -seconds_left).bit_length() - 1
+            minutes_left >>= 1
+            if minutes_left:
+                minute += (minutes_left & -minutes_left).bit_length()
                 return day * DAY_S + hour * 3600 + minute * 60 + self._first_in_minute
-        left >>= 1
-        return day * DAY_S + (hour + (left & -left).bit_length()) * 3600 + self._first_in_hour
+        hours_left >>= 1
+        return day * DAY_S + (hour + (hours_left & -hours_left).bit_length()) * 3600 + self._first_in_hour
 
     def matches_wall(self, wall: int) -> bool:
         """Whether this very wall second matches."""
@@ -108,12 +108,12 @@ class Cron:
         if begin >= end:
             return 0
         (day, second), (last_day, last_second) = divmod(begin, DAY_S), divmod(end, DAY_S)
-        found = self._count_days(day, last_day) * self._count_in_day(DAY_S)
+        count = self._count_days(day, last_day) * self._count_in_day(DAY_S)
         if self._next_day(day) == day:
-            found -= self._count_in_day(second)
+            count -= self._count_in_day(second)
         if self._next_day(last_day) == last_day:
-            found += self._count_in_day(last_second)
-        return found
+            count += self._count_in_day(last_second)
+        return count
 
     def stretch_end(self, wall: int) -> int:
         """A second after ``wall``, which matches, up to which all do: as far as one field of the clock tells."""
@@ -183,43 +183,43 @@ class Cron:
         """How many readings of a matching day come before its ``second``."""
         hour, in_hour = divmod(second, 3600)
         minute, in_minute = divmod(in_hour, 60)
-        found = (self.hours & (1 << hour) - 1).bit_count() * self.minutes.bit_count() * self.seconds.bit_count()
+        count = (self.hours & (1 << hour) - 1).bit_count() * self.minutes.bit_count() * self.seconds.bit_count()
         if self.hours >> hour & 1:
-            found += (self.minutes & (1 << minute) - 1).bit_count() * self.seconds.bit_count()
+            count += (self.minutes & (1 << minute) - 1).bit_count() * self.seconds.bit_count()
             if self.minutes >> minute & 1:
-                found += (self.seconds & (1 << in_minute) - 1).bit_count()
-        return found
+                count += (self.seconds & (1 << in_minute) - 1).bit_count()
+        return count
 
     def _count_days(self, begin: int, end: int) -> int:
         """How many days from ``begin`` to before ``end`` match, a month at a time."""
         if self._shape == _DAILY:
             return end - begin
-        found = 0
+        count = 0
         while begin < end:
             day = date.fromordinal(begin + EPOCH_ORDINAL)
             first = begin - day.day + 1
             following = first + month_length(day.year, day.month)
             if self.months >> day.month & 1:
                 days = self.month_days(day.year, day.month, (first + 4) % 7) >> day.day
-                found += (days & (1 << min(end, following) - begin) - 1).bit_count()
+                count += (days & (1 << min(end, following) - begin) - 1).bit_count()
             begin = following
-        return found
+        return count
 
     def _special_days(self, first: int, length: int) -> int:
         days = 0
         for back in _bits(self.last):
             if back < length:
                 days |= 1 << (length - back)
-        for wanted in _bits(self.nearest):
-            if wanted <= length:
-                days |= 1 << _nearest_weekday(wanted or length, first, length, inward=wanted == 0)
+        for target in _bits(self.nearest):
+            if target <= length:
+                days |= 1 << _nearest_weekday(target or length, first, length, inward=target == 0)
         return days
 
     def _nth_days(self, first: int, length: int) -> int:
         days = 0
         for bit in _bits(self.nth):
-            nth, wanted = divmod(bit, 7)
-            day = 1 + (wanted - first) % 7
+            nth, weekday = divmod(bit, 7)
+            day = 1 + (weekday - first) % 7
             if nth == LAST_NTH:
                 day += (length - day) // 7 * 7
             else:
@@ -243,7 +243,7 @@ class CronRule:
         starts, offsets, horizon = self.zone.table
         if instant >= horizon:
             if far_s := far_cycles_s(instant):
-                return self._far_off(after_us, far_s)
+                return self._next_in_far_future(after_us, far_s)
             starts, offsets, horizon = self.zone.table_until(instant)
         i = bisect_right(starts, instant) - 1
         offset = offsets[i]
@@ -255,12 +255,12 @@ class CronRule:
             return None
         if wall - offset >= horizon:
             starts, offsets, horizon = self.zone.table_until(wall - offset + _MARGIN_S)
-        found: int | None = wall - offset
+        next_s: int | None = wall - offset
         if wall - offset >= starts[i + 1]:
-            found = self._in_a_later_span(i, instant, low, wall, starts, offsets)
+            next_s = self._next_in_later_span(i, instant, low, wall, starts, offsets)
         elif wall - offset < instant:
-            found = instant  # the gap before this span skipped it: right after the gap
-        return found * SECOND_US if found is not None and found <= LAST_US // SECOND_US else None
+            next_s = instant  # the gap before this span skipped it: right after the gap
+        return next_s * SECOND_US if next_s is not None and next_s <= LAST_US // SECOND_US else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
         """How many instants there are with after < t <= until; None at the far ends of the calendar."""
@@ -268,23 +268,23 @@ class CronRule:
         if instant < _FIRST_COUNTED_S or far_cycles_s(end):
             return None
         starts, offsets, _ = self.zone.table_until(end + _MARGIN_S)
-        found = 0
+        count = 0
         i = bisect_right(starts, instant) - 1
         while instant < end:
             until, offset = min(end, starts[i + 1]), offsets[i]
             first, wall = self._first_wall(instant, starts[i], offsets[i - 1], offset), instant + offset
             if first < wall:  # all that the gap skipped comes up as one, at the span's first second
-                found += self.cron.count_walls(first, wall + 1) > 0
+                count += self.cron.count_walls(first, wall + 1) > 0
                 first = wall + 1
-            found += self.cron.count_walls(first, until + offset)
+            count += self.cron.count_walls(first, until + offset)
             instant = until
             i += 1
-        return found
+        return count
 
-    def _far_off(self, after_us: int, far_s: int) -> int | None:
+    def _next_in_far_future(self, after_us: int, far_s: int) -> int | None:
         """The answer from whole 400-year cycles earlier, which the calendar repeats."""
-        found = self.next_us(after_us - far_s * SECOND_US)
-        return None if found is None or found + far_s * SECOND_US > LAST_US else found + far_s * SECOND_US
+        near_us = self.next_us(after_us - far_s * SECOND_US)
+        return None if near_us is None or near_us + far_s * SECOND_US > LAST_US else near_us + far_s * SECOND_US
 
     def nominal_wall(self, us: int) -> int:
         """The wall second an answer stands for: inside a gap for a run that the gap moved, else its own reading."""
@@ -308,7 +308,7 @@ class CronRule:
             return start + before
         return max(instant + offset, start + before) if offset < before else instant + offset
 
-    def _in_a_later_span(
+    def _next_in_later_span(
         self, i: int, instant: int, low: int, wall: int, starts: list[int], offsets: list[int]
     ) -> int | None:
         """Nothing matches from ``low`` to ``wall`` and ``wall`` lies past span ``i``: where does the answer lie?"""
@@ -319,10 +319,10 @@ class CronRule:
             start, offset = starts[i], offsets[i]
             first = self._first_wall(start, start, offsets[i - 1], offset)
             if first > wall or first < low:
-                found = self.cron.next_wall(first)
-                if found is None:
+                next_wall = self.cron.next_wall(first)
+                if next_wall is None:
                     return None
-                wall, low = found, first
+                wall, low = next_wall, first
                 if wall > self.zone.table[2]:
                     starts, offsets, _ = self.zone.table_until(wall + _MARGIN_S)
             if wall - offset < starts[i + 1]:

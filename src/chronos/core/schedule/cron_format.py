@@ -19,13 +19,13 @@ def format_cron(cron: Cron) -> str:
 
 def format_fields(cron: Cron) -> list[str]:
     """All six fields, the seconds first."""
-    seconds = step_text(cron.seconds, 0, 59) or format_list(cron.seconds)
+    seconds = format_step(cron.seconds, 0, 59) or format_list(cron.seconds)
     month = "*" if cron.months == ALL_MONTHS else format_list(cron.months)
-    day, weekday = _days(cron)
-    return [seconds, *_clock(cron), day, month, weekday]
+    day, weekday = _format_days(cron)
+    return [seconds, *_format_clock(cron), day, month, weekday]
 
 
-def step_of(mask: int, low: int, high: int) -> int | None:
+def find_step(mask: int, low: int, high: int) -> int | None:
     """n when the mask is every nth value from ``low`` on, to the end of the field: 1 for all; else None."""
     rest = mask >> (low + 1)
     if not mask >> low & 1 or not rest:
@@ -34,9 +34,9 @@ def step_of(mask: int, low: int, high: int) -> int | None:
     return step if mask == sum(1 << value for value in range(low, high + 1, step)) else None
 
 
-def step_text(mask: int, low: int, high: int) -> str | None:
+def format_step(mask: int, low: int, high: int) -> str | None:
     """``*`` or ``*/n`` where that is the whole field."""
-    step = step_of(mask, low, high)
+    step = find_step(mask, low, high)
     return None if step is None else "*" if step == 1 else f"*/{step}"
 
 
@@ -47,36 +47,40 @@ def list_set_bits(mask: int) -> list[int]:
 
 def group_consecutive(numbers: list[int]) -> list[tuple[int, int]]:
     """First and last of each run of consecutive numbers; two in a row are no run yet."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
         else:
-            found.append((number, number))
-    split: list[tuple[int, int]] = []
-    for first, last in found:
-        split += [(first, last)] if last - first + 1 >= _SHORTEST_RUN else [(n, n) for n in range(first, last + 1)]
-    return split
+            runs.append((number, number))
+    result: list[tuple[int, int]] = []
+    for first, last in runs:
+        result += [(first, last)] if last - first + 1 >= _SHORTEST_RUN else [(n, n) for n in range(first, last + 1)]
+    return result
 
 
-def _clock(cron: Cron) -> tuple[str, str]:
+def _format_clock(cron: Cron) -> tuple[str, str]:
     """The minute and the hour, one of which begins with a star if and only if the cron is a wildcard."""
     minute, hour = format_list(cron.minutes), format_list(cron.hours)
     if not cron.wildcard:
         return minute, hour
-    minute_steps, hour_steps = step_text(cron.minutes, 0, 59), step_text(cron.hours, 0, 23)
+    minute_steps, hour_steps = format_step(cron.minutes, 0, 59), format_step(cron.hours, 0, 23)
     if minute_steps or hour_steps:
         return minute_steps or minute, hour_steps or hour
-    return (_starred(cron.minutes, 0, 59), hour) if cron.minutes & 1 else (minute, _starred(cron.hours, 0, 23))
+    return (
+        (_format_starred(cron.minutes, 0, 59), hour)
+        if cron.minutes & 1
+        else (minute, _format_starred(cron.hours, 0, 23))
+    )
 
 
-def _days(cron: Cron) -> tuple[str, str]:
+def _format_days(cron: Cron) -> tuple[str, str]:
     """The day and the weekday, neither of which begins with a star if and only if either may match."""
     any_day = cron.days == ALL_DAYS and not cron.last and not cron.nearest
     any_weekday = cron.weekdays == ALL_WEEKDAYS and not cron.nth
     special_days = [f"L-{back}" if back else "L" for back in list_set_bits(cron.last)]
     special_days += [f"{day}W" if day else "LW" for day in list_set_bits(cron.nearest)]
-    special_weekdays = [_nth(*divmod(bit, 7)) for bit in list_set_bits(cron.nth)]
+    special_weekdays = [_format_nth(*divmod(bit, 7)) for bit in list_set_bits(cron.nth)]
     day = _join(format_list(cron.days), special_days)
     weekday = _join(format_list(cron.weekdays), special_weekdays)
     if cron.either:
@@ -84,11 +88,11 @@ def _days(cron: Cron) -> tuple[str, str]:
     if any_day or any_weekday:
         return "*" if any_day else day, "*" if any_weekday else weekday
     if cron.days >> 1 & 1:
-        return _join(_starred(cron.days, 1, 31), special_days), weekday
-    return day, _join(_starred(cron.weekdays, 0, 6), special_weekdays)
+        return _join(_format_starred(cron.days, 1, 31), special_days), weekday
+    return day, _join(_format_starred(cron.weekdays, 0, 6), special_weekdays)
 
 
-def _nth(nth: int, weekday: int) -> str:
+def _format_nth(nth: int, weekday: int) -> str:
     return f"{weekday}L" if nth == LAST_NTH else f"{weekday}#{nth + 1}"
 
 
@@ -96,35 +100,35 @@ def _join(plain: str, special: list[str]) -> str:
     return ",".join([plain, *special] if plain else special)
 
 
-def _starred(mask: int, low: int, high: int) -> str:
+def _format_starred(mask: int, low: int, high: int) -> str:
     """A list that begins with a star although it is no step: ``*/60`` is just 0."""
-    return step_text(mask, low, high) or _join(f"*/{high - low + 1}", _items(mask & ~(1 << low)))
+    return format_step(mask, low, high) or _join(f"*/{high - low + 1}", _format_items(mask & ~(1 << low)))
 
 
 def format_list(mask: int) -> str:
     """One field without a star: ``1-5``, ``9,17``."""
-    return ",".join(_items(mask))
+    return ",".join(_format_items(mask))
 
 
-def _items(mask: int) -> list[str]:
+def _format_items(mask: int) -> list[str]:
     """Values, runs and long steps; greedy, lowest first."""
     items: list[str] = []
-    left = mask
-    while left:
-        low = (left & -left).bit_length() - 1
-        length, step = _length(mask, low, 1), 1
+    remaining = mask
+    while remaining:
+        low = (remaining & -remaining).bit_length() - 1
+        length, step = _run_length(mask, low, 1), 1
         if length < _SHORTEST_RUN:
             steps = range(2, mask.bit_length() // 4 + 1)
-            length, step = max(((_length(mask, low, step), -step) for step in steps), default=(1, -1))
+            length, step = max(((_run_length(mask, low, step), -step) for step in steps), default=(1, -1))
             length, step = (length, -step) if length >= _SHORTEST_STEPS else (1, 1)
         high = low + step * (length - 1)
         items.append(str(low) if length == 1 else f"{low}-{high}" + (f"/{step}" if step > 1 else ""))
         for value in range(low, high + 1, step):
-            left &= ~(1 << value)
+            remaining &= ~(1 << value)
     return items
 
 
-def _length(mask: int, low: int, step: int) -> int:
+def _run_length(mask: int, low: int, step: int) -> int:
     """How many values low, low + step, … the mask holds without a break."""
     length = 1
     while mask >> (low + step * length) & 1:

@@ -82,13 +82,13 @@ class _FieldMasks:
 def parse_cron(text: str, *, dialect: str, key: str = "") -> Cron:
     """The ``Cron`` of fields or a macro, without zone prefix; ``key`` is what ``H`` hashes."""
     if not text.isascii():
-        _not_ascii(text, dialect)
+        _fail_non_ascii(text, dialect)
     if text.startswith("@") and dialect != "posix":
         return _parse_macro(text)
     tokens = list(_TOKEN.finditer(text))
     layout = _LAYOUTS[dialect]
     if len(tokens) != len(layout):
-        _wrong_count(text, len(tokens), dialect)
+        _fail_count(text, len(tokens), dialect)
     fields: list[_FieldMasks] = []
     for token, field in zip(tokens, layout, strict=True):
         value = token.group()
@@ -288,9 +288,9 @@ def _posix_field(text: str, field: _Field) -> _FieldMasks:
         return _FieldMasks(_range(field.low, field.end, 1))
     mask = 0
     for item in text.split(","):
-        for sign, what in (("/", "step syntax"), ("?", "Quartz syntax"), ("#", "Quartz syntax")):
+        for sign, syntax in (("/", "step syntax"), ("?", "Quartz syntax"), ("#", "Quartz syntax")):
             if sign in item:
-                raise _FieldError(f"uses {what}, which POSIX does not have", item)
+                raise _FieldError(f"uses {syntax}, which POSIX does not have", item)
         if item == "*":
             raise _FieldError('has "*" in a list', text)
         if not item:
@@ -299,7 +299,7 @@ def _posix_field(text: str, field: _Field) -> _FieldMasks:
     return _FieldMasks(mask)
 
 
-def _not_ascii(text: str, dialect: str) -> NoReturn:
+def _fail_non_ascii(text: str, dialect: str) -> NoReturn:
     at = next(i for i, char in enumerate(text) if not char.isascii())
     reason = f'has the character "{text[at]}" (U+{ord(text[at]):04X}), expected plain ASCII'
     tokens, layout = list(_TOKEN.finditer(text)), _LAYOUTS[dialect]
@@ -309,14 +309,14 @@ def _not_ascii(text: str, dialect: str) -> NoReturn:
     raise InvalidSchedule(text, reason, subject="cron", field=field.name, position=at)
 
 
-def _wrong_count(text: str, found: int, dialect: str) -> NoReturn:
-    wanted = len(_LAYOUTS[dialect])
+def _fail_count(text: str, count: int, dialect: str) -> NoReturn:
+    expected = len(_LAYOUTS[dialect])
     names = " ".join(field.name for field in _LAYOUTS[dialect])
-    what = "is empty" if found == 0 else f"has {found} field{'s' * (found != 1)}"
+    fault = "is empty" if count == 0 else f"has {count} field{'s' * (count != 1)}"
     hint = f"the fields are: {names}"
-    if dialect == "standard" and found == 6:
+    if dialect == "standard" and count == 6:
         hint += '; with seconds first, use the dialect "seconds"'
-    raise InvalidSchedule(text, f"{what}, expected {wanted}", subject="cron expression", hint=hint)
+    raise InvalidSchedule(text, f"{fault}, expected {expected}", subject="cron expression", hint=hint)
 
 
 def _fail(text: str, fault: _FieldError, field: _Field, start: int, value: str) -> NoReturn:

@@ -1,8 +1,11 @@
-"""A schedule in words, which ``parse_schedule`` reads back to an equal one: the inverse of ``words``.
+"""Describes a schedule in words that ``parse_schedule`` reads back to an equal schedule; the inverse of ``words``.
 
-Every schedule has a description. It reads back as long as it is within the 256 characters that an expression may
-have (long lists in several fields, or many exclusions, are not), and unless its rule can be said in no text at all
-(a date that never comes, which only the ``posix`` dialect lets pass). The ``key`` of a jitter is not said.
+Every schedule has a description: "Weekdays at 09:00, Europe/Paris". These do not read back:
+
+* descriptions longer than the 256 characters of an expression: long lists in several fields, or many exclusions
+* a date that never comes, which only the ``posix`` dialect accepts
+
+The ``key`` of a jitter is not part of the description.
 """
 
 from datetime import date
@@ -23,39 +26,38 @@ from chronos.core.schedule.words.cron_fields import clock_step
 if TYPE_CHECKING:
     from chronos.core.schedule.schedule import Schedule
 
-_READABLE_LENGTH = 256  # what the parser takes
+_READABLE_LENGTH = 256  # the parser's limit
 
 
 def describe(schedule: "Schedule") -> str:
-    """The schedule in words, its zone last."""
-    around = [*_window(schedule), schedule.zone.name]
-    words = ", ".join([_rule(schedule), *around])
+    """Return the description: a capital first, the zone last."""
+    window = [*_describe_window(schedule), schedule.zone.name]
+    words = ", ".join([_describe_rule(schedule), *window])
     if len(words) > _READABLE_LENGTH and isinstance(schedule.rule, CronRule):
-        shorter = ", ".join(
-            [f'as the cron expression "{format_cron(schedule.rule.cron)}"', *_policy(schedule), *around]
-        )
-        return shorter if len(shorter) <= _READABLE_LENGTH else words
-    return words
+        quoted = f'cron expression "{format_cron(schedule.rule.cron)}"'
+        shorter = ", ".join([quoted, *_describe_policy(schedule), *window])
+        words = shorter if len(shorter) <= _READABLE_LENGTH else words
+    return words[0].upper() + words[1:]
 
 
-def _rule(schedule: "Schedule") -> str:
+def _describe_rule(schedule: "Schedule") -> str:
     rule = schedule.rule
     match rule:
         case CronRule():
             anchored = schedule.start_us is not None
-            return ", ".join([describe_cron(rule.cron, by_the_clock=anchored), *_policy(schedule)])
+            return ", ".join([describe_cron(rule.cron, by_the_clock=anchored), *_describe_policy(schedule)])
         case EveryRule():
             amount = Period(us=rule.period_us)
-            counted = rule.start_us is not None or clock_step(amount) is None
-            return _every(amount) if counted else f"at intervals of {format_period(amount)}"
+            is_clear = rule.start_us is not None or clock_step(amount) is None
+            return _every(amount) if is_clear else f"{_every(amount)} from the start"
         case PeriodRule():
-            return ", ".join(_period(rule, schedule.start_us))
+            return ", ".join(_describe_period(rule, schedule.start_us))
         case OnceRule():
             return f"once at {rfc3339(rule.at_us)}"
         case DelayRule():
-            return format_delay(rule.later)
+            return format_delay(rule.delay)
         case CustomRule():
-            return f'as the schedule "{rule.text}"'
+            return f'schedule "{rule.text}"'
         case _:
             assert_never(rule)
 
@@ -66,28 +68,27 @@ def _every(amount: Period) -> str:
     return f"every {words.removeprefix('1 ') if words.count(' ') == 1 else words}"
 
 
-def _policy(schedule: "Schedule") -> list[str]:
-    literal = isinstance(schedule.rule, CronRule) and schedule.rule.literal
-    return ["taking clock changes literally"] if literal else []
+def _describe_policy(schedule: "Schedule") -> list[str]:
+    is_literal = isinstance(schedule.rule, CronRule) and schedule.rule.literal
+    return ["taking clock changes literally"] if is_literal else []
 
 
-def _period(rule: PeriodRule, start_us: int | None) -> list[str]:
-    """A period that nothing anchors would be read as "every day" and the like, which is cron: so it says more."""
+def _describe_period(rule: PeriodRule, start_us: int | None) -> list[str]:
+    """Add a few words where "every day" or "every 6 hours" alone would be read as a cron expression."""
     amount = rule.period
+    words = _every(amount)
     anchor = [f"counted from {rfc3339(rule.start_us)}"] if rule.start_us not in (None, start_us) else []
     count = [f"{rule.count} times"] if rule.count is not None else []
-    exact = not amount.months and not amount.days
-    single = amount in (Period(days=1), Period(months=1), Period(months=12))
-    if exact and not count and not anchor:
-        words = f"at calendar intervals of {format_period(amount)}"
-    elif single and rule.start_us is None and not count:
-        words = f"at intervals of {format_period(amount)}"
-    else:
-        words = _every(amount)
+    is_exact = not amount.months and not amount.days
+    is_single = amount in (Period(days=1), Period(months=1), Period(months=12))
+    if is_exact and not count and not anchor:
+        words += " by the calendar"
+    elif is_single and rule.start_us is None and not count:
+        words += " from the start"
     return [words, *count, *anchor]
 
 
-def _window(schedule: "Schedule") -> list[str]:
+def _describe_window(schedule: "Schedule") -> list[str]:
     parts = []
     if schedule.start_us is not None:
         parts.append(f"from {rfc3339(schedule.start_us)}")
@@ -96,16 +97,16 @@ def _window(schedule: "Schedule") -> list[str]:
     if schedule.jitter_us:
         parts.append(f"with jitter up to {format_period(Period(us=schedule.jitter_us))}")
     if schedule.exclude:
-        excluded = [*map(_dates, schedule.exclude.dates), *map(_matching, schedule.exclude.crons)]
+        excluded = [*map(_format_dates, schedule.exclude.dates), *map(_format_cron, schedule.exclude.crons)]
         parts.append(f"except {join(excluded)}")
     return parts
 
 
-def _dates(dates: DateRange) -> str:
+def _format_dates(dates: DateRange) -> str:
     first, last = (date.fromordinal(n + EPOCH_ORDINAL) for n in (dates.first_day, dates.last_day))
     return f"{first}" if first == last else f"{first} to {last}"
 
 
-def _matching(cron: Cron) -> str:
+def _format_cron(cron: Cron) -> str:
     fields = format_fields(cron)
     return f'"{" ".join(fields[1:] if cron.seconds == ALL_SIXTY else fields)}"'

@@ -78,27 +78,27 @@ class _ClockChange:
         return self.high - self.low
 
 
-def oddities(schedule: Schedule, begin_us: int, end_us: int) -> list[Oddity]:
+def find_oddities(schedule: Schedule, begin_us: int, end_us: int) -> list[Oddity]:
     """Every oddity of the changes from ``begin_us`` to ``end_us``, in order; at most one for each change.
 
     A repeated hour that is still going on at ``begin_us`` counts. An interval that is not anchored has none.
     """
-    next_wall = _readings(schedule)
+    next_wall = _find_next_wall(schedule)
     if next_wall is None:
         return []
     begin, end = begin_us // SECOND_US, end_us // SECOND_US
-    found = []
+    result = []
     for at, before, after in schedule.zone.transitions(begin - 2 * DAY_S, end):
         change = _ClockChange(schedule.zone, at, before, after)
         if at > begin or (not change.is_gap and at + change.length > begin):
             walls = _walls_in(next_wall, change)
-            oddity = (_gap if change.is_gap else _fold)(schedule, change, walls) if walls else None
+            oddity = (_gap_oddity if change.is_gap else _fold_oddity)(schedule, change, walls) if walls else None
             if oddity is not None:
-                found.append(oddity)
-    return found
+                result.append(oddity)
+    return result
 
 
-def _readings(schedule: Schedule) -> _NextWall | None:
+def _find_next_wall(schedule: Schedule) -> _NextWall | None:
     """The first reading of the zone's clock that the schedule stands for, at or after a given one.
 
     None for exact intervals and instants, which no clock affects. A period with an exact part (``P1DT12H``) counts as
@@ -114,7 +114,7 @@ def _readings(schedule: Schedule) -> _NextWall | None:
             return None
         on_wall = OnceRule(rule.wall * SECOND_US)
     elif isinstance(rule, PeriodRule | DelayRule) and rule.start_us is not None:
-        exact_us = rule.period.us if isinstance(rule, PeriodRule) else rule.later.us
+        exact_us = rule.period.us if isinstance(rule, PeriodRule) else rule.delay.us
         if exact_us:
             return None
         on_wall = replace(rule, zone=utc, start_us=_wall_us(schedule.zone, rule.start_us))
@@ -122,8 +122,8 @@ def _readings(schedule: Schedule) -> _NextWall | None:
         return None
 
     def next_wall(wall: int) -> int | None:
-        found = on_wall.next_us(wall * SECOND_US - 1)
-        return None if found is None else found // SECOND_US
+        next_us = on_wall.next_us(wall * SECOND_US - 1)
+        return None if next_us is None else next_us // SECOND_US
 
     return next_wall
 
@@ -141,20 +141,22 @@ def _walls_in(next_wall: _NextWall, change: _ClockChange) -> list[int]:
     return walls
 
 
-def _gap(schedule: Schedule, change: _ClockChange, walls: list[int]) -> Oddity | None:
+def _gap_oddity(schedule: Schedule, change: _ClockChange, walls: list[int]) -> Oddity | None:
     rule = schedule.rule
     if not isinstance(rule, CronRule):
-        return _build_moved_oddity(schedule, change, walls, walls[0] - change.before)
+        return _moved_oddity(schedule, change, walls, walls[0] - change.before)
     if rule.nominal_wall(change.at * SECOND_US) < change.high:
         if walls[0] == change.low and _is_pace_kept(rule.cron, change):
             return None
-        also = rule.cron.matches_wall(change.high)
-        together = f", one run with that of {_clock(change.high)}" if also else ""
-        return _build_moved_oddity(schedule, change, walls, change.at, together)
-    walls = [wall for wall in walls if not _is_left_out(schedule, wall, change.at)]
+        runs_after_gap = rule.cron.matches_wall(change.high)
+        merged = f", one run with that of {_format_clock(change.high)}" if runs_after_gap else ""
+        return _moved_oddity(schedule, change, walls, change.at, merged)
+    walls = [wall for wall in walls if not _is_excluded(schedule, wall, change.at)]
     if not walls or _is_pace_kept(rule.cron, change):
         return None
-    return _oddity(OddityKind.SKIPPED, change.at * SECOND_US, change, walls, f"will be skipped{_why_skipped(rule)}")
+    return _build_oddity(
+        OddityKind.SKIPPED, change.at * SECOND_US, change, walls, f"will be skipped{_why_skipped(rule)}"
+    )
 
 
 def _why_skipped(rule: CronRule) -> str:
@@ -165,43 +167,43 @@ def _why_skipped(rule: CronRule) -> str:
     return ", because so large a jump of the clock is not made up for"
 
 
-def _build_moved_oddity(
-    schedule: Schedule, change: _ClockChange, walls: list[int], to: int, together: str = ""
+def _moved_oddity(
+    schedule: Schedule, change: _ClockChange, walls: list[int], run_at: int, merged: str = ""
 ) -> Oddity | None:
-    at_us = _run_in(schedule, to)
+    at_us = _find_run(schedule, run_at)
     if at_us is None:
         return None
-    wall = to + change.after
-    elsewhen = "" if wall // DAY_S == walls[0] // DAY_S else f" on {_date(wall)}"
+    wall = run_at + change.after
+    other_date = "" if wall // DAY_S == walls[0] // DAY_S else f" on {_format_date(wall)}"
     run = "run at" if len(walls) == 1 else "run once, at"
-    verdict = f"will {run} {_clock(wall, change.after)}{elsewhen}{together}"
-    return _oddity(OddityKind.MOVED, at_us, change, walls, verdict)
+    verdict = f"will {run} {_format_clock(wall, change.after)}{other_date}{merged}"
+    return _build_oddity(OddityKind.MOVED, at_us, change, walls, verdict)
 
 
-def _fold(schedule: Schedule, change: _ClockChange, walls: list[int]) -> Oddity | None:
-    walls = [wall for wall in walls if _run_in(schedule, wall - change.before) is not None]
-    at_us = _run_in(schedule, walls[0] - change.before) if walls else None
+def _fold_oddity(schedule: Schedule, change: _ClockChange, walls: list[int]) -> Oddity | None:
+    walls = [wall for wall in walls if _find_run(schedule, wall - change.before) is not None]
+    at_us = _find_run(schedule, walls[0] - change.before) if walls else None
     if at_us is None:
         return None
-    first, second = _clock(walls[0], change.before), _clock(walls[0], change.after)
+    first, second = _format_clock(walls[0], change.before), _format_clock(walls[0], change.after)
     at = "at" if len(walls) == 1 else "from"
-    if _run_in(schedule, walls[0] - change.after) is None:
-        return _oddity(OddityKind.ONCE, at_us, change, walls, f"will run once, the first time, {at} {first}")
+    if _find_run(schedule, walls[0] - change.after) is None:
+        return _build_oddity(OddityKind.ONCE, at_us, change, walls, f"will run once, the first time, {at} {first}")
     if isinstance(schedule.rule, CronRule) and _is_pace_kept(schedule.rule.cron, change):
         return None
     verdict = f"will run twice, {at} {first} and again {at} {second}"
-    return _oddity(OddityKind.TWICE, at_us, change, walls, verdict)
+    return _build_oddity(OddityKind.TWICE, at_us, change, walls, verdict)
 
 
-def _oddity(kind: OddityKind, at_us: int, change: _ClockChange, walls: list[int], verdict: str) -> Oddity:
+def _build_oddity(kind: OddityKind, at_us: int, change: _ClockChange, walls: list[int], verdict: str) -> Oddity:
     """``02:30 Europe/Paris does not exist on 2027-03-28; it will run at 03:00 +02:00``."""
-    one = len(walls) == 1
+    is_single = len(walls) == 1
     if change.is_gap:
-        what = "does not exist" if one else "do not exist"
+        problem = "does not exist" if is_single else "do not exist"
     else:
-        what = "happens twice" if one else "happen twice"
-    pronoun = "it" if one else "they"
-    message = f"{_subject(walls, change.zone.name)} {what} on {_date(walls[0])}; {pronoun} {verdict}"
+        problem = "happens twice" if is_single else "happen twice"
+    pronoun = "it" if is_single else "they"
+    message = f"{_format_walls(walls, change.zone.name)} {problem} on {_format_date(walls[0])}; {pronoun} {verdict}"
     return Oddity(kind=kind, at_us=at_us, wall=walls[0], count=len(walls), message=message)
 
 
@@ -227,7 +229,7 @@ def _is_pace_kept(cron: Cron, change: _ClockChange) -> bool:
     return True
 
 
-def _is_left_out(schedule: Schedule, wall: int, at: int) -> bool:
+def _is_excluded(schedule: Schedule, wall: int, at: int) -> bool:
     """Whether a reading that does not exist would not have been a run anyway."""
     us = at * SECOND_US
     if schedule.start_us is not None and us < schedule.start_us:
@@ -237,28 +239,28 @@ def _is_left_out(schedule: Schedule, wall: int, at: int) -> bool:
     return schedule.exclude.resume_wall(wall) is not None
 
 
-def _run_in(schedule: Schedule, instant: int) -> int | None:
+def _find_run(schedule: Schedule, instant: int) -> int | None:
     """The run within a second; None where exclusions or the schedule's window leave it out."""
-    found = schedule.next_us(instant * SECOND_US - 1)
-    return found if found is not None and found // SECOND_US == instant else None
+    run_us = schedule.next_us(instant * SECOND_US - 1)
+    return run_us if run_us is not None and run_us // SECOND_US == instant else None
 
 
-def _subject(walls: list[int], zone: str) -> str:
-    clocks = [_clock(wall) for wall in walls[:_MAX_LISTED_READINGS]]
+def _format_walls(walls: list[int], zone: str) -> str:
+    clocks = [_format_clock(wall) for wall in walls[:_MAX_LISTED_READINGS]]
     if len(walls) == 1:
         return f"{clocks[0]} {zone}"
     if len(walls) <= _MAX_LISTED_READINGS:
         return f"{', '.join(clocks[:-1])} and {clocks[-1]} {zone}"
     count = f"{len(walls):,}" if len(walls) < _MAX_READINGS else f"{_MAX_READINGS:,} or more"
-    return f"{clocks[0]} to {_clock(walls[-1])} {zone} ({count} runs)"
+    return f"{clocks[0]} to {_format_clock(walls[-1])} {zone} ({count} runs)"
 
 
-def _date(wall: int) -> str:
+def _format_date(wall: int) -> str:
     year, month, day = to_year_month_day(wall // DAY_S)
     return f"{year:04}-{month:02}-{day:02}"
 
 
-def _clock(wall: int, offset: int | None = None) -> str:
+def _format_clock(wall: int, offset: int | None = None) -> str:
     """``02:30``, with seconds when there are any, and with the offset when asked: ``03:00 +02:00``."""
     hours, rest = divmod(wall % DAY_S, 3600)
     minutes, seconds = divmod(rest, 60)

@@ -33,12 +33,12 @@ def format_period(amount: Period) -> str:
     return " ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in parts if count) or "0 seconds"
 
 
-def format_delay(later: Delay) -> str:
+def format_delay(delay: Delay) -> str:
     """``in 2 hours``, ``tomorrow at 12:00``, ``in 3 days at 08:00``."""
-    if later.second_of_day is None:
-        return f"in {format_period(Period(days=later.days, us=later.us))}"
-    day = ("today", "tomorrow")[later.days] if later.days < 2 else f"in {later.days} days"
-    return f"{day} at {format_time_of_day(later.second_of_day)}"
+    if delay.second_of_day is None:
+        return f"in {format_period(Period(days=delay.days, us=delay.us))}"
+    day = ("today", "tomorrow")[delay.days] if delay.days < 2 else f"in {delay.days} days"
+    return f"{day} at {format_time_of_day(delay.second_of_day)}"
 
 
 def format_time_of_day(second_of_day: int) -> str:

@@ -50,12 +50,12 @@ class Exclusions:
 
     dates: tuple[DateRange, ...] = ()
     crons: tuple[Cron, ...] = ()
-    _of_days: tuple[Cron, ...] = field(init=False, repr=False, compare=False)
-    _of_times: tuple[Cron, ...] = field(init=False, repr=False, compare=False)
+    _day_crons: tuple[Cron, ...] = field(init=False, repr=False, compare=False)
+    _time_crons: tuple[Cron, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_of_days", tuple(cron for cron in self.crons if _covers(cron, _EVERY_SECOND)))
-        object.__setattr__(self, "_of_times", tuple(cron for cron in self.crons if not _covers(cron, _EVERY_SECOND)))
+        object.__setattr__(self, "_day_crons", tuple(cron for cron in self.crons if _covers(cron, _EVERY_SECOND)))
+        object.__setattr__(self, "_time_crons", tuple(cron for cron in self.crons if not _covers(cron, _EVERY_SECOND)))
 
     def __bool__(self) -> bool:
         return bool(self.dates or self.crons)
@@ -63,14 +63,17 @@ class Exclusions:
     def resume_wall(self, wall: int) -> int | None:
         """The wall second at which an excluded reading may be tried again; None: it is not excluded."""
         day = wall // DAY_S
-        free = max(self._after_dates(day), _first_free_day(self._of_days, day))
-        if free > day:
-            return free * DAY_S
-        return max((cron.stretch_end(wall) for cron in self._of_times if cron.matches_wall(wall)), default=None)
+        free_day = max(self._after_dates(day), _first_free_day(self._day_crons, day))
+        if free_day > day:
+            return free_day * DAY_S
+        return max((cron.stretch_end(wall) for cron in self._time_crons if cron.matches_wall(wall)), default=None)
 
     def simplify_for(self, cron: Cron) -> "Exclusions":
         """The same, to the readings of ``cron``: whatever covers all its times of the day covers whole days."""
-        return replace(self, crons=tuple(_all_day(each) if _covers(each, cron) else each for each in self.crons))
+        return replace(
+            self,
+            crons=tuple(_all_day(exclusion) if _covers(exclusion, cron) else exclusion for exclusion in self.crons),
+        )
 
     def _after_dates(self, day: int) -> int:
         at = bisect_right(self.dates, day, key=_first_day)
@@ -116,11 +119,11 @@ def _parse_matching(text: str, key: str) -> Cron:
 def _merge_dates(dates: list[DateRange]) -> tuple[DateRange, ...]:
     """In order, without overlaps."""
     merged: list[DateRange] = []
-    for each in sorted(dates, key=_first_day):
-        if merged and each.first_day <= merged[-1].last_day + 1:
-            merged[-1] = DateRange(merged[-1].first_day, max(merged[-1].last_day, each.last_day))
+    for span in sorted(dates, key=_first_day):
+        if merged and span.first_day <= merged[-1].last_day + 1:
+            merged[-1] = DateRange(merged[-1].first_day, max(merged[-1].last_day, span.last_day))
         else:
-            merged.append(each)
+            merged.append(span)
     return tuple(merged)
 
 
@@ -144,7 +147,7 @@ def _first_free_day(crons: tuple[Cron, ...], day: int) -> int:
     if not crons or day < FIRST_DAY:
         return day
     for months_passed in range(12 * SEARCH_YEARS):
-        if day > LAST_DAY or (months_passed == 12 and _leave_no_day(crons)):
+        if day > LAST_DAY or (months_passed == 12 and _cover_every_day(crons)):
             return LAST_DAY + 1
         year, month, day_of_month = to_year_month_day(day)
         excluded = _excluded_days(crons, year, month, weekday(day - day_of_month + 1))
@@ -155,7 +158,7 @@ def _first_free_day(crons: tuple[Cron, ...], day: int) -> int:
     return day
 
 
-def _leave_no_day(crons: tuple[Cron, ...]) -> bool:
+def _cover_every_day(crons: tuple[Cron, ...]) -> bool:
     """Whether between them they match all days of every kind of month there is."""
     return all(
         _excluded_days(crons, year, month, first) == (2 << month_length(year, month)) - 2

@@ -32,12 +32,12 @@ class EveryRule:
     def next_us(self, after_us: int) -> int | None:
         """The first occurrence strictly after ``after_us``."""
         if self.start_us is None:
-            found = after_us + self.period_us
+            next_us = after_us + self.period_us
         elif after_us < self.start_us:
-            found = self.start_us
+            next_us = self.start_us
         else:
-            found = after_us + self.period_us - (after_us - self.start_us) % self.period_us
-        return found if found <= LAST_US else None
+            next_us = after_us + self.period_us - (after_us - self.start_us) % self.period_us
+        return next_us if next_us <= LAST_US else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
         """How many occurrences there are with after < t <= until; None without a start."""
@@ -46,14 +46,14 @@ class EveryRule:
         return count_steps(self.start_us, self.period_us, after_us, until_us)
 
 
-def count_steps(start_us: int, period_us: int, after_us: int, until_us: int, most: int | None = None) -> int:
+def count_steps(start_us: int, period_us: int, after_us: int, until_us: int, limit: int | None = None) -> int:
     """How many of start + k · period, k from 0 and below ``most``, lie after the one and up to the other instant."""
 
-    def up_to(us: int) -> int:
-        found = max(0, (min(us, LAST_US) - start_us) // period_us + 1)
-        return found if most is None else min(found, most)
+    def count_until(us: int) -> int:
+        count = max(0, (min(us, LAST_US) - start_us) // period_us + 1)
+        return count if limit is None else min(count, limit)
 
-    return max(0, up_to(until_us) - up_to(after_us))
+    return max(0, count_until(until_us) - count_until(after_us))
 
 
 def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0) -> int:
@@ -61,10 +61,10 @@ def parse_go_duration(text: str, *, expression: str | None = None, at: int = 0) 
 
     ``expression`` and ``at`` say within which text it stands, for the error.
     """
-    whole = text if expression is None else expression
+    source = text if expression is None else expression
 
     def fault(reason: str, hint: str | None = None) -> InvalidSchedule:
-        return InvalidSchedule(whole, reason, subject="duration", position=at, length=len(text), hint=hint or _HINT)
+        return InvalidSchedule(source, reason, subject="duration", position=at, length=len(text), hint=hint or _HINT)
 
     body = text[1:] if text[:1] in ("+", "-") else text
     if not body:

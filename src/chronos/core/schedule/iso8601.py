@@ -66,11 +66,11 @@ class PeriodRule:
             return None if self.count == 0 else self._occurrence(after_us, 1)
         after_us = min(after_us, LAST_US)  # beyond it there is nothing, and the estimate would be far off
         n = max(0, (after_us - self.start_us) // self.period.mean_us())
-        while n > 0 and _after(self._occurrence(self.start_us, n), after_us):
+        while n > 0 and _is_after(self._occurrence(self.start_us, n), after_us):
             n -= 1
-        while (found := self._occurrence(self.start_us, n)) is not None and found <= after_us:
+        while (occurrence_us := self._occurrence(self.start_us, n)) is not None and occurrence_us <= after_us:
             n += 1
-        return found if self.count is None or n < self.count else None
+        return occurrence_us if self.count is None or n < self.count else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
         """How many occurrences there are with after < t <= until; None where only a walk can tell."""
@@ -82,11 +82,11 @@ class PeriodRule:
         """start + n · period, or None past the calendar's end."""
         if n == 0:
             return start_us
-        exact = n * self.period.us
+        exact_us = n * self.period.us
         months, days = n * self.period.months, n * self.period.days
         if months or days:
             second, micro = divmod(start_us, SECOND_US)
-            day, of_day = divmod(second + self.zone.offset_at(second), DAY_S)
+            day, second_of_day = divmod(second + self.zone.offset_at(second), DAY_S)
             if day > LAST_DAY:
                 return None
             if months:
@@ -100,13 +100,13 @@ class PeriodRule:
             day += days
             if day > LAST_DAY:
                 return None
-            start_us = self.zone.to_utc(day * DAY_S + of_day) * SECOND_US + micro
-        found = start_us + exact
-        return found if found <= LAST_US else None
+            start_us = self.zone.to_utc(day * DAY_S + second_of_day) * SECOND_US + micro
+        occurrence_us = start_us + exact_us
+        return occurrence_us if occurrence_us <= LAST_US else None
 
 
-def _after(found: int | None, after_us: int) -> bool:
-    return found is None or found > after_us
+def _is_after(occurrence_us: int | None, after_us: int) -> bool:
+    return occurrence_us is None or occurrence_us > after_us
 
 
 def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Period:
@@ -114,13 +114,13 @@ def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Pe
 
     What is finer than a microsecond is rounded, never to zero.
     """
-    whole = text if expression is None else expression
+    source = text if expression is None else expression
     match = _PERIOD.fullmatch(text)
     groups = match.groups() if match else ()
     time_part = groups[4] if groups else None
     if match is None or not any(groups) or time_part == "T":
         raise InvalidSchedule(
-            whole,
+            source,
             f'has the period "{text[:64]}", which cannot be read',
             subject="ISO 8601 interval",
             position=at,
@@ -130,7 +130,7 @@ def parse_period(text: str, *, expression: str | None = None, at: int = 0) -> Pe
     weeks, years, months, days, _, *clock = groups
     if any(part and ("." in part or "," in part) and any(clock[i + 1 :]) for i, part in enumerate(clock)):
         raise InvalidSchedule(
-            whole,
+            source,
             "has a fraction before its last unit",
             subject="ISO 8601 interval",
             position=at,

@@ -64,9 +64,9 @@ def last_us(instants: Instants, first_us: int, until_us: int) -> int:
     low, high = following_us, until_us  # an instant follows every time before the last one, and none from it on
     while low < high:
         middle = (low + high) // 2
-        found = instants.next_us(middle)
-        if found is not None and found <= until_us:
-            low = found
+        next_us = instants.next_us(middle)
+        if next_us is not None and next_us <= until_us:
+            low = next_us
         else:
             high = middle
     return low
@@ -86,7 +86,7 @@ def nth_us(instants: Instants, first_us: int, n: int, until_us: int) -> int:
     return low
 
 
-def nth_last_instant_us(instants: Instants, first_us: int, until_us: int, most: int) -> int:
+def nth_last_instant_us(instants: Instants, first_us: int, until_us: int, count: int) -> int:
     """The instant from which ``most`` are left up to ``until_us``; there must be as many from ``first_us``.
 
     For what cannot be counted: a search by halves that walks ``most`` steps at each.
@@ -95,12 +95,12 @@ def nth_last_instant_us(instants: Instants, first_us: int, until_us: int, most: 
     while low < high:
         middle = (low + high + 1) // 2
         begin_us = instants.next_us(middle - 1)
-        if begin_us is not None and _has(instants, begin_us, until_us, most):
+        if begin_us is not None and _has_at_least(instants, begin_us, until_us, count):
             low = begin_us
         else:
             high = middle - 1
     return low
 
 
-def _has(instants: Instants, first_us: int, until_us: int, most: int) -> bool:
-    return next(islice(walk(instants, first_us, until_us), most - 1, None), None) is not None
+def _has_at_least(instants: Instants, first_us: int, until_us: int, count: int) -> bool:
+    return next(islice(walk(instants, first_us, until_us), count - 1, None), None) is not None

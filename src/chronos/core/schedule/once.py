@@ -35,28 +35,28 @@ class Delay:
 class DelayRule:
     """Once, that long after the start. Without a start each answer is counted from the instant asked."""
 
-    later: Delay
+    delay: Delay
     zone: Zone
     start_us: int | None = None
 
     def next_us(self, after_us: int) -> int | None:
         """The instant, as long as it is still to come."""
-        found = self._from(after_us if self.start_us is None else self.start_us)
-        return found if after_us < found <= LAST_US else None
+        at_us = self._delayed_from(after_us if self.start_us is None else self.start_us)
+        return at_us if after_us < at_us <= LAST_US else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
         """One or none; None without a start."""
         if self.start_us is None:
             return None
-        found = self.next_us(after_us)
-        return int(found is not None and found <= until_us)
+        at_us = self.next_us(after_us)
+        return int(at_us is not None and at_us <= until_us)
 
-    def _from(self, start_us: int) -> int:
-        later = self.later
-        if later.second_of_day is None and not later.days:
-            return start_us + later.us
+    def _delayed_from(self, start_us: int) -> int:
+        delay = self.delay
+        if delay.second_of_day is None and not delay.days:
+            return start_us + delay.us
         second, micro = divmod(start_us, SECOND_US)
-        day, of_day = divmod(second + self.zone.offset_at(second), DAY_S)
-        if later.second_of_day is not None:
-            of_day, micro = later.second_of_day, 0
-        return self.zone.to_utc((day + later.days) * DAY_S + of_day) * SECOND_US + micro + later.us
+        day, second_of_day = divmod(second + self.zone.offset_at(second), DAY_S)
+        if delay.second_of_day is not None:
+            second_of_day, micro = delay.second_of_day, 0
+        return self.zone.to_utc((day + delay.days) * DAY_S + second_of_day) * SECOND_US + micro + delay.us

@@ -102,8 +102,8 @@ def _schedule(
     if start_us is not None and end_us is not None and end_us < start_us:
         raise InvalidSchedule(expression, "ends before it starts")
     rule: Rule
-    if reading.later is not None:
-        rule = DelayRule(reading.later, zone, start_us)
+    if reading.delay is not None:
+        rule = DelayRule(reading.delay, zone, start_us)
     else:
         rule = _rule(reading.expression, kind, zone=zone, literal=literal, start_us=start_us, key=key)
     jitter_us = _jitter_us(jitter)
@@ -172,22 +172,22 @@ def _zone(name: str | None) -> Zone:
         raise InvalidSchedule(name, reason, subject="unknown time zone") from None
 
 
-def _instant(what: str, value: datetime | str | None, zone: Zone) -> int | None:
+def _instant(subject: str, value: datetime | str | None, zone: Zone) -> int | None:
     if value is None:
         return None
-    _check_type(what, value, datetime | str, "a datetime with a time zone, or text")
-    found: int | None
+    _check_type(subject, value, datetime | str, "a datetime with a time zone, or text")
+    us: int | None
     if isinstance(value, str):
-        _check_length(what, value)
-        found = parse_instant(value, zone)
+        _check_length(subject, value)
+        us = parse_instant(value, zone)
     elif value.utcoffset() is None:
-        raise InvalidSchedule(str(value), "needs a time zone; add tzinfo=UTC", subject=what)
+        raise InvalidSchedule(str(value), "needs a time zone; add tzinfo=UTC", subject=subject)
     else:
-        found = to_us(value)
-    if found is None or not FIRST_US <= found <= LAST_US:
+        us = to_us(value)
+    if us is None or not FIRST_US <= us <= LAST_US:
         hint = "write it like 2027-01-01T09:00:00Z"
-        raise InvalidSchedule(str(value), f'is "{value}", which is no date and time', subject=what, hint=hint)
-    return found
+        raise InvalidSchedule(str(value), f'is "{value}", which is no date and time', subject=subject, hint=hint)
+    return us
 
 
 def _jitter_us(value: timedelta | str | None) -> int:
@@ -202,12 +202,12 @@ def _jitter_us(value: timedelta | str | None) -> int:
     return value // timedelta(microseconds=1)
 
 
-def _collect_exclusions(exclude: Iterable[str], said: tuple[str, ...]) -> list[str]:
-    if exclude == () == said:
+def _collect_exclusions(exclude: Iterable[str], from_words: tuple[str, ...]) -> list[str]:
+    if exclude == () == from_words:
         return []
     if isinstance(exclude, str) or not isinstance(exclude, Iterable):
         raise InvalidSchedule(str(exclude), f"must be a list of texts, got {type(exclude).__name__}", subject="exclude")
-    texts = [*exclude, *said]
+    texts = [*exclude, *from_words]
     if len(texts) > MAX_EXCLUSIONS:
         raise InvalidSchedule("", f"has {len(texts)} entries, allowed {MAX_EXCLUSIONS}", subject="exclude")
     for text in texts:
@@ -227,17 +227,19 @@ def _is_fully_excluded(schedule: Schedule) -> bool:
     return schedule.next_us(before_us) is None and unrestricted.next_us(before_us) is not None
 
 
-def _check_type(what: str, value: object, allowed: type | UnionType, named: str) -> None:
+def _check_type(subject: str, value: object, allowed: type | UnionType, expected: str) -> None:
     """What a type checker would find, as an error that helps those who do not run one."""
     if not isinstance(value, allowed):
-        raise InvalidSchedule(repr(value)[:MAX_LENGTH], f"must be {named}, got {type(value).__name__}", subject=what)
+        raise InvalidSchedule(
+            repr(value)[:MAX_LENGTH], f"must be {expected}, got {type(value).__name__}", subject=subject
+        )
 
 
-def _check_length(what: str, text: str) -> None:
+def _check_length(subject: str, text: str) -> None:
     if len(text) > MAX_LENGTH:
-        raise InvalidSchedule(text, f"has {len(text)} characters, allowed {MAX_LENGTH}", subject=what)
+        raise InvalidSchedule(text, f"has {len(text)} characters, allowed {MAX_LENGTH}", subject=subject)
 
 
-def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:
+def _check_choice(subject: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise InvalidSchedule(str(value), f"is {value!r}, allowed: {', '.join(allowed)}", subject=what)
+        raise InvalidSchedule(str(value), f"is {value!r}, allowed: {', '.join(allowed)}", subject=subject)

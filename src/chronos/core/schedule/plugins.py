@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "chronos.schedules"
-_WRITTEN = re.compile(r"@([a-z][a-z0-9_-]*)(?:[ \t].*)?", re.DOTALL)
+_CUSTOM_TEXT = re.compile(r"@([a-z][a-z0-9_-]*)(?:[ \t].*)?", re.DOTALL)
 
 
 class CustomSchedule(Protocol):
@@ -40,20 +40,22 @@ class CustomRule:
 
     def next_us(self, after_us: int) -> int | None:
         """The first instant strictly after ``after_us``. Raises ``InvalidSchedule`` if the object cannot say."""
-        asked = from_us(max(after_us, FIRST_US))
+        after = from_us(max(after_us, FIRST_US))
         try:
-            found = self.custom.next_after(asked)
-            is_instant = isinstance(found, datetime) and found.utcoffset() is not None
+            answer = self.custom.next_after(after)
+            is_instant = isinstance(answer, datetime) and answer.utcoffset() is not None
         except Exception as error:
-            raise _fault(self.text, f"failed when it was asked for its next instant: {_format_error(error)}") from error
-        if found is None:
+            raise _invalid(
+                self.text, f"failed when it was asked for its next instant: {_format_error(error)}"
+            ) from error
+        if answer is None:
             return None
         if not is_instant:
-            raise _fault(self.text, f"answered {found!r}, which is no datetime with a time zone")
-        found_us = to_us(found)
-        if found_us <= after_us:
-            raise _fault(self.text, f"answered {found.isoformat()}, which is not after {asked.isoformat()}")
-        return found_us if found_us <= LAST_US else None
+            raise _invalid(self.text, f"answered {answer!r}, which is no datetime with a time zone")
+        answer_us = to_us(answer)
+        if answer_us <= after_us:
+            raise _invalid(self.text, f"answered {answer.isoformat()}, which is not after {after.isoformat()}")
+        return answer_us if answer_us <= LAST_US else None
 
     def count_us(self, after_us: int, until_us: int) -> int | None:
         """None: only a walk can tell."""
@@ -67,53 +69,53 @@ def custom_names() -> list[str]:
 
 def is_custom(text: str) -> bool:
     """Whether a package has registered the name that a text begins with."""
-    written = _WRITTEN.fullmatch(text)
-    return written is not None and written[1] in _registered()
+    match = _CUSTOM_TEXT.fullmatch(text)
+    return match is not None and match[1] in _registered()
 
 
 def parse_custom(text: str, zone: Zone) -> CustomRule:
     """The rule of a text that is one. Raises ``InvalidSchedule``."""
-    name, _, told = text.removeprefix("@").replace("\t", " ").partition(" ")
-    return CustomRule(text, zone, _make(text, _registered()[name], told.strip(), zone.name))
+    name, _, argument = text.removeprefix("@").replace("\t", " ").partition(" ")
+    return CustomRule(text, zone, _load(text, _registered()[name], argument.strip(), zone.name))
 
 
 @cache
 def _registered() -> "dict[str, EntryPoint]":
     from importlib.metadata import entry_points  # noqa: PLC0415 - it takes longer than most schedules
 
-    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def _make(text: str, point: "EntryPoint", told: str, timezone: str) -> CustomSchedule:
+def _load(text: str, entry_point: "EntryPoint", argument: str, timezone: str) -> CustomSchedule:
     try:
-        loaded = point.load()
+        loaded = entry_point.load()
     except Exception as error:
-        raise _fault(text, f"could not be loaded from {point.value}: {_format_error(error)}") from error
+        raise _invalid(text, f"could not be loaded from {entry_point.value}: {_format_error(error)}") from error
     if isinstance(loaded, type) or not hasattr(loaded, "next_after"):
-        return _call_factory(text, loaded, told, timezone)
-    if told:
-        raise _fault(text, f'takes nothing behind its name, got "{told}"')
-    found: CustomSchedule = loaded
-    return found
+        return _call_factory(text, loaded, argument, timezone)
+    if argument:
+        raise _invalid(text, f'takes nothing behind its name, got "{argument}"')
+    schedule: CustomSchedule = loaded
+    return schedule
 
 
-def _call_factory(text: str, make: Callable[..., Any], told: str, timezone: str) -> CustomSchedule:
+def _call_factory(text: str, factory: Callable[..., Any], argument: str, timezone: str) -> CustomSchedule:
     try:
-        found: CustomSchedule = make(told, timezone=timezone)
+        schedule: CustomSchedule = factory(argument, timezone=timezone)
     except ValueError as error:
-        raise _fault(text, _format_error(error, plainly=True)) from error
+        raise _invalid(text, _format_error(error, message_only=True)) from error
     except Exception as error:
-        raise _fault(text, f"could not be made: {_format_error(error)}") from error
-    if not callable(getattr(found, "next_after", None)):
-        raise _fault(text, f"is a {type(found).__name__}, which has no next_after")
-    return found
+        raise _invalid(text, f"could not be made: {_format_error(error)}") from error
+    if not callable(getattr(schedule, "next_after", None)):
+        raise _invalid(text, f"is a {type(schedule).__name__}, which has no next_after")
+    return schedule
 
 
-def _fault(text: str, reason: str) -> InvalidSchedule:
+def _invalid(text: str, reason: str) -> InvalidSchedule:
     name = text.split(maxsplit=1)[0]
     return InvalidSchedule(text, reason, subject=f'"{name}"', position=0, length=len(name))
 
 
-def _format_error(error: Exception, *, plainly: bool = False) -> str:
-    words = " ".join(str(error).split())[:500]
-    return words if plainly and words else f"{type(error).__name__}: {words}"
+def _format_error(error: Exception, *, message_only: bool = False) -> str:
+    message = " ".join(str(error).split())[:500]
+    return message if message_only and message else f"{type(error).__name__}: {message}"

@@ -15,7 +15,7 @@ from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.plugins import CustomRule
 from chronos.core.schedule.timezones import Zone
 
-_MAX_PASSED_OVER = 10_000  # excluded stretches an answer may pass over before the schedule counts as ended
+_MAX_EXCLUDED_STRETCHES = 10_000  # excluded stretches an answer may pass over before the schedule counts as ended
 
 _NEAR_S = 2 * DAY_S  # more than any clock goes back
 _CALENDAR_END_S = (LAST_DAY + 1) * DAY_S
@@ -54,16 +54,16 @@ class Schedule:
         after_us = to_us(instant)
         if not FIRST_US <= after_us <= LAST_US:
             after_us = _within_calendar(after_us)
-        found = (self.rule if self._plain else self).next_us(after_us)
-        return None if found is None else from_us(found)
+        next_us = (self.rule if self._plain else self).next_us(after_us)
+        return None if next_us is None else from_us(next_us)
 
     def between(self, a: datetime, b: datetime) -> Iterator[datetime]:
         """Every instant t with a < t <= b, in order."""
         last_us = to_us(b)
-        found = self.next_us(_within_calendar(to_us(a)))
-        while found is not None and found <= last_us:
-            yield from_us(found)
-            found = self.next_us(found)
+        next_us = self.next_us(_within_calendar(to_us(a)))
+        while next_us is not None and next_us <= last_us:
+            yield from_us(next_us)
+            next_us = self.next_us(next_us)
 
     def describe(self) -> str:
         """The schedule in words, which ``parse_schedule`` reads back."""
@@ -76,16 +76,16 @@ class Schedule:
         if self.start_us is not None and after_us < self.start_us:
             after_us = self.start_us - 1
         rule, asked_us = self.rule, after_us
-        for _ in range(_MAX_PASSED_OVER):
-            found = rule.next_us(after_us)
-            if found is None or (self.end_us is not None and found > self.end_us):
+        for _ in range(_MAX_EXCLUDED_STRETCHES):
+            candidate_us = rule.next_us(after_us)
+            if candidate_us is None or (self.end_us is not None and candidate_us > self.end_us):
                 return None
-            resume_us = self._resume_us(found)
+            resume_us = self._resume_us(candidate_us)
             if resume_us is None:
-                return found
+                return candidate_us
             if resume_us > LAST_US:
                 return None
-            after_us = max(found, resume_us - 1)
+            after_us = max(candidate_us, resume_us - 1)
             rule = self.anchor(asked_us).rule  # an interval without a start goes on counting from the instant asked
         return None
 
@@ -117,24 +117,24 @@ class Schedule:
             return self
         return replace(self, rule=replace(self.rule, start_us=start_us), start_us=start_us)
 
-    def _resume_us(self, found_us: int) -> int | None:
+    def _resume_us(self, run_us: int) -> int | None:
         """From when to look on if ``found_us`` is excluded, else None."""
         if not self._excluded:
             return None
-        second = found_us // SECOND_US
+        second = run_us // SECOND_US
         offset, until = self.zone.span_at(second)
-        resume = self._excluded.resume_wall(self._reading(found_us, offset))
+        resume = self._excluded.resume_wall(self._nominal_wall(run_us, offset))
         if resume is None:
             return None
         if until - second < _NEAR_S:  # a clock that goes back may show what lies before the excluded stretch
             return min(resume - offset, until) * SECOND_US
         return (self.zone.to_utc(resume) if resume < _CALENDAR_END_S else resume) * SECOND_US
 
-    def _reading(self, found_us: int, offset: int) -> int:
+    def _nominal_wall(self, run_us: int, offset: int) -> int:
         """The wall second a run stands for: the one that a gap left out, for a run which it moved."""
-        wall = found_us // SECOND_US + offset
+        wall = run_us // SECOND_US + offset
         if isinstance(self.rule, CronRule) and not self.rule.cron.matches_wall(wall):
-            return self.rule.nominal_wall(found_us)
+            return self.rule.nominal_wall(run_us)
         return wall
 
 

@@ -217,10 +217,10 @@ def get_zone(name: str) -> Zone:
 
 
 def _suggestion(name: str) -> str:
-    wanted = name[:64].replace(" ", "_").lower()
+    key = name[:64].replace(" ", "_").lower()
     by_lower = {known.lower(): known for known in zone_names()}
     cities = {known.lower().rsplit("/", 1)[-1]: known for known in sorted(zone_names(), reverse=True)}
     for table in (by_lower, cities):
-        if close := get_close_matches(wanted, table, n=1, cutoff=0.75):
+        if close := get_close_matches(key, table, n=1, cutoff=0.75):
             return f"; did you mean {table[close[0]]!r}?"
     return "; use an IANA name such as 'Europe/Paris' or 'UTC'"

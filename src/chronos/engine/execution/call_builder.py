@@ -1,4 +1,4 @@
-"""From a claimed execution to the call of one of its tasks: all that a runner may know, gathered in one place."""
+"""Builds the call of one attempt: everything that a runner may know."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from chronos.engine.node_context import NodeContext
 from chronos.runners.contract import AttemptCall, StopReason
 from chronos.store.commands import Claimed
 
-FORCE_AT_SHUTDOWN_S = 2.0  # from asking to forcing, once the grace period of a shutdown is over
+FORCE_AT_SHUTDOWN_S = 2.0  # from asking to killing, once the grace period of a shutdown is over
 
 
 def _choose_payload(entry: CatalogEntry, detail: Detail, target: Target) -> Any:
-    """What the trigger brought, else what the task says for its function, else what the job says."""
+    """Return the payload of the trigger, else the one of the function's task, else the job's."""
     if detail.payload is not None:
         return detail.payload
     own = target.options.get("payload") if target.kind == PYTHON else None
@@ -23,7 +23,7 @@ def _choose_payload(entry: CatalogEntry, detail: Detail, target: Target) -> Any:
 
 
 def build_attempt_call(
-    crew: NodeContext,
+    context: NodeContext,
     claimed: Claimed,
     entry: CatalogEntry,
     detail: Detail,
@@ -34,8 +34,8 @@ def build_attempt_call(
     timeout_us: int,
     starts: int = 0,
 ) -> AttemptCall:
-    """One attempt of one task, about to be made, after so many ``starts`` under the same claim."""
-    started_us = crew.clock.now_us()
+    """Build the call of an attempt. ``starts`` is the number of earlier starts under the same claim."""
+    started_us = context.clock.now_us()
     call = AttemptCall(
         execution=claimed.id,
         job=claimed.job,
@@ -47,16 +47,16 @@ def build_attempt_call(
         scheduled_us=claimed.scheduled_us,
         started_us=started_us,
         deadline_us=started_us + timeout_us if timeout_us else None,
-        timeout_said=entry.timeout_said(task),
+        has_timeout=entry.has_timeout(task),
         last_run_us=claimed.last_run_us,
         options=target.options,
         payload=_choose_payload(entry, detail, target),
         span=detail.span,
-        sink=crew.book.sink(claimed.id, task, number),
-        grace_s=crew.options.grace_s,
-        timeout_grace_s=crew.options.timeout_grace_s,
+        sink=context.outputs.sink(claimed.id, task, number),
+        grace_s=context.options.grace_s,
+        timeout_grace_s=context.options.timeout_grace_s,
         memory=list(detail.memory.get(task, ())),
     )
-    if crew.closing:
-        call.stopping.ask(StopReason.SHUTDOWN)
+    if context.closing:
+        call.stopping.request(StopReason.SHUTDOWN)
     return call

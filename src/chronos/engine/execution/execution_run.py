@@ -1,13 +1,13 @@
-"""One execution on this node, from its claim until it is settled or put to sleep.
+"""ExecutionRun: one execution on this node, from its claim until it is settled or suspended.
 
 ::
 
-    claimed ─► first step ─► follow: start · cancel · record ─► wait: an outcome, a time, a word from outside ─► step …
+    claimed ─► first step ─► follow: start · cancel · record ─► wait: an outcome, a time, a request ─► step …
                                       └─► asleep: suspend      └─► end: settle
 
-Every decision is the core's (``settle``). The claim has recorded the start of what runs first; tasks that start later
-are recorded before they begin. Most executions are one task that succeeds at its first try: these take the fast path
-(``fast_path``) and come here only when they turn out otherwise.
+The core makes every decision (``settle``). The claim records the start of the first tasks; tasks that start later are
+recorded before they start. Most executions are one task that succeeds at its first attempt: these take the fast path
+(``fast_path``) and become an ExecutionRun only if something else happens.
 """
 
 import asyncio
@@ -27,127 +27,130 @@ from chronos.core.task_group import TaskGroup
 from chronos.engine.execution.attempt import AttemptRun, run_attempt
 from chronos.engine.execution.call_builder import FORCE_AT_SHUTDOWN_S, build_attempt_call
 from chronos.engine.execution.recorder import ExecutionRecorder
-from chronos.engine.heartbeat import JUMP_US, ClockDrift
 from chronos.engine.job_catalog import CatalogEntry
+from chronos.engine.node_clock import JUMP_US, ClockDrift
 from chronos.engine.node_context import NodeContext
 from chronos.runners.contract import AttemptCall, StopReason
 from chronos.store.commands import Claimed
 
-ON_START = "on_start"  # as a task's name: the hook before the first task
+ON_START = "on_start"  # the task name of the hook that runs before the first task
 
 
 class ExecutionRun:
     """An execution that this node holds."""
 
-    def __init__(self, crew: NodeContext, claimed: Claimed, entry: CatalogEntry) -> None:
+    def __init__(self, context: NodeContext, claimed: Claimed, entry: CatalogEntry) -> None:
         self.claimed, self.entry = claimed, entry
-        self._crew = crew
-        self._recorder = ExecutionRecorder(crew, claimed, entry)
+        self._context = context
+        self._recorder = ExecutionRecorder(context, claimed, entry)
         self._detail = NO_DETAIL
         self._group: TaskGroup | None = None
         self._calls: dict[str, AttemptCall] = {}
         self._attempts: dict[str, AttemptRun] = {}
-        self._stop: tuple[ReasonCode, str | None] | None = None
+        self._stop_request: tuple[ReasonCode, str | None] | None = None
         self._wake_future: asyncio.Future[None] | None = None
         self._deadline_s: float | None = None
         self._begun = False
-        self._starts = 0  # of attempts and hooks under this claim
-        self._drift = ClockDrift(0, 0.0)  # from step to step
-        self.task: asyncio.Task[None] | None = None  # the one that drives it
+        self._starts = 0  # attempts and hooks started under this claim
+        self._drift = ClockDrift(0, 0.0)  # measured from step to step
+        self.task: asyncio.Task[None] | None = None  # runs drive()
 
-    # --- from outside
+    # --- called by the executor
 
     async def drive(self) -> None:
-        """Work on it until it is settled, asleep or given back."""
-        await self._drive(self._first())
+        """Work on the execution until it is settled, suspended or released."""
+        await self._drive(self._first_step())
 
     async def drive_after_fast_path(
-        self, call: AttemptCall, outcome: Outcome, stopped: tuple[ReasonCode, str | None] | None
+        self, call: AttemptCall, outcome: Outcome, stop_request: tuple[ReasonCode, str | None] | None
     ) -> None:
-        """Go on with one whose first and only attempt has ended already."""
-        self._stop = stopped or self._stop
+        """Continue an execution whose first and only attempt has already ended."""
+        self._stop_request = stop_request or self._stop_request
         await self._drive(self._after_fast_path(call, outcome))
 
     async def _drive(self, first: Coroutine[Any, Any, Step | None]) -> None:
         try:
             step = await first
             while step is not None:
-                step = await self._follow(step)
+                step = await self._follow_step(step)
         finally:
             if self._attempts:
-                await self._end_by_force()
+                await self._kill_attempts()
 
     def stop(self, code: ReasonCode, message: str | None = None) -> None:
-        """All of it is to end: canceled, replaced, its job deleted. The first word counts."""
-        if self._stop is not None:
+        """Stop the execution (canceled, replaced, job deleted); the first reason counts."""
+        if self._stop_request is not None:
             return
-        self._stop = (code, message)
+        self._stop_request = (code, message)
         self._wake_up()
 
     def announce_shutdown(self) -> None:
-        """The node shuts down; the work may finish within the grace period."""
+        """Tell the work that the node shuts down. It may finish within the grace period."""
         for call in self._calls.values():
-            call.stopping.ask(StopReason.SHUTDOWN)
+            call.stopping.request(StopReason.SHUTDOWN)
         self._wake_up()
 
     def stop_for_shutdown(self) -> None:
-        """The grace period is over: it is stopped, and given back."""
+        """Stop the work and release it: the grace period is over."""
         for call in self._calls.values():
             call.grace_s = min(call.grace_s, FORCE_AT_SHUTDOWN_S)
-            call.stop.ask(StopReason.SHUTDOWN)
+            call.stop.request(StopReason.SHUTDOWN)
 
     def kill(self) -> None:
-        """It is not this node's any more: end it by force, and settle nothing."""
+        """Kill the work without settling it: the execution no longer belongs to this node."""
         if self.task is not None:
             self.task.cancel()
 
     # --- the first step
 
-    async def _first(self) -> Step | None:
+    async def _first_step(self) -> Step | None:
         entry, detail = self.entry, read_detail(self.claimed.detail)
         self._detail, self._group = detail, detail.group
         if entry.spec.on_start is not None and not detail.greeted:
-            await self._greet(entry.spec.on_start)
-        now_us = self._crew.clock.now_us()
+            await self._run_on_start(entry.spec.on_start)
+        now_us = self._context.clock.now_us()
         if self._group is None:
             return begin(entry.layout, now_us, done=detail.carried or {})
-        return self._woken(self._group, now_us)
+        return self._wake(self._group, now_us)
 
     async def _after_fast_path(self, call: AttemptCall, outcome: Outcome) -> Step | None:
         self._detail, self._starts = read_detail(self.claimed.detail), 1
         layout, started_us = self.entry.layout, call.started_us
         self._group = begin(layout, started_us).group
-        if self._stop is not None:
-            self._group = stop(layout, self._group, self._stop[0], started_us, self._stop[1]).group
+        if self._stop_request is not None:
+            self._group = stop(layout, self._group, self._stop_request[0], started_us, self._stop_request[1]).group
         self._begun = True
-        return await self._ended(call, outcome)
+        return await self._end_attempt(call, outcome)
 
-    async def _greet(self, target: Target) -> None:
-        """``on_start``, before the first task. Whatever comes of it, the execution goes on."""
-        call = self._call(ON_START, 1, target)
-        outcome = await run_attempt(self._crew, call, target.kind, self._timeout_us(ON_START))
+    async def _run_on_start(self, target: Target) -> None:
+        """Run ``on_start`` before the first task. The execution continues whatever the outcome."""
+        call = self._build_call(ON_START, 1, target)
+        outcome = await run_attempt(self._context, call, target.kind, self._timeout_us(ON_START))
         self._recorder.record(call, outcome)
         self._detail = replace(self._detail, greeted=True)
         del self._calls[ON_START]
 
-    def _woken(self, group: TaskGroup, now_us: int) -> Step:
-        """It slept: what it waited for may have come. A signal is used up, and remembered by the function it woke."""
-        came, memory = dict(self._detail.signals), dict(self._detail.memory)
-        step = wake_tasks(self.entry.layout, group, now_us, came)
+    def _wake(self, group: TaskGroup, now_us: int) -> Step:
+        """Return the first step after a sleep.
+
+        A received signal is used up, and stored in the memory of its function.
+        """
+        signals, memory = dict(self._detail.signals), dict(self._detail.memory)
+        step = wake_tasks(self.entry.layout, group, now_us, signals)
         for task in group.tasks:
-            if task.status is TaskStatus.WAITING and task.signal is not None and task.signal in came:
+            if task.status is TaskStatus.WAITING and task.signal is not None and task.signal in signals:
                 if task.resumes and memory.get(task.name):
                     *before, pending = memory[task.name]
-                    memory[task.name] = (*before, _record_signal_payload(pending, came[task.signal]))
-                del came[task.signal]
-        self._detail = replace(self._detail, memory=memory, signals=came)
+                    memory[task.name] = (*before, _record_signal_payload(pending, signals[task.signal]))
+                del signals[task.signal]
+        self._detail = replace(self._detail, memory=memory, signals=signals)
         return step
 
     # --- steps
 
-    async def _follow(self, step: Step) -> Step | None:
+    async def _follow_step(self, step: Step) -> Step | None:
         self._group = step.group
-        self._drift = ClockDrift(self._crew.clock.now_us(), asyncio.get_running_loop().time())
+        self._drift = ClockDrift(self._context.clock.now_us(), asyncio.get_running_loop().time())
         if step.end is not None:
             self._recorder.finish(self._detail, step.group, step.end)
             return None
@@ -157,9 +160,9 @@ class ExecutionRun:
         for name in step.cancel:
             call = self._calls[name]
             if step.group.stop is ReasonCode.EXECUTION_TIMEOUT:
-                call.stop.late = True
+                call.stop.overrides_success = True
                 call.grace_s = call.timeout_grace_s
-            call.stop.ask(StopReason.CANCELED)
+            call.stop.request(StopReason.CANCELED)
         if (
             self._begun
             and (step.start or self._recorder.has_unrecorded_attempts)
@@ -170,68 +173,70 @@ class ExecutionRun:
         for start in step.start:
             self._start_attempt(start)
         if step.deadline_us is not None:
-            left_us = step.deadline_us - self._crew.clock.now_us()
+            left_us = step.deadline_us - self._context.clock.now_us()
             self._deadline_s = asyncio.get_running_loop().time() + left_us / 1e6
-        return await self._next(step)
+        return await self._wait_for_step(step)
 
-    async def _next(self, step: Step) -> Step | None:
-        """Wait until something happens, and decide about it."""
+    async def _wait_for_step(self, step: Step) -> Step | None:
+        """Wait for the next event and return the step that follows from it."""
         loop, layout, group = asyncio.get_running_loop(), self.entry.layout, step.group
         deadline_s = self._deadline_s if group.stop is None else None
         wake_s = None
         if step.wake_us is not None:
-            wake_s = loop.time() + (step.wake_us - self._crew.clock.now_us()) / 1e6
+            wake_s = loop.time() + (step.wake_us - self._context.clock.now_us()) / 1e6
         while True:
             self._wake_future = loop.create_future()
-            if self._crew.closing:
-                wake_s = None  # for whoever goes on
+            if self._context.closing:
+                wake_s = None  # the node that continues the execution wakes it
             until_s = [at_s for at_s in (deadline_s, wake_s) if at_s is not None]
             timeout_s = max(0.0, min(until_s) - loop.time()) if until_s else None
-            if (self._stop is None or group.stop is not None) and not any(a.over for a in self._attempts.values()):
+            if (self._stop_request is None or group.stop is not None) and not any(
+                a.is_over for a in self._attempts.values()
+            ):
                 await asyncio.wait((self._wake_future,), timeout=timeout_s)
-            now_us = self._crew.clock.now_us()
+            now_us = self._context.clock.now_us()
             if (by_us := self._drift.measure_jump_us(now_us, loop.time())) > JUMP_US:
-                group = self._group = group.later(by_us)
-            if self._stop is not None and group.stop is None:
-                return stop(layout, group, self._stop[0], now_us, self._stop[1])
+                group = self._group = group.shift(by_us)
+            if self._stop_request is not None and group.stop is None:
+                return stop(layout, group, self._stop_request[0], now_us, self._stop_request[1])
             for name, attempt in self._attempts.items():
-                if attempt.over:
+                if attempt.is_over:
                     del self._attempts[name]
                     if attempt.outcome is None:
-                        raise asyncio.CancelledError  # with the loop that ran it
-                    return await self._ended(self._calls.pop(name), attempt.outcome)
+                        raise asyncio.CancelledError  # the loop is shutting down
+                    return await self._end_attempt(self._calls.pop(name), attempt.outcome)
             if deadline_s is not None and loop.time() >= deadline_s:
                 return stop(layout, group, ReasonCode.EXECUTION_TIMEOUT, now_us)
             if wake_s is not None and step.wake_us is not None and loop.time() >= wake_s:
                 return wake_tasks(layout, group, max(now_us, step.wake_us))
 
-    async def _ended(self, call: AttemptCall, outcome: Outcome) -> Step | None:
-        """An attempt is over; None: so is the execution, and it is settled."""
+    async def _end_attempt(self, call: AttemptCall, outcome: Outcome) -> Step | None:
+        """Record an ended attempt. Returns None if the execution has been settled with it."""
         if call.memory:
             self._detail = replace(self._detail, memory={**self._detail.memory, call.task: tuple(call.memory)})
         step = self._decide_after(call, outcome)
         if call.statements and isinstance(outcome, Succeeded):
-            refused = await self._recorder.commit(call, outcome, self._detail, step)
-            if refused is None:
+            failure = await self._recorder.commit(call, outcome, self._detail, step)
+            if failure is None:
                 return None if step.end is not None else step
-            outcome, step = refused, self._decide_after(call, refused)
+            outcome, step = failure, self._decide_after(call, failure)
         self._recorder.record(call, outcome)
         return step
 
     def _decide_after(self, call: AttemptCall, outcome: Outcome) -> Step:
         assert self._group is not None
-        tried = attempt_id(call.execution, call.task, call.number)
-        now_us = self._crew.clock.now_us()
+        attempt_uuid = attempt_id(call.execution, call.task, call.number)
+        now_us = self._context.clock.now_us()
         return apply_outcome(
-            self.entry.layout, self._group, call.task, outcome, now_us, tried, closing=self._crew.closing
+            self.entry.layout, self._group, call.task, outcome, now_us, attempt_uuid, closing=self._context.closing
         )
 
     def _wake_up(self) -> None:
         if self._wake_future is not None and not self._wake_future.done():
             self._wake_future.set_result(None)
 
-    async def _end_by_force(self) -> None:
-        """The work is no longer this node's, or the node goes down: nothing of it may be left."""
+    async def _kill_attempts(self) -> None:
+        """Kill what still runs: the execution left this node, or the node stops."""
         for attempt in self._attempts.values():
             attempt.kill()
         for attempt in self._attempts.values():
@@ -241,15 +246,15 @@ class ExecutionRun:
 
     def _start_attempt(self, start: Start) -> None:
         target = self.entry.target(start.task)
-        call = self._call(start.task, start.number, target)
+        call = self._build_call(start.task, start.number, target)
         timeout_us = self._timeout_us(start.task)
-        attempt = AttemptRun(self._crew, call, target.kind, timeout_us, lambda _: self._wake_up())
+        attempt = AttemptRun(self._context, call, target.kind, timeout_us, lambda _: self._wake_up())
         self._attempts[start.task] = attempt
         attempt.start()
 
-    def _call(self, task: str, number: int, target: Target) -> AttemptCall:
+    def _build_call(self, task: str, number: int, target: Target) -> AttemptCall:
         call = self._calls[task] = build_attempt_call(
-            self._crew,
+            self._context,
             self.claimed,
             self.entry,
             self._detail,
@@ -265,7 +270,7 @@ class ExecutionRun:
     def _timeout_us(self, task: str) -> int:
         if task == ON_START:
             return self.entry.effective.task_timeout_us
-        return self.entry.layout.tasks[self.entry.layout.place(task)].effective.task_timeout_us
+        return self.entry.layout.tasks[self.entry.layout.index_of(task)].effective.task_timeout_us
 
 
 def _record_signal_payload(pending: RecordedTask, payload: object) -> RecordedTask:

@@ -1,4 +1,4 @@
-"""All that this node works on: it begins works, stops them, holds them against what the store says, and shuts down."""
+"""Executor: starts, stops and reconciles all executions of this node, and shuts them down."""
 
 import asyncio
 import logging
@@ -26,121 +26,122 @@ log = logging.getLogger("chronos.engine")
 
 _SETTLER_DRAIN_TIMEOUT_S = 5.0
 _MAX_ENDED_CLAIMS = 20_000
-_MISMATCHED_BEATS_TO_ACT = 2  # heartbeats in a row that must disagree, as a claim or an outcome may be on its way
+_MISMATCHED_BEATS_TO_ACT = 2  # in a row, because a claim or an outcome may be in flight
 
 _ClaimKey = tuple[bytes, int]  # the execution and its token
 
 
 class RunningExecution(Protocol):
-    """One execution under way: on the fast path, or as a ``ExecutionRun``."""
+    """One running execution: on the fast path, or as an ``ExecutionRun``."""
 
     claimed: Claimed
     entry: CatalogEntry
 
     def stop(self, code: ReasonCode, message: str | None = None) -> None:
-        """End all of it; the first word counts."""
+        """Stop the whole execution; the first reason counts."""
 
     def announce_shutdown(self) -> None:
-        """The node shuts down; it may finish within the grace period."""
+        """Tell the work that the node shuts down. It may finish within the grace period."""
 
     def stop_for_shutdown(self) -> None:
-        """The grace period is over: stop, and be given back."""
+        """Stop the work and release it: the grace period is over."""
 
     def kill(self) -> None:
-        """End by force and settle nothing."""
+        """Kill the work without settling it."""
 
 
 class SlotListener(Protocol):
-    """What hears that a slot came free."""
+    """Is told when a slot is freed."""
 
-    def slot_freed(self) -> None:
-        """There is room for other work."""
+    def on_slot_freed(self) -> None:
+        """A slot is free for other work."""
 
 
 class Executor:
-    """The works of one node by their execution's id."""
+    """The running executions of one node, by id."""
 
-    def __init__(self, crew: NodeContext, slots: Slots, listener: SlotListener) -> None:
-        self._crew, self._slots, self._listener = crew, slots, listener
+    def __init__(self, context: NodeContext, slots: Slots, listener: SlotListener) -> None:
+        self._context, self._slots, self._listener = context, slots, listener
         self._running_executions: dict[bytes, RunningExecution] = {}
         self._idle = asyncio.Event()
         self._mismatches: Counter[_ClaimKey] = Counter()
-        self._ended_claims: dict[_ClaimKey, None] = {}  # claims that are over, the newest last: none begins again
+        self._ended_claims: dict[_ClaimKey, None] = {}  # the newest last; these must not start again
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def busy(self) -> int:
-        """How many executions are being worked on."""
+        """The number of executions that are running."""
         return len(self._running_executions)
 
     def begin(self, claimed: Claimed, entry: CatalogEntry) -> None:
-        """Work on an execution that is this node's; its slot has been taken.
+        """Start an execution whose slot has been taken.
 
-        Not while the node is unheard: the process may have stood still after the store answered, and another node may
-        hold the execution by now.
+        Nothing starts while the heartbeats are lost: the process may have been suspended after the store answered, and
+        another node may hold the execution by now.
         """
-        older = self._running_executions.get(claimed.id)
-        told_before = older is not None and older.claimed.token == claimed.token  # by two answers, one of them late
-        if told_before or (claimed.id, claimed.token) in self._ended_claims or self._crew.node.has_lost_heartbeat:
+        previous = self._running_executions.get(claimed.id)
+        # The store may answer the same claim twice, once late.
+        is_duplicate = previous is not None and previous.claimed.token == claimed.token
+        if is_duplicate or (claimed.id, claimed.token) in self._ended_claims or self._context.node.has_lost_heartbeat:
             self._slots.give(entry.effective.queue)
-            self._listener.slot_freed()
+            self._listener.on_slot_freed()
             return
-        if older is not None:  # it was taken from this node, and given to it again
-            older.kill()
-        if self._crew.bus.wants(ExecutionStarted, routine=True):
-            self._tell_start(claimed)
+        if previous is not None:  # it was taken from this node and claimed here again
+            previous.kill()
+        if self._context.bus.wants(ExecutionStarted, routine=True):
+            self._emit_started(claimed)
         if (detail := read_fast_path_detail(claimed, entry)) is not None:
-            path = self._running_executions[claimed.id] = FastPath(self._crew, claimed, entry, detail, self)
+            path = self._running_executions[claimed.id] = FastPath(self._context, claimed, entry, detail, self)
             path.start()
         else:
-            work = ExecutionRun(self._crew, claimed, entry)
-            self._drive(work, work.drive())
+            run = ExecutionRun(self._context, claimed, entry)
+            self._drive(run, run.drive())
 
-    def over(self, work: RunningExecution) -> None:
-        """This node no longer works on an execution under this claim; it may under a newer one."""
-        if self._running_executions.get(work.claimed.id) is work:
-            del self._running_executions[work.claimed.id]
-        self._forget((work.claimed.id, work.claimed.token))
-        self._slots.give(work.entry.effective.queue)
-        self._listener.slot_freed()
+    def finish(self, run: RunningExecution) -> None:
+        """Free the slot of an execution whose claim has ended here. A newer claim of it may be running."""
+        if self._running_executions.get(run.claimed.id) is run:
+            del self._running_executions[run.claimed.id]
+        self._remember_ended_claim((run.claimed.id, run.claimed.token))
+        self._slots.give(run.entry.effective.queue)
+        self._listener.on_slot_freed()
         if not self._running_executions:
             self._idle.set()
 
-    def _forget(self, claim: _ClaimKey) -> None:
-        """A claim is over: an answer that comes late, or twice, must not begin it again."""
+    def _remember_ended_claim(self, claim: _ClaimKey) -> None:
+        """Remember that a claim has ended, so that a late or repeated answer does not start it again."""
         self._ended_claims[claim] = None
         if len(self._ended_claims) > _MAX_ENDED_CLAIMS:
             del self._ended_claims[next(iter(self._ended_claims))]
 
-    # --- from the fast path to the full one
+    # --- leaving the fast path
 
-    def go_on(self, work: FastPath, call: AttemptCall, outcome: Outcome) -> None:
-        """Its first attempt ended otherwise than in plain success: it goes on as a ``ExecutionRun``."""
-        full = ExecutionRun(self._crew, work.claimed, work.entry)
-        self._drive(full, full.drive_after_fast_path(call, outcome, work.stopped))
+    def fall_back(self, run: FastPath, call: AttemptCall, outcome: Outcome) -> None:
+        """Continue as an ``ExecutionRun``: the first attempt did not simply succeed."""
+        execution_run = ExecutionRun(self._context, run.claimed, run.entry)
+        self._drive(execution_run, execution_run.drive_after_fast_path(call, outcome, run.stop_request))
 
-    def report_broken(self, work: FastPath, error: BaseException) -> None:
-        """It cannot be settled."""
-        self._broken(work, error)
-        self.over(work)
+    def report_broken(self, run: FastPath, error: BaseException) -> None:
+        """Settle as failed an execution whose success could not be recorded."""
+        self._settle_broken(run, error)
+        self.finish(run)
 
-    def _drive(self, work: ExecutionRun, driving: Coroutine[None, None, None]) -> None:
-        self._running_executions[work.claimed.id] = work
-        work.task = asyncio.get_running_loop().create_task(driving)
-        work.task.add_done_callback(lambda task: self._finish_driving(work, task))
+    def _drive(self, run: ExecutionRun, driving: Coroutine[None, None, None]) -> None:
+        self._running_executions[run.claimed.id] = run
+        run.task = asyncio.get_running_loop().create_task(driving)
+        run.task.add_done_callback(lambda task: self._finish_driving(run, task))
 
-    def _finish_driving(self, work: ExecutionRun, task: asyncio.Task[None]) -> None:
+    def _finish_driving(self, run: ExecutionRun, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._broken(work, error)
-        self.over(work)
+            self._settle_broken(run, error)
+        self.finish(run)
 
-    def _broken(self, work: RunningExecution, error: BaseException) -> None:
-        log.error("execution %s of %s cannot be run", work.claimed.id.hex(), work.entry.name, exc_info=error)
-        self._give_up(work, f"It cannot be run: {type(error).__name__}: {error}")
+    def _settle_broken(self, run: RunningExecution, error: BaseException) -> None:
+        log.error("execution %s of %s cannot be run", run.claimed.id.hex(), run.entry.name, exc_info=error)
+        self._settle_as_failed(run, f"This execution cannot be run: {type(error).__name__}: {error}")
 
-    def _tell_start(self, claimed: Claimed) -> None:
-        now_us = self._crew.clock.now_us()
-        self._crew.bus.emit(
+    def _emit_started(self, claimed: Claimed) -> None:
+        now_us = self._context.clock.now_us()
+        self._context.bus.emit(
             ExecutionStarted(
                 at_us=now_us,
                 execution=claimed.id,
@@ -150,110 +151,112 @@ class Executor:
             )
         )
 
-    # --- what the store says
+    # --- reconciling with the store
 
     def reconcile(self, held: list[HeldExecution]) -> None:
-        """Compare what the store says this node holds with what it works on.
+        """Compare the executions that the store assigns to this node with those that run here.
 
-        Stop what the store wants canceled. After two heartbeats that disagree, give back what only the store lists,
-        and kill what only this node has.
+        Stops what the store wants canceled. After two heartbeats that disagree, releases what only the store lists and
+        kills what only runs here.
         """
-        known, strange = set(), Counter[_ClaimKey]()
+        known, mismatches = set(), Counter[_ClaimKey]()
         for row in held:
             known.add(row.id)
             claim = row.id, row.token
-            found = self._running_executions.get(row.id)
-            if found is not None:
+            running = self._running_executions.get(row.id)
+            if running is not None:
                 if row.cancel is not CancelRequest.NO:
-                    found.stop(row.cancel.code, row.message)
-            elif not self._crew.settler.holds(row.id):
-                strange[claim] = self._mismatches[claim] + 1
-                if strange[claim] >= _MISMATCHED_BEATS_TO_ACT:
-                    self._forget(claim)
-                    self.spawn_background(self._give_back(row))
-        for id_, work in tuple(self._running_executions.items()):
+                    running.stop(row.cancel.code, row.message)
+            elif not self._context.settler.holds(row.id):
+                mismatches[claim] = self._mismatches[claim] + 1
+                if mismatches[claim] >= _MISMATCHED_BEATS_TO_ACT:
+                    self._remember_ended_claim(claim)
+                    self.spawn_background(self._release(row))
+        for id_, run in tuple(self._running_executions.items()):
             if id_ not in known:
-                claim = id_, work.claimed.token  # of an execution that sleeps and wakes, each claim counts by itself
-                strange[claim] = self._mismatches[claim] + 1
-                if strange[claim] >= _MISMATCHED_BEATS_TO_ACT:
-                    work.kill()
-        self._mismatches = strange
+                claim = id_, run.claimed.token  # an execution that sleeps and wakes has several claims
+                mismatches[claim] = self._mismatches[claim] + 1
+                if mismatches[claim] >= _MISMATCHED_BEATS_TO_ACT:
+                    run.kill()
+        self._mismatches = mismatches
 
-    def _give_up(self, work: RunningExecution, message: str) -> None:
-        """A definition or a detail that nobody can run: it would break off again at every try."""
-        claimed, now_us = work.claimed, self._crew.clock.now_us()
-        self._trouble(f"{work.entry.name}: {message}")
+    def _settle_as_failed(self, run: RunningExecution, message: str) -> None:
+        """Fail an execution whose definition or detail cannot be run: every retry would break the same way."""
+        claimed, now_us = run.claimed, self._context.clock.now_us()
+        self._report_problem(f"{run.entry.name}: {message}")
         detail = close_detail(claimed.detail, ReasonCode.TASK_FAILED, now_us)
         row = SettleRow(
             claimed.id, claimed.job, claimed.token, Status.FAILED, ReasonCode.TASK_FAILED, message, now_us, detail
         )
-        self._crew.settler.add(row._replace(dead_letter=True), work.entry)
+        self._context.settler.add(row._replace(dead_letter=True), run.entry)
 
-    def refused(self, row: SettleRow) -> None:
-        """An outcome came too late."""
-        self._trouble(f"the outcome of execution {row.id.hex()} came too late: it was taken from this node")
+    def on_outcome_rejected(self, row: SettleRow) -> None:
+        """Report that an outcome came too late."""
+        self._report_problem(
+            f"the outcome of execution {row.id.hex()} came too late: it no longer belongs to this node"
+        )
 
-    async def _give_back(self, row: HeldExecution) -> None:
-        """The store says that this node runs it, and it does not: an answer was lost, or its work broke off."""
-        release = Release(rows=(ReleaseRow(row.id, row.token),), now_us=self._crew.clock.now_us())
-        await apply_with_retry(self._crew.store, release, self._crew.node.trouble)
+    async def _release(self, row: HeldExecution) -> None:
+        """Release an execution that does not run here: an answer was lost, or its work broke off."""
+        release = Release(rows=(ReleaseRow(row.id, row.token),), now_us=self._context.clock.now_us())
+        await apply_with_retry(self._context.store, release, self._context.node.report_store_error)
 
-    # --- ends
+    # --- stopping
 
-    def kill_all(self, why: str) -> None:
-        """End all work by force; none of it is settled."""
+    def kill_all(self, reason: str) -> None:
+        """Kill all work without settling it."""
         if self._running_executions:
-            self._trouble(f"{len(self._running_executions)} executions were put down: {why}")
-        for work in tuple(self._running_executions.values()):
-            work.kill()
-        self._crew.settler.drop()
+            self._report_problem(f"killed {len(self._running_executions)} running executions: {reason}")
+        for run in tuple(self._running_executions.values()):
+            run.kill()
+        self._context.settler.drop()
 
     async def drop_all(self) -> None:
-        """Forget all work at once; nothing of it is left running."""
-        for work in tuple(self._running_executions.values()):
-            work.kill()
+        """Kill all work and wait until nothing of it is left."""
+        for run in tuple(self._running_executions.values()):
+            run.kill()
         for task in self._background_tasks:
             task.cancel()
-        self._crew.settler.drop()
-        await self._until_idle()
+        self._context.settler.drop()
+        await self._wait_until_idle()
 
     async def shut_down(self, grace_s: float) -> None:
-        """Let the work finish within the grace period, then stop it and give it back."""
-        for work in tuple(self._running_executions.values()):
-            work.announce_shutdown()
+        """Let the work finish within the grace period, then stop and release it."""
+        for run in tuple(self._running_executions.values()):
+            run.announce_shutdown()
         try:
             async with asyncio.timeout(grace_s):
-                await self._until_idle()
+                await self._wait_until_idle()
         except TimeoutError:
             self.end_grace_period()
-            await self._until_idle()
-        with suppress(TimeoutError):  # a store that cannot be reached is not waited for without end
+            await self._wait_until_idle()
+        with suppress(TimeoutError):  # the store may be unreachable
             async with asyncio.timeout(max(grace_s, _SETTLER_DRAIN_TIMEOUT_S)):
-                await self._crew.settler.drain()
+                await self._context.settler.drain()
 
     def end_grace_period(self) -> None:
-        """The grace period is over: what still runs is stopped, to be given back."""
-        for work in tuple(self._running_executions.values()):
-            work.stop_for_shutdown()
+        """Stop what still runs, so that it is released."""
+        for run in tuple(self._running_executions.values()):
+            run.stop_for_shutdown()
 
-    async def _until_idle(self) -> None:
+    async def _wait_until_idle(self) -> None:
         while self._running_executions:
             self._idle.clear()
             await self._idle.wait()
 
     def spawn_background(self, coroutine: Coroutine[None, None, None]) -> None:
-        """Do something beside, without anybody waiting for it."""
+        """Run a coroutine in a task that nothing waits for."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._background_tasks.add(task)
         task.add_done_callback(self._finish_background)
 
-    def _finish_background(self, errand: asyncio.Task[None]) -> None:
-        self._background_tasks.discard(errand)
-        error = None if errand.cancelled() else errand.exception()
-        if isinstance(error, ChronosError):  # the store says whose it still is: the heartbeats see to it
-            self._crew.node.trouble(error)
+    def _finish_background(self, task: asyncio.Task[None]) -> None:
+        self._background_tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, ChronosError):  # the next heartbeats repair it
+            self._context.node.report_store_error(error)
         elif error is not None:
-            raise error  # for the loop to tell
+            raise error  # the loop's exception handler logs it
 
-    def _trouble(self, error: str) -> None:
-        self._crew.bus.emit(ProblemReported(at_us=self._crew.clock.now_us(), where="executor", error=error))
+    def _report_problem(self, error: str) -> None:
+        self._context.bus.emit(ProblemReported(at_us=self._context.clock.now_us(), where="executor", error=error))

@@ -1,11 +1,11 @@
-"""The fast path of an execution: one task of any kind, at its first attempt.
+"""FastPath: the first attempt of an execution with a single task.
 
 ::
 
     build the call ─► run it under its timeout ─► record ─► settle
 
-Most executions are this and succeed. An attempt is recorded beside the execution where its target has something to
-tell, as a webhook its answer. Whatever else happens, the execution goes on as a ``Work``, which knows everything.
+Most executions are like this and succeed. The attempt gets a record of its own only if the target reports details, as
+a webhook does. In every other case the execution continues as an ``ExecutionRun``.
 """
 
 from typing import Protocol
@@ -25,21 +25,21 @@ from chronos.store.commands import Claimed
 
 
 class FastPathListener(Protocol):
-    """What hears how an execution left the fast path: the executor."""
+    """Is told how an execution left the fast path: the executor."""
 
-    def over(self, work: "FastPath") -> None:
-        """Its outcome is with the settler, or it is no longer this node's."""
+    def finish(self, run: "FastPath") -> None:
+        """The outcome is with the settler, or the execution no longer belongs to this node."""
 
-    def go_on(self, work: "FastPath", call: AttemptCall, outcome: Outcome) -> None:
-        """Its first attempt ended otherwise than in plain success."""
+    def fall_back(self, run: "FastPath", call: AttemptCall, outcome: Outcome) -> None:
+        """The first attempt did not simply succeed."""
 
-    def report_broken(self, work: "FastPath", error: BaseException) -> None:
-        """It cannot be settled."""
+    def report_broken(self, run: "FastPath", error: BaseException) -> None:
+        """The success could not be recorded."""
 
 
 def read_fast_path_detail(claimed: Claimed, entry: CatalogEntry) -> Detail | None:
-    """The detail of an execution that the fast path serves; None for any other one."""
-    if not entry.plain or claimed.attempt > 1 or claimed.worked_us:
+    """Return the detail of an execution that the fast path can run; None for every other execution."""
+    if not entry.can_use_fast_path or claimed.attempt > 1 or claimed.worked_us:
         return None
     if claimed.detail is None:
         return NO_DETAIL
@@ -51,63 +51,63 @@ def read_fast_path_detail(claimed: Claimed, entry: CatalogEntry) -> Detail | Non
 
 
 class FastPath:
-    """An execution whose only task is tried for the first time."""
+    """An execution whose only task is in its first attempt."""
 
-    __slots__ = ("_attempt", "_crew", "_detail", "_ends", "claimed", "entry", "stopped")
+    __slots__ = ("_attempt", "_context", "_detail", "_listener", "claimed", "entry", "stop_request")
 
     def __init__(
-        self, crew: NodeContext, claimed: Claimed, entry: CatalogEntry, detail: Detail, ends: FastPathListener
+        self, context: NodeContext, claimed: Claimed, entry: CatalogEntry, detail: Detail, listener: FastPathListener
     ) -> None:
         self.claimed, self.entry = claimed, entry
-        self._crew, self._detail, self._ends = crew, detail, ends
-        self.stopped: tuple[ReasonCode, str | None] | None = None
+        self._context, self._detail, self._listener = context, detail, listener
+        self.stop_request: tuple[ReasonCode, str | None] | None = None
         task, timeout_us = entry.spec.tasks[0], entry.timeout_us
         call = build_attempt_call(
-            crew, claimed, entry, detail, task.target, task=task.name, number=1, timeout_us=timeout_us
+            context, claimed, entry, detail, task.target, task=task.name, number=1, timeout_us=timeout_us
         )
-        self._attempt = AttemptRun(crew, call, task.target.kind, timeout_us, self._ended)
+        self._attempt = AttemptRun(context, call, task.target.kind, timeout_us, self._on_attempt_over)
 
     def start(self) -> None:
-        """Begin its attempt."""
+        """Start the attempt."""
         self._attempt.start()
 
-    # --- from outside
+    # --- called by the executor
 
     def stop(self, code: ReasonCode, message: str | None = None) -> None:
-        """It is to end: canceled, replaced, its job deleted. The first word counts."""
-        if self.stopped is None:
-            self.stopped = (code, message)
-            self._attempt.call.stop.ask(StopReason.CANCELED)
+        """Stop the execution (canceled, replaced, job deleted); the first reason counts."""
+        if self.stop_request is None:
+            self.stop_request = (code, message)
+            self._attempt.call.stop.request(StopReason.CANCELED)
 
     def announce_shutdown(self) -> None:
-        """The node shuts down; the work may finish within the grace period."""
-        self._attempt.call.stopping.ask(StopReason.SHUTDOWN)
+        """Tell the work that the node shuts down. It may finish within the grace period."""
+        self._attempt.call.stopping.request(StopReason.SHUTDOWN)
 
     def stop_for_shutdown(self) -> None:
-        """The grace period is over: it is stopped, and given back."""
+        """Stop the work and release it: the grace period is over."""
         call = self._attempt.call
         call.grace_s = min(call.grace_s, FORCE_AT_SHUTDOWN_S)
-        call.stop.ask(StopReason.SHUTDOWN)
+        call.stop.request(StopReason.SHUTDOWN)
 
     def kill(self) -> None:
-        """It is no longer this node's: end it by force, and settle nothing."""
+        """Kill the work without settling it."""
         self._attempt.kill()
 
-    # --- its end
+    # --- the end of the attempt
 
-    def _ended(self, attempt: AttemptRun) -> None:
+    def _on_attempt_over(self, attempt: AttemptRun) -> None:
         call, outcome = attempt.call, attempt.outcome
         if outcome is None:
-            self._ends.over(self)
+            self._listener.finish(self)
         elif type(outcome) is not Succeeded or call.memory or call.statements:
-            self._ends.go_on(self, call, outcome)
+            self._listener.fall_back(self, call, outcome)
         else:
             self._succeed(call, outcome)
 
     def _succeed(self, call: AttemptCall, outcome: Succeeded) -> None:
         try:
-            ExecutionRecorder(self._crew, self.claimed, self.entry).settle_first_success(self._detail, call, outcome)
-        except Exception as error:  # noqa: BLE001 - nothing else would hear of it, and its slot would never come free
-            self._ends.report_broken(self, error)
+            ExecutionRecorder(self._context, self.claimed, self.entry).settle_first_success(self._detail, call, outcome)
+        except Exception as error:  # noqa: BLE001 - otherwise the error is lost and the slot never freed
+            self._listener.report_broken(self, error)
         else:
-            self._ends.over(self)
+            self._listener.finish(self)

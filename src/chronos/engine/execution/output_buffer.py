@@ -1,12 +1,12 @@
-"""What attempts write, kept short and brought to the store now and then, so that it can be read while they run.
+"""OutputBuffers: keeps the output of attempts short and writes it to the store once per second.
 
-Of each attempt the beginning and the end are kept::
+The beginning and the end of each output are kept::
 
     part 0 │ part 1 │ part 2 …  ‖  … N bytes left out …  ‖  the last 32 KiB
-    the head: each part is written once                      the tail: one part, written again as it moves
+    the head: each part is written once                      the tail: one part, rewritten as it moves
 
-A chatty attempt costs one row a second, a silent one nothing at all: its output does not even exist. Trouble with the
-store never reaches the work; what could not be written is kept, within bounds, and tried again.
+A chatty attempt costs one row per second. A silent attempt costs nothing: it has no output object. Store errors never
+reach the work. Output that could not be written is kept, within bounds, and written later.
 """
 
 import asyncio
@@ -25,26 +25,29 @@ from chronos.store.contract import Store
 
 HEAD_BYTES = 32 << 10
 TAIL_BYTES = 32 << 10
-MAX_HEAD_PARTS = 500  # one that dribbles fills its head early, and goes on in the tail
-TAIL_PART = 1_000_000  # as ``part``
+MAX_HEAD_PARTS = 500  # many small writes fill the head early and continue in the tail
+TAIL_PART = 1_000_000  # the part number of the tail
 FLUSH_INTERVAL_S = 1.0
-MAX_KEPT_BYTES = 16 << 20  # of rows that the store did not take
+MAX_KEPT_BYTES = 16 << 20  # of rows that the store did not accept
 
 log = logging.getLogger("chronos.engine")
 
 AttemptKey = tuple[bytes, str, int]  # execution, task, number of the attempt
 OutputPart = tuple[int, str]
-OutputRowKey = tuple[bytes, str, int, int]  # of a row: the attempt and the part
+OutputRowKey = tuple[bytes, str, int, int]  # the attempt and the part
 
 
 class AttemptOutput:
-    """The output of one attempt. Safe from any thread, and from whatever interrupts one; that is not kept."""
+    """The output of one attempt.
+
+    Safe from any thread. Writes from a finalizer or signal handler during a write are dropped.
+    """
 
     __slots__ = (
-        "_book",
+        "_buffers",
         "_head",
         "_head_room",
-        "_inside",
+        "_is_writing",
         "_left_out",
         "_lock",
         "_part",
@@ -56,39 +59,40 @@ class AttemptOutput:
         "pending",
     )
 
-    def __init__(self, key: AttemptKey, book: "OutputBuffers") -> None:
+    def __init__(self, key: AttemptKey, buffers: "OutputBuffers") -> None:
         self.key = key
-        self.closed = False  # what is written afterwards is nobody's any more
-        self.pending = False  # the book knows that there is something to write
-        self._book = book
+        self.closed = False  # later writes are dropped
+        self.pending = False  # the buffers know about the change
+        self._buffers = buffers
         self._lock = threading.RLock()
-        self._inside = False  # somebody writes: only a finalizer or a signal's handler on top of it can see that
-        self._head: list[bytes] = []  # of the part that is not written yet
+        self._is_writing = False  # only a finalizer or signal handler that interrupts the write sees True
+        self._head: list[bytes] = []  # the part that is not written yet
         self._head_room = HEAD_BYTES
         self._part = 0
-        self._tail = bytearray()  # up to twice its size, so that it is cut now and then and not at every write
+        self._tail = bytearray()  # up to twice TAIL_BYTES, so that not every write has to cut it
         self._tail_changed = False
         self._left_out = 0
         self._progress: str | None = None
 
     def write(self, text: str) -> None:
-        """Add text, without the user and password of any URL; NUL and lone surrogates, which no store takes, are
-        replaced.
+        """Add text.
+
+        Removes user names and passwords from URLs, and replaces NUL and lone surrogates, which no store accepts.
         """
         data = hide_userinfo(text).replace("\0", "\ufffd").encode("utf-8", "replace")
         if not data:
             return
         with self._lock:
-            if self.closed or self._inside:
+            if self.closed or self._is_writing:
                 return
-            self._inside = True
+            self._is_writing = True
             try:
                 self._add(data)
             finally:
-                self._inside = False
-            tell, self.pending = not self.pending, True
-        if tell:
-            self._book.changed(self)
+                self._is_writing = False
+            first, self.pending = not self.pending, True
+        if first:
+            self._buffers.note_change(self)
 
     def _add(self, data: bytes) -> None:
         if self._head_room:
@@ -105,18 +109,18 @@ class AttemptOutput:
                 self._left_out += over
 
     def progress(self, done: float, total: float | None) -> None:
-        """Remember how far the work is; only the latest counts."""
+        """Set how far the work is; only the latest value is kept."""
         text = msgspec.json.encode({"done": done, "total": total}).decode()
         with self._lock:
             if self.closed:
                 return
             self._progress = text
-            tell, self.pending = not self.pending, True
-        if tell:
-            self._book.changed(self)
+            first, self.pending = not self.pending, True
+        if first:
+            self._buffers.note_change(self)
 
     def parts_to_write(self) -> list[OutputPart]:
-        """What changed since this was asked last."""
+        """Return the parts that changed since the last call."""
         parts: list[OutputPart] = []
         with self._lock:
             self.pending = False
@@ -142,26 +146,26 @@ class AttemptOutput:
 
 
 class LazySink:
-    """Stands for an output that does not exist until something is written."""
+    """A sink that creates its output at the first write."""
 
-    __slots__ = ("_book", "_ended", "_key", "output")
+    __slots__ = ("_buffers", "_ended", "_key", "output")
 
-    def __init__(self, book: "OutputBuffers", key: AttemptKey) -> None:
-        self._book = book
+    def __init__(self, buffers: "OutputBuffers", key: AttemptKey) -> None:
+        self._buffers = buffers
         self._key = key
         self._ended = False
         self.output: AttemptOutput | None = None
 
     def write(self, text: str) -> None:
         if not self._ended:
-            (self.output or self._book.open_output(self, self._key)).write(text)
+            (self.output or self._buffers.open_output(self, self._key)).write(text)
 
     def progress(self, done: float, total: float | None) -> None:
         if not self._ended:
-            (self.output or self._book.open_output(self, self._key)).progress(done, total)
+            (self.output or self._buffers.open_output(self, self._key)).progress(done, total)
 
     def end(self) -> None:
-        """The attempt is over: what something that it left behind still writes is nobody's."""
+        """Ignore later writes, for example from threads that the attempt left behind."""
         self._ended = True
 
 
@@ -171,41 +175,41 @@ class OutputBuffers:
     def __init__(self, store: Store, *, interval_s: float = FLUSH_INTERVAL_S) -> None:
         self._store = store
         self._interval_s = interval_s
-        self._lock = threading.RLock()  # what runs on top of a write, as finalizers do, may print as well
+        self._lock = threading.RLock()  # reentrant: a finalizer may print during a write
         self._changed: dict[AttemptOutput, None] = {}
-        self._due: dict[OutputRowKey, OutputRow] = {}  # to be written, oldest first
+        self._due: dict[OutputRowKey, OutputRow] = {}  # rows to write, oldest first
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
-        self._writing = asyncio.Lock()  # a part that is written again must not overtake itself
-        self.dropped = 0  # rows given up, because the store was away too long
+        self._writing = asyncio.Lock()  # two versions of one part must not overtake each other
+        self.dropped = 0  # rows dropped because the store was unavailable too long
 
     def sink(self, execution: bytes, task: str, number: int) -> LazySink:
-        """Where one attempt writes to."""
+        """Return the sink of one attempt."""
         return LazySink(self, (execution, task, number))
 
     async def close(self, sink: Sink) -> None:
-        """The attempt is over: bring the rest of what it wrote to the store."""
+        """End the output of an attempt and write the rest of it."""
         if isinstance(sink, LazySink):
             sink.end()
             if sink.output is not None:
                 await self.close_output(sink.output)
 
-    def leave(self, sink: Sink) -> None:
-        """The attempt was ended by force: take nothing more from it, and write what there is when others are."""
+    def abandon(self, sink: Sink) -> None:
+        """End the output of a killed attempt; the rest is written with the next flush."""
         if isinstance(sink, LazySink):
             sink.end()
             if sink.output is not None:
                 sink.output.closed = True
 
     async def close_output(self, output: AttemptOutput) -> None:
-        """Bring the rest of one output to the store; later writes to it are lost."""
+        """Write the rest of one output. Later writes to it are lost."""
         output.closed = True
         with self._lock:
             self._changed.pop(output, None)
         await self._send(_to_output_rows(output))
 
     async def run(self) -> None:
-        """Write what changes, at most once an interval; without changes it sleeps. Until it is cancelled."""
+        """Write changed output at most once per interval, until cancelled."""
         self._loop = asyncio.get_running_loop()
         wake = self._wake = asyncio.Event()
         if self._changed or self._due:
@@ -222,7 +226,7 @@ class OutputBuffers:
             self._loop = self._wake = None
 
     async def flush(self) -> None:
-        """Write all that has changed, and what the store did not take before."""
+        """Write everything that changed, and what the store did not accept before."""
         with self._lock:
             changed, self._changed = self._changed, {}
         await self._send([row for output in changed for row in _to_output_rows(output)])
@@ -230,15 +234,15 @@ class OutputBuffers:
     # --- for outputs, from any thread
 
     def open_output(self, sink: LazySink, key: AttemptKey) -> AttemptOutput:
-        """The output of a sink, made when it is first needed."""
+        """Return the output of a sink; the first call creates it."""
         with self._lock:
-            made = AttemptOutput(key, self)
+            output = AttemptOutput(key, self)
             if sink.output is None:
-                sink.output = made
+                sink.output = output
             return sink.output
 
-    def changed(self, output: AttemptOutput) -> None:
-        """An output has something to write."""
+    def note_change(self, output: AttemptOutput) -> None:
+        """Note that an output has something to write."""
         with self._lock:
             first = not self._changed
             if not output.closed:
@@ -252,7 +256,7 @@ class OutputBuffers:
             return
         try:
             loop.call_soon_threadsafe(wake.set)
-        except RuntimeError:  # the loop was closed under a thread that still writes
+        except RuntimeError:  # the loop was closed while a thread still writes
             return
 
     # --- the store
@@ -260,11 +264,11 @@ class OutputBuffers:
     async def _send(self, rows: Iterable[OutputRow]) -> None:
         self._due.update((row[:4], row) for row in rows)
         async with self._writing:
-            # Whoever comes first takes what the others, who wait here, have brought: they find nothing left to do.
+            # The first caller also writes the rows of those that wait for the lock.
             while self._due:
                 batch = {row[:4]: row for row in take_one_batch(self._due.values(), count_output_characters)}
-                for place in batch:
-                    del self._due[place]
+                for key in batch:
+                    del self._due[key]
                 try:
                     await self._store.apply(WriteOutput(rows=tuple(batch.values())))
                 except Unavailable:
@@ -273,13 +277,13 @@ class OutputBuffers:
                     return
                 except Exception:
                     self.dropped += len(batch)
-                    log.exception("the output of %d attempts could not be written", len(batch))
+                    log.exception("could not write %d rows of attempt output", len(batch))
                 except BaseException:
                     self._requeue(batch)
                     raise
 
     def _requeue(self, batch: dict[OutputRowKey, OutputRow]) -> None:
-        """Rows that the store did not take go first again, unless newer ones came; the oldest go when they are many."""
+        """Queue rows again in front, unless newer versions exist. Drops the oldest rows beyond the size limit."""
         self._due = {**batch, **self._due}
         size = sum(len(row.text) for row in self._due.values())
         while size > MAX_KEPT_BYTES:
@@ -294,7 +298,7 @@ def _to_output_rows(output: AttemptOutput) -> list[OutputRow]:
 
 
 def _take_first_bytes(data: bytes, size: int) -> bytes:
-    """At most the first bytes, not through the middle of a character."""
+    """Return at most the first ``size`` bytes, without splitting a character."""
     if len(data) <= size:
         return data
     while size and data[size] & 0xC0 == 0x80:
@@ -303,7 +307,7 @@ def _take_first_bytes(data: bytes, size: int) -> bytes:
 
 
 def _take_last_bytes(data: bytearray, size: int) -> bytearray:
-    """At most the last bytes, not from the middle of a character."""
+    """Return at most the last ``size`` bytes, without splitting a character."""
     start = max(0, len(data) - size)
     while start < len(data) and data[start] & 0xC0 == 0x80:
         start += 1

@@ -1,14 +1,14 @@
-"""How much a node works on at once: so many slots in all, and of some queues at most so many."""
+"""Slots: counts the slots of a node, in total and per queue."""
 
 from collections import Counter
 from collections.abc import Mapping
 
 
 class Slots:
-    """Counts; taking what is not free is a mistake of the caller."""
+    """Counters only. The caller must not take more than is free."""
 
-    def __init__(self, total: int, of_queue: Mapping[str, int]) -> None:
-        self._total, self._queue_limits = total, of_queue
+    def __init__(self, total: int, queue_limits: Mapping[str, int]) -> None:
+        self._total, self._queue_limits = total, queue_limits
         self._taken = 0
         self._taken_by_queue: Counter[str] = Counter()
 
@@ -21,7 +21,7 @@ class Slots:
         return self._taken
 
     def free(self, queue: str | None = None) -> int:
-        """How many more could be taken, of one queue or of any."""
+        """Return how many slots are free, for one queue or in total."""
         free = self._total - self._taken
         if queue is not None and queue in self._queue_limits:
             free = min(free, self._queue_limits[queue] - self._taken_by_queue[queue])
@@ -38,7 +38,7 @@ class Slots:
             self._taken_by_queue[queue] -= 1
 
     def hold(self, count: int) -> None:
-        """Keep slots for work that is on its way, of whichever queue."""
+        """Hold slots for work that is about to arrive, of any queue."""
         self._taken += count
 
     def release_held(self, count: int) -> None:

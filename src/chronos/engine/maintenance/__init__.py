@@ -1,4 +1,4 @@
 """Repairs and tidying on a node: takeovers, wake-ups, retention, the outbox.
 
-Nothing here runs a job's work: that belongs in ``execution``.
+Running a job's work belongs in ``execution``.
 """

@@ -1,8 +1,8 @@
-"""Looks after what nobody else does: wakes what slept, trims history, lets the store make room.
+"""Janitor: wakes sleeping executions, trims history, and lets the store do its maintenance.
 
-Waking is timed: the janitor knows when the next sleeper of this node is due, and asks the store once a tick for those
-of others. What waits for a concurrency key is woken when this node has freed one. Everything else is rare and bounded.
-A duty that fails keeps no other from being done.
+Wake-ups are timed: the janitor knows when the next sleeper of this node is due, and reads those of other nodes once per
+tick. Executions that wait for a concurrency key are woken when this node frees one. Everything else is rare and
+bounded. A failing duty does not block the others.
 """
 
 import asyncio
@@ -16,89 +16,89 @@ from chronos.store.commands import Trim, Wake
 _WAKE_LIMIT = 500
 _TRIM_LIMIT = 1_000
 _TRIM_EVERY_TICKS = 10
-_SWEEP_EVERY_TICKS = 5  # also what a freed concurrency key left behind
+_SWEEP_EVERY_TICKS = 5  # also wakes what waits for a freed concurrency key
 _MAINTAIN_EVERY_TICKS = 300
 
 
 class Janitor:
-    """One node's upkeep."""
+    """The regular upkeep on one node."""
 
-    def __init__(self, crew: NodeContext, *, ready: Callable[[], None], keep_deleted_us: int) -> None:
-        self._crew, self._ready, self._keep_deleted_us = crew, ready, keep_deleted_us
+    def __init__(self, context: NodeContext, *, claim_soon: Callable[[], None], keep_deleted_us: int) -> None:
+        self._context, self._claim_soon, self._keep_deleted_us = context, claim_soon, keep_deleted_us
         self._next_wake_us: int | None = None
-        self._sweep = False  # a key came free
+        self._sweep_wanted = False  # a key was freed
         self._wakeup = Wakeup()
-        self._unclaimed = UnclaimableWork(crew.store, crew.clock, crew.bus)
+        self._unclaimable = UnclaimableWork(context.store, context.clock, context.bus)
 
-    def wakes_at(self, wake_us: int) -> None:
-        """Something sleeps until then."""
+    def schedule_wake(self, wake_us: int) -> None:
+        """Wake sleepers at ``wake_us``, if nothing earlier is scheduled."""
         if self._next_wake_us is None or wake_us < self._next_wake_us:
             self._next_wake_us = wake_us
             self._wakeup.wake()
 
     def sweep_soon(self) -> None:
-        """Something may be woken now."""
-        self._sweep = True
+        """Wake waiting executions now: a concurrency key was freed."""
+        self._sweep_wanted = True
         self._wakeup.wake()
 
     async def run(self) -> None:
-        """Look after it all until cancelled."""
+        """Do all duties until cancelled."""
         ticks = 0
         due_s = asyncio.get_running_loop().time()
         while True:
-            loop_s = asyncio.get_running_loop().time()
-            if loop_s >= due_s:
-                due_s = loop_s + self._crew.options.tick_s
+            now_s = asyncio.get_running_loop().time()
+            if now_s >= due_s:
+                due_s = now_s + self._context.options.tick_s
                 await self._tick(ticks)
                 ticks += 1
-            elif self._sweep or self._woken():
+            elif self._sweep_wanted or self._is_wake_due():
                 await self._wake()
-            await self._rest(due_s)
+            await self._pause(due_s)
 
-    async def _rest(self, due_s: float) -> None:
+    async def _pause(self, due_s: float) -> None:
         loop = asyncio.get_running_loop()
         wait_s = due_s - loop.time()
         if self._next_wake_us is not None:
-            wait_s = min(wait_s, (self._next_wake_us - self._crew.clock.now_us()) / 1e6)
-        if wait_s > 0 and not self._sweep:
+            wait_s = min(wait_s, (self._next_wake_us - self._context.clock.now_us()) / 1e6)
+        if wait_s > 0 and not self._sweep_wanted:
             await self._wakeup.wait(wait_s)
 
-    def _woken(self) -> bool:
-        return self._next_wake_us is not None and self._next_wake_us <= self._crew.clock.now_us()
+    def _is_wake_due(self) -> bool:
+        return self._next_wake_us is not None and self._next_wake_us <= self._context.clock.now_us()
 
     async def _tick(self, ticks: int) -> None:
-        duties = self._crew.node.duties
+        duties = self._context.node.duties
         with duties.count_failures("wake-up look"):
-            self._next_wake_us = await self._crew.store.next_wake_us()
-        if self._woken() or ticks % _SWEEP_EVERY_TICKS == 0:
+            self._next_wake_us = await self._context.store.next_wake_us()
+        if self._is_wake_due() or ticks % _SWEEP_EVERY_TICKS == 0:
             await self._wake()
         with duties.count_failures("look for unclaimed work"):
-            await self._unclaimed.look()
+            await self._unclaimable.look()
         if ticks % _TRIM_EVERY_TICKS == _TRIM_EVERY_TICKS - 1:
             with duties.count_failures("retention"):
                 await self._trim()
         if ticks % _MAINTAIN_EVERY_TICKS == 0:
             with duties.count_failures("maintenance"):
-                await self._crew.store.maintain(self._crew.clock.now_us())
+                await self._context.store.maintain(self._context.clock.now_us())
 
     async def _trim(self) -> None:
-        """History that nobody wants any more, a portion at a time, with room for others in between."""
+        """Trim expired history in batches, and yield to other tasks between them."""
         trimmed = _TRIM_LIMIT
         while trimmed == _TRIM_LIMIT:
-            now_us = self._crew.clock.now_us()
+            now_us = self._context.clock.now_us()
             trim = Trim(now_us=now_us, limit=_TRIM_LIMIT, keep_deleted_us=self._keep_deleted_us)
-            trimmed = await self._crew.store.apply(trim)
+            trimmed = await self._context.store.apply(trim)
             await asyncio.sleep(0)
 
     async def _wake(self) -> None:
-        with self._crew.node.duties.count_failures("wake"):
-            self._sweep = False
+        with self._context.node.duties.count_failures("wake"):
+            self._sweep_wanted = False
             while True:
-                woken = await self._crew.store.apply(Wake(now_us=self._crew.clock.now_us(), limit=_WAKE_LIMIT))
+                woken = await self._context.store.apply(Wake(now_us=self._context.clock.now_us(), limit=_WAKE_LIMIT))
                 if woken:
-                    self._ready()
+                    self._claim_soon()
                 if woken < _WAKE_LIMIT:
                     break
-            self._next_wake_us = await self._crew.store.next_wake_us()
+            self._next_wake_us = await self._context.store.next_wake_us()
             return
-        await asyncio.sleep(min(1.0, self._crew.options.tick_s))  # it failed, and would be tried again at once
+        await asyncio.sleep(min(1.0, self._context.options.tick_s))  # it failed: do not retry at once

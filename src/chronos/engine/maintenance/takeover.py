@@ -1,6 +1,7 @@
-"""Executions whose worker is gone: what was running is lost, and the core says whether it is tried again.
+"""Takeover: decides what becomes of an execution whose node is gone.
 
-Pure but for its input: any node comes to the same verdict from the same record.
+Running attempts are lost; the core decides on retries. The decision is pure: every node reaches the same verdict from
+the same record.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ _LOST_OUTCOME = Lost()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeoverVerdict:
-    """What becomes of an execution: another try (``end`` None), or a final status."""
+    """The verdict on an execution: another attempt (``end=None``) or a final status."""
 
     end: End | None
     attempt: int
@@ -39,8 +40,8 @@ class TakeoverVerdict:
     def code(self) -> ReasonCode:
         return ReasonCode.WORKER_LOST if self.end is None else self.end.reason.code
 
-    def row(self, execution: Execution) -> ReapRow:
-        """What the store is told of it."""
+    def to_row(self, execution: Execution) -> ReapRow:
+        """Build the row for the store."""
         return ReapRow(
             execution.id,
             execution.job,
@@ -59,15 +60,15 @@ class TakeoverVerdict:
 def decide_takeover(
     entry: CatalogEntry | None, execution: Execution, now_us: int, *, end: End | None = None
 ) -> TakeoverVerdict:
-    """The verdict on an execution that nobody works on any more. ``end``: it ends so, whatever its policy says."""
+    """Decide on an execution that no node works on. ``end`` overrides the job's policy."""
     detail = _read_execution_detail(execution)
-    if entry is None or detail is None:  # its job is gone, and the version it ran under too; or nobody can read them
-        over = End(status=Status.STALE, reason=Reason.of(ReasonCode.WORKER_LOST))
-        ends = end or over
+    if entry is None or detail is None:  # its version is deleted or unreadable
+        stale = End(status=Status.STALE, reason=Reason.of(ReasonCode.WORKER_LOST))
+        final = end or stale
         text = None
         if detail is not None and detail.group is not None:
-            text = write_detail(replace(detail, group=detail.group.closed(ends.reason.code, now_us)))
-        return TakeoverVerdict(end=ends, attempt=execution.attempt, lost=(), detail=text)
+            text = write_detail(replace(detail, group=detail.group.close(final.reason.code, now_us)))
+        return TakeoverVerdict(end=final, attempt=execution.attempt, lost=(), detail=text)
     group = _rebuild_task_group(entry, detail, execution, now_us)
     attempts = tuple(
         EndedAttempt(
@@ -87,9 +88,9 @@ def decide_takeover(
     verdict = end or step.end
     if verdict is None:
         text = write_detail(replace(detail, group=step.group))
-        tries = max(task.attempts + (task.status is TaskStatus.RETRYING) for task in step.group.tasks)
-        return TakeoverVerdict(end=None, attempt=max(1, tries), lost=attempts, detail=text)
-    ended = to_ended_detail(entry, detail, step.group.closed(verdict.reason.code, now_us), verdict)
+        attempt = max(task.attempts + (task.status is TaskStatus.RETRYING) for task in step.group.tasks)
+        return TakeoverVerdict(end=None, attempt=max(1, attempt), lost=attempts, detail=text)
+    ended = to_ended_detail(entry, detail, step.group.close(verdict.reason.code, now_us), verdict)
     hook = entry.spec.on_complete
     return TakeoverVerdict(
         end=verdict,
@@ -108,7 +109,7 @@ def _read_execution_detail(execution: Execution) -> Detail | None:
 
 
 def _rebuild_task_group(entry: CatalogEntry, detail: Detail, execution: Execution, now_us: int) -> TaskGroup:
-    """Where its tasks stood: as recorded last, and with what its worker started on its claim."""
+    """Return the state of the tasks: as last recorded, plus the tasks that started with the claim."""
     started_us = execution.started_us if execution.started_us is not None else now_us
     if detail.group is None:
         return begin(entry.layout, started_us, done=detail.carried or {}).group

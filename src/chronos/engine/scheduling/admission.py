@@ -1,12 +1,12 @@
-"""Look-ahead and admission: at its instant, one batched compare-and-set stands between the clock and the work.
+"""AdmissionLoop: looks ahead, and admits each job at its instant with one batched compare-and-set.
 
 ::
 
-    gates due within the look-ahead ─► prepared: id, next instant ─► at the instant: Admit, many in one command
+    gates due within the look-ahead ─► DueInstant: id, next instant ─► at the instant: Admit, many per command
                                             └─ found too late: see ``recovery``
 
-Look-ahead only reads. It is repeated every tick as a safety net; a hint from the store brings it forward. Waiting is
-monotonic and looks at the wall clock again when it is over, so a clock that is set is noticed within a tick.
+Look-ahead only reads. It is repeated every tick as a safety net; a hint from the store brings it forward. The loop
+waits on monotonic time and then reads the wall clock again, so it notices within a tick when the clock was set.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from itertools import count
 from chronos.core.config import Overlap
 from chronos.core.events import ExecutionAdmitted
 from chronos.core.execution import Cause, Status
-from chronos.core.planner import firing
+from chronos.core.planner import build_firing
 from chronos.core.reasons import ReasonCode
 from chronos.engine.execution.dispatcher import Dispatcher
 from chronos.engine.job_catalog import CatalogEntry, JobCatalog
@@ -30,198 +30,202 @@ from chronos.errors import ChronosError
 from chronos.store.commands import Admit, AdmitRow, Admitted, Claimed
 from chronos.store.contract import DueGate
 
-_MAX_DUE_GATES = 100_000  # gates that one look may bring
-_BUSY_LOOK_GATES = 5_000  # gates, beyond which looking again waits for half of the look-ahead
+_MAX_DUE_GATES = 100_000  # per look-ahead
+_BUSY_LOOK_GATES = 5_000  # after more gates, the next look-ahead waits for half of its range
 _ADMIT_BATCH_ROWS = 500
-_MAX_CONCURRENT_ADMITS = 3  # on their way to the store
-_MAX_TURNS_BETWEEN_BATCHES = (
-    8  # of the loop, in which short work makes room for the next batch, which then needs no claim
-)
-_PREPARATIONS_PER_TURN = 200  # preparations between which others get a turn
-_OTHER_NODES_JOB_DELAY_US = 1_000_000  # how long a node leaves other nodes' jobs alone
+_MAX_CONCURRENT_ADMITS = 3
+# Turns of the event loop between two batches. Short work ends meanwhile and frees slots for the next batch.
+_MAX_TURNS_BETWEEN_BATCHES = 8
+_PREPARATIONS_PER_TURN = 200  # after these the loop yields to other tasks
+_OTHER_NODES_JOB_DELAY_US = 1_000_000  # how long a node waits before it admits another node's job
 
 
 class AdmissionLoop:
-    """The scheduling half of a node."""
+    """Looks ahead, waits for instants and admits them."""
 
     def __init__(
-        self, crew: NodeContext, catalog: JobCatalog, dispatcher: Dispatcher, *, new_request: Callable[[], bytes]
+        self, context: NodeContext, catalog: JobCatalog, dispatcher: Dispatcher, *, new_request: Callable[[], bytes]
     ) -> None:
-        self._crew, self._catalog, self._dispatcher = crew, catalog, dispatcher
+        self._context, self._catalog, self._dispatcher = context, catalog, dispatcher
         self.recovery_loop = RecoveryLoop(
-            crew,
+            context,
             catalog,
             dispatcher,
-            tell=self._tell,
-            dealt_with=self._forget,
-            broken=self._give_up,
-            look=self.look_soon,
+            emit_admitted=self._emit_admitted,
+            on_handled=self._forget,
+            on_broken=self._mark_broken,
+            look_soon=self.look_soon,
         )
         self._new_request = new_request
-        self._lookahead_us = round(crew.options.lookahead_s * 1e6)
-        self._prepared: dict[bytes, DueInstant] = {}
-        self._coming: list[tuple[int, int, bytes, DueInstant]] = []
+        self._lookahead_us = round(context.options.lookahead_s * 1e6)
+        self._instants: dict[bytes, DueInstant] = {}
+        self._heap: list[tuple[int, int, bytes, DueInstant]] = []
         self._order = count()
-        self._broken: set[tuple[bytes, int]] = set()  # versions that cannot be scheduled, told once
+        self._broken: set[tuple[bytes, int]] = set()  # versions that cannot be scheduled, reported once
         self._wakeup = Wakeup()
         self._look_s = 0.0
-        self.peers: tuple[int, ...] = ()  # living nodes that schedule, this one among them
+        self.peers: tuple[int, ...] = ()  # live nodes that schedule, including this one
 
     def look_soon(self) -> None:
-        """A job changed: look again now."""
+        """Look ahead again now: a job changed."""
         self._look_s = 0.0
         self._wakeup.wake()
 
     async def run(self) -> None:
-        """Look, wait, admit, until the node shuts down."""
-        loop, tick_s = asyncio.get_running_loop(), self._crew.options.tick_s
-        while not self._crew.closing:
+        """Look ahead, wait and admit, until the node shuts down."""
+        loop, tick_s = asyncio.get_running_loop(), self._context.options.tick_s
+        while not self._context.closing:
             wait_s = tick_s
-            if self._crew.node.may_start:
+            if self._context.node.may_start:
                 if loop.time() >= self._look_s:
-                    await self._look()
-                with self._crew.node.duties.count_failures("admission"):  # the next look finds again what was prepared
+                    await self._look_ahead()
+                with self._context.node.duties.count_failures("admission"):  # the next look-ahead repeats a failed one
                     await self._admit_due()
                     wait_s = self._until_next_s(loop.time())
             if wait_s > 0:
                 await self._wakeup.wait(wait_s)
 
     def _until_next_s(self, loop_s: float) -> float:
-        """Until the next instant, the next look, or, so that a clock which is set is noticed, a tick."""
-        wait_s = min(self._crew.options.tick_s, self._look_s - loop_s)
-        if self._coming:
-            wait_s = min(wait_s, (self._coming[0][0] - self._crew.clock.now_us()) / 1e6)
+        """Return the time until the next instant, the next look-ahead or the next tick, whichever is first."""
+        wait_s = min(self._context.options.tick_s, self._look_s - loop_s)
+        if self._heap:
+            wait_s = min(wait_s, (self._heap[0][0] - self._context.clock.now_us()) / 1e6)
         return wait_s
 
     # --- looking ahead
 
-    async def _look(self) -> None:
-        options = self._crew.options
+    async def _look_ahead(self) -> None:
+        options = self._context.options
         asked_s = asyncio.get_running_loop().time()
         self._look_s = asked_s + options.tick_s
-        with self._crew.node.duties.count_failures("look-ahead"):
-            rows = await self._crew.store.due(self._crew.clock.now_us() + self._lookahead_us, _MAX_DUE_GATES)
+        with self._context.node.duties.count_failures("look-ahead"):
+            rows = await self._context.store.due(self._context.clock.now_us() + self._lookahead_us, _MAX_DUE_GATES)
             fresh = [row for row in rows if not self._is_known(row)]
             if len(rows) > _BUSY_LOOK_GATES:
                 self._look_s = max(self._look_s, asked_s + options.lookahead_s / 2)
-            for begin in range(0, len(fresh), _BUSY_LOOK_GATES):
-                await self._prepare_all(fresh[begin : begin + _BUSY_LOOK_GATES])
+            for start in range(0, len(fresh), _BUSY_LOOK_GATES):
+                await self._prepare_all(fresh[start : start + _BUSY_LOOK_GATES])
 
     def _is_known(self, row: DueGate) -> bool:
-        known = self._prepared.get(row.job)
+        known = self._instants.get(row.job)
         if known is None:
             return (row.job, row.version) in self._broken
         return (known.firing.scheduled_us, known.entry.version) == (row.next_us, row.version)
 
     async def _prepare_all(self, rows: list[DueGate]) -> None:
         entries = await self._catalog.fetch((row.job, row.version) for row in rows)
-        for done, row in enumerate(rows, 1):
+        for position, row in enumerate(rows, 1):
             entry = entries.get((row.job, row.version))
             if entry is not None:
                 self._prepare(entry, row.next_us, row.careful)
-            if done % _PREPARATIONS_PER_TURN == 0:
+            if position % _PREPARATIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def _prepare(self, entry: CatalogEntry, scheduled_us: int, careful: bool) -> None:
         try:
             if entry.instants is None:
                 return
-            prepared = DueInstant(entry, firing(entry.job, entry.instants, scheduled_us), careful)
+            instant = DueInstant(entry, build_firing(entry.job, entry.instants, scheduled_us), careful)
             entry.precompute()
         except ChronosError as error:
-            self._give_up(entry, error)
+            self._mark_broken(entry, error)
             return
-        at_us = prepared.firing.due_us
-        if len(self.peers) > 1 and not self._mine(entry.job):
+        at_us = instant.firing.due_us
+        if len(self.peers) > 1 and not self._admits_first(entry.job):
             at_us += _OTHER_NODES_JOB_DELAY_US
-        self._prepared[entry.job] = prepared
-        heapq.heappush(self._coming, (at_us, next(self._order), entry.job, prepared))
+        self._instants[entry.job] = instant
+        heapq.heappush(self._heap, (at_us, next(self._order), entry.job, instant))
 
-    def _mine(self, job: bytes) -> bool:
-        """Rendezvous hashing: each job has one node that admits it first, and moves only when nodes come and go."""
+    def _admits_first(self, job: bytes) -> bool:
+        """Whether this node admits a job first.
+
+        Rendezvous hashing: each job prefers one node, and changes it only when nodes come or go.
+        """
         seed = int.from_bytes(job[:8])
-        return max(self.peers, key=lambda node: _mix_bits(seed ^ _mix_bits(node))) == self._crew.node.number
+        return max(self.peers, key=lambda node: _mix_bits(seed ^ _mix_bits(node))) == self._context.node.number
 
-    def _give_up(self, entry: CatalogEntry, error: ChronosError) -> None:
+    def _mark_broken(self, entry: CatalogEntry, error: ChronosError) -> None:
         if len(self._broken) < _MAX_DUE_GATES:
             self._broken.add((entry.job, entry.version))
-        self._catalog.broken(entry, error, self._crew.clock.now_us())
+        self._catalog.report_unschedulable(entry, error, self._context.clock.now_us())
 
-    def _forget(self, prepared: DueInstant) -> None:
-        if self._prepared.get(prepared.entry.job) is prepared:
-            del self._prepared[prepared.entry.job]
+    def _forget(self, instant: DueInstant) -> None:
+        if self._instants.get(instant.entry.job) is instant:
+            del self._instants[instant.entry.job]
 
     # --- admitting
 
     async def _admit_due(self) -> None:
-        """Admit everything whose time has come."""
-        if not self._coming:
+        """Admit every instant whose time has come."""
+        if not self._heap:
             return
-        now_us = self._crew.clock.now_us()
-        if self._crew.clock.wrong:
-            return  # the clock was set while this node looked ahead
+        now_us = self._context.clock.now_us()
+        if self._context.clock.is_wrong:
+            return  # the clock was set after the look-ahead
         behind: list[DueInstant] = []
         due: list[DueInstant] = []
-        while self._coming and self._coming[0][0] <= now_us:
-            _, _, job, prepared = heapq.heappop(self._coming)
-            if self._prepared.get(job) is not prepared:
-                continue  # prepared anew since
-            if prepared.is_missed(now_us) or prepared.has_next_due(now_us):
-                behind.append(prepared)  # known until it has been dealt with
+        while self._heap and self._heap[0][0] <= now_us:
+            _, _, job, instant = heapq.heappop(self._heap)
+            if self._instants.get(job) is not instant:
+                continue  # it has been prepared again since
+            if instant.is_missed(now_us) or instant.has_next_due(now_us):
+                behind.append(instant)  # stays known until recovery has handled it
             else:
-                del self._prepared[job]
-                due.append(prepared)
+                del self._instants[job]
+                due.append(instant)
         if behind:
             self.recovery_loop.add(behind)
         if len(due) <= _ADMIT_BATCH_ROWS:
             await self._admit(due, now_us)
         else:
             batches = (due[i : i + _ADMIT_BATCH_ROWS] for i in range(0, len(due), _ADMIT_BATCH_ROWS))
-            # As many at once as there are slots for: the next ones find those that the first have left.
-            at_once = min(self._dispatcher.free // _ADMIT_BATCH_ROWS or _MAX_CONCURRENT_ADMITS, _MAX_CONCURRENT_ADMITS)
-            await asyncio.gather(*(self._admit_all(batches, now_us) for _ in range(at_once)))
+            # As many batches at once as there are slots for: later batches use the slots that these leave.
+            concurrency = min(
+                self._dispatcher.free_slots // _ADMIT_BATCH_ROWS or _MAX_CONCURRENT_ADMITS, _MAX_CONCURRENT_ADMITS
+            )
+            await asyncio.gather(*(self._admit_all(batches, now_us) for _ in range(concurrency)))
 
     async def _admit_all(self, batches: Iterator[list[DueInstant]], due_us: int) -> None:
-        """One after the other, shared with others that do the same."""
+        """Admit batches one after the other. Several calls share the iterator."""
         for batch in batches:
-            await self._admit(batch, max(due_us, self._crew.clock.now_us()))
+            await self._admit(batch, max(due_us, self._context.clock.now_us()))
             for _ in range(_MAX_TURNS_BETWEEN_BATCHES):
                 await asyncio.sleep(0)
-                if self._dispatcher.free >= _ADMIT_BATCH_ROWS:
+                if self._dispatcher.free_slots >= _ADMIT_BATCH_ROWS:
                     break
-            if self._crew.closing or not self._crew.node.may_start:
-                return  # what is left is found again by the next look
+            if self._context.closing or not self._context.node.may_start:
+                return  # the next look-ahead finds the rest again
 
     async def _admit(self, batch: list[DueInstant], now_us: int) -> None:
         if not batch:
             return
         reserved: dict[bytes, DueInstant] = {}
         rows: list[AdmitRow] = []
-        for prepared in batch:
-            claim = self._dispatcher.suits(prepared.entry) and self._dispatcher.reserve(prepared.entry)
+        for instant in batch:
+            claim = self._dispatcher.can_run(instant.entry) and self._dispatcher.reserve(instant.entry)
             if claim:
-                reserved[prepared.firing.id] = prepared
-            rows.append(prepared.row(claim=claim))
-        number = self._crew.node.number
+                reserved[instant.firing.id] = instant
+            rows.append(instant.to_row(claim=claim))
+        number = self._context.node.number
         command = Admit(rows=tuple(rows), node=number, now_us=now_us, request=self._new_request())
         answers: dict[bytes, Admitted] = {}
         try:
-            for answer in await apply_with_retry(self._crew.store, command, self._crew.node.trouble):
-                # What was claimed for an incarnation that is no more is the reaper's, not this one's to start.
-                if answer.status is not Status.RUNNING or number == self._crew.node.number:
+            for answer in await apply_with_retry(self._context.store, command, self._context.node.report_store_error):
+                # The reaper takes over what was claimed for a former incarnation.
+                if answer.status is not Status.RUNNING or number == self._context.node.number:
                     answers[answer.id] = answer
         finally:
-            for id_, prepared in reserved.items():
+            for id_, instant in reserved.items():
                 if id_ not in answers or answers[id_].status is not Status.RUNNING:
-                    self._dispatcher.release(prepared.entry)
-        for prepared in batch:
-            admitted = answers.get(prepared.firing.id)
+                    self._dispatcher.release(instant.entry)
+        for instant in batch:
+            admitted = answers.get(instant.firing.id)
             if admitted is not None:
-                self._admitted(prepared, admitted, now_us)
+                self._handle_admitted(instant, admitted, now_us)
 
-    def _admitted(self, prepared: DueInstant, admitted: Admitted, now_us: int) -> None:
-        entry, fired = prepared.entry, prepared.firing
-        self._tell(admitted, Cause.SCHEDULE, now_us)
+    def _handle_admitted(self, instant: DueInstant, admitted: Admitted, now_us: int) -> None:
+        entry, fired = instant.entry, instant.firing
+        self._emit_admitted(admitted, Cause.SCHEDULE, now_us)
         match admitted.status:
             case Status.RUNNING:
                 claimed = Claimed(
@@ -240,21 +244,21 @@ class AdmissionLoop:
                 )
                 self._dispatcher.start(claimed, entry)
             case Status.READY:
-                self._dispatcher.ready()
+                self._dispatcher.claim_soon()
             case Status.QUEUED if entry.effective.overlap is Overlap.REPLACE:
-                self._crew.node.beat_soon()  # what it replaces may run here, and has been asked to stop
+                self._context.node.beat_soon()  # the execution that it replaces may run here and must stop
         if fired.next_us is not None:
-            self._prepare(entry, fired.next_us, prepared.careful)
+            self._prepare(entry, fired.next_us, instant.careful)
 
-    def _tell(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
-        if not self._crew.bus.wants(ExecutionAdmitted, routine=admitted.status is not Status.SKIPPED):
+    def _emit_admitted(self, admitted: Admitted, cause: Cause, now_us: int) -> None:
+        if not self._context.bus.wants(ExecutionAdmitted, routine=admitted.status is not Status.SKIPPED):
             return
         code = None
-        if admitted.status is Status.SKIPPED:  # the gate does not tell why, and there is only one why for each policy
+        if admitted.status is Status.SKIPPED:  # the gate does not say why, but each policy has one reason only
             entry = self._catalog.newest(admitted.job)
             skips = entry is None or entry.effective.overlap is Overlap.SKIP
             code = ReasonCode.OVERLAP if skips else ReasonCode.QUEUE_FULL
-        self._crew.bus.emit(
+        self._context.bus.emit(
             ExecutionAdmitted(
                 at_us=now_us, execution=admitted.id, job=admitted.job, cause=cause, status=admitted.status, code=code
             )
@@ -262,7 +266,7 @@ class AdmissionLoop:
 
 
 def _mix_bits(value: int) -> int:
-    """Spreads bits (splitmix64)."""
+    """Spread bits (splitmix64)."""
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
     return value ^ (value >> 31)

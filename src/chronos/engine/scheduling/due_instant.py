@@ -1,4 +1,4 @@
-"""One instant of one job, prepared by look-ahead: whether it was missed, and how the store is asked for it."""
+"""DueInstant: one prepared instant of one job."""
 
 from msgspec import Struct
 
@@ -10,30 +10,30 @@ from chronos.core.planner import Firing
 from chronos.engine.job_catalog import CatalogEntry
 from chronos.store.commands import AdmitRow, RunRow
 
-_MIN_MISSED_LATENESS_US = 1_000_000  # a gap of less is never a missed instant, only a busy moment
+_MIN_MISSED_LATENESS_US = 1_000_000  # a shorter delay is normal load, never a missed instant
 
 
 class DueInstant(Struct, frozen=True):
-    """Ready to be admitted."""
+    """An instant that is ready to be admitted."""
 
     entry: CatalogEntry
     firing: Firing
     careful: bool
 
     def is_missed(self, now_us: int) -> bool:
-        """Whether it is behind by more than the job's recovery calls late."""
+        """Whether the instant is later than the job's recovery setting tolerates."""
         after_us = max(self.entry.effective.recovery_after_us, _MIN_MISSED_LATENESS_US)
         return now_us - self.firing.due_us > after_us
 
     def has_next_due(self, now_us: int) -> bool:
-        """Whether the next instant is due too, and would be skipped for the overlap that this makes."""
+        """Whether the next instant is due too, and would be skipped because this one overlaps it."""
         entry, next_us = self.entry, self.firing.next_us
         if next_us is None or next_us > now_us or entry.effective.overlap is not Overlap.SKIP:
             return False
         return entry.instants is not None and entry.instants.due_us(next_us) <= now_us
 
-    def row(self, *, claim: bool) -> AdmitRow:
-        """What admits it in time."""
+    def to_row(self, *, claim: bool) -> AdmitRow:
+        """Build the row that admits the instant on time."""
         entry, fired = self.entry, self.firing
         key, limit = _to_concurrency_key(entry)
         return AdmitRow(
@@ -51,7 +51,7 @@ class DueInstant(Struct, frozen=True):
 
 
 def to_run_row(entry: CatalogEntry, fired: Firing, cause: Cause) -> RunRow:
-    """What admits an instant together with others that are late."""
+    """Build the row that admits a late instant together with others."""
     key, limit = _to_concurrency_key(entry)
     detail = None if fired.covers is None else write_detail(Detail(span=fired.covers))
     return RunRow(fired.id, cause, fired.scheduled_us, fired.due_us, detail, key, limit)

@@ -1,8 +1,8 @@
-"""Jobs that are behind by several instants: what was missed is recovered, what is merely late runs, one by one.
+"""RecoveryLoop: jobs that are behind by several instants. Missed instants are recovered, late ones run one by one.
 
-Each gap is a command of its own, for any of them may be refused. Those that are sent together, judged at one time, are
-merged by the store: a hundred thousand jobs that a node finds behind when it starts are some hundred transactions.
-It is a loop of its own, so that whatever is due meanwhile is on time.
+Each gap is its own command, because the store may reject any of them. The store merges commands that arrive together:
+100,000 jobs that a node finds behind when it starts take a few hundred transactions. Recovery is a separate loop, so
+that jobs that are due meanwhile run on time.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from chronos.engine.store_retry import apply_with_retry
 from chronos.errors import ChronosError, StoreBroken
 from chronos.store.commands import Admitted, Recover
 
-_RECOVERY_BATCH_ROWS = 500  # runs and spans that are sent together
+_RECOVERY_BATCH_ROWS = 500  # runs and spans per batch
 _MAX_CONCURRENT_BATCHES = 2
-_DECISIONS_PER_TURN = 50  # gaps judged, between which others get a turn
-_MAX_READY_BACKLOG = 2_000  # ready executions, beyond which recovered runs without a limit wait
+_DECISIONS_PER_TURN = 50  # after these the loop yields to other tasks
+_MAX_READY_BACKLOG = 2_000  # with more ready executions, recovered runs without a limit wait
 
 
 class _RecoveryDecision(NamedTuple):
@@ -36,119 +36,123 @@ class _RecoveryDecision(NamedTuple):
 
 
 class RecoveryLoop:
-    """Judges gaps and sends what comes of it.
+    """Decides how to recover gaps, and sends the commands.
 
-    ``tell`` is told of every run, ``dealt_with`` of every gap, whatever became of it, ``broken`` of jobs whose gaps
-    cannot be judged. What is left because the node may not start work, a backlog is too long, a queue is full or
-    another node was quicker, is for a later look to find. ``look`` is called when there are no more, if any cursor
-    moved.
+    - ``emit_admitted`` is called with every run.
+    - ``on_handled`` is called with every gap, whatever the result.
+    - ``on_broken`` is called with jobs whose gaps cannot be planned.
+    - ``look_soon`` is called at the end, if any cursor moved.
+
+    A gap stays for a later look-ahead if the node may not start work, the backlog is too long, a queue is full or
+    another node was faster.
     """
 
     def __init__(
         self,
-        crew: NodeContext,
+        context: NodeContext,
         catalog: JobCatalog,
         dispatcher: Dispatcher,
         *,
-        tell: Callable[[Admitted, Cause, int], None],
-        dealt_with: Callable[[DueInstant], None],
-        broken: Callable[[CatalogEntry, ChronosError], None],
-        look: Callable[[], None],
+        emit_admitted: Callable[[Admitted, Cause, int], None],
+        on_handled: Callable[[DueInstant], None],
+        on_broken: Callable[[CatalogEntry, ChronosError], None],
+        look_soon: Callable[[], None],
     ) -> None:
-        self._crew, self._catalog, self._dispatcher = crew, catalog, dispatcher
-        self._tell, self._on_handled, self._broken, self._look = tell, dealt_with, broken, look
+        self._context, self._catalog, self._dispatcher = context, catalog, dispatcher
+        self._emit_admitted, self._on_handled = emit_admitted, on_handled
+        self._on_broken, self._look_soon = on_broken, look_soon
         self._behind: deque[DueInstant] = deque()
-        self._some = asyncio.Event()
+        self._has_work = asyncio.Event()
 
     def add(self, behind: Iterable[DueInstant]) -> None:
-        """Deal with these as well."""
+        """Queue instants for recovery."""
         self._behind.extend(behind)
-        self._some.set()
+        self._has_work.set()
 
     def close(self) -> None:
-        """The node shuts down: end when what is under way is answered."""
-        self._some.set()
+        """End the loop when its pending commands are answered: the node shuts down."""
+        self._has_work.set()
 
     async def run(self) -> None:
-        """Until the node shuts down."""
-        while not self._crew.closing:
-            await self._some.wait()
-            self._some.clear()
-            at_once = min(_MAX_CONCURRENT_BATCHES, len(self._behind))
-            if any(await asyncio.gather(*(self._batches() for _ in range(at_once)))):
-                self._look()
+        """Recover until the node shuts down."""
+        while not self._context.closing:
+            await self._has_work.wait()
+            self._has_work.clear()
+            concurrency = min(_MAX_CONCURRENT_BATCHES, len(self._behind))
+            if any(await asyncio.gather(*(self._send_batches() for _ in range(concurrency)))):
+                self._look_soon()
 
-    async def _batches(self) -> bool:
-        """One after the other, shared with others that do the same; answers whether any cursor moved."""
+    async def _send_batches(self) -> bool:
+        """Send batches one after the other; several calls share the queue. Returns whether any cursor moved."""
         moved = False
-        while self._behind and not self._crew.closing:
+        while self._behind and not self._context.closing:
             taken: list[DueInstant] = []
             try:
                 batch = await self._decide_batch(taken)
-                moved = any(await asyncio.gather(*(self._send(judged) for judged in batch))) or moved
+                moved = any(await asyncio.gather(*(self._send(decision) for decision in batch))) or moved
             finally:
-                for prepared in taken:
-                    self._on_handled(prepared)
+                for instant in taken:
+                    self._on_handled(instant)
         return moved
 
     async def _decide_batch(self, taken: list[DueInstant]) -> list[_RecoveryDecision]:
-        now_us = self._crew.clock.now_us()
+        now_us = self._context.clock.now_us()
         batch: list[_RecoveryDecision] = []
         size = 0
         backlogged: bool | None = None
         while self._behind:
-            prepared = self._behind.popleft()
-            taken.append(prepared)
-            if not self._crew.node.may_start:
+            instant = self._behind.popleft()
+            taken.append(instant)
+            if not self._context.node.may_start:
                 continue
-            missed = prepared.is_missed(now_us)
-            if missed and _has_unlimited_runs(prepared.entry):
+            missed = instant.is_missed(now_us)
+            if missed and _has_unlimited_runs(instant.entry):
                 if backlogged is None:
                     backlogged = await self._has_backlog()
                 if backlogged:
                     continue
-            judged = self._decide(prepared, now_us, missed=missed)
-            if judged is None:
+            decision = self._decide(instant, now_us, missed=missed)
+            if decision is None:
                 continue
-            batch.append(judged)
-            size += len(judged.command.runs) + len(judged.command.spans) or 1
+            batch.append(decision)
+            size += len(decision.command.runs) + len(decision.command.spans) or 1
             if size >= _RECOVERY_BATCH_ROWS:
                 break
             if len(batch) % _DECISIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-        if not self._crew.node.may_start or self._crew.clock.now_us() < now_us:
-            return []  # the clock was set while others had their turn: a later look judges by what it shows then
+        if not self._context.node.may_start or self._context.clock.now_us() < now_us:
+            return []  # the clock was set meanwhile: a later look-ahead decides again
         return batch
 
-    def _decide(self, prepared: DueInstant, now_us: int, *, missed: bool) -> _RecoveryDecision | None:
+    def _decide(self, instant: DueInstant, now_us: int, *, missed: bool) -> _RecoveryDecision | None:
         try:
-            command = _to_recovery_command(prepared, now_us) if missed else _to_late_command(prepared, now_us)
+            command = _to_recovery_command(instant, now_us) if missed else _to_late_command(instant, now_us)
         except ChronosError as error:
-            self._broken(prepared.entry, error)
+            self._on_broken(instant.entry, error)
             return None
         if command is None:
             return None
-        return _RecoveryDecision(prepared.entry, Cause.RECOVERY if missed else Cause.SCHEDULE, command)
+        return _RecoveryDecision(instant.entry, Cause.RECOVERY if missed else Cause.SCHEDULE, command)
 
-    async def _send(self, judged: _RecoveryDecision) -> bool:
-        entry, cause, command = judged
+    async def _send(self, decision: _RecoveryDecision) -> bool:
+        entry, cause, command = decision
         try:
-            admitted = await apply_with_retry(self._crew.store, command, self._crew.node.trouble)
+            admitted = await apply_with_retry(self._context.store, command, self._context.node.report_store_error)
         except StoreBroken as error:
-            self._crew.node.duties.failed("recovery", error)  # which is no job's fault
+            self._context.node.duties.record_failure("recovery", error)  # not the job's fault
             return False
         except ChronosError as error:
-            self._catalog.broken(entry, error, command.now_us)
+            self._catalog.report_unschedulable(entry, error, command.now_us)
             return False
-        self._crew.node.duties.done("recovery")
+        self._context.node.duties.record_success("recovery")
         if any(row.status is Status.READY for row in admitted):
-            self._dispatcher.ready()
+            self._dispatcher.claim_soon()
         for row in admitted:
-            self._tell(row, cause, command.now_us)
+            self._emit_admitted(row, cause, command.now_us)
         if command.runs and not admitted:
             return False
         if cause is Cause.RECOVERY:
-            self._crew.bus.emit(
+            self._context.bus.emit(
                 GapFound(
                     at_us=command.now_us,
                     job=entry.job,
@@ -161,22 +165,22 @@ class RecoveryLoop:
 
     async def _has_backlog(self) -> bool:
         try:
-            return (await self._crew.store.counts()).open.get(Status.READY, 0) > _MAX_READY_BACKLOG
+            return (await self._context.store.counts()).open.get(Status.READY, 0) > _MAX_READY_BACKLOG
         except ChronosError as error:
-            self._crew.node.trouble(error)
+            self._context.node.report_store_error(error)
             return True
 
 
-def _to_late_command(prepared: DueInstant, now_us: int) -> Recover | None:
-    """Instants that came together only because nobody was there in time."""
-    entry = prepared.entry
+def _to_late_command(instant: DueInstant, now_us: int) -> Recover | None:
+    """Build the command for instants that are late only because no node was ready in time."""
+    entry = instant.entry
     if entry.instants is None:
         return None
-    firings = plan_late(entry.job, entry.instants, prepared.firing.scheduled_us, now_us).firings
+    firings = plan_late(entry.job, entry.instants, instant.firing.scheduled_us, now_us).firings
     return Recover(
         job=entry.job,
         version=entry.version,
-        expect_us=prepared.firing.scheduled_us,
+        expect_us=instant.firing.scheduled_us,
         next_us=firings[-1].next_us,
         runs=tuple(to_run_row(entry, fired, Cause.SCHEDULE) for fired in firings),
         spans=(),
@@ -184,34 +188,34 @@ def _to_late_command(prepared: DueInstant, now_us: int) -> Recover | None:
     )
 
 
-def _to_recovery_command(prepared: DueInstant, now_us: int) -> Recover | None:
-    """A gap that is older than its job calls late."""
-    entry = prepared.entry
+def _to_recovery_command(instant: DueInstant, now_us: int) -> Recover | None:
+    """Build the command for a gap beyond the job's recovery setting."""
+    entry = instant.entry
     if entry.instants is None:
         return None
-    found = plan(
+    gap = plan(
         job=entry.job,
         state=JobState.ACTIVE,
         instants=entry.instants,
         effective=entry.effective,
-        next_us=prepared.firing.scheduled_us,
+        next_us=instant.firing.scheduled_us,
         now_us=now_us,
     )
-    if not isinstance(found, Gap):
+    if not isinstance(gap, Gap):
         return None
     return Recover(
         job=entry.job,
         version=entry.version,
-        expect_us=found.expect_us,
-        next_us=found.next_us,
-        runs=tuple(to_run_row(entry, fired, Cause.RECOVERY) for fired in found.firings),
-        spans=found.spans,
+        expect_us=gap.expect_us,
+        next_us=gap.next_us,
+        runs=tuple(to_run_row(entry, fired, Cause.RECOVERY) for fired in gap.firings),
+        spans=gap.spans,
         now_us=now_us,
-        whole=entry.effective.recovery is RecoveryStrategy.COMPRESSED,
+        all_or_nothing=entry.effective.recovery is RecoveryStrategy.COMPRESSED,
     )
 
 
 def _has_unlimited_runs(entry: CatalogEntry) -> bool:
-    """Whether recovered runs of a job would all be ready at once: nothing else holds them back."""
+    """Whether all recovered runs of a job would be ready at once, because the job sets no limit."""
     effective = entry.effective
     return effective.overlap is Overlap.ALLOW and effective.limit == UNLIMITED

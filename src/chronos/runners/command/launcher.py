@@ -23,28 +23,28 @@ class CommandLauncher:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._turn = asyncio.Lock()
+        self._send_lock = asyncio.Lock()
 
     async def start(self, request: dict[str, Any], streams: Sequence[int]) -> "RunningCommand":
         """Start a command on these three streams. Raises ``OSError`` when there is nobody to start it."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         sending = asyncio.ensure_future(self._send(json.dumps(request).encode(), [*streams, theirs.fileno()]))
-        kept = RunningCommand(ours)
+        running = RunningCommand(ours)
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:  # half a request would spoil the next one
             await asyncio.wait([sending])
             if sending.exception() is None:
-                await kept.kill()
-            kept.close()
+                await running.kill()
+            running.close()
             raise
         except OSError:
-            kept.close()
+            running.close()
             raise
         finally:
             theirs.close()
-        return kept
+        return running
 
     async def close(self) -> None:
         """Keepers stay until their commands have ended; the nursery goes."""
@@ -56,9 +56,9 @@ class CommandLauncher:
 
     async def _send(self, body: bytes, fds: list[int]) -> None:
         loop = asyncio.get_running_loop()
-        async with self._turn:
+        async with self._send_lock:
             if self._process is None or self._socket is None or self._process.poll() is not None:
-                self._begin()
+                self._start_supervisor()
             assert self._socket is not None
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
             while True:
@@ -69,7 +69,7 @@ class CommandLauncher:
                     await asyncio.sleep(0.001)
             await loop.sock_sendall(self._socket, body)
 
-    def _begin(self) -> None:
+    def _start_supervisor(self) -> None:
         if self._socket is not None:
             self._socket.close()
         ours, theirs = socket.socketpair()
@@ -89,51 +89,51 @@ class CommandLauncher:
 class RunningCommand:
     """A command that a keeper runs for us."""
 
-    __slots__ = ("_control", "_rest")
+    __slots__ = ("_buffer", "_control")
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._rest = b""
+        self._buffer = b""
 
-    async def begun(self) -> dict[str, Any]:
+    async def wait_started(self) -> dict[str, Any]:
         """``{"pid": …}``, or ``{"failed": stage, "errno": …, "error": …}`` when it could not be started."""
-        return await self._message()
+        return await self._receive_message()
 
-    async def ended(self) -> dict[str, Any]:
+    async def wait_ended(self) -> dict[str, Any]:
         """``{"exit": code, "processes": whether it had too many}``, once nothing of it is left."""
-        while "pid" in (message := await self._message()):
+        while "pid" in (message := await self._receive_message()):
             pass
         return message
 
     def terminate(self) -> None:
         """Ask its process group to end."""
-        self._tell(supervisor.TERMINATE)
+        self._send_order(supervisor.TERMINATE)
 
     async def kill(self) -> None:
         """End all of it by force; returns when nothing is left."""
-        self._tell(supervisor.KILL)
+        self._send_order(supervisor.KILL)
         with suppress(TimeoutError):
             async with asyncio.timeout(_KILL_TIMEOUT_S):
-                await self.ended()
+                await self.wait_ended()
 
     def close(self) -> None:
         """Let go. A keeper that still runs something takes it for the end of the node."""
         self._control.close()
 
-    def _tell(self, what: bytes) -> None:
+    def _send_order(self, order: bytes) -> None:
         with suppress(OSError):  # it has ended
-            self._control.send(what)
+            self._control.send(order)
 
-    async def _message(self) -> dict[str, Any]:
+    async def _receive_message(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
-        while b"\n" not in self._rest:
+        while b"\n" not in self._buffer:
             try:
                 chunk = await loop.sock_recv(self._control, 4096)
             except OSError:
                 chunk = b""
             if not chunk:
                 return {"lost": True}
-            self._rest += chunk
-        line, _, self._rest = self._rest.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message

@@ -18,13 +18,13 @@ from chronos.runners.option_faults import OptionFaults
 from chronos.runners.secret_mask import SecretMask
 from chronos.runners.templates import Renderer, uuid_text
 
-_KNOWN = ("argv", "command", "shell", "env", "cwd", "user", "limits", "success_codes", "stdin")
-_LIMITS = ("cpu_s", "memory", "file_size", "files", "processes")
+_KNOWN_OPTIONS = ("argv", "command", "shell", "env", "cwd", "user", "limits", "success_codes", "stdin")
+_LIMIT_NAMES = ("cpu_s", "memory", "file_size", "files", "processes")
 _BYTE_LIMIT_NAMES = ("memory", "file_size")
 _INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "TMPDIR")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHELL = "/bin/sh"
-_MAX_PROCESSES = 1_000  # at once, where nothing else is said: enough for any build, too few for a fork bomb
+_MAX_PROCESSES = 1_000  # at once, where nothing else is option: enough for any build, too few for a fork bomb
 _MAX_ENV_PAYLOAD = 100_000  # the kernel takes no longer text in an environment
 _CHRONOS_VARIABLES = (
     "CHRONOS_EXECUTION_ID",
@@ -42,7 +42,7 @@ class CommandRules:
     """What the node's operator decides about every command.
 
     ``user``: the system user that all of them run as; None: the node's own, or the one that a job names.
-    ``limits``: by the names of a job's limits. Each is the default, and the most that a job may set.
+    ``limits``: by the names of a job's limits. Each is the default, and the limit_max that a job may set.
     """
 
     user: str | None = None
@@ -55,25 +55,25 @@ NO_RULES = CommandRules()
 def check(options: Mapping[str, Any], rules: CommandRules = NO_RULES, *, has_secrets: bool) -> None:
     """Raise ``InvalidOptions``, with all that is wrong, when no program could be started with these."""
     faults = OptionFaults("command", has_secrets=has_secrets)
-    if not faults.note_unknown_options((), options, _KNOWN):
-        faults.close()
+    if not faults.add_unknown_options((), options, _KNOWN_OPTIONS):
+        faults.raise_if_any()
     _check_program(options, faults)
     if "env" in options:
         _check_env(options["env"], faults)
     if "cwd" in options:
-        cwd = faults.of(("cwd",), read.text, "command.cwd", options["cwd"], limit=4_096)
+        cwd = faults.try_read(("cwd",), read.text, "command.cwd", options["cwd"], limit=4_096)
         if cwd is not None and not os.path.isabs(cwd):
-            faults.note(("cwd",), f'command.cwd is "{cwd}", expected a path from the root')
+            faults.add(("cwd",), f'command.cwd is "{cwd}", expected a path from the root')
     if "user" in options:
-        faults.of(("user",), _user, options, rules)
+        faults.try_read(("user",), _find_user_of, options, rules)
     if "limits" in options:
-        _check_server_limits(faults.of(("limits",), read_limits, options["limits"]) or {}, rules, faults)
+        _check_server_limits(faults.try_read(("limits",), read_limits, options["limits"]) or {}, rules, faults)
     if "success_codes" in options:
-        faults.of(("success_codes",), success_codes, options)
+        faults.try_read(("success_codes",), read_success_codes, options)
     stdin = options.get("stdin", False)
-    if not isinstance(stdin, bool) and faults.of(("stdin",), read.text, "command.stdin", stdin) is not None:
-        faults.note_bad_templates(("stdin",), stdin)
-    faults.close()
+    if not isinstance(stdin, bool) and faults.try_read(("stdin",), read.text, "command.stdin", stdin) is not None:
+        faults.add_bad_templates(("stdin",), stdin)
+    faults.raise_if_any()
 
 
 def build_start_request(
@@ -93,8 +93,8 @@ def build_start_request(
     limits = dict(rules.limits)
     for name, limit in read_limits(options.get("limits", {})).items():
         limits[name] = min(limit, limits.get(name, limit))
-    user = _user(options, rules)
-    env = _environment(call, renderer, user)
+    user = _find_user_of(options, rules)
+    env = _build_environment(call, renderer, user)
     for name in options.get("env", {}):
         if is_credential_name(name):
             mask.add_credential(env[name])
@@ -117,7 +117,7 @@ def _find_node_directory() -> str | None:
     return None
 
 
-def given(call: AttemptCall, renderer: Renderer) -> bytes | None:
+def build_stdin(call: AttemptCall, renderer: Renderer) -> bytes | None:
     """What the command reads from stdin; None: nothing."""
     stdin = call.options.get("stdin", False)
     if isinstance(stdin, bool):
@@ -125,7 +125,7 @@ def given(call: AttemptCall, renderer: Renderer) -> bytes | None:
     return renderer.text("command.stdin", stdin).encode("utf-8", "replace")
 
 
-def success_codes(options: Mapping[str, Any]) -> tuple[int, ...]:
+def read_success_codes(options: Mapping[str, Any]) -> tuple[int, ...]:
     """Exit codes that mean success."""
     codes = options.get("success_codes", (0,))
     if not isinstance(codes, list | tuple) or not codes:
@@ -134,18 +134,18 @@ def success_codes(options: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _check_program(options: Mapping[str, Any], faults: OptionFaults) -> None:
-    if "shell" in options and faults.of(("shell",), read.flag, "command.shell", options["shell"]):
+    if "shell" in options and faults.try_read(("shell",), read.flag, "command.shell", options["shell"]):
         if "argv" in options:
-            faults.note(("argv",), "command has argv and shell; a shell is given its text as command")
-        script = faults.of(("command",), read.text, "command.command", options.get("command"))
+            faults.add(("argv",), "command has argv and shell; a shell is given its text as command")
+        script = faults.try_read(("command",), read.text, "command.command", options.get("command"))
         if script is not None and not script.strip():
-            faults.note(("command",), "command.command is empty, expected what the shell is to run")
+            faults.add(("command",), "command.command is empty, expected what the shell is to run")
         return
     if "command" in options and faults.has_fault("shell"):
-        faults.of(("command",), read.text, "command.command", options["command"])
+        faults.try_read(("command",), read.text, "command.command", options["command"])
     elif "command" in options:
-        asked = 'add "shell": true, or give argv'
-        faults.note(("command",), f"command.command is run by a shell, which must be asked for: {asked}")
+        hint = 'add "shell": true, or use argv'
+        faults.add(("command",), f"command.command is run by a shell, which must be asked for: {hint}")
     if "argv" in options or not ("command" in options or "shell" in options):
         _check_argv(options.get("argv"), faults)
 
@@ -153,32 +153,32 @@ def _check_program(options: Mapping[str, Any], faults: OptionFaults) -> None:
 def _check_argv(argv: Any, faults: OptionFaults) -> None:
     if not isinstance(argv, list | tuple) or not argv:
         example = '["pg_dump", "-f", "out"]'
-        faults.note(("argv",), f"command.argv must be a list: the program and its arguments, such as {example}")
+        faults.add(("argv",), f"command.argv must be a list: the program and its arguments, such as {example}")
         return
     if len(argv) > 10_000:
-        faults.note(("argv",), f"command.argv has {len(argv)} entries, allowed 10000")
+        faults.add(("argv",), f"command.argv has {len(argv)} entries, allowed 10000")
         return
     for index, item in enumerate(argv):
-        if faults.of(("argv", index), read.text_or_number, f"command.argv[{index}]", item) is not None:
-            faults.note_bad_templates(("argv", index), item, secrets=False)
+        if faults.try_read(("argv", index), read.text_or_number, f"command.argv[{index}]", item) is not None:
+            faults.add_bad_templates(("argv", index), item, secrets=False)
     if argv[0] == "":
-        faults.note(("argv", 0), "command.argv[0] is empty, expected a program")
+        faults.add(("argv", 0), "command.argv[0] is empty, expected a program")
 
 
 def _check_env(env: Any, faults: OptionFaults) -> None:
-    for name, value in faults.texts("env", env):
+    for name, value in faults.read_texts("env", env):
         if not name or "=" in name:
             shown = name.partition("=")[0][:80]  # what follows may be a credential
-            faults.note(("env", name), f'command.env has "{shown}", which is no name of a variable')
+            faults.add(("env", name), f'command.env has "{shown}", which is no name of a variable')
         if name in _CHRONOS_VARIABLES:
-            faults.note(("env", name), f'command.env may not set "{name}": Chronos sets it')
-        faults.note_bad_templates(("env", name), value)
+            faults.add(("env", name), f'command.env may not set "{name}": Chronos sets it')
+        faults.add_bad_templates(("env", name), value)
 
 
-def _user(options: Mapping[str, Any], rules: CommandRules) -> pwd.struct_passwd | None:
+def _find_user_of(options: Mapping[str, Any], rules: CommandRules) -> pwd.struct_passwd | None:
     """The system user that a command runs as; None: the node's own."""
-    said = options.get("user")
-    name = rules.user if said is None else read.text("command.user", said, limit=256)
+    option = options.get("user")
+    name = rules.user if option is None else read.text("command.user", option, limit=256)
     if rules.user is not None and name != rules.user:
         raise Invalid(
             f'command.user is "{name}", and this server runs every command as "{rules.user}" '
@@ -197,30 +197,32 @@ def find_user(where: str, name: str) -> pwd.struct_passwd:
         raise Invalid(f'{where} is "{name}", and there is no such user on this machine') from None
 
 
-def read_limits(given: Any) -> dict[str, int]:
+def read_limits(value: Any) -> dict[str, int]:
     """Limits by name, as numbers. Raises ``InvalidOptions`` with ways that begin below ``limits``."""
     faults, limits = OptionFaults("command.limits"), {}
-    if faults.note_unknown_options((), given, _LIMITS):
-        for name in _LIMITS:
-            if name not in given:
+    if faults.add_unknown_options((), value, _LIMIT_NAMES):
+        for name in _LIMIT_NAMES:
+            if name not in value:
                 continue
-            found = faults.of((name,), _limit, name, given[name])
-            if found is not None:
-                limits[name] = found
-    faults.close()
+            limit = faults.try_read((name,), _read_limit, name, value[name])
+            if limit is not None:
+                limits[name] = limit
+    faults.raise_if_any()
     return limits
 
 
 def _check_server_limits(limits: Mapping[str, int], rules: CommandRules, faults: OptionFaults) -> None:
     """Note each limit that is above the server's."""
     for name, limit in limits.items():
-        most = rules.limits.get(name, limit)
-        if limit > most:
-            way, told = ("limits", name), f"command.limits.{name} is {limit}"
-            faults.note(way, f"{told}, and this server allows at most {most} (dispatcher.command.limits)")
+        limit_max = rules.limits.get(name, limit)
+        if limit > limit_max:
+            faults.add(
+                ("limits", name),
+                f"command.limits.{name} is {limit}, and this server allows at most {limit_max} (dispatcher.command.limits)",
+            )
 
 
-def _limit(name: str, value: object) -> int:
+def _read_limit(name: str, value: object) -> int:
     where = f"command.limits.{name}"
     limit = read.size_bytes(where, value) if name in _BYTE_LIMIT_NAMES else read.whole_number(where, value, 1, 1 << 31)
     if name == "file_size" and limit < 1:
@@ -232,7 +234,7 @@ def _limit(name: str, value: object) -> int:
     return limit
 
 
-def _environment(call: AttemptCall, renderer: Renderer, user: pwd.struct_passwd | None) -> dict[str, str]:
+def _build_environment(call: AttemptCall, renderer: Renderer, user: pwd.struct_passwd | None) -> dict[str, str]:
     """What every program expects, what the job gives, what Chronos tells; none of the node's own secrets."""
     env = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     env.setdefault("PATH", _PATH)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from chronos.runners.secret_mask import MaskedStream, SecretMask
 
-_CHUNK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _MAX_UNTHROTTLED_BYTES = (
     1 << 20
 )  # of a stream is passed on as it comes; of what follows only the latest, from time to time
-_TAIL = 1 << 16
+_TAIL_BYTES = 1 << 16
 _TAIL_INTERVAL_S = 0.2
-_LAST = 400  # characters kept to say what it printed last
+_LAST_TEXT_CHARS = 400  # characters kept to say what it printed last
 
 
 class OutputReader:
@@ -25,19 +25,19 @@ class OutputReader:
         self._write = write
         self._masked = MaskedStream(mask)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._passed = 0
+        self._passed_bytes = 0
         self._tail = b""
-        self._left_out = 0
+        self._left_out_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._ended = self._loop.create_future()
-        self.last = ""
+        self._finished = self._loop.create_future()
+        self.last_text = ""
         os.set_blocking(fd, False)
         self._loop.add_reader(fd, self._read)
 
-    async def finish(self, within_s: float) -> None:
+    async def finish(self, timeout_s: float) -> None:
         """Until all of it has been read; whoever still holds the other end is not waited for longer than this."""
-        if not self._ended.done():
-            await asyncio.wait([self._ended], timeout=within_s)
+        if not self._finished.done():
+            await asyncio.wait([self._finished], timeout=timeout_s)
         self.close()
 
     def close(self) -> None:
@@ -49,47 +49,47 @@ class OutputReader:
         self._fd = -1
         if self._timer is not None:
             self._timer.cancel()
-        self._skip()
-        self._pass(self._masked.feed(self._decoder.decode(b"", final=True)) + self._masked.flush())
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._flush_tail()
+        self._emit(self._masked.feed(self._decoder.decode(b"", final=True)) + self._masked.flush())
+        if not self._finished.done():
+            self._finished.set_result(None)
 
     def _read(self) -> None:
         try:
-            chunk = os.read(self._fd, _CHUNK)
+            chunk = os.read(self._fd, _CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:
             chunk = b""
         if not chunk:
             self.close()
-        elif self._passed < _MAX_UNTHROTTLED_BYTES:
-            self._passed += len(chunk)
-            self._pass(self._masked.feed(self._decoder.decode(chunk)))
+        elif self._passed_bytes < _MAX_UNTHROTTLED_BYTES:
+            self._passed_bytes += len(chunk)
+            self._emit(self._masked.feed(self._decoder.decode(chunk)))
         else:
-            self._left_out += len(self._tail)
-            if len(chunk) < _TAIL:
-                kept = (self._tail + chunk)[-_TAIL:]
-                self._left_out -= len(kept) - len(chunk)
+            self._left_out_bytes += len(self._tail)
+            if len(chunk) < _TAIL_BYTES:
+                kept = (self._tail + chunk)[-_TAIL_BYTES:]
+                self._left_out_bytes -= len(kept) - len(chunk)
                 chunk = kept
             self._tail = chunk
             if self._timer is None:
-                self._timer = self._loop.call_later(_TAIL_INTERVAL_S, self._skip)
+                self._timer = self._loop.call_later(_TAIL_INTERVAL_S, self._flush_tail)
 
-    def _skip(self) -> None:
+    def _flush_tail(self) -> None:
         """Pass on the latest of what came too fast."""
         self._timer = None
         if not self._tail:
             return
-        tail, left_out = self._tail, self._left_out
-        self._tail, self._left_out = b"", 0
+        tail, left_out = self._tail, self._left_out_bytes
+        self._tail, self._left_out_bytes = b"", 0
         if left_out:  # what was held back belongs to something that is gone
             self._decoder.reset()
-            self._pass(f"{self._masked.flush()}\n… {left_out} bytes left out …\n")
-        self._pass(self._masked.feed(self._decoder.decode(tail)))
+            self._emit(f"{self._masked.flush()}\n… {left_out} bytes left out …\n")
+        self._emit(self._masked.feed(self._decoder.decode(tail)))
 
-    def _pass(self, text: str) -> None:
+    def _emit(self, text: str) -> None:
         if text:
             text = text.replace("\0", "�")
-            self.last = (self.last + text)[-_LAST:]
+            self.last_text = (self.last_text + text)[-_LAST_TEXT_CHARS:]
             self._write(text)

@@ -22,7 +22,7 @@ from chronos.runners.contract import AttemptCall
 from chronos.runners.secret_mask import SecretMask
 from chronos.runners.templates import Renderer, SecretLookup, no_secrets
 
-_DRAIN_S = 1.0
+_DRAIN_TIMEOUT_S = 1.0
 _PERMANENT_START_ERRNOS = (
     errno.ENOENT,
     errno.EACCES,
@@ -50,15 +50,15 @@ class CommandRunner:
         renderer = Renderer(call, self._secrets, mask)
         try:
             request = options_of.build_start_request(call, renderer, mask, self._rules)
-            given = options_of.given(call, renderer)
-            if given is not None and b"@" in given:
-                mask.add_urls(given.decode("utf-8", "replace"))
+            stdin = options_of.build_stdin(call, renderer)
+            if stdin is not None and b"@" in stdin:
+                mask.add_urls(stdin.decode("utf-8", "replace"))
         except NotFound as error:
             return Failed(error=str(error), kinds=("secret",))
         except Invalid as error:
             return Failed(error=mask(str(error)), kinds=("command",), worth_retrying=False)
         try:
-            return await self._start(call, request, given, mask)
+            return await self._start(call, request, stdin, mask)
         except OSError as error:  # of this machine: no descriptors, no processes, no room
             return Failed(error=f"the command could not be started: {error.strerror or error}", kinds=("start",))
 
@@ -66,45 +66,47 @@ class CommandRunner:
         await self._launcher.close()
 
     async def _start(
-        self, call: AttemptCall, request: dict[str, Any], given: bytes | None, mask: SecretMask
+        self, call: AttemptCall, request: dict[str, Any], stdin: bytes | None, mask: SecretMask
     ) -> Outcome:
         outputs: list[OutputReader] = []
-        theirs: list[int] = [_stdin(given)]
+        child_fds: list[int] = [_open_stdin(stdin)]
         try:
             for _ in range(2):
-                ours, other = os.pipe()
-                theirs.append(other)
-                outputs.append(OutputReader(ours, call.sink.write, mask))
-            kept = await self._launcher.start(request, theirs)
+                read_fd, write_fd = os.pipe()
+                child_fds.append(write_fd)
+                outputs.append(OutputReader(read_fd, call.sink.write, mask))
+            running = await self._launcher.start(request, child_fds)
         except BaseException:
             for output in outputs:
                 output.close()
             raise
         finally:
-            for fd in theirs:
+            for fd in child_fds:
                 os.close(fd)
         try:
-            return await _await_outcome(call, request, kept, outputs)
+            return await _await_outcome(call, request, running, outputs)
         except asyncio.CancelledError:
-            await kept.kill()
+            await running.kill()
             raise
         finally:
-            kept.close()
+            running.close()
             for output in outputs:
                 output.close()
 
 
 async def _await_outcome(
-    call: AttemptCall, request: dict[str, Any], kept: RunningCommand, outputs: list[OutputReader]
+    call: AttemptCall, request: dict[str, Any], running: RunningCommand, outputs: list[OutputReader]
 ) -> Outcome:
-    begun = await kept.begun()
-    if "failed" in begun:
-        return _to_start_failure(request, begun)
-    call.stop.on_ask(kept.terminate)
-    ended = await kept.ended()
-    call.stop.late = call.stop.asked  # it has had its SIGTERM: an exit code of success only says that it ended well
+    started = await running.wait_started()
+    if "failed" in started:
+        return _to_start_failure(request, started)
+    call.stop.on_request(running.terminate)
+    ended = await running.wait_ended()
+    call.stop.overrides_success = (
+        call.stop.requested
+    )  # it has had its SIGTERM: an exit code of success only says that it ended well
     for output in outputs:
-        await output.finish(_DRAIN_S)
+        await output.finish(_DRAIN_TIMEOUT_S)
     if "exit" not in ended:
         return Failed(error="the process that kept the command was killed, and the command with it", kinds=("lost",))
     code: int = ended["exit"]
@@ -112,9 +114,9 @@ async def _await_outcome(
     if ended["processes"]:
         error = f"it was killed: it had more than {request['processes']} processes at once (limits.processes)"
         return Failed(error=error, kinds=("processes", "exit"))
-    if code in options_of.success_codes(call.options):
+    if code in options_of.read_success_codes(call.options):
         return Succeeded()
-    last = " ".join(outputs[1].last.split()[-30:])[-200:]
+    last = " ".join(outputs[1].last_text.split()[-30:])[-200:]
     error = _describe_exit(code, request) + (f": {last}" if last else "")
     return Failed(error=error, kinds=(f"exit_{code}", "exit"))
 
@@ -129,14 +131,14 @@ def _describe_exit(code: int, request: dict[str, Any]) -> str:
     if -code == signal.SIGXCPU:
         return f"it was killed by {name}: it used more than {request['limits'].get('cpu_s')} s of CPU (limits.cpu_s)"
     if -code == signal.SIGXFSZ:
-        most = request["limits"].get("file_size")
-        return f"it was killed by {name}: it wrote a file of more than {most} bytes (limits.file_size)"
+        max_bytes = request["limits"].get("file_size")
+        return f"it was killed by {name}: it wrote a file of more than {max_bytes} bytes (limits.file_size)"
     return f"it was killed by {name}"
 
 
-def _to_start_failure(request: dict[str, Any], begun: Mapping[str, Any]) -> Failed:
-    stage, number = begun["failed"], begun["errno"]
-    program, reason = request["argv"][0], os.strerror(number) if number else begun["error"]
+def _to_start_failure(request: dict[str, Any], started: Mapping[str, Any]) -> Failed:
+    stage, number = started["failed"], started["errno"]
+    program, reason = request["argv"][0], os.strerror(number) if number else started["error"]
     match stage, number:
         case "exec", errno.ENOENT:
             error = f'there is no program "{program}"; give its path, or set PATH in env'
@@ -153,9 +155,9 @@ def _to_start_failure(request: dict[str, Any], begun: Mapping[str, Any]) -> Fail
     return Failed(error=error, kinds=("start",), worth_retrying=number not in _PERMANENT_START_ERRNOS)
 
 
-def _stdin(given: bytes | None) -> int:
+def _open_stdin(stdin: bytes | None) -> int:
     """A file with what the command reads; nothing has to be fed to it, so nothing can block."""
-    if given is None:
+    if stdin is None:
         return os.open(os.devnull, os.O_RDONLY)
     if sys.platform == "linux":
         fd = os.memfd_create("stdin")
@@ -163,6 +165,6 @@ def _stdin(given: bytes | None) -> int:
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
     with open(fd, "wb", closefd=False) as file:
-        file.write(given)
+        file.write(stdin)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

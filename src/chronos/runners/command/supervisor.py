@@ -3,9 +3,9 @@
 ::
 
     node ──socket──► nursery ──fork──► keeper ──fork, exec──► the command ──► whatever it starts
-      └────────────── one control socket for each command ──► keeper
+      └────────────── one control socket for each command ──► monitor_pid
 
-The nursery is started once and only forks keepers: forking it is cheap, and safe because it has no threads. A keeper
+The nursery is started once and only forks keepers: forking it is cheap, and safe because it has no threads. A monitor_pid
 has one command. On Linux it is a subreaper, so all that the command leaves behind, detached or not, becomes its child;
 when the command ends, or the node asks, or the control socket closes because the node was killed, it kills until it
 has no children left. Should the keeper itself be killed, the kernel kills the command.
@@ -38,8 +38,8 @@ _PR_SET_NO_NEW_PRIVS = 38
 _LINUX = sys.platform.startswith("linux")
 _FIRST_COUNT_INTERVAL_S = 0.02  # how often processes are counted at first, where the kernel does not keep the limit
 _LATER_COUNT_INTERVAL_S = 0.1
-_KILL_AGAIN_S = 0.005
-_LONGEST_ERROR = 500  # characters: as JSON they fit into one read of the pipe
+_KILL_INTERVAL_S = 0.005
+_MAX_ERROR_CHARS = 500  # characters: as JSON they fit into one read of the pipe
 _LIMITS = {
     "cpu_s": resource.RLIMIT_CPU,
     "memory": resource.RLIMIT_AS,
@@ -77,13 +77,13 @@ def _receive(requests: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _read_exactly(requests: socket.socket, length: int) -> bytes:
-    found = bytearray()
-    while len(found) < length:
-        chunk = requests.recv(min(1 << 16, length - len(found)))
+    data = bytearray()
+    while len(data) < length:
+        chunk = requests.recv(min(1 << 16, length - len(data)))
         if not chunk:
             raise SystemExit(0)
-        found += chunk
-    return bytes(found)
+        data += chunk
+    return bytes(data)
 
 
 def _supervise_command(request: dict[str, Any], fds: list[int]) -> NoReturn:
@@ -91,10 +91,10 @@ def _supervise_command(request: dict[str, Any], fds: list[int]) -> NoReturn:
     stdin, stdout, stderr, control_fd = fds
     control = socket.socket(fileno=control_fd)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    wake_reader, wake_writer = os.pipe()
+    os.set_blocking(wake_writer, False)
+    os.set_blocking(wake_reader, False)
+    signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     if _LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -106,39 +106,39 @@ def _supervise_command(request: dict[str, Any], fds: list[int]) -> NoReturn:
     for fd in (stdin, stdout, stderr):
         os.close(fd)
     _send_message(control, {"pid": pid})
-    over = _watch(pid, control, woken, request["processes"])
+    too_many = _watch(pid, control, wake_reader, request["processes"])
     code = _kill_rest(pid)
-    _send_message(control, {"exit": code, "processes": over})
+    _send_message(control, {"exit": code, "processes": too_many})
     os._exit(0)
 
 
-def _watch(pid: int, control: socket.socket, woken: int, most: int) -> bool:
+def _watch(pid: int, control: socket.socket, wake_reader: int, max_processes: int) -> bool:
     """Until the command has ended; whether it was killed for its number of processes."""
-    begun, over, killed = time.monotonic(), False, False
+    started_s, too_many, killed = time.monotonic(), False, False
     while not _has_ended(pid):
         wait_s = (
             None
             if killed or not _LINUX
             else _FIRST_COUNT_INTERVAL_S
-            if time.monotonic() - begun < 1
+            if time.monotonic() - started_s < 1
             else _LATER_COUNT_INTERVAL_S
         )
-        heard: list[int] = [woken] if killed else [control.fileno(), woken]
-        ready, _, _ = select.select(heard, [], [], wait_s)
-        if woken in ready:
+        sources: list[int] = [wake_reader] if killed else [control.fileno(), wake_reader]
+        ready, _, _ = select.select(sources, [], [], wait_s)
+        if wake_reader in ready:
             with contextlib.suppress(BlockingIOError):
-                os.read(woken, 4096)
+                os.read(wake_reader, 4096)
         if control.fileno() in ready:
             if _receive_order(control) == TERMINATE:
                 _signal_group(pid, signal.SIGTERM)
             else:  # to kill, or the node is gone
                 killed = True
-        elif not killed and _LINUX and len(descendants(os.getpid())) > most:
-            over = killed = True
+        elif not killed and _LINUX and len(descendants(os.getpid())) > max_processes:
+            too_many = killed = True
         if killed:
             _signal_group(pid, signal.SIGKILL)
             _kill_descendants()
-    return over
+    return too_many
 
 
 def _receive_order(control: socket.socket) -> bytes:
@@ -173,7 +173,7 @@ def _kill_rest(pid: int) -> int:
                 pass
         except ChildProcessError:
             break
-        time.sleep(_KILL_AGAIN_S)
+        time.sleep(_KILL_INTERVAL_S)
     return os.waitstatus_to_exitcode(status)
 
 
@@ -183,9 +183,9 @@ def _kill_descendants() -> None:
         return
     found = descendants(os.getpid())
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        for one in found:
+        for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(one, number)
+                os.kill(pid, number)
 
 
 def _signal_group(pid: int, number: int) -> None:
@@ -198,15 +198,15 @@ def descendants(root: int) -> list[int]:
     if not os.path.exists(f"/proc/{root}/task/{root}/children"):
         return _descendants_by_parent(root)
     found: list[int] = []
-    todo = [root]
-    while todo:
-        parent = todo.pop()
+    pending = [root]
+    while pending:
+        parent = pending.pop()
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{parent}/task"):
                 with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
-                    below = [int(pid) for pid in file.read().split()]
-                found.extend(below)
-                todo.extend(below)
+                    children_of_parent = [int(pid) for pid in file.read().split()]
+                found.extend(children_of_parent)
+                pending.extend(children_of_parent)
     return found
 
 
@@ -219,11 +219,11 @@ def _descendants_by_parent(root: int) -> list[int]:
                 parent = file.read().rpartition(b") ")[2].split(None, 2)[1]
                 children.setdefault(int(parent), []).append(int(name))
     found: list[int] = []
-    todo = [root]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found.extend(below)
-        todo.extend(below)
+    pending = [root]
+    while pending:
+        children_of_parent = children.get(pending.pop(), [])
+        found.extend(children_of_parent)
+        pending.extend(children_of_parent)
     return found
 
 
@@ -236,36 +236,38 @@ class _NotStarted(Exception):
 
 def _spawn(request: dict[str, Any], stdin: int, stdout: int, stderr: int) -> int:
     """Start the command. What goes wrong on the way to it comes back through a pipe that its start closes."""
-    told, tell = os.pipe()
-    keeper = os.getpid()
+    error_reader, error_writer = os.pipe()
+    monitor_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
         stage = ["set up"]
         try:
-            _prepare_and_exec(request, (stdin, stdout, stderr), keeper, stage)
+            _prepare_and_exec(request, (stdin, stdout, stderr), monitor_pid, stage)
         except BaseException as error:  # noqa: BLE001 - a child must never return into the keeper's code
             number = error.errno if isinstance(error, OSError) else None
-            text = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
-            os.write(tell, json.dumps([stage[0], number or 0, text]).encode())
+            text = f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]
+            os.write(error_writer, json.dumps([stage[0], number or 0, text]).encode())
         finally:
             os._exit(127)
-    os.close(tell)
-    said = os.read(told, 4096)
-    os.close(told)
-    if said:
+    os.close(error_writer)
+    failure = os.read(error_reader, 4096)
+    os.close(error_reader)
+    if failure:
         os.waitpid(pid, 0)
-        raise _NotStarted(*json.loads(said))
+        raise _NotStarted(*json.loads(failure))
     return pid
 
 
-def _prepare_and_exec(request: dict[str, Any], streams: tuple[int, int, int], keeper: int, stage: list[str]) -> None:
+def _prepare_and_exec(
+    request: dict[str, Any], streams: tuple[int, int, int], monitor_pid: int, stage: list[str]
+) -> None:
     """In the child: turn into the command.
 
     Nothing is imported from here on, whether the user changes or not: another user may not be allowed to read Python's
     own files, and must not decide what is loaded.
     """
     sys.meta_path.clear()
-    places = _list_candidate_paths(request["argv"][0], request["env"])
+    paths = _list_candidate_paths(request["argv"][0], request["env"])
     os.setsid()
     for number in range(1, signal.NSIG):
         with contextlib.suppress(OSError, ValueError):
@@ -278,8 +280,8 @@ def _prepare_and_exec(request: dict[str, Any], streams: tuple[int, int, int], ke
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     user = request["user"]
     if "processes" in limits:
-        own = pwd.getpwnam(user).pw_uid if user else os.getuid()
-        _lower_rlimit(resource.RLIMIT_NPROC, _count_user_threads(own) + limits["processes"])
+        uid = pwd.getpwnam(user).pw_uid if user else os.getuid()
+        _lower_rlimit(resource.RLIMIT_NPROC, _count_user_threads(uid) + limits["processes"])
     if user is not None:
         stage[0] = "user"
         entry = pwd.getpwnam(user)
@@ -296,10 +298,10 @@ def _prepare_and_exec(request: dict[str, Any], streams: tuple[int, int, int], ke
     if _LINUX:  # last, as changing the user undoes it
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)  # neither setuid programs nor file capabilities give it more than it has
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:
+        if os.getppid() != monitor_pid:
             os._exit(127)
     stage[0] = "exec"
-    _execute(places, request["argv"], request["env"])
+    _execute(paths, request["argv"], request["env"])
 
 
 def _list_candidate_paths(program: str, env: dict[str, str]) -> list[str]:
@@ -309,26 +311,26 @@ def _list_candidate_paths(program: str, env: dict[str, str]) -> list[str]:
     return [os.path.join(folder, program) for folder in env.get("PATH", os.defpath).split(os.pathsep)]
 
 
-def _execute(places: list[str], argv: list[str], env: dict[str, str]) -> NoReturn:
+def _execute(paths: list[str], argv: list[str], env: dict[str, str]) -> NoReturn:
     """Become the first of these programs that can be executed.
 
     ``os.execvpe`` does the same, but imports a module on its way.
     """
-    refused: OSError | None = None
-    for place in places:
+    failure: OSError | None = None
+    for path in paths:
         try:
-            os.execve(place, argv, env)
+            os.execve(path, argv, env)
         except (FileNotFoundError, NotADirectoryError) as error:
             missing = error
         except OSError as error:
-            refused = refused or error
-    raise refused or missing
+            failure = failure or error
+    raise failure or missing
 
 
-def _lower_rlimit(kind: int, limit: int, more: int = 0) -> None:
+def _lower_rlimit(kind: int, limit: int, extra: int = 0) -> None:
     """Limits may be made tighter, never wider."""
     hard = resource.getrlimit(kind)[1]
-    highest = limit + more if hard == resource.RLIM_INFINITY else min(hard, limit + more)
+    highest = limit + extra if hard == resource.RLIM_INFINITY else min(hard, limit + extra)
     resource.setrlimit(kind, (min(limit, highest), highest))
 
 

@@ -54,10 +54,11 @@ class AddressRefused(Exception):
 class AddressGuard:
     """The rules in force: ``allow_hosts`` are names (``hooks.internal``, ``*.internal``), addresses and networks."""
 
-    __slots__ = ("_names", "_networks", "_suffixes", "allow_private")
+    __slots__ = ("_names", "_networks", "_suffixes", "advice", "allow_private")
 
-    def __init__(self, *, allow_private: bool = False, allow_hosts: Sequence[str] = ()) -> None:
+    def __init__(self, *, allow_private: bool = False, allow_hosts: Sequence[str] = (), advice: str = "") -> None:
         self.allow_private = allow_private
+        self.advice = advice or _SERVER_ADVICE  # the end of every refusal
         self._names: set[str] = set()
         self._suffixes: list[str] = []
         self._networks: list[Network] = []
@@ -75,7 +76,7 @@ class AddressGuard:
         if self.is_unrestricted(name):
             return
         if name in _LOCAL_NAMES or name.endswith(".localhost"):
-            raise AddressRefused(f'"{host}" is this machine, which jobs may not reach; {_ADVICE}')
+            raise AddressRefused(f'"{host}" is this machine, which jobs may not reach; {self.advice}')
         address = parse_address(name)
         if address is not None:
             self._check(address, host)
@@ -86,16 +87,15 @@ class AddressGuard:
             return
         self._check(ip_address(text), text)
 
-    @staticmethod
-    def refusal(host: str) -> AddressRefused:
+    def to_refused_error(self, host: str) -> AddressRefused:
         """What is told of a host none of whose addresses may be reached: its name, and never what it resolved to."""
-        return AddressRefused(f"{host} has no public address; {_ADVICE}")
+        return AddressRefused(f"{host} has no public address; {self.advice}")
 
     def _check(self, address: Address, shown: str) -> None:
         if is_public(address) or any(address in network for network in self._networks):
             return
-        told = str(address) if shown == str(address) else f"{shown} ({address})"
-        raise AddressRefused(f"{told} is no public address; {_ADVICE}")
+        label = str(address) if shown == str(address) else f"{shown} ({address})"
+        raise AddressRefused(f"{label} is no public address; {self.advice}")
 
     def _allow(self, entry: str) -> None:
         if entry.startswith("*."):
@@ -111,7 +111,7 @@ class AddressGuard:
             self._names.add(entry)
 
 
-_ADVICE = "allow it with dispatcher.http.allow_hosts, or all of them with allow_private"
+_SERVER_ADVICE = "allow it on the server with dispatcher.http.allow_hosts, or every private address with allow_private"
 
 
 @lru_cache(maxsize=4096)

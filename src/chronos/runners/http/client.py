@@ -40,21 +40,21 @@ from chronos.runners.http.response import Response
 
 IDLE_TIMEOUT_S = 4.0  # shorter than the five seconds after which many servers hang up
 MAX_AGE_S = 60.0  # of a connection, and of the certificate authorities that were read
-MAX_HEADER = 1 << 16  # bytes
+MAX_HEADER_BYTES = 1 << 16  # bytes
 MAX_HEADERS = 256
-_CONNECT_S = 10  # TLS and all
+_CONNECT_TIMEOUT_S = 10  # TLS and all
 _LOOKUP_THREADS = 16  # lookups block, and may hang
 _KEEP_ALIVE_MARGIN_S = 1.0  # by which a connection is given up before the server closes it
 _KEEP_ALIVE_TIMEOUT_PATTERN = re.compile(r"timeout\s*=\s*\"?(\d{1,9})", re.ASCII | re.IGNORECASE)
-_REPEATABLE = ("GET", "HEAD", "OPTIONS")  # anything else may have had its effect
-_ADDED_BY_AIOHTTP = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # where a request has none
+_REPEATABLE_METHODS = ("GET", "HEAD", "OPTIONS")  # anything else may have had its effect
+_AIOHTTP_AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # where a request has none
 
 
 class NoResponse(Exception):
     """The answer did not come, or only half of it. ``kind`` is dns, connect, tls, reset or protocol."""
 
-    def __init__(self, kind: str, said: str = "", *, silent: bool = False) -> None:
-        super().__init__(said)
+    def __init__(self, kind: str, message: str = "", *, silent: bool = False) -> None:
+        super().__init__(message)
         self.kind = kind
         self.silent = silent  # the server hung up without a byte of an answer
 
@@ -67,23 +67,23 @@ class HttpClient:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._exchange_slots = asyncio.Semaphore(limit)
-        self._busy = 0
+        self._exchanges = 0
         self._closed = False
         self._threads = ThreadPoolExecutor(_LOOKUP_THREADS, thread_name_prefix="chronos-http")
         self._max_age_s = max_age_s
-        self._trusted: asyncio.Future[ssl.SSLContext] | None = None
-        self._trusted_until_s = 0.0
-        self._known = KnownConnections(
+        self._ssl_context: asyncio.Future[ssl.SSLContext] | None = None
+        self._ssl_context_until_s = 0.0
+        self._connections = KnownConnections(
             max_idle=min(max_idle, limit) if idle_timeout_s else 0, idle_timeout_s=idle_timeout_s, max_age_s=max_age_s
         )
         self._session = ClientSession(
-            connector=GuardedConnector(guard, self._threads, idle_timeout_s, self._known),
+            connector=GuardedConnector(guard, self._threads, idle_timeout_s, self._connections),
             cookie_jar=DummyCookieJar(),
-            skip_auto_headers=_ADDED_BY_AIOHTTP,
+            skip_auto_headers=_AIOHTTP_AUTO_HEADERS,
             auto_decompress=False,
-            timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
-            max_line_size=MAX_HEADER,
-            max_field_size=MAX_HEADER,
+            timeout=ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
             middlewares=(_send_once,),
         )
@@ -92,34 +92,34 @@ class HttpClient:
         """Close what is kept; exchanges under way come to their end."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)  # lookups that hang are left to themselves
-        if not self._busy:
+        if not self._exchanges:
             await self._session.close()
 
-    async def send(self, request: Request, room: int) -> Response:
+    async def send(self, request: Request, max_bytes: int) -> Response:
         """The answer to a request, with so many bytes of its body. Raises ``NoResponse``, ``Refused``, ``ValueError``.
 
         A server may hang up just as a kept connection is used again: what may be repeated is then sent once more.
         """
-        self._busy += 1
+        self._exchanges += 1
         try:
             async with self._exchange_slots:
                 use = ConnectionUse()
                 try:
-                    return await self._exchange(use, request, room)
+                    return await self._exchange(use, request, max_bytes)
                 except NoResponse as error:
-                    if not (error.silent and use.reused and request.method in _REPEATABLE):
+                    if not (error.silent and use.reused and request.method in _REPEATABLE_METHODS):
                         raise
-                return await self._exchange(ConnectionUse(fresh=True), request, room)
+                return await self._exchange(ConnectionUse(fresh=True), request, max_bytes)
         finally:
-            self._busy -= 1
-            if self._closed and not self._busy:
+            self._exchanges -= 1
+            if self._closed and not self._exchanges:
                 await self._session.close()
 
-    async def _exchange(self, use: ConnectionUse, request: Request, room: int) -> Response:
+    async def _exchange(self, use: ConnectionUse, request: Request, max_bytes: int) -> Response:
         current_use.set(use)
-        kept_s = None
+        keep_alive_s = None
         try:
-            answer = await self._session.request(
+            response = await self._session.request(
                 request.method,
                 request.url,
                 headers=request.headers,
@@ -128,30 +128,30 @@ class HttpClient:
                 ssl=await self._get_ssl_context() if request.url.scheme == "https" else True,
             )
             try:
-                body, cut = await _read(answer, room)
+                body, cut = await _read(response, max_bytes)
             finally:
-                answer.close()  # which closes the connection, unless the answer was read to its end
-            if (said := _KEEP_ALIVE_TIMEOUT_PATTERN.search(answer.headers.get("Keep-Alive", ""))) is not None:
-                kept_s = int(said[1]) - _KEEP_ALIVE_MARGIN_S
-            return Response(answer.status, answer.raw_headers, body, cut)
+                response.close()  # which closes the connection, unless the answer was read to its end
+            if (promise := _KEEP_ALIVE_TIMEOUT_PATTERN.search(response.headers.get("Keep-Alive", ""))) is not None:
+                keep_alive_s = int(promise[1]) - _KEEP_ALIVE_MARGIN_S
+            return Response(response.status, response.raw_headers, body, cut)
         except InvalidURL:  # a ValueError, and a ClientError
             raise
         except (ClientError, OSError, RuntimeError) as error:
             raise _to_no_response(error) from error
         finally:
-            self._known.leave(use, kept_s)
+            self._connections.release(use, keep_alive_s)
 
     async def _get_ssl_context(self) -> ssl.SSLContext:
         """The certificate authorities of this machine; a connection made with other ones is not used again."""
         now_s = self._loop.time()
-        if self._trusted is None or now_s >= self._trusted_until_s:
-            self._trusted = self._loop.run_in_executor(self._threads, _read_authorities)
-            self._trusted_until_s = now_s + self._max_age_s
-        return await asyncio.shield(self._trusted)
+        if self._ssl_context is None or now_s >= self._ssl_context_until_s:
+            self._ssl_context = self._loop.run_in_executor(self._threads, _load_ssl_context)
+            self._ssl_context_until_s = now_s + self._max_age_s
+        return await asyncio.shield(self._ssl_context)
 
 
 async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Keep aiohttp from sending a request again: it would repeat PUT and DELETE, and after half an answer."""
+    """Keep aiohttp from sending a request again: it would repeat PUT and DELETE, and after half an response."""
     try:
         return await send(request)
     except ServerDisconnectedError as error:
@@ -162,34 +162,34 @@ async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientR
         raise NoResponse("reset", silent=True) from error
 
 
-async def _read(answer: ClientResponse, room: int) -> tuple[bytes, bool]:
+async def _read(response: ClientResponse, max_bytes: int) -> tuple[bytes, bool]:
     """The body up to so many bytes, and whether there was more."""
-    connection = answer.connection
+    connection = response.connection
     if connection is None:  # all of it is here
-        return await _read_up_to(answer.content, room)
+        return await _read_up_to(response.content, max_bytes)
     protocol = connection.protocol
     assert protocol is not None
     closed = protocol.closed
     if closed is None:
-        return await _read_up_to(answer.content, room)
+        return await _read_up_to(response.content, max_bytes)
 
     def fail(_: object) -> None:
         """Wake the reader: of a body that cannot be parsed, aiohttp tells only the connection."""
-        if not answer.content.is_eof():
-            answer.content.set_exception(ClientPayloadError("the connection is closed"))
+        if not response.content.is_eof():
+            response.content.set_exception(ClientPayloadError("the connection is closed"))
 
     closed.add_done_callback(fail)
     try:
-        return await _read_up_to(answer.content, room)
+        return await _read_up_to(response.content, max_bytes)
     finally:
         closed.remove_done_callback(fail)
 
 
-async def _read_up_to(content: StreamReader, room: int) -> tuple[bytes, bool]:
+async def _read_up_to(content: StreamReader, max_bytes: int) -> tuple[bytes, bool]:
     body = bytearray()
-    while piece := await content.read(room + 1 - len(body)):
+    while piece := await content.read(max_bytes + 1 - len(body)):
         body += piece
-        if len(body) > room:
+        if len(body) > max_bytes:
             return bytes(body), True
     return bytes(body), False
 
@@ -201,7 +201,7 @@ def _to_no_response(error: Exception) -> NoResponse:
         case ClientSSLError():
             return NoResponse("tls", str(error.__cause__))
         case ServerTimeoutError():
-            return NoResponse("connect", f"none within {_CONNECT_S} s")
+            return NoResponse("connect", f"none within {_CONNECT_TIMEOUT_S} s")
         case ClientResponseError():
             return NoResponse("protocol", " ".join(error.message.partition("\n\n")[0].split()))
         case ClientPayloadError():
@@ -212,7 +212,7 @@ def _to_no_response(error: Exception) -> NoResponse:
             return NoResponse("connect", "none of its addresses can be connected to")
 
 
-def _read_authorities() -> ssl.SSLContext:
+def _load_ssl_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -19,7 +19,7 @@ from aiohttp.connector import Connection
 from chronos.runners.http.address_guard import AddressGuard, AddressRefused
 
 log = logging.getLogger("chronos.engine")
-_DNS_KEPT_S = 10
+_DNS_CACHE_S = 10
 
 
 class ConnectionUse:
@@ -46,15 +46,15 @@ class GuardedConnector(TCPConnector):
             limit=0,  # the client bounds how many exchanges are under way
             keepalive_timeout=idle_timeout_s,
             resolver=_GuardedResolver(guard, threads),
-            ttl_dns_cache=_DNS_KEPT_S,
+            ttl_dns_cache=_DNS_CACHE_S,
             socket_factory=_make_socket,
         )
         self.known_connections = known
 
-    async def connect(self, req: ClientRequest, *args: Any, **more: Any) -> Connection:
+    async def connect(self, req: ClientRequest, *args: Any, **options: Any) -> Connection:
         use = current_use.get()
         while True:
-            connection = await super().connect(req, *args, **more)
+            connection = await super().connect(req, *args, **options)
             protocol = connection.protocol
             assert protocol is not None
             if self.known_connections.take(connection.transport, use, spoiled=protocol.should_close):
@@ -69,7 +69,7 @@ class KnownConnections:
         self._max_idle, self._idle_timeout_s, self._max_age_s = max_idle, idle_timeout_s, max_age_s
         self._now_s = asyncio.get_running_loop().time
         self._busy: dict[asyncio.Transport, tuple[ConnectionUse, float]] = {}  # and when it is too old
-        self._idle: dict[asyncio.Transport, tuple[float, float]] = {}  # until when; the longest idle first
+        self._idle: dict[asyncio.Transport, tuple[float, float]] = {}  # until when; the oldest idle first
 
     def take(self, transport: asyncio.Transport | None, use: ConnectionUse, *, spoiled: bool) -> bool:
         """Whether an exchange may use a connection that aiohttp dialled or had kept."""
@@ -77,32 +77,32 @@ class KnownConnections:
         idle, busy = self._idle.pop(transport, None), self._busy.get(transport)
         now_s = self._now_s()
         if idle is not None:
-            until_s, old_s = idle
+            usable_until_s, expires_s = idle
         elif busy is not None:  # aiohttp has it back; its last exchange did not call leave yet
-            until_s = old_s = busy[1]
+            usable_until_s = expires_s = busy[1]
         else:
-            until_s = old_s = now_s + self._max_age_s
+            usable_until_s = expires_s = now_s + self._max_age_s
         use.reused = idle is not None or busy is not None
-        if use.reused and (use.fresh or spoiled or now_s >= until_s):
+        if use.reused and (use.fresh or spoiled or now_s >= usable_until_s):
             return False
         use.transport = transport
-        self._busy[transport] = use, old_s
+        self._busy[transport] = use, expires_s
         return True
 
-    def leave(self, use: ConnectionUse, kept_s: float | None) -> None:
+    def release(self, use: ConnectionUse, keep_alive_s: float | None) -> None:
         """An exchange is over; the server promised to keep the connection for so long, or said nothing about it."""
         transport = use.transport
         if transport is None or (busy := self._busy.get(transport)) is None or busy[0] is not use:
             return  # the next exchange has it already
         del self._busy[transport]
-        old_s = busy[1]
+        expires_s = busy[1]
         if not transport.is_closing():
-            idle_s = self._idle_timeout_s if kept_s is None else min(self._idle_timeout_s, kept_s)
-            self._idle[transport] = min(self._now_s() + idle_s, old_s), old_s
+            idle_s = self._idle_timeout_s if keep_alive_s is None else min(self._idle_timeout_s, keep_alive_s)
+            self._idle[transport] = min(self._now_s() + idle_s, expires_s), expires_s
         while self._idle and (len(self._idle) > self._max_idle or next(iter(self._idle)).is_closing()):
-            longest = next(iter(self._idle))
-            del self._idle[longest]
-            longest.abort()
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            oldest.abort()
 
 
 class _GuardedResolver(AbstractResolver):
@@ -117,14 +117,14 @@ class _GuardedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         """The addresses to dial. Raises ``AddressRefused`` where the name has others only, and ``OSError``."""
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
+            addresses = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
         except RuntimeError as error:  # the node shuts down
             raise OSError(str(error)) from error
         if self._guard.is_unrestricted(host):
-            return found
+            return addresses
         allowed: list[ResolveResult] = []
         refused: list[str] = []
-        for address in found:
+        for address in addresses:
             try:
                 self._guard.check_address(address["host"])
             except AddressRefused:
@@ -133,7 +133,7 @@ class _GuardedResolver(AbstractResolver):
                 allowed.append(address)
         if refused and not allowed:
             log.debug("a webhook was refused", extra={"host": host, "addresses": refused})
-            raise self._guard.refusal(host)  # what the name means in here is not for the authors of jobs
+            raise self._guard.to_refused_error(host)  # what the name means in here is not for the authors of jobs
         return allowed
 
     async def close(self) -> None:
@@ -141,7 +141,7 @@ class _GuardedResolver(AbstractResolver):
 
 
 def _look_up(host: str, port: int, family: int) -> list[ResolveResult]:
-    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    results = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     return [
         {
             "hostname": host,
@@ -151,11 +151,11 @@ def _look_up(host: str, port: int, family: int) -> list[ResolveResult]:
             "proto": protocol,
             "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
         }
-        for kind, _, protocol, _, name in found
+        for kind, _, protocol, _, name in results
     ]
 
 
 def _make_socket(address: AddrInfoType) -> socket.socket:
-    made = socket.socket(*address[:3])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return made
+    sock = socket.socket(*address[:3])
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return sock

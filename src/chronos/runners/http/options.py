@@ -17,7 +17,7 @@ from chronos.runners.http.address_guard import AddressGuard, AddressRefused
 from chronos.runners.option_faults import OptionFaults
 from chronos.runners.templates import check_template, is_template
 
-KNOWN = (
+KNOWN_OPTIONS = (
     "url",
     "method",
     "headers",
@@ -32,19 +32,19 @@ KNOWN = (
 )
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_REDIRECTS = 10
-_USUAL_REDIRECTS = 5
-_AUTH = {
+_DEFAULT_REDIRECTS = 5
+_AUTH_OPTIONS = {
     "basic": ("username", "password"),
     "bearer": ("token",),
     "api_key": ("name", "value", "in"),
     "hmac": ("secret",),
 }
-_AUTH_NEEDS = {"basic": ("username",), "bearer": ("token",), "api_key": ("value",), "hmac": ("secret",)}
+_REQUIRED_AUTH_OPTIONS = {"basic": ("username",), "bearer": ("token",), "api_key": ("value",), "hmac": ("secret",)}
 _HEADER_NAME_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _SPACE_OR_CONTROL_PATTERN = re.compile(r"[\x00-\x20\x7f]")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_HOST = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
-_CODE = re.compile(r"([1-5])xx|([1-5][0-9]{2})-([1-5][0-9]{2})|([1-5][0-9]{2})", re.ASCII)
+_CONTROL_PATTERN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_HOST_PATTERN = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+_STATUS_PATTERN = re.compile(r"([1-5])xx|([1-5][0-9]{2})-([1-5][0-9]{2})|([1-5][0-9]{2})", re.ASCII)
 _CHRONOS_HEADERS = ("idempotency-key", "traceparent", "webhook-id", "webhook-timestamp", "webhook-signature")
 _CONNECTION_HEADERS = (
     "host",
@@ -81,45 +81,45 @@ WORTH_RETRYING = StatusRanges(((408, 408), (425, 425), (429, 429), (500, 599)))
 def check(options: Mapping[str, Any], guard: AddressGuard, *, has_secrets: bool) -> None:
     """Raise ``InvalidOptions``, with all that is wrong, when a request could never be made of these."""
     faults = OptionFaults("http", has_secrets=has_secrets)
-    if not faults.note_unknown_options((), options, KNOWN):
-        faults.close()
+    if not faults.add_unknown_options((), options, KNOWN_OPTIONS):
+        faults.raise_if_any()
     _check_url(options, guard, faults)
     if "headers" in options:
         _check_headers(options["headers"], faults)
     if "query" in options:
-        for name, value in faults.texts("query", options["query"]):
-            faults.note_bad_templates(("query", name), value)
+        for name, value in faults.read_texts("query", options["query"]):
+            faults.add_bad_templates(("query", name), value)
     if "body" in options or "json" in options:
         _check_body(options, faults)
     if "auth" in options:
         _check_auth(options["auth"], faults)
     for name, check_option in _INDEPENDENT_OPTION_CHECKS.items():
         if name in options:
-            faults.of((name,), check_option, options)
-    faults.close()
+            faults.try_read((name,), check_option, options)
+    faults.raise_if_any()
 
 
 def method(options: Mapping[str, Any]) -> str:
     """POST where something is sent, else GET."""
-    given = options.get("method")
-    if given is None:
+    value = options.get("method")
+    if value is None:
         return "POST" if "body" in options or "json" in options else "GET"
-    found = read.text("http.method", given, limit=20).upper()
-    if found not in METHODS:
-        raise Invalid(f'http.method is "{given}", allowed: {", ".join(METHODS)}')
-    return found
+    name = read.text("http.method", value, limit=20).upper()
+    if name not in METHODS:
+        raise Invalid(f'http.method is "{value}", allowed: {", ".join(METHODS)}')
+    return name
 
 
-def read_status_ranges(name: str, options: Mapping[str, Any], usual: StatusRanges) -> StatusRanges:
+def read_status_ranges(name: str, options: Mapping[str, Any], default: StatusRanges) -> StatusRanges:
     """Statuses as they are written: 200, "200-299", "2xx"."""
-    given = options.get(name)
-    if given is None:
-        return usual
-    if not isinstance(given, list | tuple) or not given or len(given) > 100:
+    value = options.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, list | tuple) or not value or len(value) > 100:
         raise Invalid(f'http.{name} must be a list of statuses such as [200, "4xx", "500-504"]')
     ranges = []
-    for item in given:
-        match = None if isinstance(item, bool) else _CODE.fullmatch(str(item))
+    for item in value:
+        match = None if isinstance(item, bool) else _STATUS_PATTERN.fullmatch(str(item))
         if match is None:
             raise Invalid(f'http.{name} has "{str(item)[:40]}", expected a status such as 204, "4xx" or "500-504"')
         hundred, low, high, single = match.groups()
@@ -132,10 +132,10 @@ def read_status_ranges(name: str, options: Mapping[str, Any], usual: StatusRange
 
 def read_max_redirects(options: Mapping[str, Any]) -> int:
     """How many may be followed."""
-    given = options.get("redirects", False)
-    if isinstance(given, bool):
-        return _USUAL_REDIRECTS if given else 0
-    return read.whole_number("http.redirects", given, 0, MAX_REDIRECTS)
+    value = options.get("redirects", False)
+    if isinstance(value, bool):
+        return _DEFAULT_REDIRECTS if value else 0
+    return read.whole_number("http.redirects", value, 0, MAX_REDIRECTS)
 
 
 def parse_url(text: str, guard: AddressGuard, where: str = "http.url") -> URL:
@@ -160,7 +160,7 @@ def _parse_url_or_fault(text: str) -> URL | str:
         return f'is "{shown}", which is no address: {hide_userinfo(str(error))}'
     if url.scheme not in ("http", "https") or not host:
         return f'is "{shown}", expected one that begins with https:// or http:// and names a host'
-    if ":" not in host and _HOST.fullmatch(url.raw_host or "") is None:
+    if ":" not in host and _HOST_PATTERN.fullmatch(url.raw_host or "") is None:
         return f'names the host "{host[:80]}", which is none'
     if url.user is not None or url.password is not None:
         return "has a user name or password in it; give them as auth, where they are kept out of sight"
@@ -182,13 +182,13 @@ def check_header_name(name: str) -> None:
 
 def _cut_after_sign(name: str, sign: str) -> str:
     """A wrong name as a message quotes it; what stands behind the sign may be a value, and so a credential."""
-    name, found, _ = name.partition(sign)
-    return f"{name[:80]}{found}"
+    name, separator, _ = name.partition(sign)
+    return f"{name[:80]}{separator}"
 
 
 def check_header_value(name: str, value: str) -> None:
     """Refuse line breaks and other control characters, by which one header becomes two."""
-    if _UNPRINTABLE.search(value):
+    if _CONTROL_PATTERN.search(value):
         raise Invalid(f'http.headers: "{name}" has a line break or another control character in it')
     if len(value) > 8_192:
         raise Invalid(f'http.headers: "{name}" has {len(value)} characters, allowed 8192')
@@ -196,7 +196,7 @@ def check_header_value(name: str, value: str) -> None:
 
 def _check_url(options: Mapping[str, Any], guard: AddressGuard, faults: OptionFaults) -> None:
     if "url" not in options:
-        faults.note(("url",), "http needs a url")
+        faults.add(("url",), "http needs a url")
         return
     try:
         url = read.text("http.url", options["url"], limit=8_192)
@@ -207,55 +207,55 @@ def _check_url(options: Mapping[str, Any], guard: AddressGuard, faults: OptionFa
         if not url.startswith(("http://", "https://", "{{")):
             raise Invalid("http.url must begin with https:// or http://, or be one placeholder")
     except AddressRefused as error:
-        faults.note(("url",), f"http.url: {error}")
+        faults.add(("url",), str(error))
     except Invalid as error:
-        faults.note(("url",), str(error))
+        faults.add(("url",), str(error))
 
 
 def _check_headers(headers: Any, faults: OptionFaults) -> None:
-    for name, value in faults.texts("headers", headers, most=100):
-        faults.note_bad_templates(("headers", name), value)
+    for name, value in faults.read_texts("headers", headers, limit=100):
+        faults.add_bad_templates(("headers", name), value)
         try:
             check_header_name(name)
             if not is_template(value):
                 check_header_value(name, value)
         except Invalid as error:
-            faults.note(("headers", name), str(error))
+            faults.add(("headers", name), str(error))
 
 
 def _check_body(options: Mapping[str, Any], faults: OptionFaults) -> None:
     if "json" in options:
-        faults.note_bad_templates(("json",), options["json"])
+        faults.add_bad_templates(("json",), options["json"])
     if "body" not in options:
         return
     if "json" in options:
-        faults.note(("body",), "http has both body and json; give one of them")
+        faults.add(("body",), "http has both body and json; give one of them")
     if not isinstance(options["body"], str):
-        faults.note(("body",), "http.body must be text; give a value as json instead")
-    elif faults.of(("body",), read.text, "http.body", options["body"]) is not None:
-        faults.note_bad_templates(("body",), options["body"])
+        faults.add(("body",), "http.body must be text; give a value as json instead")
+    elif faults.try_read(("body",), read.text, "http.body", options["body"]) is not None:
+        faults.add_bad_templates(("body",), options["body"])
 
 
 def _check_auth(auth: Any, faults: OptionFaults) -> None:
     kind = auth.get("type") if isinstance(auth, Mapping) else None
-    if not isinstance(kind, str) or kind not in _AUTH:
-        way = ("auth", "type") if isinstance(auth, Mapping) else ("auth",)
-        faults.note(way, f'http.auth must be an object whose "type" is one of {", ".join(_AUTH)}')
+    if not isinstance(kind, str) or kind not in _AUTH_OPTIONS:
+        path = ("auth", "type") if isinstance(auth, Mapping) else ("auth",)
+        faults.add(path, f'http.auth must be an object whose "type" is one of {", ".join(_AUTH_OPTIONS)}')
         return
-    faults.note_unknown_options(("auth",), auth, ("type", *_AUTH[kind]))
-    for name in _AUTH_NEEDS[kind]:
+    faults.add_unknown_options(("auth",), auth, ("type", *_AUTH_OPTIONS[kind]))
+    for name in _REQUIRED_AUTH_OPTIONS[kind]:
         if name not in auth:
-            faults.note(("auth", name), f'http.auth ({kind}) needs "{name}"')
-    said = dict(faults.texts("auth", auth))
-    for name, value in said.items():
-        faults.note_bad_templates(("auth", name), value)
+            faults.add(("auth", name), f'http.auth ({kind}) needs "{name}"')
+    values = dict(faults.read_texts("auth", auth))
+    for name, value in values.items():
+        faults.add_bad_templates(("auth", name), value)
     if kind == "api_key" and not faults.has_fault("auth", "in"):
-        if said.get("in", "header") not in ("header", "query"):
-            faults.note(("auth", "in"), 'http.auth.in must be "header" or "query"')
-        elif said.get("in", "header") == "header" and "name" in said:
-            faults.of(("auth", "name"), check_header_name, said["name"])
-    if kind == "hmac" and not is_template(said.get("secret", "")):
-        faults.of(("auth", "secret"), signing_key, said.get("secret", ""))
+        if values.get("in", "header") not in ("header", "query"):
+            faults.add(("auth", "in"), 'http.auth.in must be "header" or "query"')
+        elif values.get("in", "header") == "header" and "name" in values:
+            faults.try_read(("auth", "name"), check_header_name, values["name"])
+    if kind == "hmac" and not is_template(values.get("secret", "")):
+        faults.try_read(("auth", "secret"), signing_key, values.get("secret", ""))
 
 
 def signing_key(secret: str) -> bytes:

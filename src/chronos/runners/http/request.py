@@ -38,7 +38,7 @@ _PAYLOAD_METHODS = ("POST", "PUT", "PATCH")
 _CROSS_ORIGIN_HEADERS = ("content-type", "accept", "user-agent", "accept-encoding", "idempotency-key", "traceparent")
 _REDIRECT_TO_GET_STATUSES = (301, 302, 303)
 USER_AGENT = "Chronos"
-_USUAL_HEADERS = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
+_DEFAULT_HEADERS = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class RequestOutline:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
-        self._said: dict[str | None, dict[str, str]] = {}  # by the type of the body
+        self._static_headers: dict[str | None, dict[str, str]] = {}  # by the type of the body
         self._url: URL | None = None
 
     @cached_property
@@ -94,19 +94,19 @@ class RequestOutline:
             self._url = url
         return url
 
-    def headers(self, kind: str | None, renderer: Renderer) -> dict[str, str]:
+    def headers(self, content_type: str | None, renderer: Renderer) -> dict[str, str]:
         """The usual headers and its own; a new object each time."""
-        known = self._said.get(kind)
-        if known is not None:
-            return known.copy()
-        headers = _USUAL_HEADERS.copy()
-        if kind is not None:
-            headers["Content-Type"] = kind
+        headers = self._static_headers.get(content_type)
+        if headers is not None:
+            return headers.copy()
+        headers = _DEFAULT_HEADERS.copy()
+        if content_type is not None:
+            headers["Content-Type"] = content_type
         own = self.options.get("headers", {})
         for name, template in own.items():
-            _set(headers, name, renderer.text(f"http.headers.{name}", str(template)))
+            _set_header(headers, name, renderer.text(f"http.headers.{name}", str(template)))
         if not any(is_template(str(template)) for template in own.values()):
-            self._said[kind] = headers.copy()
+            self._static_headers[content_type] = headers.copy()
         return headers
 
     def add_credentials_to_mask(self, headers: Mapping[str, str], body: bytes | None, mask: SecretMask) -> None:
@@ -126,8 +126,8 @@ def build_request(call: AttemptCall, outline: RequestOutline, secrets: SecretLoo
     renderer = Renderer(call, secrets, mask)
     try:
         method = outline.method
-        body, kind = _body(call, method, renderer)
-        headers = outline.headers(kind, renderer)
+        body, content_type = _body(call, method, renderer)
+        headers = outline.headers(content_type, renderer)
         outline.add_credentials_to_mask(headers, body, mask)
         _add_own_headers(headers, call)
         url = outline.url(renderer, guard)
@@ -195,9 +195,9 @@ def _body(call: AttemptCall, method: str, renderer: Renderer) -> tuple[bytes | N
 def _url(options: Mapping[str, Any], renderer: Renderer, guard: AddressGuard) -> URL:
     template = options["url"]
     if "{{" in template:
-        whole = renderer.value("http.url", template)  # one placeholder and nothing else is an address as it is
-        alone = template.startswith("{{") and template.find("}}") == len(template) - 2
-        text = whole if alone and isinstance(whole, str) else renderer.text("http.url", template, _quote_value)
+        value = renderer.value("http.url", template)  # one placeholder and nothing else is an address as it is
+        is_single = template.startswith("{{") and template.find("}}") == len(template) - 2
+        text = value if is_single and isinstance(value, str) else renderer.text("http.url", template, _quote_value)
     else:
         text = template
     url = parse_url(text, guard)
@@ -220,25 +220,25 @@ def _authenticate(
     body: bytes,
     mask: SecretMask,
 ) -> URL:
-    def option(name: str, otherwise: str = "") -> str:
-        return renderer.text(f"http.auth.{name}", str(auth.get(name, otherwise)))
+    def option(name: str, default: str = "") -> str:
+        return renderer.text(f"http.auth.{name}", str(auth.get(name, default)))
 
     match auth["type"]:
         case "basic":
             password = option("password")
             pair = b64encode(f"{option('username')}:{password}".encode()).decode()
             _add_to_mask(mask, password, pair)
-            _set(headers, "Authorization", f"Basic {pair}")
+            _set_header(headers, "Authorization", f"Basic {pair}")
         case "bearer":
             token = option("token")
             _add_to_mask(mask, token)
-            _set(headers, "Authorization", f"Bearer {token}")
+            _set_header(headers, "Authorization", f"Bearer {token}")
         case "api_key":
             key = option("value")
             _add_to_mask(mask, key)
             if auth.get("in", "header") == "query":
                 return url.extend_query([(option("name", "api_key"), key)])
-            _set(headers, str(auth.get("name", "X-API-Key")), key)
+            _set_header(headers, str(auth.get("name", "X-API-Key")), key)
         case _:
             secret = option("secret")
             _add_to_mask(mask, secret)
@@ -260,7 +260,7 @@ def _add_to_mask(mask: SecretMask, *values: str) -> None:
         mask.add(value)
 
 
-def _set(headers: dict[str, str], name: str, value: str) -> None:
+def _set_header(headers: dict[str, str], name: str, value: str) -> None:
     """Set a header whatever the case of one that is there."""
     check_header_value(name, value)
     lower = name.lower()

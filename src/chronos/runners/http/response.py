@@ -13,15 +13,15 @@ import msgspec
 from chronos.core.credentials import MASK, is_credential_name
 from chronos.runners.secret_mask import SecretMask
 
-MAX_BODY = 1 << 20
-MAX_RESULT = 1 << 16
+MAX_BODY_BYTES = 1 << 20
+MAX_RESULT_CHARS = 1 << 16
 _COMPRESSION_OVERHEAD_BYTES = 1 << 16  # by which packing may make a body longer that would have fitted
 _MAX_HEADERS = 64
 _MAX_HEADER_VALUE = 1_024
 _UNRECORDED_HEADERS = ("set-cookie", "set-cookie2")  # credentials of a session that nobody goes on with
 _ZLIB_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 #: Encodings that decode in linear time; with any other, or none, it is taken for UTF-8.
-_CHARSETS = re.compile(
+_SAFE_CHARSETS = re.compile(
     r"(us-)?ascii|utf-?8|utf-?16(le|be)?|latin-?1|iso-8859-(\d|1[0-6])|windows-125\d|koi8-[ru]|"
     r"shift_jis|euc-(jp|kr)|gbk|gb18030|big5",
     re.ASCII,
@@ -29,17 +29,17 @@ _CHARSETS = re.compile(
 
 
 class Response(NamedTuple):
-    """An answer as it came. ``cut``: there was more of the body than there was room for."""
+    """An answer as it came. ``is_cut``: there was more of the body than there was room for."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
-    cut: bool
+    is_cut: bool
 
     def header(self, name: bytes) -> str | None:
         """The first header of this name, which is given in lower case."""
-        for found, value in self.headers:
-            if found.lower() == name:
+        for header, value in self.headers:
+            if header.lower() == name:
                 return _header_text(value)
         return None
 
@@ -63,7 +63,7 @@ class CapturedResponse:
 
     def result(self) -> Any:
         """The value of a small JSON body, else None."""
-        if not self.body or self.truncated or len(self.body) > MAX_RESULT:
+        if not self.body or self.truncated or len(self.body) > MAX_RESULT_CHARS:
             return None
         kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if not (kind == "application/json" or kind.endswith("+json")) or "\\u0000" in self.body:
@@ -77,7 +77,7 @@ class CapturedResponse:
 def body_limit_bytes(mask: SecretMask) -> int:
     """How many bytes of a body are worth reading; what is beyond is never taken off the wire."""
     return (
-        MAX_BODY + _COMPRESSION_OVERHEAD_BYTES + mask.longest_secret_chars
+        MAX_BODY_BYTES + _COMPRESSION_OVERHEAD_BYTES + mask.longest_secret_chars
     )  # a secret at the edge must be seen whole to be masked
 
 
@@ -86,20 +86,22 @@ def capture(response: Response, mask: SecretMask) -> CapturedResponse:
     body = text = ""
     truncated = False
     if response.body:
-        unpacked = _decompress_body(response, MAX_BODY + mask.longest_secret_chars)
+        unpacked = _decompress_body(response, MAX_BODY_BYTES + mask.longest_secret_chars)
         text = mask(_decode(unpacked, response.header(b"content-type") or "")).replace("\0", "�")
-        body = text[:MAX_BODY]
-        truncated = response.cut or len(unpacked) > MAX_BODY or len(text) > MAX_BODY
-    return CapturedResponse(status=response.status, headers=_headers(response, mask), body=body, truncated=truncated)
+        body = text[:MAX_BODY_BYTES]
+        truncated = response.is_cut or len(unpacked) > MAX_BODY_BYTES or len(text) > MAX_BODY_BYTES
+    return CapturedResponse(
+        status=response.status, headers=_record_headers(response, mask), body=body, truncated=truncated
+    )
 
 
-def _decompress_body(response: Response, most: int) -> bytes:
-    """The body without its compression, up to one byte more than is kept: a bomb is not unpacked any further."""
+def _decompress_body(response: Response, limit: int) -> bytes:
+    """The body without its compression, up to one byte more than is recorded: a bomb is not unpacked any further."""
     window = _ZLIB_WINDOW_BITS.get((response.header(b"content-encoding") or "").strip().lower())
     if window is None:
-        return response.body[: most + 1]
+        return response.body[: limit + 1]
     try:
-        return zlib.decompressobj(window).decompress(response.body, most + 1)
+        return zlib.decompressobj(window).decompress(response.body, limit + 1)
     except zlib.error:
         return b"(the body says that it is compressed, and is not)"
 
@@ -114,20 +116,20 @@ def _charset(content_type: str) -> str:
     message = Message()
     message["Content-Type"] = content_type[:_MAX_HEADER_VALUE]
     name = (message.get_content_charset() or "utf-8").lower()
-    return name if _CHARSETS.fullmatch(name) else "utf-8"
+    return name if _SAFE_CHARSETS.fullmatch(name) else "utf-8"
 
 
-def _headers(response: Response, mask: SecretMask) -> dict[str, str]:
-    kept: dict[str, str] = {}
+def _record_headers(response: Response, mask: SecretMask) -> dict[str, str]:
+    recorded: dict[str, str] = {}
     for name, value in response.headers:
-        if len(kept) >= _MAX_HEADERS:
+        if len(recorded) >= _MAX_HEADERS:
             break
         if (shown := _to_recorded_name(name)) is not None:
-            kept[shown] = MASK if value and is_credential_name(shown) else _text(value, mask)
-    return kept
+            recorded[shown] = MASK if value and is_credential_name(shown) else _to_recorded_value(value, mask)
+    return recorded
 
 
-def _text(value: bytes, mask: SecretMask) -> str:
+def _to_recorded_value(value: bytes, mask: SecretMask) -> str:
     """A header's value as every store takes it."""
     text = mask(_header_text(value)[:_MAX_HEADER_VALUE]).replace("\0", "�")
     return text if value.isascii() else text.encode("utf-8", "replace").decode()

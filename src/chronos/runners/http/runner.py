@@ -27,7 +27,7 @@ from chronos.runners.templates import SecretLookup, no_secrets
 from chronos.timers import Timers
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-_OUTLINES = 4_096  # kept
+_MAX_OUTLINES = 4_096  # kept
 _STOPPED = Failed(error="it was asked to stop before the answer was complete", kinds=("stopped",))
 
 
@@ -39,6 +39,7 @@ class HttpRunner:
         *,
         allow_private: bool = False,
         allow_hosts: Sequence[str] = (),
+        advice: str = "",
         timeout_s: float = 30.0,
         secrets: SecretLookup = no_secrets,
         max_connections: int = 1_000,
@@ -46,7 +47,7 @@ class HttpRunner:
         idle_timeout_s: float = IDLE_TIMEOUT_S,
         max_age_s: float = MAX_AGE_S,
     ) -> None:
-        self._guard = AddressGuard(allow_private=allow_private, allow_hosts=allow_hosts)
+        self._guard = AddressGuard(allow_private=allow_private, allow_hosts=allow_hosts, advice=advice)
         self._timeout_s = timeout_s  # where no level sets one
         self._secrets = secrets
         self._max_connections, self._max_idle = max_connections, max_idle
@@ -69,9 +70,9 @@ class HttpRunner:
             return Failed(error=str(error), kinds=("request",), worth_retrying=False)
         except AddressRefused as error:
             return _to_refused_failure(error)
-        if limit_s is None and not call.timeout_said:
+        if limit_s is None and not call.has_timeout:
             limit_s = self._timeout_s
-        return await self._within_time(call, outline, request, limit_s)
+        return await self._run_within_time(call, outline, request, limit_s)
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -82,45 +83,49 @@ class HttpRunner:
         """What these options say to every call; a job's are the same object as long as its version is in use."""
         outline = self._outlines.get(id(options))
         if outline is None:
-            if len(self._outlines) >= _OUTLINES:
+            if len(self._outlines) >= _MAX_OUTLINES:
                 self._outlines.clear()
             outline = self._outlines[id(options)] = RequestOutline(options)
         return outline
 
-    async def _within_time(
+    async def _run_within_time(
         self, call: AttemptCall, outline: RequestOutline, request: Request, limit_s: float | None
     ) -> Outcome:
         """Ends when it is asked to stop, or when a time of its own is up; both close the connection."""
-        if call.stop.asked:
+        if call.stop.requested:
             return _STOPPED
         limit = asyncio.timeout(None)
 
         def end() -> None:
             _expire_timeout(limit)
 
-        call.stop.on_ask(end)
+        call.stop.on_request(end)
         deadline = None if limit_s is None else self._deadlines.set(id(limit), limit_s, end)
         try:
             async with limit:
                 return await self._exchange(call, outline, request)
         except TimeoutError:
-            return _STOPPED if call.stop.asked else TimedOut(error=f"there was no complete answer within {limit_s:g} s")
+            return (
+                _STOPPED
+                if call.stop.requested
+                else TimedOut(error=f"there was no complete answer within {limit_s:g} s")
+            )
         finally:
             if deadline is not None:
                 self._deadlines.drop(id(limit), deadline)
 
     async def _exchange(self, call: AttemptCall, outline: RequestOutline, request: Request) -> Outcome:
         try:
-            left = outline.redirects
+            redirects_left = outline.redirects
             while True:
-                response = await (self._client or self._opened()).send(request, body_limit_bytes(request.mask))
-                answer = capture(response, request.mask)
-                call.detail["response"] = answer.record()
-                location = response.header(b"location") if left and answer.status in _REDIRECTS else None
+                response = await (self._client or self._open_client()).send(request, body_limit_bytes(request.mask))
+                captured = capture(response, request.mask)
+                call.detail["response"] = captured.record()
+                location = response.header(b"location") if redirects_left and captured.status in _REDIRECTS else None
                 if location is None:
-                    return _to_outcome(outline, answer)
-                left -= 1
-                request = build_redirected_request(request, answer.status, location, self._guard)
+                    return _to_outcome(outline, captured)
+                redirects_left -= 1
+                request = build_redirected_request(request, captured.status, location, self._guard)
         except AddressRefused as error:
             return _to_refused_failure(error, request)
         except (Invalid, ValueError) as error:
@@ -128,7 +133,7 @@ class HttpRunner:
         except NoResponse as error:
             return _to_connection_failure(request, error)
 
-    def _opened(self) -> HttpClient:
+    def _open_client(self) -> HttpClient:
         """Made on first use, as it belongs to the running loop."""
         self._client = HttpClient(
             self._guard,
@@ -146,16 +151,16 @@ def _expire_timeout(limit: asyncio.Timeout) -> None:
         limit.reschedule(asyncio.get_running_loop().time())
 
 
-def _to_outcome(outline: RequestOutline, answer: CapturedResponse) -> Outcome:
-    status = answer.status
+def _to_outcome(outline: RequestOutline, captured: CapturedResponse) -> Outcome:
+    status = captured.status
     if status in outline.success:
-        return Succeeded(result=answer.result())
+        return Succeeded(result=captured.result())
     error = f"the server answered {status}"
     if status in _REDIRECTS:
         followed = "redirects" in outline.options
         error += "; too many redirects" if followed else '; redirects are followed only with the option "redirects"'
-    elif answer.body:
-        error += f": {' '.join(answer.body[:400].split())[:200]}"
+    elif captured.body:
+        error += f": {' '.join(captured.body[:400].split())[:200]}"
     return Failed(
         error=error,
         kinds=(f"http_{status}", f"http_{status // 100}xx"),
@@ -169,17 +174,17 @@ def _to_refused_failure(error: AddressRefused, request: Request | None = None) -
 
 
 def _to_connection_failure(request: Request, error: NoResponse) -> Failed:
-    """No answer, or half of one: the network's fault or the server's, and so worth another try."""
+    """No captured, or half of one: the network's fault or the server's, and so worth another try."""
     host = request.url.host
     match error.kind:
         case "dns":
-            said = f"the name {host} could not be resolved"
+            message = f"the name {host} could not be resolved"
         case "tls":
-            said = f"no secure connection to {host}: {error}"
+            message = f"no secure connection to {host}: {error}"
         case "reset":
-            said = f"{host} closed the connection before the answer was complete"
+            message = f"{host} closed the connection before the answer was complete"
         case "protocol":
-            said = f"what {host} answered is not HTTP: {error}"
+            message = f"what {host} answered is not HTTP: {error}"
         case _:
-            said = f"no connection to {host}: {error}"
-    return Failed(error=request.mask(said)[:1_000], kinds=("connection", error.kind))
+            message = f"no connection to {host}: {error}"
+    return Failed(error=request.mask(message)[:1_000], kinds=("connection", error.kind))

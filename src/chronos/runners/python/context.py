@@ -135,34 +135,34 @@ class Transaction:
         """Add a statement with its values, one by one or in a tuple: text, numbers, true and false, bytes, None."""
         if len(values) == 1 and isinstance(values[0], tuple | list):
             values = tuple(values[0])
-        for place, value in enumerate(values, 1):
+        for index, value in enumerate(values, 1):
             if not isinstance(value, _SCALARS):
                 kind = type(value).__name__
-                raise Invalid(f"value {place} of the statement is a {kind}: give text, a number, bytes or None")
+                raise Invalid(f"value {index} of the statement is a {kind}: give text, a number, bytes or None")
         self._context.add_statement(sql, values)
 
 
 class Context:
     """One attempt, as the function sees it. Times are aware UTC datetimes."""
 
-    __slots__ = ("_awaited", "_call", "_clock", "_left", "_place", "_remembered", "_used")
+    __slots__ = ("_abandoned", "_call", "_clock", "_is_async", "_next_index", "_on_remember", "_used_signals")
 
     def __init__(
         self,
         call: AttemptCall,
         clock: Clock,
         *,
-        awaited: bool,
-        remembered: Callable[[int, RecordedTask], None] | None = None,
+        is_async: bool,
+        on_remember: Callable[[int, RecordedTask], None] | None = None,
     ) -> None:
         """``awaited``: the function is async. ``remembered`` hears of each change to the memory."""
         self._call = call
         self._clock = clock
-        self._awaited = awaited
-        self._remembered = remembered
-        self._place = 0  # of the next durable call
-        self._used: set[str] = set()  # signals: one is good for one wait
-        self._left = False
+        self._is_async = is_async
+        self._on_remember = on_remember
+        self._next_index = 0  # of the next durable call
+        self._used_signals: set[str] = set()  # signals: one is good for one wait
+        self._abandoned = False
 
     # --- what run this is
 
@@ -232,15 +232,15 @@ class Context:
     @property
     def canceled(self) -> bool:
         """Whether to end now: canceled, out of time, or its node is going down and the grace period is over."""
-        if self._call.stop.asked:
-            self._call.stop.late = True  # who knows and returns gave up, and did not succeed
+        if self._call.stop.requested:
+            self._call.stop.overrides_success = True  # who knows and returns gave up, and did not succeed
             return True
-        return self._left
+        return self._abandoned
 
     @property
     def stopping(self) -> bool:
-        """Whether the node shuts down: finish soon, or come to a good place to stop."""
-        return self._call.stopping.asked
+        """Whether the node shuts down: finish soon, or come to a good index to stop."""
+        return self._call.stopping.requested
 
     def heartbeat(self) -> bool:
         """Say "alive"; True while the work should go on. Cheap enough for every turn of a loop."""
@@ -248,7 +248,7 @@ class Context:
 
     def progress(self, done: float, total: float | None = None) -> None:
         """Say how far the work is; shown live."""
-        if not self._left:
+        if not self._abandoned:
             self._call.sink.progress(_number(done), None if total is None else _number(total))
 
     # --- durable calls
@@ -256,19 +256,19 @@ class Context:
     def sleep(self, duration: float | timedelta | str) -> StepDone:
         """Sleep for seconds, a timedelta or ``"1h30m"``, across restarts, holding no slot and no memory."""
         length_us = to_duration_us(duration)
-        place, found = self._next(SLEEP, "")
-        if found is None:
-            found = RecordedTask(
+        index, entry = self._next_entry(SLEEP, "")
+        if entry is None:
+            entry = RecordedTask(
                 kind=SLEEP, until_us=min(self._clock.now_us() + length_us, LAST_US), done=not length_us
             )
-            self._remember(place, found)
-            if found.done:
+            self._remember(index, entry)
+            if entry.done:
                 return StepDone(None)
-            raise self._suspend_error(found)
-        if not found.done:
-            if not self._is_over(found):
-                raise self._suspend_error(found)
-            self._remember(place, msgspec.structs.replace(found, done=True))
+            raise self._suspend_error(entry)
+        if not entry.done:
+            if not self._is_due(entry):
+                raise self._suspend_error(entry)
+            self._remember(index, msgspec.structs.replace(entry, done=True))
         return StepDone(None)
 
     def wait_for_signal(self, name: str, timeout: float | timedelta | str | None = None) -> Any:
@@ -276,51 +276,51 @@ class Context:
         if not name:
             raise Invalid("a signal needs a name")
         length_us = None if timeout is None else to_duration_us(timeout)
-        place, found = self._next(SIGNAL, name)
-        begins = found is None
-        if found is None:
+        index, entry = self._next_entry(SIGNAL, name)
+        is_first = entry is None
+        if entry is None:
             until_us = None if length_us is None else min(self._clock.now_us() + length_us, LAST_US)
-            found = RecordedTask(kind=SIGNAL, name=name, until_us=until_us)
-            self._remember(place, found)
-        if not found.done:
-            if name in self._call.signals and name not in self._used:
-                self._used.add(name)
-                found = RecordedTask(kind=SIGNAL, name=name, done=True, value=self._call.signals[name])
-            elif self._is_over(found) and not begins:
-                found = msgspec.structs.replace(found, kind=TIMEOUT, done=True)
+            entry = RecordedTask(kind=SIGNAL, name=name, until_us=until_us)
+            self._remember(index, entry)
+        if not entry.done:
+            if name in self._call.signals and name not in self._used_signals:
+                self._used_signals.add(name)
+                entry = RecordedTask(kind=SIGNAL, name=name, done=True, value=self._call.signals[name])
+            elif self._is_due(entry) and not is_first:
+                entry = msgspec.structs.replace(entry, kind=TIMEOUT, done=True)
             else:
-                raise self._suspend_error(found)
-            self._remember(place, found)
-        if found.kind == TIMEOUT and found.until_us is not None:
-            raise TimeoutError(f'the signal "{name}" did not come until {rfc3339(found.until_us)}')
-        return StepDone(found.value) if self._awaited else found.value
+                raise self._suspend_error(entry)
+            self._remember(index, entry)
+        if entry.kind == TIMEOUT and entry.until_us is not None:
+            raise TimeoutError(f'the signal "{name}" did not come until {rfc3339(entry.until_us)}')
+        return StepDone(entry.value) if self._is_async else entry.value
 
     def step(self, name: str, function: Callable[..., Any], *values: Any) -> Any:
         """Call a function once in the life of the task, and remember its JSON result over sleeps and retries.
 
         One that raises is not remembered: the next attempt calls it again.
         """
-        place, found = self._next(STEP, name)
-        if found is not None and found.done:
-            return StepDone(found.value) if self._awaited else found.value
-        if found is None:
-            self._remember(place, RecordedTask(kind=STEP, name=name))
-        if self._awaited:
-            return self._step(place, name, function, values)
+        index, entry = self._next_entry(STEP, name)
+        if entry is not None and entry.done:
+            return StepDone(entry.value) if self._is_async else entry.value
+        if entry is None:
+            self._remember(index, RecordedTask(kind=STEP, name=name))
+        if self._is_async:
+            return self._step(index, name, function, values)
         value = function(*values)
         if inspect.isawaitable(value):
             if isinstance(value, Coroutine):
                 value.close()
             raise Invalid(f'step "{name}" is async: make the function that takes it async too, and await the step')
-        return self._record_step(place, name, value)
+        return self._record_step(index, name, value)
 
-    async def _step(self, place: int, name: str, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    async def _step(self, index: int, name: str, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         value = function(*values)
         if isinstance(value, Awaitable):
             value = await value
-        return self._record_step(place, name, value)
+        return self._record_step(index, name, value)
 
-    def _record_step(self, place: int, name: str, value: Any) -> Any:
+    def _record_step(self, index: int, name: str, value: Any) -> Any:
         try:  # what the first run gets is what later ones will remember: JSON
             encoded = msgspec.json.encode(value)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -329,59 +329,59 @@ class Context:
         if len(encoded) > MAX_STEP_BYTES:
             raise Invalid(f'step "{name}" gave {len(encoded):,} bytes of JSON, allowed {MAX_STEP_BYTES:,}')
         value = msgspec.json.decode(encoded)
-        self._remember(place, RecordedTask(kind=STEP, name=name, done=True, value=value))
+        self._remember(index, RecordedTask(kind=STEP, name=name, done=True, value=value))
         return value
 
-    def _next(self, kind: str, name: str) -> tuple[int, RecordedTask | None]:
-        if self._left:
+    def _next_entry(self, kind: str, name: str) -> tuple[int, RecordedTask | None]:
+        if self._abandoned:
             raise Conflict("this attempt has been given up: nothing more of it is remembered")
-        place = self._place
-        self._place += 1
+        index = self._next_index
+        self._next_index += 1
         memory = self._call.memory
-        if place >= MAX_DURABLE_CALLS:
+        if index >= MAX_DURABLE_CALLS:
             raise Invalid(f"a task makes at most {MAX_DURABLE_CALLS:,} durable calls: let a schedule repeat it instead")
-        if place >= len(memory):
-            return place, None
-        found = memory[place]
-        found_kind = SIGNAL if found.kind == TIMEOUT else found.kind
-        if found_kind != kind or found.name != name:
+        if index >= len(memory):
+            return index, None
+        entry = memory[index]
+        entry_kind = SIGNAL if entry.kind == TIMEOUT else entry.kind
+        if entry_kind != kind or entry.name != name:
             raise ReplayDiverged(
-                f"durable call {place + 1} is {_describe_durable_call(kind, name)}, and was "
-                f"{_describe_durable_call(found_kind, found.name)} when it was remembered: "
+                f"durable call {index + 1} is {_describe_durable_call(kind, name)}, and was "
+                f"{_describe_durable_call(entry_kind, entry.name)} when it was remembered: "
                 "the function has changed since. Replay the execution to start it from the beginning"
             )
-        return place, found
+        return index, entry
 
-    def _is_over(self, entry: RecordedTask) -> bool:
+    def _is_due(self, entry: RecordedTask) -> bool:
         return entry.until_us is not None and self._call.started_us >= entry.until_us
 
     def _suspend_error(self, entry: RecordedTask) -> Suspended:
         return Suspended(Waits(until_us=entry.until_us, signal=entry.name or None, resumes=True))
 
-    def _remember(self, place: int, entry: RecordedTask) -> None:
+    def _remember(self, index: int, entry: RecordedTask) -> None:
         memory = self._call.memory
-        if place < len(memory):
-            memory[place] = entry
+        if index < len(memory):
+            memory[index] = entry
         else:
             memory.append(entry)
-        if self._remembered is not None:
-            self._remembered(place, entry)
+        if self._on_remember is not None:
+            self._on_remember(index, entry)
 
     # --- for the runner, and for what hangs on a context
 
     def write(self, text: str) -> None:
         """Add to the attempt's output."""
-        if not self._left:
+        if not self._abandoned:
             self._call.sink.write(text)
 
     def add_statement(self, sql: str, values: tuple[Any, ...]) -> None:
         """See ``Transaction``."""
-        if not self._left:
+        if not self._abandoned:
             self._call.statements.append((sql, values))
 
-    def leave(self) -> None:
+    def abandon(self) -> None:
         """The attempt is over and its function is not: from now on nothing it does counts."""
-        self._left = True
+        self._abandoned = True
         self._call = replace(self._call, memory=list(self._call.memory), statements=[])
 
 

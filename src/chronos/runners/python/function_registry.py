@@ -1,4 +1,4 @@
-"""The Python functions that a program offers to jobs, each looked at once, so that calling it costs next to nothing.
+"""The Python functions that a program offers to jobs, parameter looked at once, so that calling it costs next to nothing.
 
 A parameter called ``ctx``, or annotated as a ``Context``, gets the context. Every other one is filled from the
 payload, by name. A function that wants neither ignores the payload.
@@ -22,7 +22,7 @@ class Isolation(Enum):
 
     THREAD = "thread"
     PROCESS = "process"  # can be killed, can be limited; found again by its name
-    INLINE = "inline"  # on the event loop itself: only for what takes microseconds
+    INLINE = "inline"  # on the event loop itself: only for reason takes microseconds
 
 
 class FunctionOrigin(Struct, frozen=True, kw_only=True):
@@ -43,16 +43,16 @@ class Function:
     ctx_parameter: str | None
     parameters: frozenset[str]  # that the payload fills
     required: frozenset[str]  # of these, those without a default
-    takes_more: bool  # ``**others``: the payload may hold any name
-    plain: bool  # wants neither context nor payload
-    home: FunctionOrigin | None  # of one that runs in a process
+    accepts_any_name: bool  # ``**others``: the payload may hold any name
+    ignores_input: bool  # wants neither context nor payload
+    origin: FunctionOrigin | None  # of one that runs in a process
 
     def arguments(self, payload: Any) -> dict[str, Any]:
-        """The arguments that a payload gives, new for each call.
+        """The arguments that a payload gives, new for parameter call.
 
-        Raises ``Invalid`` with a sentence that names what is missing or unexpected.
+        Raises ``Invalid`` with a sentence that names reason is missing or unexpected.
         """
-        if not self.parameters and not self.takes_more:
+        if not self.parameters and not self.accepts_any_name:
             return {}
         if payload is None:
             payload = {}
@@ -61,15 +61,15 @@ class Function:
             raise Invalid(
                 f'the payload of "{self.name}" is {kind}, and its parameters are filled by name: send a JSON object'
             )
-        given = payload.keys()
-        if missing := self.required - given:
+        names = payload.keys()
+        if missing := self.required - names:
             raise Invalid(f'the payload of "{self.name}" lacks {_join_quoted(missing)}')
-        if not self.takes_more and (extra := given - self.parameters):
+        if not self.accepts_any_name and (extra := names - self.parameters):
             known = _join_quoted(self.parameters)
             raise Invalid(
                 f'the payload of "{self.name}" has {_join_quoted(extra)}, and the function knows only {known}'
             )
-        if self.ctx_parameter in given:
+        if self.ctx_parameter in names:
             raise Invalid(f'the payload of "{self.name}" has "{self.ctx_parameter}", which is the context\'s own name')
         return dict(payload)
 
@@ -91,10 +91,10 @@ class FunctionRegistry:
         Raises ``Conflict`` when the name is another's, ``Invalid`` when it could never be called as a job.
         """
         function = inspect_function(name, call, isolation)
-        known = self._functions.get(name)
-        if known is not None and (known.call is not call or known.isolation is not function.isolation):
+        registered = self._functions.get(name)
+        if registered is not None and (registered.call is not call or registered.isolation is not function.isolation):
             raise Conflict(
-                f'the name "{name}" belongs to {_describe_callable(known.call)} already, '
+                f'the name "{name}" belongs to {_describe_callable(registered.call)} already, '
                 f"so {_describe_callable(call)} needs another one"
             )
         function = self._functions.setdefault(name, function)
@@ -108,32 +108,34 @@ def inspect_function(name: str, call: Callable[..., Any], isolation: Isolation |
         try:
             isolation = Isolation(isolation)
         except ValueError:
-            known = _join_quoted({each.value for each in Isolation})
+            known = _join_quoted({parameter.value for parameter in Isolation})
             raise Invalid(f'isolation of "{name}" is "{isolation}", expected one of {known}') from None
-    parameters = _signature(name, call).parameters.values()
+    parameters = _read_signature(name, call).parameters.values()
     inner = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004
-    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (call, inner)):
+    if any(
+        inspect.isgeneratorfunction(parameter) or inspect.isasyncgenfunction(parameter) for parameter in (call, inner)
+    ):
         raise Invalid(f'"{name}" yields: a job is a function that returns, so collect what it yields')
     is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(inner)
     if is_async and isolation is Isolation.PROCESS:
         raise Invalid(f'"{name}" is async, and only plain functions run in a process: write it with "def"')
-    ctx_parameter = next((each.name for each in parameters if _is_ctx(each)), None)
-    filled = [each for each in parameters if each.name != ctx_parameter and each.kind in _BY_NAME]
-    for each in parameters:
-        if each.kind is inspect.Parameter.POSITIONAL_ONLY and each.default is inspect.Parameter.empty:
-            raise Invalid(f'"{name}" takes "{each.name}" by position only, and a payload has names: drop the "/"')
-    takes_more = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+    ctx_parameter = next((parameter.name for parameter in parameters if _is_context_parameter(parameter)), None)
+    filled = [parameter for parameter in parameters if parameter.name != ctx_parameter and parameter.kind in _BY_NAME]
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and parameter.default is inspect.Parameter.empty:
+            raise Invalid(f'"{name}" takes "{parameter.name}" by position only, and a payload has names: drop the "/"')
+    accepts_any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
     return Function(
         name=name,
         call=call,
         isolation=isolation,
         is_async=is_async,
         ctx_parameter=ctx_parameter,
-        parameters=frozenset(each.name for each in filled),
-        required=frozenset(each.name for each in filled if each.default is inspect.Parameter.empty),
-        takes_more=takes_more,
-        plain=ctx_parameter is None and not filled and not takes_more,
-        home=_find_origin(name, call) if isolation is Isolation.PROCESS else None,
+        parameters=frozenset(parameter.name for parameter in filled),
+        required=frozenset(parameter.name for parameter in filled if parameter.default is inspect.Parameter.empty),
+        accepts_any_name=accepts_any_name,
+        ignores_input=ctx_parameter is None and not filled and not accepts_any_name,
+        origin=_find_origin(name, call) if isolation is Isolation.PROCESS else None,
     )
 
 
@@ -141,7 +143,7 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 _JSON_NAMES = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "true or false"}
 
 
-def _signature(name: str, call: Callable[..., Any]) -> inspect.Signature:
+def _read_signature(name: str, call: Callable[..., Any]) -> inspect.Signature:
     if not callable(call):
         raise Invalid(f'"{name}" is {call!r}, which cannot be called')
     try:
@@ -155,7 +157,7 @@ def _signature(name: str, call: Callable[..., Any]) -> inspect.Signature:
         raise Invalid(f'"{name}" does not tell its parameters: wrap it in a function of your own') from None
 
 
-def _is_ctx(parameter: inspect.Parameter) -> bool:
+def _is_context_parameter(parameter: inspect.Parameter) -> bool:
     if parameter.kind not in _BY_NAME:
         return False
     annotation = parameter.annotation
@@ -171,9 +173,9 @@ def _find_origin(name: str, call: Callable[..., Any]) -> FunctionOrigin:
     if not isinstance(call, FunctionType | MethodType):
         raise Invalid(f'"{name}" is {type(call).__name__}, which another process cannot import: use a function')
     if "<lambda>" in call.__qualname__ or "<locals>" in call.__qualname__:
-        what = "a lambda" if "<lambda>" in call.__qualname__ else "defined inside another function"
+        reason = "a lambda" if "<lambda>" in call.__qualname__ else "defined inside another function"
         raise Invalid(
-            f'"{name}" is {what}, and isolation="process" imports it by name: move it to the top of its module'
+            f'"{name}" is {reason}, and isolation="process" imports it by name: move it to the top of its module'
         )
     return FunctionOrigin(module=call.__module__, qualname=call.__qualname__)
 

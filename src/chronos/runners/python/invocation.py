@@ -25,7 +25,7 @@ STOPPED = Failed(error="it was asked to stop, and did", kinds=("stopped",))
 _PACKAGE = Path(__file__).parent.parent.parent
 _HIDDEN_FRAME_PATHS = (str(_PACKAGE / "engine"), str(_PACKAGE / "runners"))  # their frames are left out of tracebacks
 _SUCCESS_WITHOUT_RESULT = Succeeded()
-_SIMPLE = (str, bool)
+_IMMUTABLE_JSON_TYPES = (str, bool)
 
 
 def call_sync(function: Function, arguments: dict[str, Any], call: AttemptCall) -> Outcome:
@@ -69,7 +69,7 @@ def to_success_outcome(function: Function, result: Any, call: AttemptCall) -> Su
         )
         return Failed(error=text, kinds=(BAD_RESULT,), worth_retrying=False)
     # Decoded again, so that nobody changes it any more and everybody sees the JSON that is stored.
-    return Succeeded(result=result if type(result) in _SIMPLE else msgspec.json.decode(encoded))
+    return Succeeded(result=result if type(result) in _IMMUTABLE_JSON_TYPES else msgspec.json.decode(encoded))
 
 
 def to_failure_outcome(error: BaseException, call: AttemptCall) -> Outcome:
@@ -77,16 +77,16 @@ def to_failure_outcome(error: BaseException, call: AttemptCall) -> Outcome:
     call.statements.clear()
     if isinstance(error, Suspended):
         return error.waits
-    if isinstance(error, asyncio.CancelledError) and call.stop.asked:
+    if isinstance(error, asyncio.CancelledError) and call.stop.requested:
         return STOPPED
     if isinstance(error, ReplayDiverged):
         return Failed(error=str(error), kinds=("diverged",), worth_retrying=False)
     trace: str | None = None
     with contextlib.suppress(Exception):  # an exception that cannot even be shown is still only a failure
-        text = _traceback(error)
+        text = _format_traceback(error)
         trace = to_storable_text(text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:])
         call.sink.write(text)
-    return Failed(error=_describe_error(error), kinds=_kinds(type(error)), traceback=trace)
+    return Failed(error=_describe_error(error), kinds=_error_kinds(type(error)), traceback=trace)
 
 
 def _describe_error(error: BaseException) -> str:
@@ -98,20 +98,22 @@ def _describe_error(error: BaseException) -> str:
     return f"{name}: {text}"[:MAX_ERROR] if text else name
 
 
-def _kinds(kind: type[BaseException]) -> tuple[str, ...]:
+def _error_kinds(kind: type[BaseException]) -> tuple[str, ...]:
     """``ZeroDivisionError``, ``builtins.ZeroDivisionError``, ``ArithmeticError`` …: up to ``Exception``, without it."""
-    classes = [each for each in kind.__mro__ if issubclass(each, BaseException)]
-    named = [each for each in classes if each not in (Exception, BaseException)] or [kind]
-    return tuple(name for each in named for name in (each.__name__, f"{each.__module__}.{each.__qualname__}"))
+    classes = [class_ for class_ in kind.__mro__ if issubclass(class_, BaseException)]
+    classes_to_name = [class_ for class_ in classes if class_ not in (Exception, BaseException)] or [kind]
+    return tuple(
+        name for class_ in classes_to_name for name in (class_.__name__, f"{class_.__module__}.{class_.__qualname__}")
+    )
 
 
-def _traceback(error: BaseException) -> str:
-    told = traceback.TracebackException.from_exception(error, compact=True)
-    seen: TracebackExceptionOrNone = told
-    while seen is not None:
-        seen.stack[:] = [frame for frame in seen.stack if not frame.filename.startswith(_HIDDEN_FRAME_PATHS)]
-        seen = seen.__cause__ or seen.__context__
-    return "".join(told.format())
+def _format_traceback(error: BaseException) -> str:
+    exception = traceback.TracebackException.from_exception(error, compact=True)
+    current: TracebackExceptionOrNone = exception
+    while current is not None:
+        current.stack[:] = [frame for frame in current.stack if not frame.filename.startswith(_HIDDEN_FRAME_PATHS)]
+        current = current.__cause__ or current.__context__
+    return "".join(exception.format())
 
 
 TracebackExceptionOrNone = traceback.TracebackException | None

@@ -1,4 +1,4 @@
-"""Worker processes for functions that must be killable: a bounded pool, reused, ended when idle or worn.
+"""Worker processes for functions that must be killable: a bounded pool, reused, ended when idle or retire.
 
 Stopping is asked by a message. Force is SIGKILL to the worker's whole process group, and the attempt is over only when
 the process has been reaped, so nothing of it runs on beside its successor.
@@ -61,7 +61,7 @@ class _WorkerHandle:
         self._writer = writer
         self.process = process
         self.uses = 0
-        self.worn = False
+        self.retire = False
         self.timer: asyncio.TimerHandle | None = None
         self.reaped = asyncio.create_task(self._reap())
 
@@ -71,14 +71,14 @@ class _WorkerHandle:
         try:
             with theirs:
                 fd = theirs.fileno()
-                given = json.dumps(
+                argument = json.dumps(
                     [fd, os.getpid(), sys.path, _find_main_program(), to_helper_mark(identify_this_process())]
                 )
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-c",
                     _BOOT,
-                    given,
+                    argument,
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=(fd,),
                     start_new_session=True,
@@ -91,32 +91,32 @@ class _WorkerHandle:
 
     async def run(self, function: Function, limits: Limits, call: AttemptCall, now_us: int) -> Outcome:
         """Make one attempt; an outcome also when the process dies of it."""
-        assert function.home is not None
+        assert function.origin is not None
         self.uses += 1
-        self._send_message(encode_frame(to_run_message(function.name, function.home, limits, call, now_us)))
+        self._send_message(encode_frame(to_run_message(function.name, function.origin, limits, call, now_us)))
         running = True
 
-        def ask() -> None:
+        def send_stop() -> None:
             if running and call.stop.reason is not None:
                 self._send_message(encode_frame(StopMessage(reason=call.stop.reason)))
 
-        def tell() -> None:
+        def send_stopping() -> None:
             if running:
                 self._send_message(encode_frame(StoppingMessage()))
 
-        call.stop.on_ask(ask)
-        call.stopping.on_ask(tell)
+        call.stop.on_request(send_stop)
+        call.stopping.on_request(send_stopping)
         try:
-            while (message := await self._hear()) is not None:
+            while (message := await self._receive()) is not None:
                 match message:
                     case WroteMessage():
                         call.sink.write(message.text)
                     case ProgressMessage():
                         call.sink.progress(message.done, message.total)
                     case RememberMessage():
-                        call.memory[message.place : message.place + 1] = [message.entry]
+                        call.memory[message.index : message.index + 1] = [message.entry]
                     case EndMessage():
-                        self.worn = message.worn
+                        self.retire = message.retire
                         return to_outcome(message, call)
                     case _:
                         assert_never(message)
@@ -146,7 +146,7 @@ class _WorkerHandle:
         if not self._writer.is_closing():
             self._writer.write(message)
 
-    async def _hear(self) -> WroteMessage | ProgressMessage | RememberMessage | EndMessage | None:
+    async def _receive(self) -> WroteMessage | ProgressMessage | RememberMessage | EndMessage | None:
         """What it says next; None: it is gone."""
         try:
             size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES))
@@ -167,9 +167,9 @@ class ProcessPool:
         self._max_uses = max_uses
         self._idle: list[_WorkerHandle] = []
         self._workers: set[_WorkerHandle] = set()
-        self._taken = 0  # places: workers, and those that are being started
+        self._places_taken = 0  # places: workers, and those that are being started
         self._waiting: deque[asyncio.Future[bool]] = deque()  # True: there is a place; False: asked to stop
-        self._ends: set[asyncio.Task[int]] = set()
+        self._ending_tasks: set[asyncio.Task[int]] = set()
         self._closed = False
 
     async def run(self, function: Function, call: AttemptCall) -> Outcome:
@@ -183,7 +183,7 @@ class ProcessPool:
         except BaseException:
             await self._end(worker)
             raise
-        if worker.process.returncode is not None or worker.worn or worker.uses >= self._max_uses:
+        if worker.process.returncode is not None or worker.retire or worker.uses >= self._max_uses:
             await self._end(worker)
         else:
             self._give_back(worker)
@@ -194,13 +194,13 @@ class ProcessPool:
         self._closed = True
         for worker in list(self._workers):
             await self._end(worker)
-        while self._ends:
-            await asyncio.wait(self._ends)
+        while self._ending_tasks:
+            await asyncio.wait(self._ending_tasks)
 
     async def _take(self, call: AttemptCall) -> _WorkerHandle | None:
-        while not self._idle and self._taken >= self._size:
+        while not self._idle and self._places_taken >= self._size:
             place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            call.stop.on_ask(lambda place=place: None if place.done() else place.set_result(False))  # type: ignore[misc]
+            call.stop.on_request(lambda place=place: None if place.done() else place.set_result(False))  # type: ignore[misc]
             if not place.done():
                 self._waiting.append(place)
             try:
@@ -210,7 +210,7 @@ class ProcessPool:
                 if place.done() and not place.cancelled():
                     self._wake()  # it was this one's turn: the next one's now
                 raise
-        if call.stop.asked or self._closed:
+        if call.stop.requested or self._closed:
             self._wake()
             return None
         while self._idle:
@@ -220,7 +220,7 @@ class ProcessPool:
             if worker.process.returncode is None:
                 return worker
             await self._end(worker)
-        self._taken += 1
+        self._places_taken += 1
         try:
             worker = await _WorkerHandle.start()
         except BaseException:
@@ -236,10 +236,10 @@ class ProcessPool:
 
     def _retire(self, worker: _WorkerHandle) -> None:
         if worker in self._idle:
-            self._idle.remove(worker)  # at once: whoever comes before it is ended must not be given it
+            self._idle.remove(worker)  # at once: whoever comes before it is ended must not be argument it
             task = asyncio.create_task(self._end(worker))
-            self._ends.add(task)
-            task.add_done_callback(self._ends.discard)
+            self._ending_tasks.add(task)
+            task.add_done_callback(self._ending_tasks.discard)
 
     async def _end(self, worker: _WorkerHandle) -> int:
         if worker in self._idle:
@@ -253,7 +253,7 @@ class ProcessPool:
             self._free()
 
     def _free(self) -> None:
-        self._taken -= 1
+        self._places_taken -= 1
         self._wake()
 
     def _wake(self) -> None:

@@ -17,31 +17,31 @@ class Limits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_s: int | None = None  # whole seconds, as the kernel counts them
 
 
-def read_limits(given: Any) -> Limits:
+def read_limits(value: Any) -> Limits:
     """The limits of a target's option. Raises ``InvalidOptions``, naming what is wrong."""
-    if given is None:
+    if value is None:
         return Limits()
     faults = OptionFaults("python")
     memory_bytes = cpu_s = None
-    if faults.note_unknown_options(("limits",), given, ("cpu_s", "memory")):
-        cpu_s = faults.of(("limits", "cpu_s"), _cpu_s, given.get("cpu_s"))
-        memory_bytes = faults.of(("limits", "memory"), _memory_bytes, given.get("memory"))
-    faults.close()
+    if faults.add_unknown_options(("limits",), value, ("cpu_s", "memory")):
+        cpu_s = faults.try_read(("limits", "cpu_s"), _cpu_s, value.get("cpu_s"))
+        memory_bytes = faults.try_read(("limits", "memory"), _memory_bytes, value.get("memory"))
+    faults.raise_if_any()
     return Limits(memory_bytes=memory_bytes, cpu_s=cpu_s)
 
 
-def _cpu_s(given: Any) -> int | None:
-    if given is None:
+def _cpu_s(value: Any) -> int | None:
+    if value is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e9:
-        raise Invalid(f"python.limits.cpu_s is {given!r}, expected seconds above zero")
-    return math.ceil(given)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise Invalid(f"python.limits.cpu_s is {value!r}, expected seconds above zero")
+    return math.ceil(value)
 
 
-def _memory_bytes(given: Any) -> int | None:
-    if given is None:
+def _memory_bytes(value: Any) -> int | None:
+    if value is None:
         return None
-    found = read.size_bytes("python.limits.memory", given)
-    if not 1 << 20 <= found < 1 << 62:
-        raise Invalid(f"python.limits.memory is {given!r}, with which nothing runs: give at least 1MiB")
-    return found
+    size = read.size_bytes("python.limits.memory", value)
+    if not 1 << 20 <= size < 1 << 62:
+        raise Invalid(f"python.limits.memory is {value!r}, with which nothing runs: give at least 1MiB")
+    return size

@@ -29,7 +29,7 @@ class PythonRunner:
         self._inline = inline
         self._threads = ThreadPool(threads)
         self._processes = ProcessPool(processes, clock=clock)
-        self._left: set[asyncio.Task[Any]] = set()
+        self._abandoned_tasks: set[asyncio.Task[Any]] = set()
         self._abandoned_tasks_total = 0
 
     @property
@@ -38,24 +38,24 @@ class PythonRunner:
         return self._threads.abandoned + self._abandoned_tasks_total
 
     @property
-    def left(self) -> int:
+    def abandoned_running(self) -> int:
         """How many of the abandoned still run."""
-        return self._threads.left + len(self._left)
+        return self._threads.abandoned_running + len(self._abandoned_tasks)
 
     def check(self, options: Mapping[str, Any]) -> None:
         """That it names a function; which nodes have it is another question."""
         faults = OptionFaults("python")
-        if not faults.note_unknown_options((), options, ("limits", "name", "payload")):
-            faults.close()
+        if not faults.add_unknown_options((), options, ("limits", "name", "payload")):
+            faults.raise_if_any()
         name = options.get("name")
         if not isinstance(name, str) or not name:
-            faults.note(("name",), f"python.name is {name!r}, expected the name of a registered function")
+            faults.add(("name",), f"python.name is {name!r}, expected the name of a registered function")
         if options.get("limits") is not None:
-            limits = faults.of((), read_limits, options["limits"])
+            limits = faults.try_read((), read_limits, options["limits"])
             function = self._functions.get(name) if isinstance(name, str) else None
             if function is not None and limits != Limits() and function.isolation is not Isolation.PROCESS:
-                faults.note(("limits",), f'python.limits needs a process: register "{name}" with isolation="process"')
-        faults.close()
+                faults.add(("limits",), f'python.limits needs a process: register "{name}" with isolation="process"')
+        faults.raise_if_any()
 
     async def run(self, call: AttemptCall) -> Outcome:
         """Make the attempt."""
@@ -63,27 +63,27 @@ class PythonRunner:
         function = self._functions.get(name)
         if function is None:
             return Failed(error=f'this node has no function "{name}"', kinds=("no_function",))
-        if call.stop.asked:
+        if call.stop.requested:
             return STOPPED
         context: Context | None = None
         arguments: dict[str, Any] = {}
-        if not function.plain:
+        if not function.ignores_input:
             try:
                 arguments = function.arguments(call.payload)
             except Invalid as error:
                 return Failed(error=str(error), kinds=(BAD_PAYLOAD,), worth_retrying=False)
             if function.ctx_parameter is not None:
-                context = Context(call, self._clock, awaited=function.is_async)
+                context = Context(call, self._clock, is_async=function.is_async)
                 arguments[function.ctx_parameter] = context
         if function.is_async:
-            return await self._on_loop(function, arguments, call, context)
+            return await self._run_on_loop(function, arguments, call, context)
         if self._inline:
             return copy_context().run(call_sync, function, arguments, call)
         match function.isolation:
             case Isolation.INLINE:
                 return copy_context().run(call_sync, function, arguments, call)
             case Isolation.THREAD:
-                return await self._in_thread(function, arguments, call, context)
+                return await self._run_in_thread(function, arguments, call, context)
             case Isolation.PROCESS:
                 with self._clock.outside():
                     return await self._processes.run(function, call)
@@ -95,7 +95,7 @@ class PythonRunner:
         self._threads.close()
         await self._processes.close()
 
-    async def _on_loop(
+    async def _run_on_loop(
         self, function: Function, arguments: dict[str, Any], call: AttemptCall, context: Context | None
     ) -> Outcome:
         """In this task, which is cancelled when the attempt is to stop."""
@@ -105,20 +105,20 @@ class PythonRunner:
 
         def cancel() -> None:
             if task.cancel():
-                stop.late = True  # the function hears of it, whatever it makes of that
+                stop.overrides_success = True  # the function hears of it, whatever it makes of that
 
-        def leave() -> None:
+        def abandon() -> None:
             self._abandoned_tasks_total += 1
-            self._left.add(task)
-            task.add_done_callback(self._left.discard)
+            self._abandoned_tasks.add(task)
+            task.add_done_callback(self._abandoned_tasks.discard)
             if context is not None:
-                context.leave()
+                context.abandon()
 
-        stop.on_ask(cancel)
-        call.on_leave = leave
+        stop.on_request(cancel)
+        call.on_abandon = abandon
         return await call_async(function, arguments, call)
 
-    async def _in_thread(
+    async def _run_in_thread(
         self, function: Function, arguments: dict[str, Any], call: AttemptCall, context: Context | None
     ) -> Outcome:
         variables = copy_context()
@@ -127,5 +127,5 @@ class PythonRunner:
                 return await self._threads.run(lambda: variables.run(call_sync, function, arguments, call), call.stop)
         except asyncio.CancelledError:
             if context is not None:
-                context.leave()
+                context.abandon()
             raise

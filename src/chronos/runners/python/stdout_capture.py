@@ -29,7 +29,7 @@ from chronos.runners.contract import Sink
 #: Where the attempt that runs here prints to, and how old the youngest stand-in was when it began.
 _ATTEMPT: ContextVar[tuple[Sink, int] | None] = ContextVar("chronos_attempt", default=None)
 _SYS: dict[str, Any] = vars(sys)  # by subscript, comparing and replacing is one step: no other thread comes in between
-_NAMES = ("stdout", "stderr")
+_STREAM_NAMES = ("stdout", "stderr")
 
 
 class _DiscardedOutput(io.TextIOBase):
@@ -42,10 +42,10 @@ class _DiscardedOutput(io.TextIOBase):
 class StdoutStandIn:
     """In the place of a stream: all it is asked goes to that stream, and what is written to the attempt as well."""
 
-    def __init__(self, found: Any, age: int) -> None:
-        self.found = found  # what stood in its place, perhaps nothing
-        self.stream: Any = _DiscardedOutput() if found is None else found
-        self._age = age
+    def __init__(self, original: Any, sequence: int) -> None:
+        self.original = original  # what stood in its place, perhaps nothing
+        self.stream: Any = _DiscardedOutput() if original is None else original
+        self._sequence = sequence
 
     def write(self, text: str) -> int:
         """Write to the stream, and to the attempt that runs here."""
@@ -53,19 +53,19 @@ class StdoutStandIn:
         if sink is None:
             written: int = self.stream.write(text)
             return written
-        heard = _ATTEMPT.set(None)  # another stand-in may be behind this one, and should not hear it again
+        token = _ATTEMPT.set(None)  # another stand-in may be behind this one, and should not hear it again
         try:
             written = self.stream.write(text)
         except (OSError, ValueError):  # closed, gone, or without this character: no reason for the work to fail
             written = len(text)
         finally:
-            _ATTEMPT.reset(heard)
+            _ATTEMPT.reset(token)
         sink.write(text)
         return written
 
     def _sink(self) -> Sink | None:
         attempt = _ATTEMPT.get()
-        return attempt[0] if attempt is not None and self._age <= attempt[1] and _stand_ins.users else None
+        return attempt[0] if attempt is not None and self._sequence <= attempt[1] and _stand_ins.users else None
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -92,7 +92,7 @@ class StdoutStandIn:
         self.stream.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.found!r}>"
+        return f"<{type(self).__name__} of {self.original!r}>"
 
 
 class _InstalledStandIns:
@@ -101,75 +101,75 @@ class _InstalledStandIns:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users = 0
-        self.age = 0  # of the youngest stand-in
-        self.now: dict[str, StdoutStandIn | None] = dict.fromkeys(_NAMES)
+        self.sequence = 0  # of the youngest stand-in
+        self.current: dict[str, StdoutStandIn | None] = dict.fromkeys(_STREAM_NAMES)
 
-    def take(self, name: str) -> None:
+    def install(self, name: str) -> None:
         """Stand before the stream that is there."""
         if name not in _SYS:
             return
-        found, mine = _SYS[name], self.now[name]
-        if isinstance(found, StdoutStandIn):
-            self.now[name] = found
+        stream_now, stand_in = _SYS[name], self.current[name]
+        if isinstance(stream_now, StdoutStandIn):
+            self.current[name] = stream_now
         else:
-            if mine is None or mine.found is not found:
-                self.age += 1
-                mine = StdoutStandIn(found, self.age)
-            if _SYS[name] is found:
-                _SYS[name] = self.now[name] = mine
+            if stand_in is None or stand_in.original is not stream_now:
+                self.sequence += 1
+                stand_in = StdoutStandIn(stream_now, self.sequence)
+            if _SYS[name] is stream_now:
+                _SYS[name] = self.current[name] = stand_in
 
-    def leave(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Put the stream back. What others put there is theirs; a stand-in that they put back later hears nothing."""
-        found, self.now[name] = _SYS.get(name), None
-        if isinstance(found, StdoutStandIn):
-            stream = found.found
-            if _SYS[name] is found:
+        stream_now, self.current[name] = _SYS.get(name), None
+        if isinstance(stream_now, StdoutStandIn):
+            stream = stream_now.original
+            if _SYS[name] is stream_now:
                 _SYS[name] = stream
 
 
 _stand_ins = _InstalledStandIns()
 
 
-def start() -> None:
+def start_capture() -> None:
     """Listen to what is printed in this process, until ``stop`` has been called as often."""
     with _stand_ins.lock:
         _stand_ins.users += 1
-        for name in _NAMES:
-            _stand_ins.take(name)
+        for name in _STREAM_NAMES:
+            _stand_ins.install(name)
 
 
-def stop() -> None:
+def stop_capture() -> None:
     """Listen no more, and leave ``sys`` as it was."""
     with _stand_ins.lock:
         _stand_ins.users -= 1
         if not _stand_ins.users:
-            for name in _NAMES:
-                _stand_ins.leave(name)
+            for name in _STREAM_NAMES:
+                _stand_ins.remove(name)
 
 
 @contextmanager
 def capture_prints() -> Iterator[None]:
     """Listen for as long as this lasts."""
-    start()
+    start_capture()
     try:
         yield
     finally:
-        stop()
+        stop_capture()
 
 
 def route_prints_to(sink: Sink) -> None:
     """What is printed from here on is an attempt's. To be called in a context that ends with the attempt."""
-    now = _stand_ins.now
-    if _SYS.get("stdout") is not now["stdout"] or _SYS.get("stderr") is not now["stderr"]:
+    current = _stand_ins.current
+    if _SYS.get("stdout") is not current["stdout"] or _SYS.get("stderr") is not current["stderr"]:
         _retake_streams()
-    _ATTEMPT.set((sink, _stand_ins.age))
+    _ATTEMPT.set((sink, _stand_ins.sequence))
 
 
 def _retake_streams() -> None:
     with _stand_ins.lock:
         if _stand_ins.users:
-            for name in _NAMES:
-                _stand_ins.take(name)
+            for name in _STREAM_NAMES:
+                _stand_ins.install(name)
 
 
 def _reset_in_fork() -> None:
@@ -177,8 +177,8 @@ def _reset_in_fork() -> None:
     _ATTEMPT.set(None)
     _stand_ins.lock = threading.Lock()
     _stand_ins.users = 0
-    for name in _NAMES:
-        _stand_ins.leave(name)
+    for name in _STREAM_NAMES:
+        _stand_ins.remove(name)
 
 
 os.register_at_fork(after_in_child=_reset_in_fork)

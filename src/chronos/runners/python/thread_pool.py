@@ -22,12 +22,12 @@ MAX_ABANDONED_THREADS = 1_000  # abandoned threads that still run; beyond it no 
 class _QueuedCall:
     """One piece of work, and whoever waits for it."""
 
-    __slots__ = ("answer", "begun", "dropped", "finished", "loop", "work")
+    __slots__ = ("begun", "dropped", "finished", "loop", "result", "work")
 
     def __init__(self, work: Callable[[], Outcome], loop: asyncio.AbstractEventLoop) -> None:
         self.work = work
         self.loop = loop
-        self.answer: asyncio.Future[Outcome] = loop.create_future()
+        self.result: asyncio.Future[Outcome] = loop.create_future()
         self.begun = False
         self.dropped = False
         self.finished = False
@@ -43,10 +43,10 @@ class ThreadPool:
         self._alive = 0  # without those that were abandoned
         self._idle = 0
         self._backlog = 0  # items that no thread is free for
-        self._ended: deque[tuple[_QueuedCall, Outcome]] = deque()
-        self._told = False  # the loop has been woken for what stands in ``_ended``
+        self._finished_calls: deque[tuple[_QueuedCall, Outcome]] = deque()
+        self._delivery_scheduled = False  # the loop has been woken for what stands in ``_finished_calls``
         self.abandoned = 0  # in all
-        self.left = 0  # of these, those that still run
+        self.abandoned_running = 0  # of these, those that still run
 
     async def run(self, work: Callable[[], Outcome], stop: Stop) -> Outcome:
         """Do the work in a thread. Work that has not begun when it is asked to stop is dropped.
@@ -54,12 +54,12 @@ class ThreadPool:
         Cancelled, it abandons the thread and lets the cancellation through.
         """
         item = _QueuedCall(work, asyncio.get_running_loop())
-        stop.on_ask(lambda: self._drop(item))
+        stop.on_request(lambda: self._drop(item))
         if item.dropped:
             return STOPPED
         self._submit(item)
         try:
-            return await item.answer
+            return await item.result
         except asyncio.CancelledError:
             self._abandon(item)
             raise
@@ -82,7 +82,7 @@ class ThreadPool:
         self._queue.put(item)
 
     def _has_room(self) -> bool:
-        return self._alive + max(0, self.left - MAX_ABANDONED_THREADS) < self._size
+        return self._alive + max(0, self.abandoned_running - MAX_ABANDONED_THREADS) < self._size
 
     def _start(self) -> None:
         self._alive += 1
@@ -93,8 +93,8 @@ class ThreadPool:
             if item.begun:
                 return
             item.dropped = True
-        if not item.answer.done():
-            item.answer.set_result(STOPPED)
+        if not item.result.done():
+            item.result.set_result(STOPPED)
 
     def _abandon(self, item: _QueuedCall) -> None:
         with self._lock:
@@ -103,7 +103,7 @@ class ThreadPool:
                 return
             self._alive -= 1
             self.abandoned += 1
-            self.left += 1
+            self.abandoned_running += 1
             if self._backlog and self._has_room():
                 self._backlog -= 1
                 self._start()
@@ -118,30 +118,30 @@ class ThreadPool:
                     return
             else:
                 with self._lock:
-                    self._rest()
+                    self._become_idle()
             del item  # an idle thread keeps nothing alive
 
     def _finish(self, item: _QueuedCall, outcome: Outcome) -> bool:
         """Hand over an outcome; False: this thread was abandoned meanwhile."""
         with self._lock:
             if item.dropped:
-                self.left -= 1
+                self.abandoned_running -= 1
                 return False
             item.finished = True
-            self._ended.append((item, outcome))
-            tell = not self._told
-            self._told = True
-            self._rest()
-        if tell:
+            self._finished_calls.append((item, outcome))
+            schedule = not self._delivery_scheduled
+            self._delivery_scheduled = True
+            self._become_idle()
+        if schedule:
             try:
                 item.loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:  # the loop has been closed: nobody waits any more
                 with self._lock:
-                    self._told = False
-                    self._ended.clear()
+                    self._delivery_scheduled = False
+                    self._finished_calls.clear()
         return True
 
-    def _rest(self) -> None:
+    def _become_idle(self) -> None:
         if self._backlog:
             self._backlog -= 1
         else:
@@ -149,8 +149,8 @@ class ThreadPool:
 
     def _deliver(self) -> None:
         with self._lock:
-            self._told = False
-            ended, self._ended = self._ended, deque()
-        for item, outcome in ended:
-            if not item.answer.done():
-                item.answer.set_result(outcome)
+            self._delivery_scheduled = False
+            finished, self._finished_calls = self._finished_calls, deque()
+        for item, outcome in finished:
+            if not item.result.done():
+                item.result.set_result(outcome)

@@ -12,18 +12,18 @@ from chronos.runners.python.worker_protocol import EndMessage, ProgressMessage, 
 
 MAX_MESSAGE_CHARS = 1 << 20  # characters of one message
 
-_speaking = threading.RLock()
+_send_lock = threading.RLock()
 
 
 class WorkerLog:
     """The sink of one attempt. Safe from any thread, and from whatever interrupts one; that is not said."""
 
-    __slots__ = ("_inside", "_over", "_send")
+    __slots__ = ("_ended", "_is_sending", "_send")
 
     def __init__(self, send: Callable[[ToNode], None]) -> None:
         self._send = send
-        self._inside = False  # a message is being sent: only a finalizer or a signal's handler on top can see that
-        self._over = False
+        self._is_sending = False  # a message is being sent: only a finalizer or a signal's handler on top can see that
+        self._ended = False
 
     def write(self, text: str) -> None:
         """Add output, in pieces that a message holds."""
@@ -35,22 +35,22 @@ class WorkerLog:
         """Say how far the work is."""
         self._send_message(ProgressMessage(done=done, total=total))
 
-    def send_memory_entry(self, place: int, entry: RecordedTask) -> None:
+    def send_memory_entry(self, index: int, entry: RecordedTask) -> None:
         """Say what its memory holds now."""
-        self._send_message(RememberMessage(place=place, entry=entry))
+        self._send_message(RememberMessage(index=index, entry=entry))
 
     def end(self, message: EndMessage) -> None:
         """Say how it ended, which is the last thing."""
-        with _speaking:
-            self._over = True
+        with _send_lock:
+            self._ended = True
             self._send(message)
 
     def _send_message(self, message: ToNode) -> None:
-        with _speaking:
-            if self._over or self._inside:
+        with _send_lock:
+            if self._ended or self._is_sending:
                 return
-            self._inside = True
+            self._is_sending = True
             try:
                 self._send(message)
             finally:
-                self._inside = False
+                self._is_sending = False

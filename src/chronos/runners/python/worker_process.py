@@ -57,10 +57,10 @@ class _NodeClock(SystemClock):
     """This machine's clock, set right as the node's is."""
 
     def __init__(self, now_us: int) -> None:
-        self._ahead_us = now_us - super().now_us()
+        self._offset_us = now_us - super().now_us()
 
     def now_us(self) -> int:
-        return super().now_us() + self._ahead_us
+        return super().now_us() + self._offset_us
 
 
 class Worker:
@@ -71,19 +71,19 @@ class Worker:
         self._main = main
         self._runs: SimpleQueue[tuple[RunMessage, AttemptCall, WorkerLog]] = SimpleQueue()
         self._current: AttemptCall | None = None
-        self._found: dict[FunctionOrigin, Callable[..., Any]] = {}
+        self._functions: dict[FunctionOrigin, Callable[..., Any]] = {}
 
     def serve(self) -> NoReturn:
         """Until the node goes away or kills this process."""
         threading.Thread(target=self._listen, name="chronos-worker", daemon=True).start()
         while True:
-            run, call, voice = self._runs.get()
-            outcome = self._run(run, call, voice)
+            run, call, log = self._runs.get()
+            outcome = self._run(run, call, log)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError, AttributeError):  # the function may have closed it
                     stream.flush()
-            worn = isinstance(outcome, Failed) and "MemoryError" in outcome.kinds
-            voice.end(to_end_message(outcome, call, worn=worn))
+            retire = isinstance(outcome, Failed) and "MemoryError" in outcome.kinds
+            log.end(to_end_message(outcome, call, retire=retire))
 
     def send(self, message: ToNode) -> None:
         """Say something to the node. The voices see to it that one does at a time."""
@@ -91,10 +91,10 @@ class Worker:
 
     # --- one attempt
 
-    def _run(self, run: RunMessage, call: AttemptCall, voice: WorkerLog) -> Outcome:
+    def _run(self, run: RunMessage, call: AttemptCall, log: WorkerLog) -> Outcome:
         try:
-            found = self._find(run.home)
-            function = inspect_function(run.name, found)
+            target = self._find(run.origin)
+            function = inspect_function(run.name, target)
         except BaseException as error:  # noqa: BLE001 - importing runs the user's code
             return to_failure_outcome(error, call)
         try:
@@ -102,19 +102,19 @@ class Worker:
         except Invalid as error:
             return Failed(error=str(error), kinds=(BAD_PAYLOAD,), worth_retrying=False)
         if function.ctx_parameter is not None:
-            context = Context(call, _NodeClock(run.now_us), awaited=False, remembered=voice.send_memory_entry)
+            context = Context(call, _NodeClock(run.now_us), is_async=False, on_remember=log.send_memory_entry)
             arguments[function.ctx_parameter] = context
-        _limit(run.limits)
+        _set_limits(run.limits)
         try:
             return copy_context().run(call_sync, function, arguments, call)
         finally:
-            _limit(Limits())
+            _set_limits(Limits())
 
-    def _find(self, home: FunctionOrigin) -> Callable[..., Any]:
-        found = self._found.get(home)
-        if found is None:
-            found = self._found[home] = import_function(home, self._main)
-        return found
+    def _find(self, origin: FunctionOrigin) -> Callable[..., Any]:
+        target = self._functions.get(origin)
+        if target is None:
+            target = self._functions[origin] = import_function(origin, self._main)
+        return target
 
     # --- what the node says
 
@@ -129,15 +129,15 @@ class Worker:
             message = WORKER_MESSAGE_DECODER.decode(body)
             match message:
                 case RunMessage():
-                    voice = WorkerLog(self.send)
-                    self._current = _to_attempt_call(message, voice)
-                    self._runs.put((message, self._current, voice))
+                    log = WorkerLog(self.send)
+                    self._current = _to_attempt_call(message, log)
+                    self._runs.put((message, self._current, log))
                 case StopMessage(reason=reason):
                     if self._current is not None:
-                        self._current.stop.ask(reason)
+                        self._current.stop.request(reason)
                 case StoppingMessage():
                     if self._current is not None:
-                        self._current.stopping.ask(StopReason.SHUTDOWN)
+                        self._current.stopping.request(StopReason.SHUTDOWN)
                 case _:
                     assert_never(message)
 
@@ -151,7 +151,7 @@ class Worker:
         return body if len(body) == size else b""
 
 
-def _to_attempt_call(run: RunMessage, voice: WorkerLog) -> AttemptCall:
+def _to_attempt_call(run: RunMessage, log: WorkerLog) -> AttemptCall:
     call = AttemptCall(
         execution=run.execution,
         job=run.job,
@@ -167,26 +167,26 @@ def _to_attempt_call(run: RunMessage, voice: WorkerLog) -> AttemptCall:
         options={},
         payload=run.payload,
         span=run.span,
-        sink=voice,
+        sink=log,
         grace_s=run.grace_s,
         signals=run.signals,
         memory=run.memory,
     )
     if run.stopping:
-        call.stopping.ask(StopReason.SHUTDOWN)
+        call.stopping.request(StopReason.SHUTDOWN)
     return call
 
 
-def import_function(home: FunctionOrigin, main: tuple[str, str] | None) -> Callable[..., Any]:
+def import_function(origin: FunctionOrigin, main: tuple[str, str] | None) -> Callable[..., Any]:
     """Import a function. What stands under its name may be an object that holds it, as a decorator left it."""
-    found: Any = _load_main(main) if home.module == "__main__" else import_module(home.module)
-    for name in home.qualname.split("."):
-        found = getattr(found, name)
+    target: Any = _load_main(main) if origin.module == "__main__" else import_module(origin.module)
+    for name in origin.qualname.split("."):
+        target = getattr(target, name)
     for _ in range(_MAX_WRAPPERS):
-        if isinstance(found, types.FunctionType | types.MethodType):
-            return found
-        found = getattr(found, "function", None) or getattr(found, "__wrapped__", None)
-    raise Invalid(f"{home.module}.{home.qualname} is not a function, nor an object with one in .function")
+        if isinstance(target, types.FunctionType | types.MethodType):
+            return target
+        target = getattr(target, "function", None) or getattr(target, "__wrapped__", None)
+    raise Invalid(f"{origin.module}.{origin.qualname} is not a function, nor an object with one in .function")
 
 
 def _load_main(main: tuple[str, str] | None) -> types.ModuleType:
@@ -195,15 +195,15 @@ def _load_main(main: tuple[str, str] | None) -> types.ModuleType:
         return sys.modules[MAIN]
     if main is None:
         raise Invalid("the function was defined in an interactive session, where another process cannot find it")
-    how, where = main
-    content = runpy.run_module(where, run_name=MAIN) if how == "module" else runpy.run_path(where, run_name=MAIN)
+    kind, name = main
+    content = runpy.run_module(name, run_name=MAIN) if kind == "module" else runpy.run_path(name, run_name=MAIN)
     module = types.ModuleType(MAIN)
     module.__dict__.update(content)
     sys.modules[MAIN] = module
     return module
 
 
-def _limit(limits: Limits) -> None:
+def _set_limits(limits: Limits) -> None:
     """Set soft limits only: the next task may have others. Memory counts from what the idle process has."""
     memory = resource.RLIM_INFINITY
     if limits.memory_bytes is not None:
@@ -211,9 +211,9 @@ def _limit(limits: Limits) -> None:
     cpu_s = resource.RLIM_INFINITY
     if limits.cpu_s is not None:
         cpu_s = int(time.process_time()) + limits.cpu_s
-    for kind, wanted in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, cpu_s)):
+    for kind, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, cpu_s)):
         _, hard = resource.getrlimit(kind)
-        bounds = [each for each in (wanted, hard) if each != resource.RLIM_INFINITY]
+        bounds = [bound for bound in (limit, hard) if bound != resource.RLIM_INFINITY]
         resource.setrlimit(kind, (min(bounds, default=resource.RLIM_INFINITY), hard))
 
 
@@ -225,7 +225,7 @@ def _used_bytes() -> int:
         return 0
 
 
-def _die_with(parent: int) -> None:
+def _die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when the node ends, even while a function holds the interpreter."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -237,17 +237,17 @@ def _start_guard(sock: socket.socket) -> None:
     """Fork what outlives this process just long enough to kill its group when the node goes away."""
     if not hasattr(select, "POLLRDHUP") or os.fork():
         return
-    gone = select.poll()
-    gone.register(sock, select.POLLRDHUP)
-    gone.poll()
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    poll.poll()
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def main(fd: int, parent: int, program: tuple[str, str] | None) -> NoReturn:
     """Serve the node at the other end of a socket."""
-    _die_with(parent)
+    _die_with_parent(parent)
     sock = socket.socket(fileno=fd)
     sock.set_inheritable(False)
     _start_guard(sock)
-    stdout_capture.start()
+    stdout_capture.start_capture()
     Worker(sock, program).serve()

@@ -21,7 +21,7 @@ class RunMessage(Struct, frozen=True, kw_only=True, tag=True):
     """Make this attempt."""
 
     name: str  # of the function, as jobs know it
-    home: FunctionOrigin
+    origin: FunctionOrigin
     limits: Limits
     execution: bytes
     job: bytes
@@ -63,7 +63,7 @@ class ProgressMessage(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class RememberMessage(Struct, frozen=True, kw_only=True, tag=True):
-    place: int
+    index: int
     entry: RecordedTask
 
 
@@ -79,8 +79,8 @@ class EndMessage(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True
     signal: str | None = None
     statements: list[tuple[str, list[Any]]] = []
     traceback: str | None = None
-    late: bool = False  # it knew that it was to stop
-    worn: bool = False  # the process should not be used again
+    noticed_stop: bool = False  # it knew that it was to stop
+    retire: bool = False  # the process should not be used again
 
 
 ToWorker = RunMessage | StopMessage | StoppingMessage
@@ -97,11 +97,11 @@ def encode_frame(message: ToWorker | ToNode) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES) + body
 
 
-def to_run_message(name: str, home: FunctionOrigin, limits: Limits, call: AttemptCall, now_us: int) -> RunMessage:
+def to_run_message(name: str, origin: FunctionOrigin, limits: Limits, call: AttemptCall, now_us: int) -> RunMessage:
     """What a worker must know of a call."""
     return RunMessage(
         name=name,
-        home=home,
+        origin=origin,
         limits=limits,
         execution=call.execution,
         job=call.job,
@@ -119,24 +119,26 @@ def to_run_message(name: str, home: FunctionOrigin, limits: Limits, call: Attemp
         signals=dict(call.signals),
         memory=call.memory,
         grace_s=call.grace_s,
-        stopping=call.stopping.asked,
+        stopping=call.stopping.requested,
         now_us=now_us,
     )
 
 
-def to_end_message(outcome: Outcome, call: AttemptCall, *, worn: bool) -> EndMessage:
+def to_end_message(outcome: Outcome, call: AttemptCall, *, retire: bool) -> EndMessage:
     """The message of an outcome."""
-    sent = [(sql, [_encode_sql_value(value) for value in values]) for sql, values in call.statements]
+    statements = [(sql, [_encode_sql_value(value) for value in values]) for sql, values in call.statements]
     match outcome:
         case Succeeded():
-            return EndMessage(result=outcome.result, statements=sent, late=call.stop.late, worn=worn)
-        case Failed():
-            again, trace = outcome.worth_retrying, outcome.traceback
             return EndMessage(
-                error=outcome.error, kinds=outcome.kinds, worth_retrying=again, traceback=trace, worn=worn
+                result=outcome.result, statements=statements, noticed_stop=call.stop.overrides_success, retire=retire
+            )
+        case Failed():
+            worth_retrying, trace = outcome.worth_retrying, outcome.traceback
+            return EndMessage(
+                error=outcome.error, kinds=outcome.kinds, worth_retrying=worth_retrying, traceback=trace, retire=retire
             )
         case Waits():
-            return EndMessage(waits=True, until_us=outcome.until_us, signal=outcome.signal, worn=worn)
+            return EndMessage(waits=True, until_us=outcome.until_us, signal=outcome.signal, retire=retire)
         case TimedOut() | Canceled() | Lost() | Released():
             raise AssertionError(f"a function does not end as {outcome!r}: only whoever runs it can tell that")
 
@@ -146,9 +148,9 @@ def to_outcome(message: EndMessage, call: AttemptCall) -> Outcome:
     if message.waits:
         return Waits(until_us=message.until_us, signal=message.signal, resumes=True)
     if message.error is not None:
-        again, trace = message.worth_retrying, message.traceback
-        return Failed(error=message.error, kinds=message.kinds, worth_retrying=again, traceback=trace)
-    call.stop.late = call.stop.late or message.late
+        worth_retrying, trace = message.worth_retrying, message.traceback
+        return Failed(error=message.error, kinds=message.kinds, worth_retrying=worth_retrying, traceback=trace)
+    call.stop.overrides_success = call.stop.overrides_success or message.noticed_stop
     call.statements.extend(
         (sql, tuple(_decode_sql_value(value) for value in values)) for sql, values in message.statements
     )

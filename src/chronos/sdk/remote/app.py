@@ -5,13 +5,13 @@ from typing import Any, cast
 
 from chronos.assembly import hide_url_password
 from chronos.errors import Invalid
-from chronos.sdk.app import Chronos, check_program
-from chronos.sdk.home_loop import at_home
+from chronos.sdk.app import Chronos, check_app_options
+from chronos.sdk.home_loop import on_home_loop
 from chronos.sdk.info import JobInfo
 from chronos.sdk.job import JobHandle
 from chronos.sdk.job_options import Instant
 from chronos.sdk.remote.job import RemoteGroup, RemoteHandle, RemoteJob
-from chronos.sdk.remote.responses import job_info
+from chronos.sdk.remote.responses import read_job_info
 from chronos.sdk.remote.run import RemoteRun
 from chronos.sdk.remote.session import RemoteSession
 from chronos.sdk.run import Run
@@ -19,9 +19,10 @@ from chronos.sdk.runtime import Runtime
 
 
 class RemoteChronos(Chronos):
-    """A program's jobs, on a server. They are declared, triggered and looked at here, and run there.
+    """An app that is a client of a server: it declares, triggers and reads jobs, and the server keeps and runs them.
 
-    A name and a password may stand in the address; a token is taken from ``CHRONOS_TOKEN``.
+    The address may contain a user name and a password. Otherwise the environment variable ``CHRONOS_TOKEN`` provides
+    an API token.
     """
 
     _job_kind = RemoteJob
@@ -39,37 +40,38 @@ class RemoteChronos(Chronos):
         **others: Any,
     ) -> None:
         if others:
-            raise Invalid(f"{', '.join(others)}: the server runs the jobs, so it is told there")
-        check_program(namespace=namespace, owner=owner, timezone=timezone)
+            raise Invalid(f"a client of a server does not take {', '.join(others)}; configure the server instead")
+        check_app_options(namespace=namespace, owner=owner, timezone=timezone)
         self._remote = RemoteSession(url, namespace=namespace, owner=owner, defaults=defaults)
-        self._runtime = cast("Runtime", self._remote)  # for declaring, starting and stopping, which are the same
+        self._runtime = cast("Runtime", self._remote)  # declaring, starting and stopping are the same
         self._home = self._remote.home
         self._timezone = timezone
         self._handles: dict[str, JobHandle] = {}
 
     def run(self) -> int:
-        """A client runs nothing. Raises ``Invalid``."""
+        """Raise ``Invalid``: a client runs no jobs."""
         raise Invalid(
-            f"{hide_url_password(self._remote.url)} is a server, which runs commands and requests by itself; "
-            "workers for Python functions connect to the store instead: Chronos('postgresql://…').run()"
+            f"{hide_url_password(self._remote.url)} is a server, and it runs webhooks and commands itself; "
+            "to run Python functions, use the address of its store, such as Chronos('postgresql://…').run()"
         )
 
-    @at_home
+    @on_home_loop
     async def aall_jobs(self) -> list[JobInfo]:
-        """Every job that the server holds in the app's namespace, by name."""
-        wire = await self._remote.session()
-        return [job_info(job) for job in await self._remote.every(wire, "jobs", namespace=self._remote.namespace)]
+        """List every job of the namespace, by name, including those of other programs."""
+        connection = await self._remote.session()
+        jobs = await self._remote.list_all(connection, "jobs", namespace=self._remote.namespace)
+        return [read_job_info(job) for job in jobs]
 
     async def atrigger(
         self, name: str, payload: Any = None, *, at: Instant | None = None, key: str | None = None
     ) -> Run:
-        """Run a job of the server once, whoever declared it."""
+        """Run a job of the server once, now. Another program may have declared it."""
         return await RemoteHandle(self._remote, name).atrigger(payload, at=at, key=key)
 
     def get(self, name: str) -> JobHandle:
-        """A job of the server by its name, whoever declared it."""
+        """The handle of a job of the server, by its name. Another program may have declared it."""
         return self._handles.get(name) or RemoteHandle(self._remote, name)
 
     def get_run(self, id: str) -> Run:
-        """An execution by its id."""
+        """The handle of a run, by its id."""
         return RemoteRun(self._remote, id, "")

@@ -1,4 +1,4 @@
-"""Answers of a server as the values that the SDK gives."""
+"""Reads the JSON of a server's responses into the values of the SDK."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,19 +8,19 @@ from chronos.runners.python.context import MissedSpan
 from chronos.sdk.info import JobInfo, RunInfo, SpanInfo, TaskInfo
 
 MANUAL = "manual"
-Answer = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
-def job_info(job: Answer) -> JobInfo:
-    """A job."""
+def read_job_info(job: JsonObject) -> JobInfo:
+    """Read a job."""
     return JobInfo(
         name=job["name"],
         namespace=job["namespace"],
         version=job["version"],
         state=job["state"],
-        schedule=_schedule(job.get("schedule")),
+        schedule=_read_schedule(job.get("schedule")),
         timezone=job.get("timezone"),
-        next_run=instant(job.get("next_run_at")),
+        next_run=read_instant(job.get("next_run_at")),
         description=job.get("description", ""),
         owner=job.get("owner"),
         tags=dict(job.get("tags") or {}),
@@ -28,68 +28,71 @@ def job_info(job: Answer) -> JobInfo:
     )
 
 
-def run_info(execution: Answer) -> RunInfo:
-    """An execution."""
+def read_run_info(execution: JsonObject) -> RunInfo:
+    """Read an execution."""
     reason = execution.get("reason") or {}
     return RunInfo(
         id=execution["id"],
         status=execution["status"],
         trigger=execution["trigger"],
-        scheduled_at=_needed(execution["scheduled_at"]),
-        started_at=instant(execution.get("started_at")),
-        finished_at=instant(execution.get("finished_at")),
+        scheduled_at=_parse_instant(execution["scheduled_at"]),
+        started_at=read_instant(execution.get("started_at")),
+        finished_at=read_instant(execution.get("finished_at")),
         attempts=execution["attempts"],
         reason=reason.get("code"),
         message=reason.get("message"),
         result=execution.get("result"),
         payload=execution.get("payload"),
-        tasks=tuple(_task(task) for task in execution.get("tasks", ())),
+        tasks=tuple(_read_task(task) for task in execution.get("tasks", ())),
         job_version=execution["job_version"],
         recovered=execution["recovered"],
         replay_of=execution.get("replay_of"),
-        span=_span(execution.get("span")),
+        span=_read_span(execution.get("span")),
     )
 
 
-def _span(span: Answer | None) -> MissedSpan | None:
+def _read_span(span: JsonObject | None) -> MissedSpan | None:
     if span is None:
         return None
     return MissedSpan(
-        from_=_needed(span["from"]), to=_needed(span["to"]), count=span["count"], exact=span.get("exact", True)
+        from_=_parse_instant(span["from"]),
+        to=_parse_instant(span["to"]),
+        count=span["count"],
+        exact=span.get("exact", True),
     )
 
 
-def past_info(item: Answer) -> RunInfo | SpanInfo:
-    """An item of a job's history."""
+def read_history_item(item: JsonObject) -> RunInfo | SpanInfo:
+    """Read an item of a job's history."""
     if item.get("kind") != "span":
-        return run_info(item)
+        return read_run_info(item)
     return SpanInfo(
         status=item["status"],
-        first=_needed(item["from"]),
-        last=_needed(item["to"]),
+        first=_parse_instant(item["from"]),
+        last=_parse_instant(item["to"]),
         count=item["count"],
         reason=item["reason"]["code"],
         message=item["reason"]["message"],
     )
 
 
-def instant(text: str | None) -> datetime | None:
-    """A moment of an answer."""
-    return None if text is None else _needed(text)
+def read_instant(text: str | None) -> datetime | None:
+    """Read an instant that may be null."""
+    return None if text is None else _parse_instant(text)
 
 
-def _needed(text: str) -> datetime:
+def _parse_instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _schedule(said: Any) -> str | None:
-    """The text of a schedule; one that had to name its dialect is an object."""
-    if isinstance(said, Mapping):
-        return next((str(value) for key, value in said.items() if key != "dialect"), None)
-    return None if said in (None, MANUAL) else str(said)
+def _read_schedule(schedule: Any) -> str | None:
+    """The text of a schedule. A schedule that names its dialect is an object."""
+    if isinstance(schedule, Mapping):
+        return next((str(value) for key, value in schedule.items() if key != "dialect"), None)
+    return None if schedule in (None, MANUAL) else str(schedule)
 
 
-def _task(task: Answer) -> TaskInfo:
+def _read_task(task: JsonObject) -> TaskInfo:
     attempts = task.get("attempts", ())
     return TaskInfo(
         name=task["name"],

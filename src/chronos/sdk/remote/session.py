@@ -1,7 +1,7 @@
-"""What stands behind an app that is a client: connections instead of a store, and no engine.
+"""The connections behind an app that is a client. They replace the store; there is no engine.
 
-The jobs that the program declares are saved before anything else is asked, in one request; those it no longer has go
-when it starts, if they carry its owner. All of it happens on the app's home loop.
+Declared jobs are saved before every other request, in bulk. When an app with an owner starts, jobs that it no longer
+declares are deleted. Everything here happens on the app's home loop.
 """
 
 import asyncio
@@ -13,136 +13,137 @@ from chronos.assembly import WebhookOptions, collect_target_checks, make_runners
 from chronos.clock import SystemClock
 from chronos.errors import ChronosError, Conflict, Invalid, NotFound
 from chronos.runners.python.function_registry import FunctionRegistry
-from chronos.sdk.declarations import DeclaredJobs, FunctionRef, naming
+from chronos.sdk.declarations import DeclaredJobs, FunctionRef, prefix_errors
 from chronos.sdk.home_loop import HomeLoop
-from chronos.sdk.job_options import Shape, default_shape
+from chronos.sdk.job_options import Shape, build_default_shape
 from chronos.sdk.remote.http_client import Address, ServerConnection
-from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.identifiers import find_name_fault
 
-_PAGE = 1_000
-_SAVED_AT_ONCE = 500
-_RACES = 5  # times that somebody else may change a job between reading it and changing it
+_PAGE_SIZE = 1_000
+_SAVE_BATCH = 500
+_MAX_CONFLICTS = 5  # changes by others between reading a job and changing it
 
 
 @dataclass(slots=True)
 class JobShapes(DeclaredJobs):
-    """What a program declares, kept as it was said: the server reads it again."""
+    """The declared jobs, with their shapes as written: the server reads them again."""
 
     shapes: dict[str, Shape] = field(default_factory=dict)
     defaults: Shape = field(default_factory=dict)
 
-    def put(self, name: str, shape: Shape, calls: Mapping[str, FunctionRef]) -> None:
-        """A job, new or with more to it than before."""
-        whole = {**self.defaults, **shape}
-        DeclaredJobs.put(self, name, whole, calls)
-        said = {"name": name, "namespace": self.namespace, "schedule": "manual", **whole}
-        self.shapes[name] = said if self.owner is None else {**said, "owner": self.owner}
-        self.unsaved.add(name)  # once more: another thread may have saved what it was before
+    def put(self, name: str, shape: Shape, refs: Mapping[str, FunctionRef]) -> None:
+        """Add a job, or replace it by one with more tasks. Changes nothing when it raises."""
+        shape = {**self.defaults, **shape}
+        DeclaredJobs.put(self, name, shape, refs)
+        full_shape = {"name": name, "namespace": self.namespace, "schedule": "manual", **shape}
+        self.shapes[name] = full_shape if self.owner is None else {**full_shape, "owner": self.owner}
+        self.unsaved.add(name)  # again: another thread may have saved the previous shape meanwhile
 
 
 class RemoteSession:
-    """One app's way to its server. It has what a ``Runtime`` has for those who declare jobs."""
+    """The connections of one app to its server. It offers the part of ``Runtime`` that declaring jobs needs."""
 
     def __init__(
         self, url: str, *, namespace: str, owner: str | None, defaults: Mapping[str, Any] | None = None
     ) -> None:
-        if fault := fault_of_name(namespace):
+        if fault := find_name_fault(namespace):
             raise Invalid(f'the namespace "{namespace}" {fault}')
         self.url = url
         self.namespace = namespace
         self.clock = SystemClock()
-        self._address = Address.of(url)
-        # Where requests may go is the server's to say.
+        self._address = Address.parse(url)
+        # The server decides which addresses webhooks may reach.
         functions = FunctionRegistry()
         checks = collect_target_checks(
             make_runners(functions, clock=self.clock, http=WebhookOptions(allow_private=True))
         )
         self.declared = JobShapes(namespace=namespace, owner=owner, functions=functions, checks=checks)
-        with naming("defaults"):
-            self.declared.defaults = default_shape({} if defaults is None else defaults)
+        with prefix_errors("defaults"):
+            self.declared.defaults = build_default_shape({} if defaults is None else defaults)
             self.declared.read("defaults", {**self.declared.defaults, "wait": {"for": "1s"}})
         self.home = HomeLoop(self.stop)
-        self._wire: ServerConnection | None = None
+        self._connection: ServerConnection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._saving = asyncio.Lock()
 
     async def session(self) -> ServerConnection:
-        """The connections, with all saved that the program has declared."""
+        """The connections. All declared jobs are saved."""
         loop = asyncio.get_running_loop()
-        if self._wire is None or self._loop is not loop:
-            self._wire, self._loop, self._saving = ServerConnection(self._address), loop, asyncio.Lock()
+        if self._connection is None or self._loop is not loop:
+            self._connection, self._loop, self._saving = ServerConnection(self._address), loop, asyncio.Lock()
         if self.declared.unsaved:
-            await self._save(self._wire)
-        return self._wire
+            await self._save(self._connection)
+        return self._connection
 
     async def start(self) -> None:
-        """Save the program's jobs, and delete those it no longer has."""
-        if self.declared.promised:
-            raise Invalid(f"the group {min(self.declared.promised)} has no tasks; add one with @group.task")
+        """Save the declared jobs, and delete those no longer declared."""
+        self.declared.check_has_no_empty_group()
         self.declared.unsaved.update(self.declared.jobs)
-        wire = await self.session()
-        await self._prune(wire)
+        connection = await self.session()
+        await self._delete_undeclared(connection)
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Let go of the connections; nothing runs here, so there is nothing to wait for."""
-        if self._wire is not None and self._loop is asyncio.get_running_loop():
-            wire, self._wire = self._wire, None
-            await wire.close()
+        """Close the connections. ``grace_s`` is ignored, since no jobs run here."""
+        if self._connection is not None and self._loop is asyncio.get_running_loop():
+            connection, self._connection = self._connection, None
+            await connection.close()
 
-    async def every(self, wire: ServerConnection, *path: str, **query: object) -> list[Mapping[str, Any]]:
-        """All items of a list."""
+    async def list_all(self, connection: ServerConnection, *path: str, **query: object) -> list[Mapping[str, Any]]:
+        """Every item of a list, from all its pages."""
         items: list[Mapping[str, Any]] = []
         cursor: str | None = None
         while True:
-            page = await wire.get(*path, **query, limit=_PAGE, cursor=cursor)
+            page = await connection.get(*path, **query, limit=_PAGE_SIZE, cursor=cursor)
             items += page["items"]
             cursor = page["next_cursor"]
             if cursor is None:
                 return items
 
     async def change(self, name: str, method: str, *verb: str, body: Any = None) -> Any:
-        """Change a job as it is, whatever it is: when somebody else is faster, it is read again."""
-        wire = await self.session()
+        """Change the current version of a job. After a conflict the job is read and changed again."""
+        connection = await self.session()
         query = {"namespace": self.namespace}
-        for race in range(1, _RACES + 1):
-            there = await wire.ask("GET", "jobs", name, query=query, again=True)
-            headers = {"If-Match": there.etag or "*"}
+        for conflict in range(1, _MAX_CONFLICTS + 1):
+            current = await connection.request("GET", "jobs", name, query=query, repeat=True)
+            headers = {"If-Match": current.etag or "*"}
             try:
-                reply = await wire.ask(method, "jobs", name, *verb, query=query, body=body, headers=headers, again=True)
+                reply = await connection.request(
+                    method, "jobs", name, *verb, query=query, body=body, headers=headers, repeat=True
+                )
             except Conflict:
-                if race == _RACES:
+                if conflict == _MAX_CONFLICTS:
                     raise
             else:
                 return reply.value
-        raise AssertionError("the last race is won or raised")
+        raise AssertionError("the last conflict is raised")
 
-    async def _save(self, wire: ServerConnection) -> None:
+    async def _save(self, connection: ServerConnection) -> None:
         async with self._saving:
             unsaved = tuple(self.declared.unsaved)
             names = sorted(name for name in unsaved if name in self.declared.shapes)
             sent = {name: self.declared.shapes[name] for name in names}
-            for begin in range(0, len(names), _SAVED_AT_ONCE):
-                await self._send(wire, [sent[name] for name in names[begin : begin + _SAVED_AT_ONCE]])
-            for name in names:  # unless it was declared anew meanwhile
+            for start in range(0, len(names), _SAVE_BATCH):
+                await self._send(connection, [sent[name] for name in names[start : start + _SAVE_BATCH]])
+            for name in names:  # a job declared again meanwhile stays unsaved
                 if self.declared.shapes[name] is sent[name]:
                     self.declared.unsaved.discard(name)
 
-    async def _send(self, wire: ServerConnection, jobs: Sequence[Shape]) -> None:
+    async def _send(self, connection: ServerConnection, jobs: Sequence[Shape]) -> None:
         query = {"namespace": self.namespace}
-        answer = await wire.ask("POST", "jobs", "bulk", query=query, body={"jobs": jobs}, again=True)
-        failed = [one for one in answer.value["results"] if one["result"] == "failed"]
+        reply = await connection.request("POST", "jobs", "bulk", query=query, body={"jobs": jobs}, repeat=True)
+        failed = [item for item in reply.value["results"] if item["result"] == "failed"]
         if failed:
-            said = "\n".join(str(one["message"]) for one in failed)
-            raise (Invalid if failed[0].get("status") == 422 else ChronosError)(said)
+            messages = "\n".join(str(item["message"]) for item in failed)
+            raise (Invalid if failed[0].get("status") == 422 else ChronosError)(messages)
 
-    async def _prune(self, wire: ServerConnection) -> None:
-        """Delete what this owner declared once and no longer does."""
+    async def _delete_undeclared(self, connection: ServerConnection) -> None:
+        """Delete the jobs of this owner that the program no longer declares."""
         if self.declared.owner is None:
             return
-        owned = await self.every(wire, "jobs", namespace=self.namespace, owner=self.declared.owner)
+        owned = await self.list_all(connection, "jobs", namespace=self.namespace, owner=self.declared.owner)
         for job in owned:
             if job["name"] not in self.declared.jobs:
                 try:
                     await self.change(job["name"], "DELETE")
-                except NotFound:  # somebody else was faster
+                except NotFound:  # deleted by another client meanwhile
                     continue

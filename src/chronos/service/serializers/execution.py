@@ -20,7 +20,7 @@ from chronos.service.serializers.identifiers import id_text
 from chronos.store.contract import ExecutionView
 
 #: How the one attempt of an execution ended, where only the execution tells.
-_ATTEMPT_OF = {
+_ATTEMPT_STATUS = {
     Status.RUNNING: AttemptStatus.RUNNING,
     Status.SUCCEEDED: AttemptStatus.SUCCEEDED,
     Status.COMPLETED_WITH_ERRORS: AttemptStatus.FAILED,
@@ -28,7 +28,7 @@ _ATTEMPT_OF = {
     Status.CANCELED: AttemptStatus.CANCELED,
     Status.STALE: AttemptStatus.LOST,
 }
-_TASK_OF = {
+_TASK_STATUS = {
     Status.READY: TaskStatus.PENDING,
     Status.QUEUED: TaskStatus.PENDING,
     Status.RUNNING: TaskStatus.RUNNING,
@@ -60,24 +60,24 @@ def write_execution(
         case Span():
             return write_span(item, job_name=job_name)
         case Execution():
-            return _columns(item, detail_of(item), job_name, nodes or {})
+            return _write_columns(item, read_detail(item), job_name, nodes or {})
         case ExecutionView():
-            execution, detail = item.execution, detail_of(item.execution)
-            answer = _columns(execution, detail, job_name, nodes or {})
-            answer["tasks"] = _tasks(execution, detail, item.attempts, tasks, nodes or {})
-            ended = detail.report or report
-            answer["report"] = None if ended is None else to_report_body(ended)
+            execution, detail = item.execution, read_detail(item.execution)
+            result = _write_columns(execution, detail, job_name, nodes or {})
+            result["tasks"] = _write_tasks(execution, detail, item.attempts, tasks, nodes or {})
+            report_ = detail.report or report
+            result["report"] = None if report_ is None else to_report_body(report_)
             if detail.payload is not None:
-                answer["payload"] = detail.payload
-            return hidden(answer)
+                result["payload"] = detail.payload
+            return hide_credentials(result)
         case _:
             assert_never(item)
 
 
-def hidden(answer: dict[str, Any]) -> dict[str, Any]:
+def hide_credentials(result: dict[str, Any]) -> dict[str, Any]:
     """An answer without the user and password of any URL; other credentials never come into a record."""
-    without: dict[str, Any] = hide_url_credentials(answer)
-    return without
+    hidden: dict[str, Any] = hide_url_credentials(result)
+    return hidden
 
 
 def write_span(span: Span, *, job_name: str | None = None) -> dict[str, Any]:
@@ -91,12 +91,12 @@ def write_span(span: Span, *, job_name: str | None = None) -> dict[str, Any]:
         "from": rfc3339(span.from_us),
         "to": rfc3339(span.to_us),
         "count": span.count,
-        "reason": _reason(span.reason),
+        "reason": _write_reason(span.reason),
         "recorded_at": rfc3339(span.recorded_us),
     }
 
 
-def detail_of(execution: Execution) -> Detail:
+def read_detail(execution: Execution) -> Detail:
     """What an execution carries beside its columns; nothing where a newer release wrote what nobody here knows."""
     try:
         return NO_DETAIL if execution.detail is None else msgspec.convert(execution.detail, Detail)
@@ -127,17 +127,19 @@ def count_attempts(execution: Execution, detail: Detail) -> int:
 
 def _count_task_attempts(task: TaskState, execution: Execution) -> int:
     """The attempts of one task. The claim starts a retry that has come up; its group is written with the next step."""
-    runs = execution.status is Status.RUNNING and task.status is TaskStatus.RETRYING
-    come = task.wake_us is not None and execution.attempt_us is not None and task.wake_us <= execution.attempt_us
-    return task.attempts + (runs and come)
+    is_running = execution.status is Status.RUNNING and task.status is TaskStatus.RETRYING
+    is_due = task.wake_us is not None and execution.attempt_us is not None and task.wake_us <= execution.attempt_us
+    return task.attempts + (is_running and is_due)
 
 
-def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: Mapping[int, str]) -> dict[str, Any]:
+def _write_columns(
+    execution: Execution, detail: Detail, job_name: str | None, nodes: Mapping[int, str]
+) -> dict[str, Any]:
     late_us = lateness_us(execution)
-    took_us = None
+    duration_us = None
     if execution.started_us is not None and execution.finished_us is not None:
-        took_us = max(0, execution.finished_us - execution.started_us)
-    answer: dict[str, Any] = {
+        duration_us = max(0, execution.finished_us - execution.started_us)
+    result: dict[str, Any] = {
         "kind": "execution",
         "id": id_text(execution.id),
         "job_id": id_text(execution.job),
@@ -146,18 +148,18 @@ def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: 
         "trigger": execution.cause.name.lower(),
         "scheduled_at": rfc3339(execution.scheduled_us),
         "admitted_at": rfc3339(execution.admitted_us),
-        "started_at": _instant(execution.started_us),
-        "finished_at": _instant(execution.finished_us),
+        "started_at": _format_instant(execution.started_us),
+        "finished_at": _format_instant(execution.finished_us),
         "status": execution.status.name.lower(),
-        "reason": None if execution.reason is None else _reason(execution.reason),
+        "reason": None if execution.reason is None else _write_reason(execution.reason),
         "recovered": execution.recovered,
-        "node": _node(execution.node, nodes),
+        "node": _node_name(execution.node, nodes),
         "attempts": count_attempts(execution, detail),
-        "lateness_ms": None if late_us is None else _ms(late_us),
-        "duration_ms": None if took_us is None else _ms(took_us),
+        "lateness_ms": None if late_us is None else _to_ms(late_us),
+        "duration_ms": None if duration_us is None else _to_ms(duration_us),
     }
     extra = {
-        "wakes_at": _instant(execution.wake_us),
+        "wakes_at": _format_instant(execution.wake_us),
         "held": True if execution.held else None,
         "replay_of": None if detail.replay_of is None else id_text(bytes.fromhex(detail.replay_of)),
         "asked_because": None if detail.reason is None else hide_userinfo(detail.reason),
@@ -171,20 +173,20 @@ def _columns(execution: Execution, detail: Detail, job_name: str | None, nodes: 
             "count": detail.span.count,
             "exact": detail.span.exact,
         }
-    return answer | {name: value for name, value in extra.items() if value is not None}
+    return result | {name: value for name, value in extra.items() if value is not None}
 
 
-def _tasks(
+def _write_tasks(
     execution: Execution, detail: Detail, attempts: Sequence[Attempt], names: Sequence[str], nodes: Mapping[int, str]
 ) -> list[dict[str, Any]]:
     by_task: dict[str, list[dict[str, Any]]] = {}
     for attempt in attempts:
-        by_task.setdefault(attempt.task, []).append(_attempt(attempt, nodes))
+        by_task.setdefault(attempt.task, []).append(_write_attempt(attempt, nodes))
     if detail.group is not None:
-        return [_task(state, by_task.get(state.name, []), execution, nodes) for state in detail.group.tasks]
+        return [_write_task(state, by_task.get(state.name, []), execution, nodes) for state in detail.group.tasks]
     if detail.report is not None:
         return [
-            _task(
+            _write_task(
                 TaskState(
                     name=task.name,
                     status=TaskStatus[task.status.upper()],
@@ -205,7 +207,7 @@ def _tasks(
     ]
 
 
-def _task(
+def _write_task(
     state: TaskState, attempts: list[dict[str, Any]], execution: Execution, nodes: Mapping[int, str]
 ) -> dict[str, Any]:
     if state.status is TaskStatus.RUNNING and len(attempts) < max(1, state.attempts):
@@ -218,21 +220,21 @@ def _task(
     elif state.status.final and state.started_us is not None and state.attempts > len(attempts):
         status = AttemptStatus.__members__.get(state.status.name, AttemptStatus.FAILED)
         began_us = state.started_us if state.attempts == 1 else None
-        made = _write_unrecorded_attempt(
+        last = _write_unrecorded_attempt(
             state.attempts, status, began_us, state.finished_us, state.error, execution, nodes
         )
-        attempts = [*attempts, made]
+        attempts = [*attempts, last]
     task: dict[str, Any] = {
         "name": state.name,
         "status": state.status.name.lower(),
-        "started_at": _instant(state.started_us),
-        "finished_at": _instant(state.finished_us),
+        "started_at": _format_instant(state.started_us),
+        "finished_at": _format_instant(state.finished_us),
         "error": state.error,
         "attempts": attempts,
     }
     extra = {
         "result": state.result,
-        "wakes_at": _instant(state.wake_us),
+        "wakes_at": _format_instant(state.wake_us),
         "waits_for_signal": state.signal,
         "stopped_by": None if state.stopped_by is None else msgspec.to_builtins(state.stopped_by),
     }
@@ -243,39 +245,39 @@ def _write_unrecorded_task(
     execution: Execution, detail: Detail, name: str, attempts: list[dict[str, Any]], nodes: Mapping[int, str]
 ) -> dict[str, Any]:
     """A task of which nothing was written down: its execution's columns tell."""
-    status = _TASK_OF.get(execution.status, TaskStatus.PENDING)
+    status = _TASK_STATUS.get(execution.status, TaskStatus.PENDING)
     if execution.status is Status.WAITING and attempts:
         status = TaskStatus.RETRYING
-    ended = _ATTEMPT_OF.get(execution.status)
-    error = execution.reason.message if execution.reason and ended is AttemptStatus.FAILED else None
+    report_ = _ATTEMPT_STATUS.get(execution.status)
+    error = execution.reason.message if execution.reason and report_ is AttemptStatus.FAILED else None
     recorded = {attempt["number"] for attempt in attempts}
-    if execution.started_us is not None and ended is not None and execution.attempt not in recorded:
+    if execution.started_us is not None and report_ is not None and execution.attempt not in recorded:
         began_us = execution.started_us if execution.attempt == 1 else None
-        made = _write_unrecorded_attempt(
-            execution.attempt, ended, began_us, execution.finished_us, error, execution, nodes
+        last = _write_unrecorded_attempt(
+            execution.attempt, report_, began_us, execution.finished_us, error, execution, nodes
         )
-        attempts = [*attempts, made]
+        attempts = [*attempts, last]
     task: dict[str, Any] = {
         "name": name,
         "status": status.name.lower(),
-        "started_at": _instant(execution.started_us),
-        "finished_at": _instant(execution.finished_us),
+        "started_at": _format_instant(execution.started_us),
+        "finished_at": _format_instant(execution.finished_us),
         "error": error,
         "attempts": attempts,
     }
     return task if detail.result is None else task | {"result": detail.result}
 
 
-def _attempt(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]:
-    shown = {
+def _write_attempt(attempt: Attempt, nodes: Mapping[int, str]) -> dict[str, Any]:
+    fields = {
         "number": attempt.number,
         "status": attempt.status.name.lower(),
         "started_at": rfc3339(attempt.started_us),
-        "finished_at": _instant(attempt.finished_us),
+        "finished_at": _format_instant(attempt.finished_us),
         "error": attempt.error,
-        "worker": _node(attempt.node, nodes),
+        "worker": _node_name(attempt.node, nodes),
     }
-    return (attempt.detail or {}) | shown
+    return (attempt.detail or {}) | fields
 
 
 def _write_unrecorded_attempt(
@@ -290,24 +292,24 @@ def _write_unrecorded_attempt(
     return {
         "number": number,
         "status": status.name.lower(),
-        "started_at": _instant(began_us),
-        "finished_at": _instant(finished_us),
+        "started_at": _format_instant(began_us),
+        "finished_at": _format_instant(finished_us),
         "error": error,
-        "worker": _node(execution.node, nodes),
+        "worker": _node_name(execution.node, nodes),
     }
 
 
-def _reason(reason: Reason) -> dict[str, str]:
+def _write_reason(reason: Reason) -> dict[str, str]:
     return {"code": reason.code.value, "message": hide_userinfo(reason.message)}
 
 
-def _node(number: int | None, nodes: Mapping[int, str]) -> str | None:
+def _node_name(number: int | None, nodes: Mapping[int, str]) -> str | None:
     return None if number is None else nodes.get(number, str(number))
 
 
-def _instant(us: int | None) -> str | None:
+def _format_instant(us: int | None) -> str | None:
     return None if us is None else rfc3339(us)
 
 
-def _ms(us: int) -> float:
+def _to_ms(us: int) -> float:
     return us / 1000

@@ -19,7 +19,7 @@ def id_text(value: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def fault_of_name(text: str) -> str | None:
+def find_name_fault(text: str) -> str | None:
     """What is wrong with a name; None: nothing."""
     if not NAME.fullmatch(text):
         return "is no name: write 1 to 200 letters, digits, dots, dashes and underscores, a letter or digit first"

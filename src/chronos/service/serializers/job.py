@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from chronos.core.calendar import rfc3339
 from chronos.core.config import NOTHING_SET, Mode, Settings
-from chronos.core.credentials import MASK, hide_named, hide_url_credentials, hide_userinfo, mask_options
+from chronos.core.credentials import MASK, hide_url_credentials, hide_userinfo, mask_fields_by_name, mask_options
 from chronos.core.job import (
     DEFAULT_NAMESPACE,
     Job,
@@ -28,8 +28,8 @@ from chronos.core.lane import PYTHON
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.task_group import build_layout
 from chronos.errors import Invalid, InvalidOptions
-from chronos.service.serializers.identifiers import fault_of_name, id_text
-from chronos.service.serializers.json_values import extend_pointer, plain
+from chronos.service.serializers.identifiers import find_name_fault, id_text
+from chronos.service.serializers.json_values import extend_pointer, to_plain_json
 from chronos.service.serializers.object_reader import ObjectReader
 from chronos.service.serializers.problems import InvalidJob, Problem
 from chronos.service.serializers.schedule import read_schedule, write_schedule
@@ -49,9 +49,9 @@ NO_ALERTS = (
     "that has it"
 )
 DEFAULT_TASK_NAME = "main"  # the name of a task that was given without one
-MASKED = MASK.encode()
+MASK_BYTES = MASK.encode()
 
-instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
+format_instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
 
 #: In answers, and of no effect when they are sent back.
 _READ_ONLY_FIELDS = frozenset(
@@ -70,10 +70,10 @@ _READ_ONLY_FIELDS = frozenset(
     )
 )
 #: What few jobs say.
-_RARE = frozenset(("after", "enabled", "description", "on_start", "on_complete", "alerts", "owner", "payload"))
+_RARE_FIELDS = frozenset(("after", "enabled", "description", "on_start", "on_complete", "alerts", "owner", "payload"))
 _KINDS = ("http", "command", "python", "grpc", "wait")
 _ALIASES = {"webhook": "http"}
-_SAY_WHAT = ("/tasks", "/job_type")
+_TARGET_POINTERS = ("/tasks", "/job_type")
 
 
 class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
@@ -87,24 +87,26 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     immediate: bool = False  # nothing says when it runs: once, when it is created
     now: bool = False  # "now" was said: once, whenever it is saved and changed
     manual: bool = False  # "manual" was said: only when it is triggered
-    schedule_at: str = "/schedule"  # where it was written, for who wrote it
-    targets_at: dict[str, str] | None = None  # where its targets were written; None: it says nothing that is masked
+    schedule_pointer: str = "/schedule"  # where it was written, for who wrote it
+    target_pointers: dict[str, str] | None = (
+        None  # where its targets were written; None: it says nothing that is masked
+    )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Draft) and self._said() == other._said()
+        return isinstance(other, Draft) and self._identity() == other._identity()
 
     __hash__ = None  # type: ignore[assignment]  # a spec has none
 
-    def _said(self) -> tuple[object, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return self.name, self.namespace, self.spec, self.state, self.immediate, self.now
 
     @property
     def schedule(self) -> Schedule | None:
         """When it runs; read once, where that is possible. Raises ``InvalidSchedule``."""
-        said = self.spec.schedule
-        if said is None:
+        spec = self.spec.schedule
+        if spec is None:
             return None
-        return self.parsed[1] if self.parsed is not None and self.parsed[0] is said else said.parse(self.name)
+        return self.parsed[1] if self.parsed is not None and self.parsed[0] is spec else spec.parse(self.name)
 
 
 def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT_NAMESPACE) -> Draft:
@@ -113,39 +115,39 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
     Raises ``InvalidJob`` with everything that is wrong, except what only time or other jobs can tell.
     """
     problems: list[Problem] = []
-    data = plain(data, problems)
+    data = to_plain_json(data, problems)
     if not isinstance(data, dict):
         raise InvalidJob(problems or [Problem("", "a job is an object with a name, a schedule and tasks")])
-    form = ObjectReader(data, "", problems)
-    name = _name(form, "name")
-    space = _name(form, "namespace", default=namespace)
-    form.lacks(_READ_ONLY_FIELDS)
-    when = read_schedule(form, name)
-    tasks = _tasks(form, checks)
-    settings = _with_mode(form, read_settings(form), tasks)
+    reader = ObjectReader(data, "", problems)
+    name = _name(reader, "name")
+    space = _name(reader, "namespace", default=namespace)
+    reader.lacks(_READ_ONLY_FIELDS)
+    when = read_schedule(reader, name)
+    tasks = _tasks(reader, checks)
+    settings = _with_mode(reader, read_settings(reader), tasks)
     after: tuple[UpstreamJob, ...] = ()
     enabled: bool | None = None
-    if form.lacks(_RARE):
-        tags = form.text_map("tags", most=MAX_TAGS, listed=True)
+    if reader.lacks(_RARE_FIELDS):
+        tags = reader.text_map("tags", max_items=MAX_TAGS, listed=True)
         spec = JobSpec(schedule=when.spec, tasks=tasks, settings=settings, tags=tags)
     else:
-        _refuse_alerts(form)
-        after = _after(form, name)
-        enabled = form.truth("enabled")
+        _refuse_alerts(reader)
+        after = _after(reader, name)
+        enabled = reader.boolean("enabled")
         spec = JobSpec(
             schedule=when.spec,
             tasks=tasks,
             settings=settings,
-            description=form.text("description", longest=MAX_DESCRIPTION) or "",
+            description=reader.text("description", max_bytes=MAX_DESCRIPTION) or "",
             after=after,
-            on_start=_hook(form, "on_start", checks),
-            on_complete=_hook(form, "on_complete", checks),
-            owner=form.text("owner", longest=200),
-            tags=form.text_map("tags", most=MAX_TAGS, listed=True),
-            payload=_payload(form),
+            on_start=_hook(reader, "on_start", checks),
+            on_complete=_hook(reader, "on_complete", checks),
+            owner=reader.text("owner", max_bytes=200),
+            tags=reader.text_map("tags", max_items=MAX_TAGS, listed=True),
+            payload=_payload(reader),
         )
-    form.finish()
-    encoded = _check_whole(spec, problems)
+    reader.finish()
+    encoded = _check_spec(spec, problems)
     if problems:
         raise InvalidJob(problems, name=name or None)
     return Draft(
@@ -157,8 +159,8 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
         immediate=when.spec is None and not when.manual and not after and enabled is not False,
         now=when.now,
         manual=when.manual,
-        schedule_at=when.pointer,
-        targets_at=_targets_at(data, spec, checks) if MASKED in encoded else None,
+        schedule_pointer=when.pointer,
+        target_pointers=_find_target_pointers(data, spec, checks) if MASK_BYTES in encoded else None,
     )
 
 
@@ -173,7 +175,7 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
         "state": job.state.name.lower(),
         "enabled": job.state is not JobState.DISABLED,
         **write_spec(job.spec),
-        "next_run_at": instant(job.next_us) if job.next_us is not None and _runs(job) else None,
+        "next_run_at": format_instant(job.next_us) if job.next_us is not None and _has_next_run(job) else None,
         "last_execution": None if last_execution is None else dict(last_execution),
         "created_at": created_at,
         "updated_at": created_at if job.updated_us == job.created_us else rfc3339(job.updated_us),
@@ -197,7 +199,7 @@ def runs_once(spec: JobSpec) -> bool:
     return spec.schedule is None and not spec.after
 
 
-def _runs(job: Job) -> bool:
+def _has_next_run(job: Job) -> bool:
     return job.state is JobState.ACTIVE and not isinstance(job.spec, Unreadable)
 
 
@@ -208,143 +210,149 @@ def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:
     """
     if isinstance(spec, Unreadable):
         return {"tasks": [], "error": spec.error}
-    written = _masked_target if masked else _written_target
-    said: dict[str, Any] = {}
+    write_target = _write_masked_target if masked else _write_target
+    fields: dict[str, Any] = {}
     if spec.description:
-        said["description"] = hide_userinfo(spec.description) if masked else spec.description
-    said |= write_schedule(spec.schedule, follows=bool(spec.after))
-    said["tasks"] = [_written_task(task, written) for task in spec.tasks]
-    said |= write_settings(spec.settings)
+        fields["description"] = hide_userinfo(spec.description) if masked else spec.description
+    fields |= write_schedule(spec.schedule, follows=bool(spec.after))
+    fields["tasks"] = [_write_task(task, write_target) for task in spec.tasks]
+    fields |= write_settings(spec.settings)
     if spec.after:
-        said["after"] = [{"job": one.job, "on": one.on.value} for one in spec.after]
+        fields["after"] = [{"job": one.job, "on": one.on.value} for one in spec.after]
     if spec.on_start is not None:
-        said["on_start"] = written(spec.on_start)
+        fields["on_start"] = write_target(spec.on_start)
     if spec.on_complete is not None:
-        said["on_complete"] = written(spec.on_complete)
+        fields["on_complete"] = write_target(spec.on_complete)
     if spec.alerts:
-        said["alerts"] = [hide_named(alert) for alert in spec.alerts] if masked else list(spec.alerts)
+        fields["alerts"] = [mask_fields_by_name(alert) for alert in spec.alerts] if masked else list(spec.alerts)
     if spec.owner is not None:
-        said["owner"] = spec.owner
+        fields["owner"] = spec.owner
     if spec.tags:
-        said["tags"] = spec.tags
+        fields["tags"] = spec.tags
     if spec.payload is not None:
-        said["payload"] = hide_url_credentials(spec.payload) if masked else spec.payload
-    return said
+        fields["payload"] = hide_url_credentials(spec.payload) if masked else spec.payload
+    return fields
 
 
 # --- reading
 
 
-def _name(form: ObjectReader, field: str, default: str | None = None) -> str:
-    value = form.text(field, longest=1024)
+def _name(reader: ObjectReader, field: str, default: str | None = None) -> str:
+    value = reader.text(field, max_bytes=1024)
     if value is None:
-        if default is None and not form.given(field):
-            form.fault(field, "is missing")
+        if default is None and not reader.present(field):
+            reader.fault(field, "is missing")
         return default or ""
-    fault = fault_of_name(value)
+    fault = find_name_fault(value)
     if fault is not None:
-        form.fault(field, f'"{value[:64]}" {fault}')
+        reader.fault(field, f'"{value[:64]}" {fault}')
     return value
 
 
-def _tasks(form: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...]:
-    function = form.text("job_type", longest=200)
-    direct = _direct(form, checks)
-    name, given = form.items("tasks", most=MAX_TASKS)
-    said = [*(["job_type"] if function else []), *direct, *(["tasks"] if given else [])]
-    for more in said[1:]:
-        form.fault(more, f'says what the job does, and so does "{said[0]}"; several tasks go into "tasks"')
-    if not said and not any(problem.pointer.startswith(_SAY_WHAT) for problem in form.problems):
+def _tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...]:
+    function = reader.text("job_type", max_bytes=200)
+    target_fields = _find_target_fields(reader, checks)
+    name, entries = reader.items("tasks", max_items=MAX_TASKS)
+    given = [*(["job_type"] if function else []), *target_fields, *(["tasks"] if entries else [])]
+    for duplicate in given[1:]:
+        reader.fault(duplicate, f'says what the job does, and so does "{given[0]}"; several tasks go into "tasks"')
+    if not given and not any(problem.pointer.startswith(_TARGET_POINTERS) for problem in reader.problems):
         kinds = ", ".join(sorted(checks))
-        form.fault("tasks", f"is missing: say what the job does, in tasks or directly as one of {kinds}")
+        reader.fault("tasks", f"is missing: say what the job does, in tasks or directly as one of {kinds}")
     found: list[Task | None] = []
     if function is not None:
         options = {"name": function}
-        _check(form, "job_type", PYTHON, options, checks)
+        _check(reader, "job_type", PYTHON, options, checks)
         found.append(Task(name=DEFAULT_TASK_NAME, target=Target(kind=PYTHON, options=options)))
-    for field in direct:
-        target = read_target(form, field, checks)
+    for field in target_fields:
+        target = read_target(reader, field, checks)
         found.append(None if target is None else Task(name=DEFAULT_TASK_NAME, target=target))
-    if given:
-        found += [_task(form.sub((name, place), value), checks, len(given)) for place, value in enumerate(given)]
-        _check_names(form, name, given)
+    if entries:
+        found += [
+            _task(reader.to_object((name, place), value), checks, len(entries)) for place, value in enumerate(entries)
+        ]
+        _check_names(reader, name, entries)
     return tuple(task for task in found if task is not None)
 
 
-def _task(form: ObjectReader | None, checks: Mapping[str, Check], count: int) -> Task | None:
-    if form is None:
+def _task(reader: ObjectReader | None, checks: Mapping[str, Check], count: int) -> Task | None:
+    if reader is None:
         return None
-    name = _name(form, "name", default=DEFAULT_TASK_NAME if count == 1 else None)
-    direct = _direct(form, checks)
-    if len(direct) != 1:
+    name = _name(reader, "name", default=DEFAULT_TASK_NAME if count == 1 else None)
+    target_fields = _find_target_fields(reader, checks)
+    if len(target_fields) != 1:
         kinds = ", ".join(sorted(checks))
-        what = f"says {' and '.join(direct)}; a task does one thing" if direct else f"says nothing to do: give {kinds}"
-        form.problems.append(Problem(form.pointer, what))
-    targets = [read_target(form, field, checks) for field in direct]
-    needs = form.texts("needs", most=MAX_TASKS)
-    settings = read_overrides(form)
-    form.finish()
+        what = (
+            f"says {' and '.join(target_fields)}; a task does one thing"
+            if target_fields
+            else f"says nothing to do: give {kinds}"
+        )
+        reader.problems.append(Problem(reader.pointer, what))
+    targets = [read_target(reader, field, checks) for field in target_fields]
+    needs = reader.texts("needs", max_items=MAX_TASKS)
+    settings = read_overrides(reader)
+    reader.finish()
     target = targets[0] if targets else None
     return None if target is None else Task(name=name, target=target, needs=needs, settings=settings)
 
 
-def _check_names(form: ObjectReader, field: str, given: list[Any]) -> None:
+def _check_names(reader: ObjectReader, field: str, entries: list[Any]) -> None:
     """That no two tasks have the same name, and that each needs only such as there are."""
-    if len(given) == 1 and not (isinstance(given[0], dict) and given[0].get("needs")):
+    if len(entries) == 1 and not (isinstance(entries[0], dict) and entries[0].get("needs")):
         return
-    tasks = [(place, value) for place, value in enumerate(given) if isinstance(value, dict)]
-    names: set[str] = {DEFAULT_TASK_NAME} if len(given) == 1 and tasks[0][1].get("name") is None else set()
+    tasks = [(place, value) for place, value in enumerate(entries) if isinstance(value, dict)]
+    names: set[str] = {DEFAULT_TASK_NAME} if len(entries) == 1 and tasks[0][1].get("name") is None else set()
     for place, task in tasks:
         name = task.get("name")
         if isinstance(name, str) and name in names:
-            form.fault((field, place, "name"), f'"{name[:64]}" is another task, too; two may not have the same name')
+            reader.fault((field, place, "name"), f'"{name[:64]}" is another task, too; two may not have the same name')
         elif isinstance(name, str):
             names.add(name)
     for place, task in tasks:
         needs = task.get("needs")
-        for at, need in enumerate(needs if isinstance(needs, list) else [needs]):
+        for index, need in enumerate(needs if isinstance(needs, list) else [needs]):
             if isinstance(need, str) and need not in names:
-                way = ("needs", at) if isinstance(needs, list) else ("needs",)
-                form.fault((field, place, *way), f'is "{need[:64]}", a task which the job does not have')
+                path = ("needs", index) if isinstance(needs, list) else ("needs",)
+                reader.fault((field, place, *path), f'is "{need[:64]}", a task which the job does not have')
 
 
-def _direct(form: ObjectReader, checks: Mapping[str, Check]) -> list[str]:
+def _find_target_fields(reader: ObjectReader, checks: Mapping[str, Check]) -> list[str]:
     """Which fields of an object are targets."""
-    return form.given(*_targets(tuple(checks)))
+    return reader.present(*_target_fields(tuple(checks)))
 
 
 @lru_cache(maxsize=64)
-def _targets(kinds: tuple[str, ...]) -> tuple[str, ...]:
+def _target_fields(kinds: tuple[str, ...]) -> tuple[str, ...]:
     """Every name under which a target can be given."""
     return tuple(dict.fromkeys((*_KINDS, *_ALIASES, *kinds)))
 
 
-def read_target(form: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
+def read_target(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
     """What a field says that is to be done; None: it is no object."""
-    inner = form.form(field)
+    inner = reader.object(field)
     if inner is None:
         return None
     kind, options = _ALIASES.get(field, field), inner.data
     if len(msgspec.json.encode(options)) > MAX_OPTIONS:
-        form.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
+        reader.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
     else:
-        _check(form, field, kind, options, checks)
+        _check(reader, field, kind, options, checks)
     return Target(kind=kind, options=options)
 
 
-def _check(form: ObjectReader, field: str, kind: str, options: dict[str, Any], checks: Mapping[str, Check]) -> None:
+def _check(reader: ObjectReader, field: str, kind: str, options: dict[str, Any], checks: Mapping[str, Check]) -> None:
     """Ask the runner whether it could ever run this."""
     check = checks.get(kind)
     if check is None:
-        form.fault(field, f'nothing here can run "{kind}"; known are {", ".join(sorted(checks))}')
+        reader.fault(field, f'nothing here can run "{kind}"; known are {", ".join(sorted(checks))}')
         return
     try:
         check(options)
     except InvalidOptions as error:
-        for way, message in error.faults:
-            form.fault((field, *way), message)
+        for path, message in error.faults:
+            reader.fault((field, *path), message)
     except Invalid as error:
-        form.fault((field, *_option(kind, str(error))), str(error))
+        reader.fault((field, *_find_option(kind, str(error))), str(error))
 
 
 def check_targets(name: str, spec: JobSpec, checks: Mapping[str, Check]) -> None:
@@ -359,7 +367,7 @@ def check_targets(name: str, spec: JobSpec, checks: Mapping[str, Check]) -> None
         raise InvalidJob(problems, name=name)
 
 
-def _option(kind: str, message: str) -> tuple[str, ...]:
+def _find_option(kind: str, message: str) -> tuple[str, ...]:
     """The way to the option that a runner's message begins with: ``http.auth.token``, ``http has no option "urll"``."""
     if unknown := re.match(rf'{re.escape(kind)} has no option "([^"]+)"', message):
         return (unknown.group(1),)
@@ -367,29 +375,29 @@ def _option(kind: str, message: str) -> tuple[str, ...]:
     return () if named is None else tuple(re.findall(r"[A-Za-z0-9_-]+", named.group(1)))
 
 
-def _hook(form: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
-    inner = form.form(field)
+def _hook(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
+    inner = reader.object(field)
     if inner is None:
         return None
-    direct = _direct(inner, checks)
-    if len(direct) != 1:
-        form.fault(field, f"has to be one target: {', '.join(sorted(checks))}")
-    targets = [read_target(inner, one, checks) for one in direct]
+    target_fields = _find_target_fields(inner, checks)
+    if len(target_fields) != 1:
+        reader.fault(field, f"has to be one target: {', '.join(sorted(checks))}")
+    targets = [read_target(inner, one, checks) for one in target_fields]
     inner.finish()
     return targets[0] if targets else None
 
 
-def _after(form: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
-    field, given = form.items("after", most=MAX_FOLLOWED)
+def _after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
+    field, entries = reader.items("after", max_items=MAX_FOLLOWED)
     found: list[UpstreamJob] = []
-    for place, value in enumerate(given):
+    for place, value in enumerate(entries):
         if isinstance(value, str):
             found.append(UpstreamJob(job=value))
             continue
-        inner = form.sub((field, place), value)
+        inner = reader.to_object((field, place), value)
         if inner is None:
             continue
-        job = inner.text("job", longest=200)
+        job = inner.text("job", max_bytes=200)
         on = inner.one_of(UpstreamCondition, "on") or UpstreamCondition.SUCCESS
         inner.finish()
         if job is None:
@@ -397,36 +405,36 @@ def _after(form: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
         else:
             found.append(UpstreamJob(job=job, on=on))
     if any(one.job == name for one in found):
-        form.fault(field, "names the job itself")
+        reader.fault(field, "names the job itself")
     if len({one.job for one in found}) < len(found):
-        form.fault(field, "names a job twice")
+        reader.fault(field, "names a job twice")
     return tuple(found)
 
 
-def _refuse_alerts(form: ObjectReader) -> None:
+def _refuse_alerts(reader: ObjectReader) -> None:
     """Refuse alerts until something sends them; jobs that were stored with some keep them and run."""
-    field, given = form.take("alerts")
-    if given is not None and given != []:
-        form.fault(field, NO_ALERTS)
+    field, entries = reader.take("alerts")
+    if entries is not None and entries != []:
+        reader.fault(field, NO_ALERTS)
 
 
-def _payload(form: ObjectReader) -> Any:
-    _, payload = form.take("payload")
+def _payload(reader: ObjectReader) -> Any:
+    _, payload = reader.take("payload")
     if payload is not None and len(msgspec.json.encode(payload)) > MAX_PAYLOAD:
-        form.fault("payload", f"is larger than {MAX_PAYLOAD // 1024} KiB")
+        reader.fault("payload", f"is larger than {MAX_PAYLOAD // 1024} KiB")
     return payload
 
 
-def _with_mode(form: ObjectReader, settings: Settings, tasks: tuple[Task, ...]) -> Settings:
+def _with_mode(reader: ObjectReader, settings: Settings, tasks: tuple[Task, ...]) -> Settings:
     """Tasks that name what they need make a graph."""
     if not any(task.needs for task in tasks) or settings.mode is Mode.GRAPH:
         return settings
     if settings.mode is not None:
-        form.fault("mode", f'is {settings.mode}, and tasks name what they need; write "graph", or leave out "needs"')
+        reader.fault("mode", f'is {settings.mode}, and tasks name what they need; write "graph", or leave out "needs"')
     return replace(settings, mode=Mode.GRAPH)
 
 
-def _check_whole(spec: JobSpec, problems: list[Problem]) -> bytes:
+def _check_spec(spec: JobSpec, problems: list[Problem]) -> bytes:
     """Note what no field alone can tell. Returns the spec as it is stored, empty where that is not worth asking."""
     encoded = b"" if problems else msgspec.json.encode(spec)
     if len(encoded) > MAX_SPEC:
@@ -434,7 +442,7 @@ def _check_whole(spec: JobSpec, problems: list[Problem]) -> bytes:
         problems.append(Problem("", message))
     if len(spec.tasks) == 1 and not spec.tasks[0].needs:
         return encoded
-    if any(problem.pointer.startswith(_SAY_WHAT) for problem in problems):
+    if any(problem.pointer.startswith(_TARGET_POINTERS) for problem in problems):
         return encoded  # they are not as they were meant to be, and neither is what they need
     try:
         build_layout(spec)
@@ -443,31 +451,32 @@ def _check_whole(spec: JobSpec, problems: list[Problem]) -> bytes:
     return encoded
 
 
-def _targets_at(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]) -> dict[str, str]:
+def _find_target_pointers(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]) -> dict[str, str]:
     """Pointers to the targets of a job as it was written, by the task or hook that they are of."""
-    fields = _targets(tuple(checks))
+    target_fields = _target_fields(tuple(checks))
     tasks = data.get("tasks")
     written = [(f"/tasks/{place}", task) for place, task in enumerate(tasks)] if tasks else [("", data)]
-    places = [(task.name, at, said) for task, (at, said) in zip(spec.tasks, written, strict=True)]
+    places = [(task.name, pointer, fields) for task, (pointer, fields) in zip(spec.tasks, written, strict=True)]
     places += [(f"/{hook}", f"/{hook}", data[hook]) for hook in ("on_start", "on_complete") if data.get(hook)]
     return {
-        name: extend_pointer(at, next((field for field in fields if field in said), "")) for name, at, said in places
+        name: extend_pointer(pointer, next((field for field in target_fields if field in fields), ""))
+        for name, pointer, fields in places
     }
 
 
 # --- writing
 
 
-def _written_task(task: Task, written: Callable[[Target], dict[str, Any]]) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": task.name, **written(task.target)}
+def _write_task(task: Task, write_target: Callable[[Target], dict[str, Any]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": task.name, **write_target(task.target)}
     if task.needs:
-        said["needs"] = list(task.needs)
-    return said if task.settings is NOTHING_SET else said | write_settings(task.settings)
+        fields["needs"] = list(task.needs)
+    return fields if task.settings is NOTHING_SET else fields | write_settings(task.settings)
 
 
-def _masked_target(target: Target) -> dict[str, Any]:
+def _write_masked_target(target: Target) -> dict[str, Any]:
     return {target.kind: mask_options(target.options)}
 
 
-def _written_target(target: Target) -> dict[str, Any]:
+def _write_target(target: Target) -> dict[str, Any]:
     return {target.kind: target.options}

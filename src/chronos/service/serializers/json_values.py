@@ -4,8 +4,10 @@ Nearly all that is read is in order, so it is copied without keeping track of wh
 gone through again, to tell where each fault lies.
 """
 
+import datetime
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from chronos.service.serializers.problems import Problem
@@ -18,50 +20,50 @@ class _Unusual(Exception):
     """Something that is wrong, or of a type that has to be looked at closely."""
 
 
-def plain(data: Any, problems: list[Problem]) -> Any:
+def to_plain_json(data: Any, problems: list[Problem]) -> Any:
     """A copy in dicts, lists, text, numbers, booleans and None; what does not fit is told and left out."""
     try:
         return _copy(data, 0)
     except (_Unusual, UnicodeEncodeError):
-        return _checked(data, problems, "", 0)
+        return _copy_checked(data, problems, "", 0)
 
 
 def _copy(data: Any, depth: int) -> Any:
     """The copy of what is in order and of exactly the usual types."""
-    kind = type(data)
-    if kind is str:
+    type_ = type(data)
+    if type_ is str:
         if "\0" in data or not (data.isascii() or data.encode()):
             raise _Unusual
         return data
-    if data is None or kind is bool or (kind is int and -_INT64 <= data < _INT64):
+    if data is None or type_ is bool or (type_ is int and -_INT64 <= data < _INT64):
         return data
     if depth >= MAX_DEPTH:
         raise _Unusual
     depth += 1
-    if kind is dict:
+    if type_ is dict:
         copy = {}
         for key, value in data.items():
             if type(key) is not str or not key.isascii() or "\0" in key:
                 raise _Unusual
-            usual = type(value) is str and value.isascii() and "\0" not in value
-            copy[key] = value if usual else _copy(value, depth)
+            is_usual = type(value) is str and value.isascii() and "\0" not in value
+            copy[key] = value if is_usual else _copy(value, depth)
         return copy
-    if kind is list or kind is tuple:
+    if type_ is list or type_ is tuple:
         return [_copy(item, depth) for item in data]
-    if kind is float and math.isfinite(data):
+    if type_ is float and math.isfinite(data):
         return data
     raise _Unusual
 
 
-def _checked(data: Any, problems: list[Problem], pointer: str, depth: int) -> Any:
+def _copy_checked(data: Any, problems: list[Problem], pointer: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         problems.append(Problem(pointer, f"is nested deeper than {MAX_DEPTH} levels"))
         return None
     if isinstance(data, Mapping):
-        return _mapping(data, problems, pointer, depth)
+        return _copy_mapping(data, problems, pointer, depth)
     if isinstance(data, list | tuple):
-        return [_checked(item, problems, f"{pointer}/{place}", depth + 1) for place, item in enumerate(data)]
-    fault = _fault(data)
+        return [_copy_checked(item, problems, f"{pointer}/{index}", depth + 1) for index, item in enumerate(data)]
+    fault = _find_fault(data)
     if fault is not None:
         problems.append(Problem(pointer, fault))
         return None
@@ -75,18 +77,18 @@ def extend_pointer(pointer: str, name: str) -> str:
     return f"{pointer}/{name}"
 
 
-def _mapping(data: Mapping[Any, Any], problems: list[Problem], pointer: str, depth: int) -> dict[str, Any]:
+def _copy_mapping(data: Mapping[Any, Any], problems: list[Problem], pointer: str, depth: int) -> dict[str, Any]:
     copy: dict[str, Any] = {}
     for key, value in data.items():
-        fault = _fault(key) if isinstance(key, str) else f"has the key {key!r}, which is no text"
+        fault = _find_fault(key) if isinstance(key, str) else f"has the key {key!r}, which is no text"
         if fault is not None:
             problems.append(Problem(pointer, fault))
             continue
-        copy[str(key)] = _checked(value, problems, extend_pointer(pointer, key), depth + 1)
+        copy[str(key)] = _copy_checked(value, problems, extend_pointer(pointer, key), depth + 1)
     return copy
 
 
-def _fault(data: Any) -> str | None:
+def _find_fault(data: Any) -> str | None:
     match data:
         case None | bool():
             return None
@@ -101,6 +103,21 @@ def _fault(data: Any) -> str | None:
         case int():
             return None if -_INT64 <= data < _INT64 else "is a number of more than 64 bits; write it as text"
         case float():
-            return None if math.isfinite(data) else f"is {data}, which JSON cannot say"
+            return None if math.isfinite(data) else f"is {data}, which is not JSON; leave it out, or use null"
         case _:
-            return f"is of the type {type(data).__name__}, which JSON cannot say"
+            return f"is a {type(data).__name__}, which is not JSON; {_suggest_json(data)}"
+
+
+def _suggest_json(data: Any) -> str:
+    """What to use in place of a Python value that is not JSON."""
+    match data:
+        case set() | frozenset():
+            return "use a list"
+        case bytes() | bytearray():
+            return "use text, such as base64"
+        case datetime.date() | datetime.time():
+            return "use text, such as value.isoformat()"
+        case Decimal():
+            return "use text or a float"
+        case _:
+            return "use an object, a list, text, a number, a boolean or null"

@@ -18,20 +18,20 @@ from chronos.core.schedule.iso8601 import parse_period
 from chronos.core.schedule.parser import MAX_LENGTH
 from chronos.errors import InvalidSchedule
 from chronos.service.serializers.json_values import extend_pointer
-from chronos.service.serializers.problems import MOST_PROBLEMS, Problem
+from chronos.service.serializers.problems import MAX_PROBLEMS, Problem
 
 E = TypeVar("E", bound=StrEnum)
 
 #: A field, or the way to something within it: ``("tasks", 0)``.
 FieldPath = str | tuple[str | int, ...]
 
-LONGEST_US = 36_525 * DAY_S * SECOND_US  # a hundred years
+MAX_DURATION_US = 36_525 * DAY_S * SECOND_US  # a hundred years
 _DAYS = re.compile(r"(?:(\d{1,5})w)?(?:(\d{1,6})d)?(.*)", re.ASCII | re.DOTALL)
 _ZERO = re.compile(r"0+(?:\.0+)?(?:ns|us|ms|s|m|h|d|w)?", re.ASCII)
 _MAX_TEXT = 10 * 1024
-_MOST_HINTED = 10  # fields of an object of which each is compared with all that are known
-_LONGEST_HINTED = 64  # characters
-_MOST_BYTES = 4  # of a character in UTF-8
+_MAX_HINTED = 10  # fields of an object of which each is compared with all that are known
+_MAX_HINTED_CHARS = 64  # characters
+_MAX_CHAR_BYTES = 4  # of a character in UTF-8
 
 
 class ObjectReader:
@@ -60,7 +60,7 @@ class ObjectReader:
         """Note what is wrong with a field."""
         self.problems.append(Problem(self.at(name), message))
 
-    def given(self, *names: str) -> list[str]:
+    def present(self, *names: str) -> list[str]:
         """Which of these fields are there and not null. They count as known from now on."""
         self._known += names
         return [name for name in names if self.data.get(name) is not None]
@@ -70,7 +70,7 @@ class ObjectReader:
         self._known += names
         return names.isdisjoint(self.data)
 
-    def null(self, name: str) -> bool:
+    def is_null(self, name: str) -> bool:
         """Whether a field is there and null, where that means something."""
         self._known.append(name)
         return name in self.data and self.data[name] is None
@@ -80,9 +80,9 @@ class ObjectReader:
         if len(names) == 1:
             self._known.append(names[0])
             return names[0], self.data.get(names[0])
-        found = self.given(*names)
-        for more in found[1:]:
-            self.fault(more, f'says the same as "{found[0]}"; give one of them')
+        found = self.present(*names)
+        for duplicate in found[1:]:
+            self.fault(duplicate, f'says the same as "{found[0]}"; give one of them')
         return (found[0], self.data[found[0]]) if found else (names[0], None)
 
     def finish(self) -> None:
@@ -93,38 +93,38 @@ class ObjectReader:
         names = tuple(sorted(known))
         unknown = [name for name in self.data if name not in known]
         others = f"; known are {', '.join(names)}" if known else "; there is nothing to say here"
-        for place, name in enumerate(unknown[: MOST_PROBLEMS + 1]):
-            near = _near(name[:_LONGEST_HINTED], names) if place < _MOST_HINTED else []
+        for place, name in enumerate(unknown[: MAX_PROBLEMS + 1]):
+            near = _find_near(name[:_MAX_HINTED_CHARS], names) if place < _MAX_HINTED else []
             hint, others = (f'; did you mean "{near[0]}"?', others) if near else (others, "")
             self.fault(name, f"is no known field{hint}")
         self.problems += [Problem(self.pointer, "has more fields that are not known")] * (
-            len(unknown) - MOST_PROBLEMS - 1
+            len(unknown) - MAX_PROBLEMS - 1
         )
 
     # --- values of one type
 
-    def text(self, *names: str, longest: int = _MAX_TEXT) -> str | None:
+    def text(self, *names: str, max_bytes: int = _MAX_TEXT) -> str | None:
         """Some text."""
         name, value = self.take(*names)
         if value is None:
             return None
         if not isinstance(value, str):
-            self._not(name, "text", value)
+            self._type_fault(name, "text", value)
             return None
-        if len(value) * _MOST_BYTES > longest and len(value.encode()) > longest:
-            self.fault(name, f"has {len(value.encode())} bytes, allowed {longest}")
+        if len(value) * _MAX_CHAR_BYTES > max_bytes and len(value.encode()) > max_bytes:
+            self.fault(name, f"has {len(value.encode())} bytes, allowed {max_bytes}")
             return None
         return value
 
-    def whole(self, *names: str, low: int, high: int) -> int | None:
+    def integer(self, *names: str, low: int, high: int) -> int | None:
         """A whole number within bounds."""
         name, value = self.take(*names)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            self._not(name, "a whole number", value)
+            self._type_fault(name, "a whole number", value)
             return None
-        return value if self._within(name, value, low, high) else None
+        return value if self._is_within(name, value, low, high) else None
 
     def number(self, *names: str, low: float, high: float) -> float | None:
         """A number within bounds."""
@@ -132,32 +132,32 @@ class ObjectReader:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self._not(name, "a number", value)
+            self._type_fault(name, "a number", value)
             return None
-        return float(value) if self._within(name, value, low, high) else None
+        return float(value) if self._is_within(name, value, low, high) else None
 
-    def truth(self, name: str) -> bool | None:
+    def boolean(self, name: str) -> bool | None:
         """True or false."""
         _, value = self.take(name)
         if value is None or isinstance(value, bool):
             return value
-        self._not(name, "true or false", value)
+        self._type_fault(name, "true or false", value)
         return None
 
-    def one_of(self, kind: type[E], *names: str, also: Mapping[str, E] | None = None) -> E | None:
+    def one_of(self, kind: type[E], *names: str, aliases: Mapping[str, E] | None = None) -> E | None:
         """One of the values of an enum; ``also`` has other words for some."""
         name, value = self.take(*names)
-        return None if value is None else self.choice(kind, name, value, also=also)
+        return None if value is None else self.choice(kind, name, value, aliases=aliases)
 
-    def choice(self, kind: type[E], name: str, value: Any, *, also: Mapping[str, E] | None = None) -> E | None:
+    def choice(self, kind: type[E], name: str, value: Any, *, aliases: Mapping[str, E] | None = None) -> E | None:
         """The same of a value that was taken already."""
         if isinstance(value, str) and value in kind.__members__.values():
             return kind(value)
-        if isinstance(value, str) and also is not None and value in also:
-            return also[value]
-        words = [*(member.value for member in kind), *(also or ())]
+        if isinstance(value, str) and aliases is not None and value in aliases:
+            return aliases[value]
+        allowed = [*(member.value for member in kind), *(aliases or ())]
         shown = f'"{value}"' if isinstance(value, str) else repr(value)
-        self.fault(name, f"is {shown[:64]}, allowed: {', '.join(words)}")
+        self.fault(name, f"is {shown[:64]}, allowed: {', '.join(allowed)}")
         return None
 
     def duration_us(self, *names: str, low_us: int = 1) -> int | None:
@@ -166,7 +166,7 @@ class ObjectReader:
         if value is None:
             return None
         if not isinstance(value, str):
-            self._not(name, 'a duration like "30s", "1h30m" or "PT5M"', value)
+            self._type_fault(name, 'a duration like "30s", "1h30m" or "PT5M"', value)
             return None
         try:
             found = read_duration_us(value)
@@ -176,62 +176,62 @@ class ObjectReader:
         if found < low_us:
             self.fault(name, f"is {value}, which is too short")
             return None
-        if found > LONGEST_US:
+        if found > MAX_DURATION_US:
             self.fault(name, "is longer than a hundred years")
             return None
         return found
 
     def seconds_us(self, *names: str) -> int | None:
         """A duration as a number of seconds, for the names that say so."""
-        found = self.number(*names, low=0.000_001, high=LONGEST_US / SECOND_US)
+        found = self.number(*names, low=0.000_001, high=MAX_DURATION_US / SECOND_US)
         return None if found is None else max(1, round(found * SECOND_US))
 
     # --- values that hold others
 
-    def form(self, *names: str) -> "ObjectReader | None":
+    def object(self, *names: str) -> "ObjectReader | None":
         """An object."""
         name, value = self.take(*names)
-        return None if value is None else self.sub(name, value)
+        return None if value is None else self.to_object(name, value)
 
-    def sub(self, name: FieldPath, value: Any) -> "ObjectReader | None":
+    def to_object(self, name: FieldPath, value: Any) -> "ObjectReader | None":
         """An object, of a value that was taken already."""
         if not isinstance(value, dict):
-            self._not(name, "an object", value)
+            self._type_fault(name, "an object", value)
             return None
         return ObjectReader(value, self.at(name), self.problems)
 
-    def items(self, *names: str, most: int) -> tuple[str, list[Any]]:
+    def items(self, *names: str, max_items: int) -> tuple[str, list[Any]]:
         """A list, empty when it is not given."""
         name, value = self.take(*names)
         if value is None:
             return name, []
         if not isinstance(value, list):
-            self._not(name, "a list", value)
+            self._type_fault(name, "a list", value)
             return name, []
-        if len(value) > most:
-            self.fault(name, f"has {len(value)} entries, allowed {most}")
+        if len(value) > max_items:
+            self.fault(name, f"has {len(value)} entries, allowed {max_items}")
             return name, []
         return name, value
 
-    def texts(self, *names: str, most: int, longest: int = 256) -> tuple[str, ...]:
+    def texts(self, *names: str, max_items: int, max_bytes: int = 256) -> tuple[str, ...]:
         """A list of texts; a single text is a list of one."""
-        found = self.given(*names)
+        found = self.present(*names)
         if found and isinstance(self.data[found[0]], str):
-            text = self.text(*names, longest=longest)
+            text = self.text(*names, max_bytes=max_bytes)
             return () if text is None else (text,)
-        name, values = self.items(*names, most=most)
+        name, values = self.items(*names, max_items=max_items)
         for place, value in enumerate(values):
-            if not isinstance(value, str) or len(value) > longest:
-                self.fault((name, place), f"has to be text of at most {longest} characters")
+            if not isinstance(value, str) or len(value) > max_bytes:
+                self.fault((name, place), f"has to be text of at most {max_bytes} characters")
         return tuple(value for value in values if isinstance(value, str))
 
-    def text_map(self, name: str, *, most: int, longest: int = 256, listed: bool = False) -> dict[str, str]:
+    def text_map(self, name: str, *, max_items: int, max_bytes: int = 256, listed: bool = False) -> dict[str, str]:
         """An object whose values are texts; where ``listed``, a list of texts means empty values."""
         _, value = self.take(name)
         if value is None:
             return {}
-        if isinstance(value, dict | list) and len(value) > most:
-            self.fault(name, f"has {len(value)} entries, allowed {most}")
+        if isinstance(value, dict | list) and len(value) > max_items:
+            self.fault(name, f"has {len(value)} entries, allowed {max_items}")
             return {}
         if listed and isinstance(value, list):
             for place, item in enumerate(value):
@@ -239,30 +239,30 @@ class ObjectReader:
                     self.fault((name, place), "has to be text")
             value = {item: "" for item in value if isinstance(item, str)}
         if not isinstance(value, dict):
-            self._not(name, "an object of texts", value)
+            self._type_fault(name, "an object of texts", value)
             return {}
         for key, text in value.items():
-            if not key or len(key) > longest or not isinstance(text, str) or len(text) > longest:
-                self.fault((name, key), f"has to be text of at most {longest} characters")
+            if not key or len(key) > max_bytes or not isinstance(text, str) or len(text) > max_bytes:
+                self.fault((name, key), f"has to be text of at most {max_bytes} characters")
         return {key: text for key, text in value.items() if isinstance(text, str)}
 
-    def _within(self, name: str, value: float, low: float, high: float) -> bool:
+    def _is_within(self, name: str, value: float, low: float, high: float) -> bool:
         if low <= value <= high:
             return True
-        self.fault(name, f"is {value}, allowed {_figure(low)} to {_figure(high)}")
+        self.fault(name, f"is {value}, allowed {_format_bound(low)} to {_format_bound(high)}")
         return False
 
-    def _not(self, name: FieldPath, wanted: str, value: Any) -> None:
-        self.fault(name, f"has to be {wanted}, got {_kind(value)}")
+    def _type_fault(self, name: FieldPath, expected: str, value: Any) -> None:
+        self.fault(name, f"has to be {expected}, got {_describe_value(value)}")
 
 
 @lru_cache(maxsize=1024)
-def _near(name: str, known: tuple[str, ...]) -> list[str]:
+def _find_near(name: str, known: tuple[str, ...]) -> list[str]:
     """The one that was meant, perhaps. Many jobs have the same mistake."""
     return get_close_matches(name, known, n=1)
 
 
-def _figure(number: float) -> str:
+def _format_bound(number: float) -> str:
     """A bound as people write it: 1000000 and 0.000001, not 1e+06 and 1e-06."""
     return str(int(number)) if number == int(number) else f"{number:f}".rstrip("0")
 
@@ -290,13 +290,13 @@ def read_duration_us(text: str) -> int:
     return counted_us + parse_go_duration(rest, expression=text, at=len(text) - len(rest))
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def suggest(name: str, known: Collection[str]) -> str:
     """A sentence's end that suggests what was meant, or nothing."""
     near = get_close_matches(name, sorted(known), n=3)
     return f"; did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
 
 
-def _kind(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     match value:
         case bool():
             return str(value).lower()

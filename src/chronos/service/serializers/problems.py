@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from chronos.errors import Invalid
 
-MOST_PROBLEMS = 100  # that one answer lists
-_LONGEST = 2_000  # characters of a pointer or a message
+MAX_PROBLEMS = 100  # that one answer lists
+_MAX_TEXT = 2_000  # characters of a pointer or a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class InvalidJob(Invalid):
     """A job that cannot be saved as it is written. ``problems`` has what is wrong with it, ``more`` counts the rest."""
 
     def __init__(self, problems: Iterable[Problem], *, name: str | None = None, more: int = 0) -> None:
-        found = list(problems)
-        self.problems = [_bounded(one) for one in found[:MOST_PROBLEMS]]
-        self.more = len(found) - len(self.problems) + more
+        listed = list(problems)
+        self.problems = [_shorten(problem) for problem in listed[:MAX_PROBLEMS]]
+        self.more = len(listed) - len(self.problems) + more
         self.name = name
         super().__init__(self._message())
 
@@ -46,12 +46,12 @@ class InvalidJob(Invalid):
         return InvalidJob, (self.problems,), {"name": self.name, "more": self.more}
 
 
-def _bounded(problem: Problem) -> Problem:
+def _shorten(problem: Problem) -> Problem:
     """A problem that quotes little of what was written."""
-    if len(problem.pointer) <= _LONGEST and len(problem.message) <= _LONGEST:
+    if len(problem.pointer) <= _MAX_TEXT and len(problem.message) <= _MAX_TEXT:
         return problem
     return Problem(_cut(problem.pointer), _cut(problem.message))
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"

@@ -17,7 +17,7 @@ from chronos.core.schedule.iso8601 import Period, PeriodRule, is_instant
 from chronos.core.schedule.parser import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH, parse_schedule
 from chronos.core.schedule.schedule import Schedule
 from chronos.errors import InvalidSchedule
-from chronos.service.serializers.json_values import plain
+from chronos.service.serializers.json_values import to_plain_json
 from chronos.service.serializers.object_reader import ObjectReader, read_duration_us
 from chronos.service.serializers.problems import InvalidJob, Problem
 
@@ -26,15 +26,15 @@ MANUAL = "manual"  # only when it is triggered
 
 _KEYS = ("cron", "every", "iso8601", "at", "in", "words")
 #: What may stand around it, and how it is read.
-_AROUND: dict[str, Callable[[ObjectReader], Any]] = {
-    "timezone": lambda form: form.text("timezone", longest=256),
-    "dst": lambda form: form.text("dst", longest=32),
-    "start": lambda form: form.text("start", longest=256),
-    "end": lambda form: form.text("end", longest=256),
-    "jitter": lambda form: form.duration_us("jitter", low_us=0),
-    "exclude": lambda form: form.texts("exclude", most=MAX_EXCLUSIONS),
+_OPTIONS: dict[str, Callable[[ObjectReader], Any]] = {
+    "timezone": lambda reader: reader.text("timezone", max_bytes=256),
+    "dst": lambda reader: reader.text("dst", max_bytes=32),
+    "start": lambda reader: reader.text("start", max_bytes=256),
+    "end": lambda reader: reader.text("end", max_bytes=256),
+    "jitter": lambda reader: reader.duration_us("jitter", low_us=0),
+    "exclude": lambda reader: reader.texts("exclude", max_items=MAX_EXCLUSIONS),
 }
-_AROUND_FIELDS = frozenset(_AROUND)
+_OPTION_FIELDS = frozenset(_OPTIONS)
 _TYPE = frozenset(("schedule_type",))
 _ONE_TIME_TYPES, _RECURRING_TYPES, _IMMEDIATE_TYPES = (
     ("one_time", "once", "delayed"),
@@ -68,113 +68,113 @@ class _ScheduleParts:
     kind: str | None = None  # what schedule_type says of it
 
 
-def read_schedule(form: ObjectReader, key: str) -> ScheduleInput:
+def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
     """The schedule of a job; ``key`` is its name."""
-    kind = None if form.lacks(_TYPE) else _schedule_type(form)
-    name, value = form.take("schedule", "cron_expression", "execute_at")
-    outer = form
+    kind = None if reader.lacks(_TYPE) else _read_schedule_type(reader)
+    name, value = reader.take("schedule", "cron_expression", "execute_at")
+    outer = reader
     inner: ObjectReader | None = None
-    said: _ScheduleParts | None = None
+    parts: _ScheduleParts | None = None
     if isinstance(value, dict):
-        inner = ObjectReader(value, form.at(name), form.problems)
-        said = _from_object(inner)
+        inner = ObjectReader(value, reader.at(name), reader.problems)
+        parts = _read_object(inner)
     elif value is not None and not isinstance(value, str):
-        form.fault(name, "has to be text or an object with one of " + ", ".join(_KEYS))
+        reader.fault(name, "has to be text or an object with one of " + ", ".join(_KEYS))
     elif value in (NOW, MANUAL):
-        _note_option_faults(form, _around(outer, None))
+        _note_option_faults(reader, _read_options(outer, None))
         return ScheduleInput(now=value == NOW, manual=value == MANUAL)
     elif value is not None:
         expected = {"cron_expression": "cron", "execute_at": "at"}.get(name)
-        said = _ScheduleParts(text=value, pointer=form.at(name), expected=expected)
+        parts = _ScheduleParts(text=value, pointer=reader.at(name), expected=expected)
         if expected == "cron":
-            said.dialect = _cron_dialect(value)
-    around = _around(outer, inner)
+            parts.dialect = _cron_dialect(value)
+    options = _read_options(outer, inner)
     if inner is not None:
         inner.finish()
     if kind is not None:
-        _check_kind(form, kind, said)
-        if said is not None:
-            said.kind = kind
-    if said is None:
-        _note_option_faults(form, around)
+        _check_kind(reader, kind, parts)
+        if parts is not None:
+            parts.kind = kind
+    if parts is None:
+        _note_option_faults(reader, options)
         return ScheduleInput()
-    return _when(form, said, around, key)
+    return _to_schedule_input(reader, parts, options, key)
 
 
 def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
     """A schedule by itself, for a preview: text, or an object as a job's ``schedule``. Raises ``InvalidJob``."""
     problems: list[Problem] = []
-    form = ObjectReader({"schedule": plain(data, problems)}, "", problems)
-    when = read_schedule(form, key)
-    if when.spec is None and not problems:
+    reader = ObjectReader({"schedule": to_plain_json(data, problems)}, "", problems)
+    input_ = read_schedule(reader, key)
+    if input_.spec is None and not problems:
         problems.append(Problem("/schedule", "names no schedule to look at"))
-    if problems or when.spec is None:
+    if problems or input_.spec is None:
         raise InvalidJob(problems)
-    return when.spec
+    return input_.spec
 
 
 def write_schedule(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any]:
     """The fields of a job that say when it runs."""
     if spec is None:
         return {} if follows else {"schedule": MANUAL}
-    said: dict[str, Any] = {"schedule": spec.text}
+    parts: dict[str, Any] = {"schedule": spec.text}
     if spec.dialect != "auto":
-        said["schedule"] = {"iso8601" if spec.dialect == "iso8601" else "cron": spec.text, "dialect": spec.dialect}
+        parts["schedule"] = {"iso8601" if spec.dialect == "iso8601" else "cron": spec.text, "dialect": spec.dialect}
         if spec.dialect == "words":
-            said["schedule"] = {"words": spec.text, "dialect": spec.dialect}
+            parts["schedule"] = {"words": spec.text, "dialect": spec.dialect}
     if spec.timezone is not None:
-        said["timezone"] = spec.timezone
+        parts["timezone"] = spec.timezone
     if spec.dst != "robust":
-        said["dst"] = spec.dst
+        parts["dst"] = spec.dst
     if spec.start_us is not None:
-        said["start"] = rfc3339(spec.start_us)
+        parts["start"] = rfc3339(spec.start_us)
     if spec.end_us is not None:
-        said["end"] = rfc3339(spec.end_us)
+        parts["end"] = rfc3339(spec.end_us)
     if spec.jitter_us:
-        said["jitter"] = go_duration(spec.jitter_us)
+        parts["jitter"] = go_duration(spec.jitter_us)
     if spec.exclude:
-        said["exclude"] = list(spec.exclude)
-    return said
+        parts["exclude"] = list(spec.exclude)
+    return parts
 
 
 # --- the text
 
 
-def _from_object(form: ObjectReader) -> _ScheduleParts | None:
+def _read_object(reader: ObjectReader) -> _ScheduleParts | None:
     """The text that an object means."""
-    name, value = form.take(*_KEYS)
-    dialect = form.text("dialect", longest=32)
+    name, value = reader.take(*_KEYS)
+    dialect = reader.text("dialect", max_bytes=32)
     if value is None:
-        form.problems.append(Problem(form.pointer, f"names no schedule; give one of {', '.join(_KEYS)}"))
+        reader.problems.append(Problem(reader.pointer, f"names no schedule; give one of {', '.join(_KEYS)}"))
         return None
     if not isinstance(value, str):
-        form.fault(name, "has to be text")
+        reader.fault(name, "has to be text")
         return None
-    said = _ScheduleParts(text=value, pointer=form.at(name), expected=name)
+    parts = _ScheduleParts(text=value, pointer=reader.at(name), expected=name)
     if name == "cron":
-        said.dialect = _cron_dialect(value)
+        parts.dialect = _cron_dialect(value)
     elif name in ("every", "in"):
-        text = _interval(form, name, value)
+        text = _read_interval(reader, name, value)
         if text is None:
             return None
-        said.text = text
+        parts.text = text
     elif name in ("iso8601", "words"):
-        said.dialect = name
+        parts.dialect = name
     if dialect is not None:
-        said.dialect = said.kept_dialect = dialect
-        said.dialect_at = form.at("dialect")
-    return said
+        parts.dialect = parts.kept_dialect = dialect
+        parts.dialect_at = reader.at("dialect")
+    return parts
 
 
-def _interval(form: ObjectReader, name: str, value: str) -> str | None:
+def _read_interval(reader: ObjectReader, name: str, value: str) -> str | None:
     """A duration as the expression that means it."""
     try:
         us = read_duration_us(value)
     except InvalidSchedule as error:
-        form.fault(name, str(error))
+        reader.fault(name, str(error))
         return None
     if us <= 0:
-        form.fault(name, f"is {value}, which has to be more than zero")
+        reader.fault(name, f"is {value}, which has to be more than zero")
         return None
     return f"@every {go_duration(us)}" if name == "every" else f"in {format_period(Period(us=us))}"
 
@@ -187,45 +187,45 @@ def _cron_dialect(text: str) -> str:
 # --- what stands around it
 
 
-def _around(outer: ObjectReader, inner: ObjectReader | None) -> dict[str, Any]:
+def _read_options(outer: ObjectReader, inner: ObjectReader | None) -> dict[str, Any]:
     """Zone, window and exclusions, said with the job or with the schedule; and where (``timezone_at`` …)."""
     forms = [outer] if inner is None else [inner, outer]
     found: dict[str, Any] = {}
-    for form in forms:
-        if form.lacks(_AROUND_FIELDS):
+    for reader in forms:
+        if reader.lacks(_OPTION_FIELDS):
             continue
-        said = {name: read(form) for name, read in _AROUND.items() if name in form.data}
-        if said.get("dst") not in (None, *DST_POLICIES):
-            form.fault("dst", f'is "{said["dst"]}", allowed: {", ".join(DST_POLICIES)}')
-            said["dst"] = None
-        for name, value in said.items():
+        parts = {name: read(reader) for name, read in _OPTIONS.items() if name in reader.data}
+        if parts.get("dst") not in (None, *DST_POLICIES):
+            reader.fault("dst", f'is "{parts["dst"]}", allowed: {", ".join(DST_POLICIES)}')
+            parts["dst"] = None
+        for name, value in parts.items():
             if value not in (None, ()) and name in found:
-                form.fault(name, "is said twice, with the job and with its schedule; say it once")
+                reader.fault(name, "is said twice, with the job and with its schedule; say it once")
             elif value not in (None, ()):
                 found[name] = value
-                found[f"{name}_at"] = form.at(name)
+                found[f"{name}_at"] = reader.at(name)
                 if name == "exclude":
-                    found["exclude_given"] = form.data[name]
+                    found["exclude_given"] = reader.data[name]
     return found
 
 
-def _when(form: ObjectReader, said: _ScheduleParts, around: dict[str, Any], key: str) -> ScheduleInput:
+def _to_schedule_input(reader: ObjectReader, parts: _ScheduleParts, options: dict[str, Any], key: str) -> ScheduleInput:
     """The schedule as it is stored, once it has been read."""
-    timezone, dst = around.get("timezone"), around.get("dst", "robust")
-    jitter_us, exclude = around.get("jitter", 0), around.get("exclude", ())
-    windowed = "start" in around or "end" in around
+    timezone, dst = options.get("timezone"), options.get("dst", "robust")
+    jitter_us, exclude = options.get("jitter", 0), options.get("exclude", ())
+    windowed = "start" in options or "end" in options
     spec = ScheduleSpec(
-        text=said.text, timezone=timezone, dialect=said.dialect, dst=dst, jitter_us=jitter_us, exclude=exclude
+        text=parts.text, timezone=timezone, dialect=parts.dialect, dst=dst, jitter_us=jitter_us, exclude=exclude
     )
     try:
         if windowed:
             schedule = parse_schedule(
-                said.text,
+                parts.text,
                 timezone=timezone,
-                dialect=said.dialect,
+                dialect=parts.dialect,
                 dst=dst,
-                start=around.get("start"),
-                end=around.get("end"),
+                start=options.get("start"),
+                end=options.get("end"),
                 jitter=timedelta(microseconds=jitter_us),
                 exclude=exclude,
                 key=key,
@@ -233,75 +233,75 @@ def _when(form: ObjectReader, said: _ScheduleParts, around: dict[str, Any], key:
         else:
             schedule = spec.parse(key)
     except InvalidSchedule as error:
-        _note_schedule_faults(form, said, around, key, error)
+        _note_schedule_faults(reader, parts, options, key, error)
         return ScheduleInput()
-    fault = _fault(said, schedule)
+    fault = _find_fault(parts, schedule)
     if fault is not None:
-        form.problems.append(Problem(said.pointer, fault))
+        reader.problems.append(Problem(parts.pointer, fault))
         return ScheduleInput()
-    if said.kept_dialect == said.dialect and not windowed:
-        return ScheduleInput(spec=spec, schedule=schedule, pointer=said.pointer)
+    if parts.kept_dialect == parts.dialect and not windowed:
+        return ScheduleInput(spec=spec, schedule=schedule, pointer=parts.pointer)
     return ScheduleInput(
-        pointer=said.pointer,
+        pointer=parts.pointer,
         spec=replace(
             spec,
-            dialect=said.kept_dialect,
-            start_us=schedule.start_us if "start" in around else None,
-            end_us=schedule.end_us if "end" in around else None,
+            dialect=parts.kept_dialect,
+            start_us=schedule.start_us if "start" in options else None,
+            end_us=schedule.end_us if "end" in options else None,
         ),
     )
 
 
 def _note_schedule_faults(
-    form: ObjectReader, said: _ScheduleParts, around: dict[str, Any], key: str, error: InvalidSchedule
+    reader: ObjectReader, parts: _ScheduleParts, options: dict[str, Any], key: str, error: InvalidSchedule
 ) -> None:
     """Note all that is wrong with a schedule: its text and what stands around it, each by itself, or else together."""
-    before = len(form.problems)
-    zone = _note_option_faults(form, around)
-    dialect = said.dialect
+    before = len(reader.problems)
+    zone = _note_option_faults(reader, options)
+    dialect = parts.dialect
     if dialect not in DIALECTS:
-        form.problems.append(Problem(said.dialect_at, f'is "{dialect}", allowed: {", ".join(DIALECTS)}'))
+        reader.problems.append(Problem(parts.dialect_at, f'is "{dialect}", allowed: {", ".join(DIALECTS)}'))
         dialect = "auto"
     try:
-        schedule = parse_schedule(said.text, timezone=zone, dialect=dialect, key=key)
+        schedule = parse_schedule(parts.text, timezone=zone, dialect=dialect, key=key)
     except InvalidSchedule as fault_of_text:
-        form.problems.append(Problem(said.pointer, str(fault_of_text)))
+        reader.problems.append(Problem(parts.pointer, str(fault_of_text)))
     else:
-        fault = _fault(said, schedule)
+        fault = _find_fault(parts, schedule)
         if fault is not None:
-            form.problems.append(Problem(said.pointer, fault))
-    if len(form.problems) == before:
-        form.problems.append(Problem(said.pointer, str(error)))
+            reader.problems.append(Problem(parts.pointer, fault))
+    if len(reader.problems) == before:
+        reader.problems.append(Problem(parts.pointer, str(error)))
 
 
-def _note_option_faults(form: ObjectReader, around: dict[str, Any]) -> str | None:
+def _note_option_faults(reader: ObjectReader, options: dict[str, Any]) -> str | None:
     """Note what is wrong around a schedule, whatever that is. Its zone, if there is one by this name."""
-    zone = around.get("timezone")
-    if zone is not None and not _is_in_order(form, around["timezone_at"], timezone=zone):
+    zone = options.get("timezone")
+    if zone is not None and not _is_valid_option(reader, options["timezone_at"], timezone=zone):
         zone = None
     for name in ("start", "end"):
-        if name in around:
-            _is_in_order(form, around[f"{name}_at"], timezone=zone, **{name: around[name]})
-    given = around.get("exclude_given", ())
-    for place, text in enumerate([given] if isinstance(given, str) else given):
-        at = around["exclude_at"]
+        if name in options:
+            _is_valid_option(reader, options[f"{name}_at"], timezone=zone, **{name: options[name]})
+    excluded = options.get("exclude_given", ())
+    for place, text in enumerate([excluded] if isinstance(excluded, str) else excluded):
+        at = options["exclude_at"]
         if isinstance(text, str) and len(text) <= MAX_LENGTH:
-            _is_in_order(form, at if isinstance(given, str) else f"{at}/{place}", exclude=(text,))
+            _is_valid_option(reader, at if isinstance(excluded, str) else f"{at}/{place}", exclude=(text,))
     return zone
 
 
-def _is_in_order(form: ObjectReader, pointer: str, **part: Any) -> bool:
+def _is_valid_option(reader: ObjectReader, pointer: str, **part: Any) -> bool:
     """Whether a schedule with nothing but this around it could be read; if not, that is noted."""
     try:
         parse_schedule("@daily", **part)
     except InvalidSchedule as error:
         if error.subject != "schedule":  # nothing is left over of the one that stands for all: of another, perhaps
-            form.problems.append(Problem(pointer, str(error)))
+            reader.problems.append(Problem(pointer, str(error)))
             return False
     return True
 
 
-def _fault(said: _ScheduleParts, schedule: Schedule) -> str | None:
+def _find_fault(parts: _ScheduleParts, schedule: Schedule) -> str | None:
     """What a schedule may be as a value, and not as that of a job."""
     rule = schedule.rule
     period_us = None
@@ -311,32 +311,32 @@ def _fault(said: _ScheduleParts, schedule: Schedule) -> str | None:
         period_us = rule.period.mean_us()
     if period_us is not None and period_us < SHORTEST_JOB_INTERVAL_US:
         return f"runs every {format_period(Period(us=period_us))}; a job may run every 100 milliseconds at most"
-    if said.expected == "cron" and not isinstance(rule, CronRule | EveryRule):  # crontabs know "@every" too
-        return f'"{said.text}" is no cron expression; write schedule: "{said.text}"'
-    if said.expected == "at" and not is_instant(said.text):
-        return f'is "{said.text}", which is no date and time; write it like 2027-01-01T09:00:00Z'
-    if said.kind in _ONE_TIME_TYPES and isinstance(rule, CronRule | EveryRule):
-        return f'is "{said.text}", again and again, and schedule_type says once; say when in execute_at'
+    if parts.expected == "cron" and not isinstance(rule, CronRule | EveryRule):  # crontabs know "@every" too
+        return f'"{parts.text}" is no cron expression; write schedule: "{parts.text}"'
+    if parts.expected == "at" and not is_instant(parts.text):
+        return f'is "{parts.text}", which is no date and time; write it like 2027-01-01T09:00:00Z'
+    if parts.kind in _ONE_TIME_TYPES and isinstance(rule, CronRule | EveryRule):
+        return f'is "{parts.text}", again and again, and schedule_type says once; say when in execute_at'
     return None
 
 
 # --- the names of other schedulers
 
 
-def _schedule_type(form: ObjectReader) -> str | None:
-    kind = form.text("schedule_type", longest=64)
+def _read_schedule_type(reader: ObjectReader) -> str | None:
+    kind = reader.text("schedule_type", max_bytes=64)
     known = (*_ONE_TIME_TYPES, *_RECURRING_TYPES, *_IMMEDIATE_TYPES)
     if kind is not None and kind.lower() not in known:
-        form.fault("schedule_type", f'is "{kind}", allowed: {", ".join(known)}')
+        reader.fault("schedule_type", f'is "{kind}", allowed: {", ".join(known)}')
         return None
     return None if kind is None else kind.lower()
 
 
-def _check_kind(form: ObjectReader, kind: str | None, said: _ScheduleParts | None) -> None:
+def _check_kind(reader: ObjectReader, kind: str | None, parts: _ScheduleParts | None) -> None:
     """What ``schedule_type`` promises has to be there."""
-    if kind in _IMMEDIATE_TYPES and said is not None:
-        form.fault("schedule_type", "says that it runs at once, and there is a schedule; leave out one of them")
-    elif kind in _ONE_TIME_TYPES and said is None:
-        form.fault("schedule_type", "says that it runs once; say when in execute_at")
-    elif kind in _RECURRING_TYPES and (said is None or said.expected == "at"):
-        form.fault("schedule_type", "says that it runs again and again; say when in cron_expression or schedule")
+    if kind in _IMMEDIATE_TYPES and parts is not None:
+        reader.fault("schedule_type", "says that it runs at once, and there is a schedule; leave out one of them")
+    elif kind in _ONE_TIME_TYPES and parts is None:
+        reader.fault("schedule_type", "says that it runs once; say when in execute_at")
+    elif kind in _RECURRING_TYPES and (parts is None or parts.expected == "at"):
+        reader.fault("schedule_type", "says that it runs again and again; say when in cron_expression or schedule")

@@ -23,13 +23,13 @@ from chronos.core.config import (
 )
 from chronos.core.schedule.durations import go_duration
 from chronos.errors import Invalid
-from chronos.service.serializers.identifiers import fault_of_name
+from chronos.service.serializers.identifiers import find_name_fault
 from chronos.service.serializers.object_reader import ObjectReader
 
 D = TypeVar("D", bound=Definition)
 
 _MAX_COUNT = 1_000_000
-_FORBID = {"forbid": Overlap.SKIP}
+_OVERLAP_ALIASES = {"forbid": Overlap.SKIP}
 #: What most jobs leave as it is, all but the retries and the time-out of a task.
 _RARE = frozenset(
     ("mode", "on_failure", "execution_timeout", "overlap", "delivery", "recovery", "priority", "update", "concurrency")
@@ -42,49 +42,49 @@ _RARE_IN_RETRY = frozenset(("max_retries", "multiplier", "max_interval", "jitter
 _TIMEOUT = frozenset(("task_timeout", "timeout", "timeout_secs"))
 
 
-def read_settings(form: ObjectReader) -> Settings:
+def read_settings(reader: ObjectReader) -> Settings:
     """All that a job can set."""
-    if form.lacks(_RARE):
-        return _usual(form)
-    concurrency = form.given("concurrency")
-    _, limits = form.take("concurrency") if concurrency else ("", None)
-    overlap = form.one_of(Overlap, "overlap", also=_FORBID)
+    if reader.lacks(_RARE):
+        return _read_common(reader)
+    concurrency = reader.present("concurrency")
+    _, limits = reader.take("concurrency") if concurrency else ("", None)
+    overlap = reader.one_of(Overlap, "overlap", aliases=_OVERLAP_ALIASES)
     if isinstance(limits, str):
         if overlap is not None:
-            form.fault("concurrency", 'says the same as "overlap"; give one of them')
-        overlap, limits = form.choice(Overlap, "concurrency", limits, also=_FORBID), None
-    queue = form.text("queue", longest=200)
-    if queue is not None and (fault := fault_of_name(queue)):
-        form.fault("queue", fault)
+            reader.fault("concurrency", 'says the same as "overlap"; give one of them')
+        overlap, limits = reader.choice(Overlap, "concurrency", limits, aliases=_OVERLAP_ALIASES), None
+    queue = reader.text("queue", max_bytes=200)
+    if queue is not None and (fault := find_name_fault(queue)):
+        reader.fault("queue", fault)
     settings = Settings(
-        mode=form.one_of(Mode, "mode"),
-        on_failure=form.one_of(OnFailure, "on_failure"),
-        retry=_retry(form),
-        execution_timeout_us=form.duration_us("execution_timeout", low_us=0),
-        task_timeout_us=_task_timeout_us(form),
+        mode=reader.one_of(Mode, "mode"),
+        on_failure=reader.one_of(OnFailure, "on_failure"),
+        retry=_retry(reader),
+        execution_timeout_us=reader.duration_us("execution_timeout", low_us=0),
+        task_timeout_us=_task_timeout_us(reader),
         overlap=overlap,
-        delivery=form.one_of(Delivery, "delivery"),
-        recovery=_recovery(form),
-        priority=form.whole("priority", low=1, high=10),
-        update=_update(form),
-        concurrency=None if limits is None else _concurrency(form, limits),
-        retention=_retention(form),
+        delivery=reader.one_of(Delivery, "delivery"),
+        recovery=_recovery(reader),
+        priority=reader.integer("priority", low=1, high=10),
+        update=_update(reader),
+        concurrency=None if limits is None else _concurrency(reader, limits),
+        retention=_retention(reader),
         queue=queue,
-        queue_max=form.whole("queue_max", low=0, high=_MAX_COUNT),
-        placement=_placement(form),
+        queue_max=reader.integer("queue_max", low=0, high=_MAX_COUNT),
+        placement=_placement(reader),
     )
     return NOTHING_SET if settings == NOTHING_SET else settings
 
 
-def read_overrides(form: ObjectReader) -> Settings:
+def read_overrides(reader: ObjectReader) -> Settings:
     """What one task can set."""
-    if form.lacks(_RARE_OVERRIDES):
-        return _usual(form)
+    if reader.lacks(_RARE_OVERRIDES):
+        return _read_common(reader)
     settings = Settings(
-        on_failure=form.one_of(OnFailure, "on_failure"),
-        retry=_retry(form),
-        task_timeout_us=_task_timeout_us(form),
-        delivery=form.one_of(Delivery, "delivery"),
+        on_failure=reader.one_of(OnFailure, "on_failure"),
+        retry=_retry(reader),
+        task_timeout_us=_task_timeout_us(reader),
+        delivery=reader.one_of(Delivery, "delivery"),
     )
     return NOTHING_SET if settings == NOTHING_SET else settings
 
@@ -94,66 +94,68 @@ def write_settings(settings: Settings) -> dict[str, Any]:
     if settings is NOTHING_SET:
         return {}
     limits = settings.concurrency
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "mode": settings.mode,
         "on_failure": settings.on_failure,
-        "retry": None if settings.retry is None else _written_retry(settings.retry),
+        "retry": None if settings.retry is None else _write_retry(settings.retry),
         "execution_timeout": _duration(settings.execution_timeout_us),
         "task_timeout": _duration(settings.task_timeout_us),
         "overlap": settings.overlap,
         "delivery": settings.delivery,
-        "recovery": None if settings.recovery is None else _written_recovery(settings.recovery),
+        "recovery": None if settings.recovery is None else _write_recovery(settings.recovery),
         "priority": settings.priority,
-        "update": None if settings.update is None else _written_update(settings.update),
+        "update": None if settings.update is None else _write_update(settings.update),
         "concurrency": None if limits is None else _drop_none(limit=limits.limit, key=limits.key),
-        "retention": None if settings.retention is None else _written_retention(settings.retention),
+        "retention": None if settings.retention is None else _write_retention(settings.retention),
         "queue": settings.queue,
         "queue_max": settings.queue_max,
-        "placement": None if settings.placement is None else _written_placement(settings.placement),
+        "placement": None if settings.placement is None else _write_placement(settings.placement),
     }
-    return {name: str(value) if isinstance(value, str) else value for name, value in said.items() if value is not None}
+    return {
+        name: str(value) if isinstance(value, str) else value for name, value in fields.items() if value is not None
+    }
 
 
 # --- reading
 
 
-def _usual(form: ObjectReader) -> Settings:
+def _read_common(reader: ObjectReader) -> Settings:
     """What is set when nothing rare is."""
-    retry, task_timeout_us = _retry(form), _task_timeout_us(form)
+    retry, task_timeout_us = _retry(reader), _task_timeout_us(reader)
     if retry is None and task_timeout_us is None:
         return NOTHING_SET
     return Settings(retry=retry, task_timeout_us=task_timeout_us)
 
 
-def _task_timeout_us(form: ObjectReader) -> int | None:
-    if form.lacks(_TIMEOUT):
+def _task_timeout_us(reader: ObjectReader) -> int | None:
+    if reader.lacks(_TIMEOUT):
         return None
-    found = form.given("task_timeout", "timeout", "timeout_secs")
-    for more in found[1:]:
-        form.fault(more, f'says the same as "{found[0]}"; give one of them')
-    if found[:1] == ["timeout_secs"]:
-        return form.seconds_us("timeout_secs")
-    return form.duration_us(*(found[:1] or ["task_timeout"]), low_us=1000)
+    names = reader.present("task_timeout", "timeout", "timeout_secs")
+    for duplicate in names[1:]:
+        reader.fault(duplicate, f'says the same as "{names[0]}"; give one of them')
+    if names[:1] == ["timeout_secs"]:
+        return reader.seconds_us("timeout_secs")
+    return reader.duration_us(*(names[:1] or ["task_timeout"]), low_us=1000)
 
 
-def _retry(form: ObjectReader) -> Retry | None:
-    if form.lacks(_RETRY):
+def _retry(reader: ObjectReader) -> Retry | None:
+    if reader.lacks(_RETRY):
         return None
-    max_retries = form.whole("max_retries", low=0, high=_MAX_COUNT - 1)
-    inner = form.form("retry", "retry_policy")
+    max_retries = reader.integer("max_retries", low=0, high=_MAX_COUNT - 1)
+    inner = reader.object("retry", "retry_policy")
     if inner is None:
         return None if max_retries is None else Retry(max_attempts=max_retries + 1)
-    unlimited = inner.null("max_attempts")
-    max_attempts = inner.whole("max_attempts", low=1, high=_MAX_COUNT)
+    unlimited = inner.is_null("max_attempts")
+    max_attempts = inner.integer("max_attempts", low=1, high=_MAX_COUNT)
     if inner.lacks(_RARE_IN_RETRY) and max_retries is None:
         max_attempts = UNLIMITED if unlimited else max_attempts
         retry = Retry(max_attempts=max_attempts, initial_us=inner.duration_us("initial_interval", low_us=0))
         inner.finish()
-        return _or_none(retry)
-    said = inner.whole("max_retries", low=0, high=_MAX_COUNT - 1)
-    if sum(value is not None for value in (max_attempts, said, max_retries)) + unlimited > 1:
+        return _none_if_empty(retry)
+    fields = inner.integer("max_retries", low=0, high=_MAX_COUNT - 1)
+    if sum(value is not None for value in (max_attempts, fields, max_retries)) + unlimited > 1:
         inner.fault("max_attempts", 'says the same as "max_retries"; give one of them')
-    for retries in (said, max_retries):
+    for retries in (fields, max_retries):
         max_attempts = max_attempts if retries is None else retries + 1
     retry = Retry(
         max_attempts=UNLIMITED if unlimited else max_attempts,
@@ -161,53 +163,53 @@ def _retry(form: ObjectReader) -> Retry | None:
         multiplier=inner.number("multiplier", low=1, high=1000),
         max_us=inner.duration_us("max_interval", low_us=0),
         jitter=inner.number("jitter", low=0, high=1),
-        retry_on=inner.texts("retry_on", most=100) if inner.given("retry_on") else None,
+        retry_on=inner.texts("retry_on", max_items=100) if inner.present("retry_on") else None,
     )
     inner.finish()
-    return _or_none(retry)
+    return _none_if_empty(retry)
 
 
-def _recovery(form: ObjectReader) -> Recovery | None:
-    name, value = form.take("recovery")
+def _recovery(reader: ObjectReader) -> Recovery | None:
+    name, value = reader.take("recovery")
     if value is None or isinstance(value, str):
-        strategy = None if value is None else form.choice(RecoveryStrategy, name, value)
+        strategy = None if value is None else reader.choice(RecoveryStrategy, name, value)
         return None if strategy is None else Recovery(strategy=strategy)
-    inner = form.sub(name, value)
+    inner = reader.to_object(name, value)
     if inner is None:
         return None
     recovery = Recovery(
         strategy=inner.one_of(RecoveryStrategy, "strategy"),
-        max_count=inner.whole("max_count", low=0, high=_MAX_COUNT),
+        max_count=inner.integer("max_count", low=0, high=_MAX_COUNT),
         max_age_us=inner.duration_us("max_age"),
         after_us=inner.duration_us("after", low_us=0),
     )
     inner.finish()
-    return _or_none(recovery)
+    return _none_if_empty(recovery)
 
 
-def _update(form: ObjectReader) -> Update | None:
-    name, value = form.take("update")
+def _update(reader: ObjectReader) -> Update | None:
+    name, value = reader.take("update")
     if value is None or isinstance(value, str):
-        policy = None if value is None else form.choice(UpdatePolicy, name, value)
+        policy = None if value is None else reader.choice(UpdatePolicy, name, value)
         return None if policy is None else Update(policy=policy)
-    inner = form.sub(name, value)
+    inner = reader.to_object(name, value)
     if inner is None:
         return None
     update = Update(
         policy=inner.one_of(UpdatePolicy, "policy"),
-        count=inner.whole("count", low=1, high=10_000),
+        count=inner.integer("count", low=1, high=10_000),
         duration_us=inner.duration_us("duration"),
     )
     inner.finish()
-    return _or_none(update)
+    return _none_if_empty(update)
 
 
-def _concurrency(form: ObjectReader, value: Any) -> Concurrency | None:
-    inner = form.sub("concurrency", value)
+def _concurrency(reader: ObjectReader, value: Any) -> Concurrency | None:
+    inner = reader.to_object("concurrency", value)
     if inner is None:
         return None
     limits = Concurrency(
-        limit=inner.whole("limit", low=UNLIMITED, high=_MAX_COUNT), key=inner.text("key", longest=1024)
+        limit=inner.integer("limit", low=UNLIMITED, high=_MAX_COUNT), key=inner.text("key", max_bytes=1024)
     )
     inner.finish()
     if limits.key is not None:
@@ -215,31 +217,31 @@ def _concurrency(form: ObjectReader, value: Any) -> Concurrency | None:
             check_key(limits.key)
         except Invalid as error:
             inner.fault("key", str(error))
-    return _or_none(limits)
+    return _none_if_empty(limits)
 
 
-def _retention(form: ObjectReader) -> Retention | None:
-    inner = form.form("retention")
+def _retention(reader: ObjectReader) -> Retention | None:
+    inner = reader.object("retention")
     if inner is None:
         return None
     kept = Retention(
-        max_count=inner.whole("max_count", low=0, high=1_000_000_000), max_age_us=inner.duration_us("max_age")
+        max_count=inner.integer("max_count", low=0, high=1_000_000_000), max_age_us=inner.duration_us("max_age")
     )
     inner.finish()
-    return _or_none(kept)
+    return _none_if_empty(kept)
 
 
-def _placement(form: ObjectReader) -> Placement | None:
-    inner = form.form("placement")
+def _placement(reader: ObjectReader) -> Placement | None:
+    inner = reader.object("placement")
     if inner is None:
         return None
-    labels = inner.text_map("labels", most=64) if inner.given("labels") else None
+    labels = inner.text_map("labels", max_items=64) if inner.present("labels") else None
     placement = Placement(labels=labels, fallback_us=inner.duration_us("fallback"))
     inner.finish()
-    return _or_none(placement)
+    return _none_if_empty(placement)
 
 
-def _or_none(value: D) -> D | None:
+def _none_if_empty(value: D) -> D | None:
     """A level that sets nothing says nothing."""
     return None if value == type(value)() else value
 
@@ -247,8 +249,8 @@ def _or_none(value: D) -> D | None:
 # --- writing
 
 
-def _written_retry(retry: Retry) -> dict[str, Any]:
-    said = _drop_none(
+def _write_retry(retry: Retry) -> dict[str, Any]:
+    fields = _drop_none(
         initial_interval=_duration(retry.initial_us),
         multiplier=retry.multiplier,
         max_interval=_duration(retry.max_us),
@@ -256,11 +258,11 @@ def _written_retry(retry: Retry) -> dict[str, Any]:
         retry_on=None if retry.retry_on is None else list(retry.retry_on),
     )
     if retry.max_attempts is not None:
-        said = {"max_attempts": None if retry.max_attempts == UNLIMITED else retry.max_attempts, **said}
-    return said
+        fields = {"max_attempts": None if retry.max_attempts == UNLIMITED else retry.max_attempts, **fields}
+    return fields
 
 
-def _written_recovery(recovery: Recovery) -> str | dict[str, Any]:
+def _write_recovery(recovery: Recovery) -> str | dict[str, Any]:
     if recovery.strategy is not None and recovery == Recovery(strategy=recovery.strategy):
         return recovery.strategy.value
     return _drop_none(
@@ -271,7 +273,7 @@ def _written_recovery(recovery: Recovery) -> str | dict[str, Any]:
     )
 
 
-def _written_update(update: Update) -> str | dict[str, Any]:
+def _write_update(update: Update) -> str | dict[str, Any]:
     if update.policy is not None and update == Update(policy=update.policy):
         return update.policy.value
     return _drop_none(
@@ -281,11 +283,11 @@ def _written_update(update: Update) -> str | dict[str, Any]:
     )
 
 
-def _written_retention(kept: Retention) -> dict[str, Any]:
+def _write_retention(kept: Retention) -> dict[str, Any]:
     return _drop_none(max_count=kept.max_count, max_age=_duration(kept.max_age_us))
 
 
-def _written_placement(placement: Placement) -> dict[str, Any]:
+def _write_placement(placement: Placement) -> dict[str, Any]:
     return _drop_none(labels=placement.labels, fallback=_duration(placement.fallback_us))
 
 

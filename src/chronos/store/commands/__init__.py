@@ -1,11 +1,12 @@
-"""Every write, as a value: all of its time, ids and randomness are inside, so applying it is deterministic.
+"""Every write to the store, as a value.
 
-A command is applied whole or not at all. ``Admit`` and ``Settle`` carry rows of many jobs that stand for themselves:
-each row is applied whole, those of different jobs perhaps in different transactions. Hot commands answer row by row: a
-row that lost a race is simply not among the answers, never an error. ``R`` is what applying the command answers.
+- Deterministic: a command contains its time, ids and randomness.
+- Atomic: a command is applied completely or not at all. The rows of ``Admit`` and ``Settle`` are independent: each row
+  is atomic, and rows of different jobs may be in different transactions.
+- Returned: ``Command[R]`` is answered with an ``R``. Hot commands (``HOT``) answer per row: a row that lost a race is
+  missing from the answer; it is not an error.
 
-How an engine applies them belongs in ``store.sql``. Rows are plain tuples, because tens of thousands of them pass here
-each second.
+How an engine applies commands belongs in ``store.sql``. Rows are plain tuples for speed.
 """
 
 from chronos.store.commands.admission import (
@@ -57,7 +58,7 @@ from chronos.store.commands.maintenance import (
 from chronos.store.commands.nodes import Beat, BeatResult, HeldExecution, Reap, ReapRow, RegisterNode, StopNode
 from chronos.store.commands.tokens import MAX_TOKENS, CreateToken, RevokeToken
 
-#: Commands that answer row by row and never refuse as a whole.
+#: Commands that answer per row and are never rejected as a whole.
 HOT = (Admit, Claim, Settle, Advance, Suspend, Release, Wake, Beat, WriteOutput)
 
 __all__ = [

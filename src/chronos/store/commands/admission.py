@@ -1,4 +1,4 @@
-"""Writes that bring executions into being: scheduled instants, recovered gaps, what is asked for, what is skipped."""
+"""Commands that create executions: admission, recovery, triggers, backfills and recorded skips."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,34 +10,37 @@ from chronos.store.commands.base import SYSTEM, Command
 
 
 class AdmitRow(NamedTuple):
-    """One instant of one job, expected to stand at ``expect_us`` under ``version``."""
+    """One instant of one job. It is admitted if the gate is at ``expect_us`` and ``version``."""
 
     job: bytes
     version: int
     expect_us: int
-    next_us: int | None  # where the cursor goes; None: the schedule ends here, and the job is done
+    next_us: int | None  # the new cursor; None: the schedule has ended and the job is done
     id: bytes
-    ready_us: int  # when it is due, jitter included; what it is ranked by
+    ready_us: int  # when it is due, including jitter; decides its rank
     claim: bool  # this node can run it and has a slot
-    careful: bool = False  # as its gate says: keyed or ``replace``, so not for the hot statement
-    key: bytes | None = None  # of its concurrency gate, for keyed jobs
+    careful: bool = False  # from ``DueGate``: keyed or ``replace``, so it is admitted under the gate's lock
+    key: bytes | None = None  # concurrency key, for keyed jobs
     key_limit: int = 0
 
 
 class Admitted(NamedTuple):
     id: bytes
     job: bytes
-    status: Status  # running (claimed by the asking node), ready, queued or skipped
+    status: Status  # running (claimed by the sending node), ready, queued or skipped
     token: int
-    last_run_us: int | None = None  # as of a ``Claimed``
+    last_run_us: int | None = None  # see ``Claimed``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admit(Command[list[Admitted]]):
-    """Move cursors by compare-and-set on (next_us, version, active) and create the executions, decided by their gates.
+    """Admit scheduled instants: move each gate's cursor and create its execution.
 
-    Answers the rows that were admitted, in no particular order; a row that is missing was lost to another node, or its
-    gate was busy: read the gate again. Each job at most once a command; keyed jobs and ``replace`` are welcome too.
+    - Atomic: per row, a compare-and-set on (``next_us``, ``version``, state active). The gate decides whether the
+      execution runs, is ready, is queued or is skipped.
+    - Returned: the admitted rows, in no particular order. A missing row was lost to another node, or its gate was
+      locked: read the gate again. Resent with the same ``request``, the rows admitted the first time are returned.
+    - Bounded: each job at most once per command.
     """
 
     rows: tuple[AdmitRow, ...]
@@ -47,26 +50,26 @@ class Admit(Command[list[Admitted]]):
 
 
 class RunRow(NamedTuple):
-    """One execution to create under a gate whose cursor moves, or without any cursor."""
+    """One execution to create by ``Recover``, ``Trigger`` or ``Backfill``."""
 
     id: bytes
     cause: Cause
     scheduled_us: int
     ready_us: int
     detail: str | None = None  # JSON
-    key: bytes | None = None  # of its concurrency gate
+    key: bytes | None = None  # concurrency key
     key_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recover(Command[list[Admitted]]):
-    """Judge a gap of one job at once: cursor, runs and spans in one transaction.
+    """Recover the missed instants of one job: its cursor, runs and spans.
 
-    ``overlap: skip`` acts as ``queue`` for all of its runs, those that are merely late (``Cause.SCHEDULE``) included.
-
-    Compare-and-set on (next_us, version, active) as for ``Admit``; a lost race answers an empty list. Runs that do not
-    fit the queue are not admitted, and the cursor then stays at the first of them (``Recover`` is sent again later).
-    If ``whole``, one run that does not fit leaves everything as it was, and the answer is an empty list.
+    - Atomic: one transaction; a compare-and-set as for ``Admit``.
+    - Overlap: ``skip`` acts as ``queue`` for all runs, including those that are only late (``Cause.SCHEDULE``).
+    - Bounded: runs that do not fit the queue are not admitted. The cursor stays at the first of them; send ``Recover``
+      again later. With ``all_or_nothing``, one run that does not fit leaves everything unchanged.
+    - Returned: the admitted rows. Empty if the race was lost, or if ``all_or_nothing`` rejected the command.
     """
 
     job: bytes
@@ -76,27 +79,28 @@ class Recover(Command[list[Admitted]]):
     runs: tuple[RunRow, ...]
     spans: tuple[Span, ...]
     now_us: int
-    whole: bool = False
-    others: tuple["Recover", ...] = ()  # gaps of other jobs that were merged into this one: see ``store.command_merge``
+    all_or_nothing: bool = False
+    others: tuple["Recover", ...] = ()  # commands of other jobs merged into this one, see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["Recover", ...]:
-        """Itself, and what was merged into it."""
+        """This command and the commands merged into it."""
         return (self, *self.others)
 
 
 class Triggered(NamedTuple):
     id: bytes
     status: Status
-    created: bool  # False: the same idempotency key had created it before
+    created: bool  # False: an earlier request with the same idempotency key created it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger(Command[Triggered]):
-    """Create one asked-for execution, paused or not. The cursor is not touched.
+    """Create one requested execution, even if the job is paused. The cursor does not move.
 
-    The same ``idempotency`` key within the job's namespace answers the same execution. Raises ``NotFound`` when the
-    job is gone, ``QueueFull`` when its queue is full, or when there is no ``room`` for one that was not known before.
+    - Idempotent: within the job's namespace, the same ``idempotency`` key returns the same execution.
+    - Raised: ``NotFound`` if the job does not exist; ``QueueFull`` if its queue is full, or if ``room`` is False and
+      the execution would be new.
     """
 
     job: bytes
@@ -104,23 +108,25 @@ class Trigger(Command[Triggered]):
     now_us: int
     idempotency: str | None = None
     actor: Actor = SYSTEM
-    room: bool = True
-    replay_of: bytes | None = None  # the execution that it repeats, for the audit log
+    room: bool = True  # whether the store accepts another pending execution
+    replay_of: bytes | None = None  # the replayed execution, for the audit log
 
 
 class Backfilled(NamedTuple):
-    ids: list[bytes]  # in the order of the runs, those that the same key or command had created before included
-    statuses: list[Status]  # of those that were created now
+    ids: list[bytes]  # in the order of the runs, including those created by an earlier request
+    statuses: list[Status]  # of the executions created now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill(Command[Backfilled]):
-    """Create asked-for executions of one job for past instants, in this order, as many as its queue has room for.
+    """Create requested executions of one job for past instants, even if the job is paused. The cursor does not move.
 
-    Paused or not, as ``Trigger``; the cursor is not touched. The first run that does not fit ends it: what was
-    answered is there, the rest may be sent later. With the same ``idempotency`` key an instant has the same
-    execution. Of those that were not known before, ``room`` are created at most. Raises ``NotFound`` when the job is
-    gone.
+    - Ordered: as given.
+    - Bounded: by the job's queue, and by ``room`` for new executions. The first run that does not fit ends the
+      command; send the rest later.
+    - Returned: the executions up to there.
+    - Idempotent: with the same ``idempotency`` key an instant has the same execution.
+    - Raised: ``NotFound`` if the job does not exist.
     """
 
     job: bytes
@@ -128,15 +134,15 @@ class Backfill(Command[Backfilled]):
     now_us: int
     idempotency: str | None = None
     actor: Actor = SYSTEM
-    room: int | None = None  # None: for all of them
+    room: int | None = None  # maximum number of new executions; None: no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSkip(Command[bool]):
-    """Write one execution to history that did not run, because of what a job it follows came to.
+    """Record one execution as skipped because of the outcome of an upstream job.
 
-    Followers of the job hear of it as of every end. Answers False, and changes nothing, when the execution is known
-    already or the job is gone.
+    - Atomic: writes the history row and the outbox item for the job's own followers.
+    - Returned: False, with nothing changed, if the execution is already recorded or the job does not exist.
     """
 
     id: bytes
@@ -144,5 +150,5 @@ class RecordSkip(Command[bool]):
     cause: Cause
     scheduled_us: int
     code: ReasonCode
-    message: str | None  # None: the code's usual sentence
+    message: str | None  # None: the default sentence of the code
     now_us: int

@@ -1,4 +1,4 @@
-"""What every write is: a value that carries all of its time, ids and randomness."""
+"""The base class of commands."""
 
 from typing import Generic, TypeVar
 
@@ -9,6 +9,6 @@ SYSTEM = Actor()
 
 
 class Command(Generic[R]):
-    """Marks a write; ``R`` is its answer."""
+    """A write whose answer is an ``R``. It contains all of its time, ids and randomness."""
 
     __slots__ = ()

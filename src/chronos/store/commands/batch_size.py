@@ -1,4 +1,4 @@
-"""How much one transaction takes: so many rows, and so much text in them."""
+"""Limits on the rows and the text of one transaction."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -22,13 +22,13 @@ from chronos.store.commands.executions import (
 )
 
 MAX_BATCH_ROWS = 500
-MAX_BATCH_CHARACTERS = 1 << 20  # characters
+MAX_BATCH_CHARACTERS = 1 << 20
 
 T = TypeVar("T")
 
 
 def count_characters(command: Command[Any]) -> int:
-    """About how many characters a command brings, as far as they may be many; jobs are bounded by their request."""
+    """Return the approximate size of a command's text. Commands with little or bounded text count as 0."""
     match command:
         case Settle() | Advance() | Suspend() | Release():
             return sum(map(count_run_characters, command.rows))
@@ -47,7 +47,7 @@ def count_characters(command: Command[Any]) -> int:
 
 
 def count_run_characters(row: SettleRow | AdvanceRow | SuspendRow | ReleaseRow) -> int:
-    """Of a row that says what became of an execution."""
+    """Return the size of the detail and the attempts of one row."""
     text = len(row.detail or "")
     for attempt in row.attempts:
         text += len(attempt.error or "") + len(attempt.detail or "")
@@ -55,12 +55,11 @@ def count_run_characters(row: SettleRow | AdvanceRow | SuspendRow | ReleaseRow) 
 
 
 def count_output_characters(row: OutputRow) -> int:
-    """Of a row of output."""
     return len(row.text)
 
 
 def take_one_batch(items: Iterable[T], text: Callable[[T], int]) -> Iterator[T]:
-    """The first of some rows, or what holds them, that go into one command: one at least."""
+    """Yield the first items that fit into one command, at least one. ``text`` returns the size of an item."""
     total = 0
     for place, item in enumerate(items):
         total += text(item)

@@ -1,4 +1,4 @@
-"""Writes around running executions: claim, settle, and everything that may happen in between."""
+"""Commands for running executions: claim, settle, and everything in between."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from chronos.store.commands.base import SYSTEM, Command
 
 
 class Claimed(NamedTuple):
-    """An execution that is now this node's to run."""
+    """An execution that now runs on the claiming node."""
 
     id: bytes
     job: bytes
@@ -20,19 +20,21 @@ class Claimed(NamedTuple):
     attempt: int
     token: int
     admitted_us: int
-    started_us: int  # of its first attempt
+    started_us: int  # start of its first attempt
     worked_us: int
     detail: str | None
-    last_run_us: int | None = None  # the newest instant of its job whose run has ended
+    last_run_us: int | None = None  # the newest instant of its job whose execution has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Command[list[Claimed]]):
-    """Take the best-ranked ready executions of some lanes: running, owner, next token, start recorded.
+    """Take ready executions for a node: set them running, with the node as owner, the next token and a start time.
 
-    Disjoint from every other claim; up to ``limit``, best-ranked first among what no other transaction holds. While
-    there is room, those of ``late_lanes`` follow, but only what has been ready since its instant or longer. Sent again
-    after an error, with the same ``request``, it answers what it took the first time.
+    - Atomic: an execution is taken by exactly one claim.
+    - Ordered: best-ranked first, among executions that no other transaction has locked. Executions of ``lanes`` come
+      first, then those of ``late_lanes``.
+    - Bounded: ``limit`` executions. In ``late_lanes`` only executions that have been ready since the given time.
+    - Returned: the executions taken. Resent with the same ``request``, the executions taken the first time.
     """
 
     lanes: tuple[int, ...]
@@ -40,11 +42,13 @@ class Claim(Command[list[Claimed]]):
     node: int
     now_us: int
     request: bytes
-    late_lanes: tuple[tuple[int, int], ...] = ()  # (lane, ready since): meant for others, who did not come in time
+    late_lanes: tuple[
+        tuple[int, int], ...
+    ] = ()  # (lane, ready since): meant for other nodes, which have not claimed them
 
 
 class EndedAttempt(NamedTuple):
-    """One ended try, for the record."""
+    """One ended attempt, as it is recorded."""
 
     execution: bytes
     task: str
@@ -58,7 +62,7 @@ class EndedAttempt(NamedTuple):
 
 
 class FollowUp(NamedTuple):
-    """Something that must follow an outcome: a dependent, a hook, an alert. At least once."""
+    """An outbox item that follows an outcome: a dependent job, a hook or an alert. Delivered at least once."""
 
     kind: str
     target: str
@@ -66,37 +70,40 @@ class FollowUp(NamedTuple):
 
 
 class SettleRow(NamedTuple):
-    """The end of an execution, by whoever holds its token."""
+    """The end of one execution, sent by the holder of its token."""
 
     id: bytes
     job: bytes
     token: int
     status: Status
     code: ReasonCode
-    message: str | None  # None: the code's usual sentence
+    message: str | None  # None: the default sentence of the code
     finished_us: int
-    detail: str | None = None  # JSON; None keeps what the execution carries
-    attempts: tuple[EndedAttempt, ...] = ()  # those not recorded yet
+    detail: str | None = None  # JSON; None keeps the current detail
+    attempts: tuple[EndedAttempt, ...] = ()  # attempts that are not recorded yet
     follow: tuple[FollowUp, ...] = ()
     dead_letter: bool = False
 
 
 class Settled(NamedTuple):
-    settled: list[bytes]  # ids; one that is missing was refused: its token is no longer current
-    taken: list[Claimed]  # queued successors handed over to the asking node
-    woken: int  # queued successors that became ready for anyone
-    told: int = 0  # outbox items that were written
+    settled: list[bytes]  # ids; a missing row was rejected because its token is no longer current
+    taken: list[Claimed]  # queued successors that now run on the sending node
+    woken: int  # number of queued successors that became ready
+    outbox_items: int = 0  # number of outbox items written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle(Command[Settled]):
-    """Move executions to history, free their gates, wake what was queued behind them, fill the outbox: one transaction.
+    """End executions.
 
-    A row is refused, and changes nothing, when the execution is not running under its token. A row that was settled
-    before with the same token and status is a success. Woken successors in ``take_lanes`` are handed over running, at
-    most ``take`` of them; the others become ready. A concurrency key that comes free goes to whoever is ranked best of
-    all who wait for it, whichever their jobs; where a concurrent engine cannot tell, ``Wake`` finds them. Each
-    execution at most once a command.
+    - Atomic: per row, moves the execution to history, frees its gate, wakes its queued successors, records attempts and
+      dead letters, and fills the outbox.
+    - Returned: see ``Settled``. A row whose execution does not run under its token is rejected and changes nothing. A
+      row that was settled before with the same token and status counts as settled.
+    - Successors: up to ``take`` successors in ``take_lanes`` start on ``node``; the others become ready. A freed
+      concurrency key goes to the best-ranked waiter of any job. If another transaction has locked that waiter's gate,
+      a later ``Wake`` finds it.
+    - Bounded: each execution at most once per command.
     """
 
     rows: tuple[SettleRow, ...]
@@ -108,12 +115,14 @@ class Settle(Command[Settled]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleWith(Command[Settled]):
-    """Settle one execution together with statements of the user's own, in the same transaction and the same database.
+    """Settle one execution and run the user's SQL statements in the same transaction.
 
-    When the token is no longer current nothing happens, and ``settled`` is empty; one that was settled before with the
-    same token and status is a success, and the statements are not run again. Raises ``Invalid`` with the database's
-    message when a statement fails: then nothing was applied. Placeholders are ``$1`` on PostgreSQL, ``?`` or ``$1`` on
-    SQLite; only statements that read and write rows are taken, one each.
+    - Atomic: the settlement and all statements, or nothing.
+    - Returned: see ``Settle``. If the token is no longer current, nothing happens and ``settled`` is empty. If the row
+      was settled before, the statements are not run again.
+    - Raised: ``Invalid`` with the database's message if a statement fails or is not allowed; nothing is applied.
+    - Statements: one per entry, and only such that read or write rows. Placeholders are ``$1`` on PostgreSQL, ``?`` or
+      ``$1`` on SQLite.
     """
 
     row: SettleRow
@@ -125,23 +134,29 @@ class SettleWith(Command[Settled]):
 class AdvanceRow(NamedTuple):
     id: bytes
     token: int
-    detail: str  # JSON: the task runs as they stand now
+    detail: str  # JSON: the current state of the tasks
     attempts: tuple[EndedAttempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance(Command[list[bytes]]):
-    """Record ended tasks and started successors within running executions. Answers the ids whose token held."""
+    """Record ended tasks and started tasks of running executions.
+
+    - Atomic: all rows in one transaction. A row whose token is no longer current changes nothing.
+    - Returned: the ids whose token was current.
+    """
 
     rows: tuple[AdvanceRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceWith(Command[bool]):
-    """Advance one execution together with statements of the user's own, as ``SettleWith`` does for the last task.
+    """Advance one execution and run the user's SQL statements in the same transaction, as ``SettleWith`` does.
 
-    Answers whether the token held; if not, nothing happens. Sent again, it does nothing more: the row's last attempt,
-    which is the one that the statements belong to, is on record then.
+    - Atomic: the progress and all statements, or nothing.
+    - Returned: whether the token was current; if not, nothing happens.
+    - Resent: the statements are not run again, because the row's last attempt, to which they belong, is recorded.
+    - Raised: as ``SettleWith``.
     """
 
     row: AdvanceRow
@@ -149,13 +164,13 @@ class AdvanceWith(Command[bool]):
 
 
 class SuspendRow(NamedTuple):
-    """A running execution goes to sleep until ``wake_us`` (None: not by itself) or a signal, whichever comes first."""
+    """A running execution that waits until ``wake_us`` (None: no time) or for a signal, whichever comes first."""
 
     id: bytes
     token: int
     wake_us: int | None
     signals: tuple[str, ...]  # any of them wakes it
-    attempt: int  # the number its next try has
+    attempt: int  # number of its next attempt
     worked_us: int
     detail: str | None = None
     attempts: tuple[EndedAttempt, ...] = ()
@@ -163,9 +178,11 @@ class SuspendRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspend(Command[list[bytes]]):
-    """Running to waiting: no slot, no owner, still counted by its gate. Answers the ids that went to sleep.
+    """Make running executions wait. A waiting execution has no slot and no owner; its gate still counts it.
 
-    One that was asked to cancel ends canceled instead.
+    - Atomic: all rows in one transaction. A row whose token is no longer current changes nothing.
+    - Canceled: an execution that was asked to cancel ends as canceled instead.
+    - Returned: the ids that now wait.
     """
 
     rows: tuple[SuspendRow, ...]
@@ -176,15 +193,17 @@ class ReleaseRow(NamedTuple):
     id: bytes
     token: int
     worked_us: int = 0
-    detail: str | None = None  # JSON; None keeps what the execution carries
+    detail: str | None = None  # JSON; None keeps the current detail
     attempts: tuple[EndedAttempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Command[list[bytes]]):
-    """Running back to ready without spending an attempt: the node shuts down. Answers the ids given back.
+    """Make running executions ready again without using up an attempt, because their node shuts down.
 
-    One that was asked to cancel ends canceled instead.
+    - Atomic: all rows in one transaction. A row whose token is no longer current changes nothing.
+    - Canceled: an execution that was asked to cancel ends as canceled instead.
+    - Returned: the ids that are ready again.
     """
 
     rows: tuple[ReleaseRow, ...]
@@ -193,9 +212,12 @@ class Release(Command[list[bytes]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake(Command[int]):
-    """Waiting executions whose time has come become ready, at most ``limit``, earliest first. Answers how many.
+    """Make waiting executions ready whose ``wake_us`` has passed, and queued ones that a freed key left behind.
 
-    So does what is queued although its gate and its concurrency key have room, best-ranked first.
+    - Ordered: waiting executions earliest first; queued ones, whose gate and concurrency key have room, best-ranked
+      first.
+    - Bounded: ``limit`` waiting executions, and the queues of ``limit`` concurrency keys.
+    - Returned: the number made ready.
     """
 
     now_us: int
@@ -204,9 +226,10 @@ class Wake(Command[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal(Command[bool]):
-    """Wake an execution that waits for this signal among others; its detail gets the payload under ``signals.<name>``.
+    """Wake an execution that waits for this signal. Its detail gets the payload under ``signals.<name>``.
 
-    Answers False when it is open but does not wait for it. Raises ``NotFound`` when it is not open.
+    - Returned: False, with nothing changed, if the execution is open but does not wait for this signal.
+    - Raised: ``NotFound`` if the execution is not open.
     """
 
     execution: bytes
@@ -218,9 +241,11 @@ class Signal(Command[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelExecution(Command[Status]):
-    """Cancel one execution: what has not started ends now (answer: canceled), what runs is asked to (answer: running).
+    """Cancel one execution.
 
-    Raises ``NotFound`` when there is none, ``Conflict`` when it has ended otherwise.
+    - Returned: ``CANCELED`` if the execution has ended as canceled: one that does not run ends now. ``RUNNING`` if it
+      runs: its node is asked to stop it.
+    - Raised: ``NotFound`` if the execution does not exist; ``Conflict`` if it has ended with another status.
     """
 
     execution: bytes
@@ -230,23 +255,24 @@ class CancelExecution(Command[Status]):
 
 
 class OutputRow(NamedTuple):
-    """A small part of what one try wrote, or (``PROGRESS``) how far it says it is."""
+    """A part of the output of one attempt, or its progress (``part`` is ``PROGRESS``)."""
 
     execution: bytes
     task: str
-    number: int  # of the try
+    number: int  # of the attempt
     part: int
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOutput(Command[None]):
-    """Keep output and logs of tries; a part that is there already is replaced. Goes with its execution's history.
+    """Store output and logs of attempts. They are deleted with the history of their execution.
 
-    Rows of executions that are not known (any more) are passed over.
+    - Idempotent: a part that exists is replaced.
+    - Ignored: rows of executions that do not exist.
     """
 
     rows: tuple[OutputRow, ...]
 
 
-PROGRESS = -1  # as ``part``: the progress of a try, as JSON
+PROGRESS = -1  # as ``part``: the text is the progress of the attempt, as JSON

@@ -1,4 +1,4 @@
-"""Writes of definitions: save, delete, pause and resume."""
+"""Commands for job definitions: save, delete, pause, resume, disable, enable."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,18 +11,18 @@ from chronos.core.node import Actor
 from chronos.core.policy import GateSpec
 from chronos.store.commands.base import SYSTEM, Command
 
-NEW = 0  # as ``expect``: the job must not exist
+NEW = 0  # as ``expect``: the job must not exist yet
 
 
 class RunOnSave(NamedTuple):
-    """An execution that a job is to have as soon as it is saved. Its id follows from the job and its version."""
+    """An execution that starts when its job is saved. Its id follows from the job and the version."""
 
-    key: bytes | None = None  # of its concurrency gate
+    key: bytes | None = None  # concurrency key
     key_limit: int = 0
 
 
 class JobRow(Struct, frozen=True, kw_only=True, gc=False):
-    """One job to save, with what follows from its spec worked out. They come by the thousand."""
+    """One job to save, with the values derived from its spec."""
 
     namespace: str
     name: str
@@ -30,21 +30,21 @@ class JobRow(Struct, frozen=True, kw_only=True, gc=False):
     gate: GateSpec
     next_us: int | None
     state: JobState = JobState.ACTIVE
-    expect: int | None = None  # the version it was made from; NEW; None: whatever is there
-    was: JobState | None = None  # the state that ``state`` was decided for; None: whatever it is
-    run: RunOnSave | None = None  # with a new job or version; one that says what is there already does not run
+    expect: int | None = None  # the version it was made from; NEW; None: any version
+    expect_state: JobState | None = None  # the state that ``state`` was decided for; None: any state
+    run: RunOnSave | None = None  # runs with a new job or a new version, not with an unchanged spec
 
 
 class Saved(NamedTuple):
     id: bytes
     version: int
     created: bool
-    changed: bool  # False: nothing was written; without a new version: it was switched only
-    incarnation: int = 1  # of one that was created: how often there was a job of this name
+    changed: bool  # False: nothing was written. True with the same version: only the state changed
+    incarnation: int = 1  # of a created job: how many jobs have had this name
 
 
 class DeleteRow(NamedTuple):
-    """One job to delete; ``expect`` is the version it was last seen at."""
+    """One job to delete. ``expect`` is the version that the caller has read."""
 
     job: bytes
     expect: int | None = None
@@ -52,19 +52,20 @@ class DeleteRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveJobs(Command[list[Saved]]):
-    """Create or replace jobs, and delete others, all or none. Each job at most once.
+    """Create or replace jobs, and delete others.
 
-    A new version re-configures what is ready or queued in the same transaction: with its concurrency keys, which are
-    made anew by its template, and their limit. It wakes queued executions where there is room now. A job that stays
-    paused or disabled keeps its note. One that says what is there already is no new version; where its row says what
-    state it ``was`` in and wants another, it is switched. Deleting means what it means for ``DeleteJob``.
-
-    Raises ``Conflict`` naming the first job that is not at its expected version or, where something would change, not
-    in its expected state; ``NotFound`` when one to delete is gone; ``QueueFull`` when there is no room for what is to
-    run at once.
-
-    With an ``idempotency`` key, which is for one new job, the answer is the job that the same key created in that
-    namespace before (not ``created``, and it may be gone by now), and nothing is written.
+    - Atomic: all rows and deletions, or none.
+    - Returned: one ``Saved`` per row, in order.
+    - New version: reconfigures ready and queued executions. Their concurrency keys are rendered again from the new
+      template, with the new limit. Queued executions that now have room are woken. A job that stays paused or disabled
+      keeps its note.
+    - Unchanged spec: not a new version. If ``expect_state`` is set and differs from ``state``, only the state changes.
+    - Deletions: as ``DeleteJob``.
+    - Raised: ``Conflict`` for the first job that is not at its expected version or, if it would change, not in its
+      expected state; ``NotFound`` if a job to delete does not exist; ``QueueFull`` if a run on save does not fit;
+      ``Invalid`` if a job occurs twice.
+    - Idempotent: an ``idempotency`` key is for one new job. If the same key created a job in the namespace before, that
+      job is returned (``created`` is False; it may be deleted by now) and nothing is written.
     """
 
     rows: tuple[JobRow, ...]
@@ -72,21 +73,22 @@ class SaveJobs(Command[list[Saved]]):
     actor: Actor = SYSTEM
     delete: tuple[DeleteRow, ...] = ()
     idempotency: str | None = None
-    back_to: int | None = None  # the old version that the (one) job is to say again, for the audit log
-    others: tuple["SaveJobs", ...] = ()  # of others that were merged into this one: see ``store.command_merge``
+    rollback_to: int | None = None  # the old version that the one job goes back to, for the audit log
+    others: tuple["SaveJobs", ...] = ()  # commands merged into this one, see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["SaveJobs", ...]:
-        """Itself, and what was merged into it."""
+        """This command and the commands merged into it."""
         return (self, *self.others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteJob(Command[None]):
-    """Delete a job: what is ready, queued or waiting is canceled, what runs is asked to stop; its history remains.
+    """Delete a job. Its history remains.
 
-    What was due by ``now_us`` and not admitted is recorded as one skipped span.
-    Raises ``NotFound``, or ``Conflict`` when it is not at ``expect``.
+    - Atomic: cancels ready, queued and waiting executions, asks running ones to stop, and records instants that were
+      due by ``now_us`` but not admitted as one skipped span.
+    - Raised: ``NotFound`` if the job does not exist; ``Conflict`` if it is not at version ``expect``.
     """
 
     job: bytes
@@ -97,14 +99,16 @@ class DeleteJob(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetJobState(Command[bool]):
-    """Pause, resume, disable, enable. Pausing holds what is ready and queued, except what was triggered by hand.
+    """Pause, resume, disable or enable a job.
 
-    Disabling records what was due by ``now_us`` and not admitted as one skipped span.
-    What is held is queued: it keeps no others from running, of its job or behind its concurrency key. Resuming lets go
-    of it, in its order, moves the cursor to ``next_us`` and records the instants in between as ``spans``.
-    With ``was``, the state it was decided for, somebody else who did the same meanwhile is not outdone: the answer is
-    False, and nothing is changed. Raises ``NotFound``, or ``Conflict`` when the job is not at ``expect``, in a third
-    state, or ``spans`` do not begin where its cursor stands.
+    - Pausing holds ready and queued executions, except those that were triggered manually. A held execution is queued
+      and does not block others of its job or behind its concurrency key.
+    - Resuming releases held executions in their order, moves the cursor to ``next_us`` and records the instants in
+      between as ``spans``.
+    - Disabling records instants that were due by ``now_us`` but not admitted as one skipped span.
+    - Returned: True. With ``expect_state``, False and nothing changed if the job is already in ``state``.
+    - Raised: ``NotFound`` if the job does not exist; ``Conflict`` if it is not at version ``expect``, is in a state
+      other than ``expect_state`` and ``state``, or if ``spans`` do not start at its cursor.
     """
 
     job: bytes
@@ -115,11 +119,11 @@ class SetJobState(Command[bool]):
     spans: tuple[Span, ...] = ()
     note: str = ""
     expect: int | None = None
-    was: JobState | None = None
+    expect_state: JobState | None = None
     actor: Actor = SYSTEM
-    others: tuple["SetJobState", ...] = ()  # of other jobs that were merged into this one: see ``store.command_merge``
+    others: tuple["SetJobState", ...] = ()  # commands of other jobs merged into this one, see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["SetJobState", ...]:
-        """Itself, and what was merged into it."""
+        """This command and the commands merged into it."""
         return (self, *self.others)

@@ -1,4 +1,4 @@
-"""Writes of upkeep: the outbox, dead letters, retention."""
+"""Commands for the outbox, dead letters, the audit log and retention."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class OutboxItem(NamedTuple):
 
 
 class AuditLine(NamedTuple):
-    """One line of the audit log about what is not a change of the store."""
+    """One line of the audit log about an action that does not change the store."""
 
     actor: Actor
     action: str
@@ -28,7 +28,7 @@ class AuditLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteAudit(Command[None]):
-    """Add lines to the audit log. The same lines sent again are written once."""
+    """Add lines to the audit log. Lines that are sent again are written once."""
 
     lines: tuple[AuditLine, ...]
     now_us: int
@@ -36,28 +36,31 @@ class WriteAudit(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOutbox(Command[list[OutboxItem]]):
-    """Take the oldest outbox items that no living node holds; sent again, a node gets its own again.
+    """Take the oldest outbox items that no live node holds.
 
-    Only those for anybody (without a target) or for one of ``targets``; None: all. Without ``again`` a node gets none
-    of those that it holds already.
+    - Selected: items without a target and items for one of ``targets``; None selects all. With ``include_held``, also
+      items that this node holds already.
+    - Ordered: oldest first.
+    - Bounded: ``limit`` items.
+    - Returned: the items, which this node now holds until ``AckOutbox``.
     """
 
     node: int
     limit: int
     targets: tuple[str, ...] | None = None
-    again: bool = True
+    include_held: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckOutbox(Command[None]):
-    """These have been dealt with."""
+    """Delete outbox items that were delivered."""
 
     ids: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropDeadLetters(Command[int]):
-    """Forget dead letters (their executions stay in history). Answers how many there were."""
+    """Delete dead letters. Their executions stay in history. Returns the number deleted."""
 
     executions: tuple[bytes, ...]
     now_us: int
@@ -66,14 +69,21 @@ class DropDeadLetters(Command[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trim(Command[int]):
-    """Delete what nobody wants to keep any more, at most ``limit`` rows; answers how many went.
+    """Delete rows that retention no longer keeps. Returns the number of rows deleted.
 
-    Bounded work. It looks at jobs that ran often since they were trimmed last; at a page of everything else, where it
-    stopped before, and once it has seen it all not before an hour has passed; at what deleted jobs left behind once in
-    a while, until nothing of it is left. Of history the oldest rows go, by when they ended. A job that is done goes
-    after its history, ``keep_age_us`` after it was last heard of, unless it follows others or has an owner. While there
-    is room, lines of the audit log go after ``AUDIT_KEPT_US``, and nodes that have been gone for ``NODES_KEPT_US`` and
-    hold nothing. The latest node stays: its number must not be given to another.
+    - Bounded: ``limit`` rows, and a bounded number of jobs per command.
+    - Ordered, until ``limit`` is reached:
+
+      1. history of jobs that ran often since they were last trimmed;
+      2. one page of the sweep over everything else (``retention_sweep``), which pauses for an hour after each pass;
+      3. history of deleted jobs, after ``keep_deleted_us``, until nothing is left;
+      4. lines of the audit log, after ``AUDIT_KEPT_US``;
+      5. nodes that stopped ``NODES_KEPT_US`` ago and hold nothing. The latest node stays, so that its number is not
+         given to another.
+
+    - History: the rows that ended first are deleted first.
+    - Done jobs: deleted after their history, ``keep_age_us`` after their last change, unless they follow other jobs,
+      have an owner or are declared by a program.
     """
 
     now_us: int

@@ -1,4 +1,4 @@
-"""Writes of nodes: they come, beat, go, and are declared dead."""
+"""Commands for nodes: registration, heartbeats, shutdown, and reaping the work of dead nodes."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,36 +12,36 @@ from chronos.store.commands.executions import EndedAttempt, FollowUp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterNode(Command[int]):
-    """A process starts: answers its number, the same one when the same incarnation is sent again."""
+    """Register a node. Returns its number; the same incarnation always gets the same number."""
 
     name: str
     incarnation: bytes
     now_us: int
     slots: int = 0
     labels: dict[str, str] = field(default_factory=dict)
-    offer: str | None = None  # what it offers to work, see ``shortage.Offer``
+    offer: str | None = None  # queues and functions that it offers, see ``shortage.Offer``
     process: Process | None = None
 
 
 class HeldExecution(NamedTuple):
-    """What the store says a node holds."""
+    """A running execution that belongs to a node according to the store."""
 
     id: bytes
     token: int
     cancel: CancelRequest
-    message: str | None = None  # why it was asked to cancel, as whoever asked said it
+    message: str | None = None  # the reason given with the cancel request
 
 
 class BeatResult(NamedTuple):
-    alive: bool  # False: the node was declared dead; it must stop its work and register anew
+    alive: bool  # False: the node was declared dead; it must stop its work and register again
     held: list[HeldExecution]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat(Command[BeatResult]):
-    """A heartbeat: the node's beat becomes ``beat`` if that is newer. Answers what the store says the node holds.
+    """A heartbeat. Sets the node's beat to ``beat`` if that is newer, and its offer if ``offer`` is not None.
 
-    ``offer`` replaces what the node offered before; None leaves it.
+    - Returned: whether the node is alive, and the executions it holds.
     """
 
     node: int
@@ -51,28 +51,29 @@ class Beat(Command[BeatResult]):
 
 
 class ReapRow(NamedTuple):
-    """The verdict on one execution of a dead node: ready (tried again) or a final status."""
+    """The decision about one execution of a dead node: ready (for another attempt) or a final status."""
 
     id: bytes
     job: bytes
     token: int
     status: Status
     code: ReasonCode
-    attempt: int  # the number its next try has
-    lost: tuple[EndedAttempt, ...]  # what was running when the node died
+    attempt: int  # number of its next attempt
+    lost: tuple[EndedAttempt, ...]  # the attempts that ran when the node died
     detail: str | None = None
     follow: tuple[FollowUp, ...] = ()
     dead_letter: bool = False
-    message: str | None = None  # None: the code's usual sentence
+    message: str | None = None  # None: the default sentence of the code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reap(Command[list[bytes] | None]):
-    """Take work from a node whose beat still is ``beat``; otherwise nothing happens. Marks it dead when ``last``.
+    """Take executions from a node whose beat is still ``beat``. With ``last``, mark the node as dead.
 
-    Answers the ids reaped; None: nothing happened, as the node has beaten again or was marked dead before. Gates are
-    freed and successors woken (to ready) as by ``Settle``. What would be tried again ends canceled when it was asked to
-    cancel.
+    - Atomic: frees gates and makes successors ready, as ``Settle`` does.
+    - Canceled: an execution that would get another attempt, but was asked to cancel, ends as canceled.
+    - Returned: the reaped ids. None, with nothing changed, if the node has sent another heartbeat, was already marked
+      as dead, or is just sending one.
     """
 
     node: int
@@ -84,7 +85,7 @@ class Reap(Command[list[bytes] | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopNode(Command[None]):
-    """A node has shut down in good order."""
+    """Record that a node has shut down cleanly. Its outbox items are free again."""
 
     node: int
     now_us: int

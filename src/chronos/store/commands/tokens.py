@@ -1,4 +1,4 @@
-"""Writes of API tokens: one is made, one is worth nothing any more."""
+"""Commands for API tokens: create and revoke."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,10 @@ MAX_TOKENS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateToken(Command[None]):
-    """Keep a new token, and who made it when. Sent again, it is the same token.
+    """Store a new API token, with its author and the time.
 
-    Raises ``Conflict`` when the name is taken, or when there are ``MAX_TOKENS`` already.
+    - Idempotent: the same token may be sent again.
+    - Raised: ``Conflict`` if the name is taken, or if ``MAX_TOKENS`` tokens exist.
     """
 
     token: ApiToken
@@ -23,7 +24,7 @@ class CreateToken(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokeToken(Command[None]):
-    """Forget a token: whoever reads after this does not find it. Raises ``NotFound``."""
+    """Delete an API token. Later reads do not find it. Raises ``NotFound``."""
 
     name: str
     now_us: int

@@ -1,8 +1,7 @@
-"""What no store can keep is refused before it is sent, so that every engine says the same.
+"""Rejects values that no engine can store, before a command is sent, so that every engine answers alike.
 
-Only what people ask for is looked at, and of that what goes into columns of its own. What comes by the thousand each
-second (outcomes, output) was made by the engine, which leaves nothing of the kind in it; definitions and payloads are
-JSON, where anything can be written.
+Only commands that people cause are checked, and of those only the fields that have a column of their own. Outcomes and
+output come from the engine, which has cleaned them. Specs and payloads are JSON, which escapes every character.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,29 +17,29 @@ from chronos.store.commands.nodes import RegisterNode
 from chronos.store.commands.tokens import CreateToken, RevokeToken
 
 _MAX_INT64 = (1 << 63) - 1
-_LONE_SURROGATE_MESSAGE = "a text holds half a character (a lone surrogate), which no store can keep; take it out"
+_LONE_SURROGATE_MESSAGE = "text contains half a character (a lone surrogate), which cannot be stored; remove it"
 
 
 def check_storable(command: Command[Any]) -> None:
-    """Raises ``Invalid`` for text with NUL or lone surrogates, and for numbers beyond 64 bits."""
-    said = _READ_FIELDS.get(type(command))
-    if said is None:
+    """Raise ``Invalid`` for text with NUL or lone surrogates, and for numbers beyond 64 bits."""
+    read_fields = _READ_FIELDS.get(type(command))
+    if read_fields is None:
         return
-    texts, numbers = said(command)
-    text = "".join(one for one in texts if one)
+    texts, numbers = read_fields(command)
+    text = "".join(part for part in texts if part)
     if "\0" in text:
-        raise Invalid("a text holds the character NUL, which no store can keep; take it out")
+        raise Invalid("text contains the character NUL, which cannot be stored; remove it")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise lone_surrogate_error() from error
     for number in numbers:
         if number is not None and not -_MAX_INT64 - 1 <= number <= _MAX_INT64:
-            raise Invalid(f"{number} is beyond what a store can keep (64 bits); give a smaller number")
+            raise Invalid(f"number {number} does not fit into 64 bits; use a smaller number")
 
 
 def lone_surrogate_error() -> Invalid:
-    """For text that could not be encoded after all: within a definition, say."""
+    """Build the error for text that failed to encode later, such as inside a spec."""
     return Invalid(_LONE_SURROGATE_MESSAGE)
 
 
@@ -51,7 +50,7 @@ def _read_save_jobs(command: SaveJobs) -> _TextsAndNumbers:
     rows = command.rows
     texts: list[str | None] = [row.name for row in rows]
     texts += {row.namespace for row in rows}
-    for spec in {id(row.spec): row.spec for row in rows}.values():  # many say the same
+    for spec in {id(row.spec): row.spec for row in rows}.values():  # many jobs share a spec
         texts.append(spec.owner)
         if spec.tags:
             texts += spec.tags
@@ -82,7 +81,7 @@ def _read_write_audit(command: WriteAudit) -> _TextsAndNumbers:
 
 
 def _field_reader(*names: str) -> Callable[[Any], _TextsAndNumbers]:
-    """These fields, and whoever asks where that is known."""
+    """Return a reader of these text fields and of the actor, if the command has one."""
 
     def read(command: Any) -> _TextsAndNumbers:
         actor = getattr(command, "actor", None)

@@ -8,7 +8,7 @@ from chronos.core.execution import Span, Status
 from chronos.core.ids import id_floor
 from chronos.core.job import JobState
 from chronos.core.node import Actor
-from chronos.store.commands import EndedAttempt, FollowUp
+from chronos.store.commands import EndedAttempt, FollowUp, WriteAudit
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
 AuditLineRow = tuple[str, str, str, str]  # of the audit log: action, namespace, subject, detail
@@ -59,7 +59,7 @@ class AppendOnlyTables:
         """What a request with this idempotency key made: an execution, or a job; None: it was not sent before."""
         return None if key is None else (yield from self.find_by_idempotency_keys(namespace, [key])).get(key)
 
-    def remember(self, namespace: str, key: str | None, made: bytes, now_us: int) -> Steps[None]:
+    def remember_idempotency_key(self, namespace: str, key: str | None, made: bytes, now_us: int) -> Steps[None]:
         """Keep what a request with an idempotency key has made."""
         if key is not None:
             yield from self.remember_idempotency_keys(namespace, [(key, made)], now_us)
@@ -81,17 +81,17 @@ class AppendOnlyTables:
         if rows:
             yield Query(self._count, rows=Rows("nn", rows))
 
-    def done(self, jobs: int) -> Steps[None]:
+    def count_done_jobs(self, jobs: int) -> Steps[None]:
         """So many active jobs came to the end of their schedule."""
         yield from self.add_to_tally(Counter({int(JobState.ACTIVE): -jobs, int(JobState.DONE): jobs}))
 
-    def attempts(self, rows: Iterable[EndedAttempt]) -> Steps[None]:
+    def insert_attempts(self, rows: Iterable[EndedAttempt]) -> Steps[None]:
         """Record ended tries."""
         values = [(*row[:3], int(row.status), *row[4:]) for row in rows]
         if values:
             yield Query(self._attempts, rows=Rows("itnnnnntt", values))
 
-    def follow(self, items: Sequence[tuple[bytes, FollowUp]], now_us: int) -> Steps[None]:
+    def insert_follow_ups(self, items: Sequence[tuple[bytes, FollowUp]], now_us: int) -> Steps[None]:
         """Put what must follow executions into the outbox."""
         values = [
             (
@@ -106,18 +106,18 @@ class AppendOnlyTables:
         if values:
             yield Query(self._outbox, rows=Rows("ittitn", values))
 
-    def ended(self, ends: Sequence[tuple[bytes, bytes, Status]], now_us: int) -> Steps[None]:
+    def insert_ended_items(self, ends: Sequence[tuple[bytes, bytes, Status]], now_us: int) -> Steps[None]:
         """Tell of executions of followed jobs that came to an end: (execution, job, status)."""
         body = '{{"execution":"{}","job":"{}","status":{:d}}}'.format
         items = [(e, FollowUp(EXECUTION_ENDED, "", body(e.hex(), job.hex(), status))) for e, job, status in ends]
-        yield from self.follow(items, now_us)
+        yield from self.insert_follow_ups(items, now_us)
 
-    def dead_letters(self, rows: Sequence[tuple[bytes, bytes, int, str, str | None]]) -> Steps[None]:
+    def insert_dead_letters(self, rows: Sequence[tuple[bytes, bytes, int, str, str | None]]) -> Steps[None]:
         """List executions that failed for good: (execution, job, when, code, message)."""
         if rows:
             yield Query(self._dead, rows=Rows("iintt", rows))
 
-    def spans(self, cause: int, spans: Iterable[tuple[int, Span]]) -> Steps[None]:
+    def insert_spans(self, cause: int, spans: Iterable[tuple[int, Span]]) -> Steps[None]:
         """Record runs of instants that did not run, each with the version of its job."""
         values = [
             (
@@ -157,6 +157,13 @@ class AppendOnlyTables:
             for actor, at_us, (action, namespace, subject, detail) in lines
         ]
         yield Query(self._add_lines, rows=Rows("intttttt", values))
+
+    def write_audit(self, command: WriteAudit) -> Steps[None]:
+        """See ``WriteAudit``."""
+        lines = [
+            (one.actor, command.now_us, (one.action, one.namespace, one.subject, one.detail)) for one in command.lines
+        ]
+        yield from self.audit_lines(lines)
 
 
 def time_ordered_id(at_us: int, *parts: bytes) -> bytes:

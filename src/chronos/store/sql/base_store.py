@@ -62,5 +62,5 @@ class ResentRequests:
             while len(self._requests) > _MAX_REMEMBERED_REQUESTS:
                 del self._requests[next(iter(self._requests))]
 
-    def about(self, command: Command[Any]) -> bool:
+    def contains(self, command: Command[Any]) -> bool:
         return bool(self._requests) and isinstance(command, Admit | Claim) and command.request in self._requests

@@ -39,57 +39,61 @@ from chronos.store.commands import (
 from chronos.store.sql.append_only import AppendOnlyTables
 from chronos.store.sql.executions.gate_queue import GateQueue
 from chronos.store.sql.executions.lifecycle import LifecycleHandler
-from chronos.store.sql.executions.settlement import HotSettlement, SettlementHandler
+from chronos.store.sql.executions.settlement import HotPath, SettlementHandler
 from chronos.store.sql.jobs.save import SaveJobsHandler
 from chronos.store.sql.jobs.state import JobStateHandler
-from chronos.store.sql.maintenance import MaintenanceHandler
+from chronos.store.sql.nodes import NodeHandler
+from chronos.store.sql.outbox import OutboxHandler
 from chronos.store.sql.query import Dialect, Steps
+from chronos.store.sql.retention import TrimHandler
 from chronos.store.sql.tokens import TokenHandler
 
 
 class CommandHandlers:
     """How each command is applied."""
 
-    def __init__(self, d: Dialect, hot: HotSettlement) -> None:
+    def __init__(self, d: Dialect, hot: HotPath) -> None:
         records = AppendOnlyTables(d)
         gates = GateQueue(d, records)
-        endings = SettlementHandler(d, hot, gates, records)
-        executions = LifecycleHandler(d, hot, gates, records, endings)
-        switching = JobStateHandler(d, gates, records)
-        jobs = SaveJobsHandler(d, gates, records, switching)
-        upkeep = MaintenanceHandler(d, gates, records)
+        settlement = SettlementHandler(d, hot, gates, records)
+        lifecycle = LifecycleHandler(d, hot, gates, records, settlement)
+        job_states = JobStateHandler(d, gates, records)
+        jobs = SaveJobsHandler(d, gates, records, job_states)
+        nodes = NodeHandler(d)
+        outbox = OutboxHandler(d, gates, records)
+        retention = TrimHandler(d, records)
         tokens = TokenHandler(records)
-        self._once: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
-            Recover: executions.recover,
-            Trigger: executions.trigger,
-            Backfill: executions.backfill,
-            RecordSkip: endings.record_skip,
-            Settle: endings.settle,
-            SettleWith: endings.settle_with,
-            Advance: executions.advance,
-            AdvanceWith: executions.advance_with,
-            Suspend: executions.suspend,
-            Release: executions.release,
-            Wake: executions.wake,
-            Signal: executions.signal,
-            CancelExecution: endings.cancel,
-            Reap: endings.reap,
+        self._handlers: dict[type[Command[Any]], Callable[[Any], Steps[Any]]] = {
+            Recover: lifecycle.recover,
+            Trigger: lifecycle.trigger,
+            Backfill: lifecycle.backfill,
+            RecordSkip: settlement.record_skip,
+            Settle: settlement.settle,
+            SettleWith: settlement.settle_with,
+            Advance: lifecycle.advance,
+            AdvanceWith: lifecycle.advance_with,
+            Suspend: lifecycle.suspend,
+            Release: lifecycle.release,
+            Wake: lifecycle.wake,
+            Signal: lifecycle.signal,
+            CancelExecution: settlement.cancel,
+            Reap: settlement.reap,
             SaveJobs: jobs.save,
             DeleteJob: jobs.delete,
-            SetJobState: switching.set_state,
-            RegisterNode: upkeep.register,
-            Beat: upkeep.beat,
-            StopNode: upkeep.stop,
-            TakeOutbox: upkeep.take_outbox,
-            AckOutbox: upkeep.ack_outbox,
-            DropDeadLetters: upkeep.drop_dead_letters,
-            WriteOutput: upkeep.write_output,
-            WriteAudit: upkeep.write_audit,
-            Trim: upkeep.trim,
+            SetJobState: job_states.set_state,
+            RegisterNode: nodes.register,
+            Beat: nodes.beat,
+            StopNode: nodes.stop,
+            TakeOutbox: outbox.take_outbox,
+            AckOutbox: outbox.ack_outbox,
+            DropDeadLetters: outbox.drop_dead_letters,
+            WriteOutput: outbox.write_output,
+            WriteAudit: records.write_audit,
+            Trim: retention.trim,
             CreateToken: tokens.create,
             RevokeToken: tokens.revoke,
         }
-        self._admit, self._claim = executions.admit, executions.claim
+        self._admit, self._claim = lifecycle.admit, lifecycle.claim
 
     def steps(self, command: Command[Any], *, resent: bool = False) -> Steps[Any]:
         """What to run within a transaction to apply the command; the steps' return value is its answer."""
@@ -97,4 +101,4 @@ class CommandHandlers:
             return self._admit(command, resent=resent)
         if isinstance(command, Claim):
             return self._claim(command, resent=resent)
-        return self._once[type(command)](command)
+        return self._handlers[type(command)](command)

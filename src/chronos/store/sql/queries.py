@@ -63,7 +63,7 @@ class Queries(ABC):
         self._due = f"""
             select job, next_us, version, lane, case when keyed = 1 or overlap = {REPLACE_INDEX} then 1 else 0 end
             from gate where state = 0 and next_us is not null and next_us <= $1
-            order by next_us{d.then("number")} limit $2"""
+            order by next_us{d.tie_breaker("number")} limit $2"""
         self._next_due = "select min(next_us) from gate where state = 0 and next_us is not null"
         self._next_wake = (
             f"select min(wake_us) from active where status = {int(Status.WAITING)} and wake_us is not null"
@@ -141,40 +141,40 @@ class Queries(ABC):
 
     @read
     def due(self, until_us: int, limit: int) -> Steps[list[DueGate]]:
-        found = yield Query(self._due, (until_us, limit), alone=True)
+        found = yield Query(self._due, (until_us, limit), standalone=True)
         return [DueGate(job, next_us, version, lane, bool(careful)) for job, next_us, version, lane, careful in found]
 
     @read
     def next_due_us(self) -> Steps[int | None]:
-        [(found,)] = yield Query(self._next_due, alone=True)
+        [(found,)] = yield Query(self._next_due, standalone=True)
         return found  # type: ignore[no-any-return]
 
     @read
     def next_wake_us(self) -> Steps[int | None]:
-        [(found,)] = yield Query(self._next_wake, alone=True)
+        [(found,)] = yield Query(self._next_wake, standalone=True)
         return found  # type: ignore[no-any-return]
 
     @read
     def held_by(self, node: int) -> Steps[list[Execution]]:
-        found = yield Query(self._held, (node,), alone=True)
+        found = yield Query(self._held, (node,), standalone=True)
         return [item for row in found if isinstance(item := record.to_execution(row), Execution)]
 
     @read
     def running_since(self, before_us: int, limit: int) -> Steps[list[Execution]]:
-        found = yield Query(self._running_since, (before_us, limit), alone=True)
+        found = yield Query(self._running_since, (before_us, limit), standalone=True)
         return [item for row in found if isinstance(item := record.to_execution(row), Execution)]
 
     @read
     def ready_lanes(self) -> Steps[list[int]]:
-        return [row[0] for row in (yield Query(self._ready_lanes, alone=True))]
+        return [row[0] for row in (yield Query(self._ready_lanes, standalone=True))]
 
     @read
     def lanes(self) -> Steps[dict[int, str]]:
-        return dict((yield Query(self._all_lanes, alone=True)))
+        return dict((yield Query(self._all_lanes, standalone=True)))
 
     @read
     def depths(self) -> Steps[list[Depth]]:
-        found = yield Query(self._depths, alone=True)
+        found = yield Query(self._depths, standalone=True)
         lanes: dict[int, dict[Status, int]] = {}
         for lane, status, count in found:
             lanes.setdefault(lane, {})[record.to_enum_member(Status, status)] = count
@@ -190,33 +190,33 @@ class Queries(ABC):
 
     @read
     def jobs_by_id(self, ids: Sequence[bytes]) -> Steps[dict[bytes, Job]]:
-        found = yield Query(self._by_id, rows=to_id_rows(ids), alone=True)
+        found = yield Query(self._by_id, rows=to_id_rows(ids), standalone=True)
         return {row[0]: record.to_job(row) for row in found}
 
     @read
     def job_named(self, namespace: str, name: str) -> Steps[Job | None]:
-        found = yield Query(self._by_name, (namespace, name), alone=True)
+        found = yield Query(self._by_name, (namespace, name), standalone=True)
         return record.to_job(found[0]) if found else None
 
     @read
     def names_of(self, ids: Sequence[bytes]) -> Steps[dict[bytes, JobName]]:
         if not ids:
             return {}
-        found = yield Query(self._names_of, rows=to_id_rows(ids), alone=True)
+        found = yield Query(self._names_of, rows=to_id_rows(ids), standalone=True)
         return {job: JobName(namespace, name) for job, namespace, name in found}
 
     @read
     def namespaces(self, *, limit: int) -> Steps[list[str]]:
-        return [row[0] for row in (yield Query(self._namespaces, (limit,), alone=True))]
+        return [row[0] for row in (yield Query(self._namespaces, (limit,), standalone=True))]
 
     @read
     def specs_at(self, pairs: Sequence[tuple[bytes, int]]) -> Steps[dict[tuple[bytes, int], JobSpec]]:
-        found = yield Query(self._specs_at, rows=Rows("in", list(dict.fromkeys(pairs))), alone=True)
+        found = yield Query(self._specs_at, rows=Rows("in", list(dict.fromkeys(pairs))), standalone=True)
         return {(job, version): record.to_job_spec(text) for job, version, text in found}
 
     @read
     def followers(self, namespace: str, name: str) -> Steps[list[tuple[bytes, UpstreamCondition]]]:
-        found = yield Query(self._followers, (namespace, name), alone=True)
+        found = yield Query(self._followers, (namespace, name), standalone=True)
         return [(job, UpstreamCondition(outcome)) for job, outcome in found]
 
     @read
@@ -226,7 +226,7 @@ class Queries(ABC):
     @read
     def versions(self, job: bytes, *, limit: int, before: int | None = None) -> Steps[list[JobVersion]]:
         args = (job, 1 << 62 if before is None else before, limit)
-        found = yield Query(self._versions, args, alone=True)
+        found = yield Query(self._versions, args, standalone=True)
         return [record.to_job_version(row) for row in found]
 
     @read
@@ -262,7 +262,7 @@ class Queries(ABC):
                 f"select * from (select {record.ENDED_COLUMNS} from history where {' and '.join(ended)} {latest}) as h"
             )
         sql = f"select * from ({' union all '.join(parts)}) as found {newest}"
-        found = yield Query(sql, tuple(args), alone=True)
+        found = yield Query(sql, tuple(args), standalone=True)
         items = [record.to_execution(row) for row in found[:limit]]
         return Page(items=items, cursor=items[-1].id if len(found) > limit else None)
 
@@ -277,16 +277,16 @@ class Queries(ABC):
 
     @read
     def output(self, execution: bytes) -> Steps[list[OutputRow]]:
-        return [OutputRow(*row) for row in (yield Query(self._output, (execution,), alone=True))]
+        return [OutputRow(*row) for row in (yield Query(self._output, (execution,), standalone=True))]
 
     @read
     def ended_since(self, after: tuple[int, bytes], limit: int) -> Steps[list[Execution | Span]]:
-        found = yield Query(self._ended_since, (*after, limit), alone=True)
+        found = yield Query(self._ended_since, (*after, limit), standalone=True)
         return [record.to_execution(row) for row in found]
 
     @read
     def latest(self, jobs: Sequence[bytes], *, started: bool = False) -> Steps[dict[bytes, Execution]]:
-        found = yield Query(self._latest_started if started else self._latest, rows=to_id_rows(jobs), alone=True)
+        found = yield Query(self._latest_started if started else self._latest, rows=to_id_rows(jobs), standalone=True)
         newest: dict[bytes, Execution] = {}
         for row in sorted(found, key=lambda row: row[0]):
             item = record.to_execution(row)
@@ -319,15 +319,15 @@ class Queries(ABC):
                 f"namespace desc, {key} desc",
             )
         sql = f"select {columns} from {table} where {' and '.join(tests)} order by {order} limit $1"
-        return Query(sql, tuple(args), alone=True)
+        return Query(sql, tuple(args), standalone=True)
 
     @read
     def nodes(self) -> Steps[list[Node]]:
-        return [record.to_node(row) for row in (yield Query(self._nodes, alone=True))]
+        return [record.to_node(row) for row in (yield Query(self._nodes, standalone=True))]
 
     @read
     def outbox(self, *, limit: int, after: bytes | None = None) -> Steps[list[OutboxItem]]:
-        found = yield Query(self._outbox, (after or bytes(16), limit), alone=True)
+        found = yield Query(self._outbox, (after or bytes(16), limit), standalone=True)
         return [OutboxItem(*row) for row in found]
 
     @read

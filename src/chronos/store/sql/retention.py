@@ -32,7 +32,7 @@ class TrimHandler:
         self._select_busy_gates = """
             select job, number, keep_count, keep_age_us, seq from gate
             where seq - trimmed >= 64 and seq - trimmed >= keep_count / 64 order by job limit $1"""
-        self._free = f"select job from gate where {d.one_of('job', 1)} order by job {d.lock_or_skip()}"
+        self._select_unlocked = f"select job from gate where {d.one_of('job', 1)} order by job {d.lock_or_skip()}"
         self._mark_trimmed = f"""
             update gate as g set trimmed = i.seq from {d.rows(1, "job:i seq:n")} as i
             where {d.within("g.job", 1)} and g.job = i.job"""
@@ -68,12 +68,18 @@ class TrimHandler:
         """See ``Trim``."""
         yield Query(self._drop_keys, (command.now_us - IDEMPOTENCY_KEPT_US, command.limit))
         left = command.limit
-        for part in (self._busy, self._sweep.sweep, self._trim_deleted_jobs, self._audit, self._nodes):
+        for part in (
+            self._trim_busy_jobs,
+            self._sweep.sweep,
+            self._trim_deleted_jobs,
+            self._trim_audit,
+            self._trim_nodes,
+        ):
             if left > 0:
                 left -= yield from part(command, left)
         return command.limit - left
 
-    def _busy(self, command: Trim, limit: int) -> Steps[int]:
+    def _trim_busy_jobs(self, command: Trim, limit: int) -> Steps[int]:
         """Jobs that ran often since they were looked at."""
         gates: list[Row] = yield Query(self._select_busy_gates, (min(limit, _JOBS_PER_TRIM),))
         if not gates:
@@ -83,9 +89,9 @@ class TrimHandler:
             ExpiredRows(job, number, command.now_us - age_us, cuts.get(job, ZERO_ID))
             for job, number, _, age_us, _ in gates
         ]
-        dropped, unfinished = yield from self._deletes.drop(old, limit)
+        dropped, unfinished = yield from self._deletes.delete_expired(old, limit)
         seen = {job: seq for job, *_, seq in gates if job not in unfinished}
-        free = [row[0] for row in (yield Query(self._free, rows=to_id_rows(seen)))] if seen else []
+        free = [row[0] for row in (yield Query(self._select_unlocked, rows=to_id_rows(seen)))] if seen else []
         if free:
             yield Query(self._mark_trimmed, rows=Rows("in", [(job, seen[job]) for job in free]))
         return dropped
@@ -96,7 +102,7 @@ class TrimHandler:
         if not jobs:
             return 0
         old = [ExpiredRows(job, number, command.now_us - command.keep_deleted_us) for job, number, _ in jobs]
-        dropped, unfinished = yield from self._deletes.drop(old, limit)
+        dropped, unfinished = yield from self._deletes.delete_expired(old, limit)
         seen = [row for row in jobs if row[0] not in unfinished]
         kept = yield from self._find_recorded_jobs(seen)
         if kept:
@@ -109,7 +115,7 @@ class TrimHandler:
 
     def _find_recorded_jobs(self, jobs: list[Row]) -> Steps[set[bytes]]:
         """Which of these deleted jobs still are on record: an execution, ended or not, or a dead letter."""
-        kept = yield from self._deletes.left([row[:2] for row in jobs])
+        kept = yield from self._deletes.find_jobs_with_history([row[:2] for row in jobs])
         if rest := [job for job, *_ in jobs if job not in kept]:
             kept |= {job for job, found in (yield Query(self._open, rows=to_id_rows(rest))) if found is not None}
         named: dict[str, list[bytes]] = {}
@@ -122,10 +128,10 @@ class TrimHandler:
             }
         return kept
 
-    def _audit(self, command: Trim, limit: int) -> Steps[int]:
+    def _trim_audit(self, command: Trim, limit: int) -> Steps[int]:
         return len((yield Query(self._drop_audit, (id_floor(command.now_us - AUDIT_KEPT_US), limit))))
 
-    def _nodes(self, command: Trim, limit: int) -> Steps[int]:
+    def _trim_nodes(self, command: Trim, limit: int) -> Steps[int]:
         """Nodes that were last heard of so long ago, unless something still has to be taken from them."""
         before_us = command.now_us - NODES_KEPT_US
         gone = yield Query(self._gone_nodes, (before_us, limit))

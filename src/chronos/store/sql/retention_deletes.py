@@ -36,8 +36,8 @@ class RetentionDeletes:
             select h.id from history as h
             where {_HISTORY_OF_ROW} and h.id <= i.upto and (h.id <= i.all_to or h.finished_us < i.before_us)
             order by h.id limit $1"""
-        doomed = d.ids_for_each(d.rows(2, "job:i number:n upto:i all_to:i before_us:n"), oldest)
-        doomed_ids = f"select doomed.id from {doomed} as doomed"  # PostgreSQL before 16 wants the alias
+        expired = d.ids_for_each(d.rows(2, "job:i number:n upto:i all_to:i before_us:n"), oldest)
+        doomed_ids = f"select expired.id from {expired} as expired"  # PostgreSQL before 16 wants the alias
         self._drop = f"delete from history where {d.among('id', doomed_ids)} returning id, job"
         self._drop_attempts = f"delete from attempt where {d.one_of('execution', 1)}"
         self._drop_output = f"delete from output where {d.one_of('execution', 1)}"
@@ -56,7 +56,7 @@ class RetentionDeletes:
             cuts.update((job, cut) for job, cut in found if cut is not None)
         return cuts
 
-    def drop(self, old: Sequence[ExpiredRows], limit: int) -> Steps[tuple[int, set[bytes]]]:
+    def delete_expired(self, old: Sequence[ExpiredRows], limit: int) -> Steps[tuple[int, set[bytes]]]:
         """Delete it, the oldest of each job first. Answers how much went, and which jobs may have more of it.
 
         Each job gets an equal share of the limit; those that are not done with theirs share what the others left.
@@ -81,7 +81,7 @@ class RetentionDeletes:
             waiting = [one for one in now if count.get(one.job) == share] + later
         return limit - left, {one.job for one in waiting}
 
-    def left(self, jobs: Sequence[tuple[bytes, int]]) -> Steps[set[bytes]]:
+    def find_jobs_with_history(self, jobs: Sequence[tuple[bytes, int]]) -> Steps[set[bytes]]:
         """Which of these jobs (id, number) have any history."""
         found = yield Query(self._first, rows=Rows("in", jobs))
         return {job for job, first in found if first is not None}

@@ -1,7 +1,7 @@
 """The round: jobs, dead letters, concurrency keys and tombstones are walked through, a page a command, then it rests.
 
 So everything is looked at sooner or later, though nothing says that it is time: what jobs that seldom run keep too
-long, one-time jobs that are over, dead letters that nobody cared for, keys that nobody uses, names that nobody knows.
+long, one-time jobs that are done, dead letters that nobody cared for, keys that nobody uses, names that nobody knows.
 Where the round is stands in ``meta``, as one number: the stage, and behind it the id that was looked at last.
 """
 
@@ -32,13 +32,13 @@ _DONE = int(JobState.DONE)
 
 
 class _Page(NamedTuple):
-    """How much went, and the last id of the page; None: there is no other page."""
+    """How much deleted_rows, and the last id of the page; None: there is no other page."""
 
-    went: int
+    deleted_rows: int
     last: int | None = None
 
 
-class _SweptRows(NamedTuple):
+class _SweptJob(NamedTuple):
     """A job, as the round comes by."""
 
     job: bytes
@@ -62,16 +62,18 @@ class _SweptRows(NamedTuple):
 class RetentionSweep:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, forgetting: RetentionDeletes, burying: JobDeletes) -> None:
-        self._deletes, self._job_deletes, self._followers = forgetting, burying, JobDependencies(d)
+    def __init__(self, d: Dialect, deletes: RetentionDeletes, job_deletes: JobDeletes) -> None:
+        self._deletes, self._job_deletes, self._dependencies = deletes, job_deletes, JobDependencies(d)
         self._stages: tuple[Callable[[Trim, bytes, int], Steps[_Page]], ...] = (
-            self._jobs,
-            self._letters,
-            self._keys,
-            self._tombstones,
+            self._sweep_jobs,
+            self._sweep_dead_letters,
+            self._sweep_keys,
+            self._sweep_tombstones,
         )
-        self._place = f"select value from meta where name = '{_POSITION_NAME}' {d.lock_or_skip()}"
-        self._begin = f"insert into meta (name, value) values ('{_POSITION_NAME}', '0') on conflict do nothing"
+        self._select_position = f"select value from meta where name = '{_POSITION_NAME}' {d.lock_or_skip()}"
+        self._insert_position = (
+            f"insert into meta (name, value) values ('{_POSITION_NAME}', '0') on conflict do nothing"
+        )
         self._write_position = f"update meta set value = $1 where name = '{_POSITION_NAME}'"
         self._gates = """
             select g.job, g.number, g.keep_count, g.keep_age_us, g.seq, g.state, g.active + g.queued, g.done_us,
@@ -97,11 +99,11 @@ class RetentionSweep:
                 order by key {d.lock_or_skip()}
             )
             delete from key_gate where {d.among("key", "select key from idle")} returning key"""
-        self._buried = """
+        self._select_tombstones = """
             select job, namespace, name, incarnation, deleted_us from tombstone where job > $1 order by job limit $2"""
         self._known = f"select job from remains where {d.one_of('job', 1)}"
         self._drop_versions = f"delete from job_version where {d.one_of('job', 1)}"
-        self._forget = f"delete from tombstone where deleted_us < $1 and {d.one_of('job', 2)} returning job"
+        self._drop_tombstones = f"delete from tombstone where deleted_us < $1 and {d.one_of('job', 2)} returning job"
 
     def sweep(self, command: Trim, limit: int) -> Steps[int]:
         """Go on with the round, a page of each stage at most."""
@@ -116,7 +118,7 @@ class RetentionSweep:
         left = limit
         while stage < len(self._stages) and left > 0:
             page = yield from self._stages[stage](command, last.to_bytes(ID_BYTES), left)
-            left -= page.went
+            left -= page.deleted_rows
             if page.last is not None:
                 last = page.last
                 break
@@ -128,69 +130,69 @@ class RetentionSweep:
 
     def _read_position(self) -> Steps[int | None]:
         """Where the round is; None: somebody else is at it."""
-        found = yield Query(self._place)
+        found = yield Query(self._select_position)
         if not found:
-            yield Query(self._begin)
-            found = yield Query(self._place)
+            yield Query(self._insert_position)
+            found = yield Query(self._select_position)
         return int(found[0][0]) if found else None
 
     # --- jobs
 
-    def _jobs(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
+    def _sweep_jobs(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
         size = min(_JOBS_PER_PAGE, limit)
-        seen = [_SweptRows(*row) for row in (yield Query(self._gates, (after, size)))]
-        more = len(seen) == size
-        few = _count_jobs_to_sweep(seen)
-        more, seen = more or few < len(seen), seen[:few]
-        many = [(one.job, one.number, one.keep_count) for one in seen if one.may_exceed_keep_count]
+        swept = [_SweptJob(*row) for row in (yield Query(self._gates, (after, size)))]
+        more = len(swept) == size
+        few = _count_jobs_to_sweep(swept)
+        more, swept = more or few < len(swept), swept[:few]
+        many = [(one.job, one.number, one.keep_count) for one in swept if one.may_exceed_keep_count]
         cuts = yield from self._deletes.find_cuts(many)
         old = []
-        for one in seen:
+        for one in swept:
             before_us = command.now_us - one.keep_age_us
             if one.job in cuts or (one.first is not None and one.first <= id_floor(before_us)):
                 old.append(ExpiredRows(one.job, one.number, before_us, cuts.get(one.job, ZERO_ID)))
-        went, unfinished = yield from self._deletes.drop(old, limit)
+        deleted_rows, unfinished = yield from self._deletes.delete_expired(old, limit)
         if unfinished:
-            return _Page(went, _position_before(min(unfinished)))
-        over = [
+            return _Page(deleted_rows, _position_before(min(unfinished)))
+        done = [
             one
-            for one in seen
+            for one in swept
             if one.state == _DONE and not one.open and one.done_us < command.now_us - one.keep_age_us
         ]
-        room = limit - went
-        went += yield from self._expire(over[:room], command.now_us)
-        if len(over) > room:
-            return _Page(went, _position_before(over[room].job))
-        return _Page(went, int.from_bytes(seen[-1].job) if more else None)
+        room = limit - deleted_rows
+        deleted_rows += yield from self._delete_done_jobs(done[:room], command.now_us)
+        if len(done) > room:
+            return _Page(deleted_rows, _position_before(done[room].job))
+        return _Page(deleted_rows, int.from_bytes(swept[-1].job) if more else None)
 
-    def _expire(self, over: Sequence[_SweptRows], now_us: int) -> Steps[int]:
+    def _delete_done_jobs(self, done: Sequence[_SweptJob], now_us: int) -> Steps[int]:
         """Jobs that are done go when nothing of them is left.
 
         But for those that follow others, and those that somebody would save again, to whom they were new: jobs of an
         owner, and functions, which a program declares each time it starts.
         """
-        of = {one.job: one for one in over}
+        of = {one.job: one for one in done}
         free = [row[0] for row in (yield Query(self._still_done, rows=to_id_rows(of)))] if of else []
         if not free:
             return 0
-        kept = yield from self._deletes.left([(job, of[job].number) for job in free])
+        kept = yield from self._deletes.find_jobs_with_history([(job, of[job].number) for job in free])
         kept |= {row[0] for row in (yield Query(self._following, rows=to_id_rows(free)))}
         found: list[Row] = yield Query(self._named, rows=to_id_rows(job for job in free if job not in kept))
-        doomed = [
+        deleted = [
             row[:4]
             for row in found
             if row[4] < now_us - of[row[0]].keep_age_us
             and row[5] is None
             and not _is_declared(record.to_job_spec(row[6]))
         ]
-        if doomed:
-            yield from self._followers.forget([row[0] for row in doomed])
-            yield from self._job_deletes.delete_jobs(doomed, Counter({_DONE: len(doomed)}), now_us)
-        return len(doomed)
+        if deleted:
+            yield from self._dependencies.remove([row[0] for row in deleted])
+            yield from self._job_deletes.delete_jobs(deleted, Counter({_DONE: len(deleted)}), now_us)
+        return len(deleted)
 
     # --- all else
 
-    def _letters(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
+    def _sweep_dead_letters(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
         """Dead letters, as long as the server keeps history, and their job does."""
         size = min(_ROWS_PER_PAGE, limit)
         latest = id_floor(command.now_us - command.keep_deleted_us)
@@ -200,36 +202,36 @@ class RetentionSweep:
             for execution, failed_us, keep_age_us in rows
             if failed_us < command.now_us - max(command.keep_deleted_us, keep_age_us or 0)
         ]
-        went = len((yield Query(self._drop_letters, rows=to_id_rows(old)))) if old else 0
-        return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
+        deleted_rows = len((yield Query(self._drop_letters, rows=to_id_rows(old)))) if old else 0
+        return _Page(deleted_rows, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
 
-    def _keys(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
+    def _sweep_keys(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
         """Concurrency keys that nothing holds or waits for: whoever uses one next makes it anew."""
         size = min(_ROWS_PER_PAGE, limit)
         rows = yield Query(self._select_keys, (after, size))
         idle = [key for key, used in rows if not used]
-        went = len((yield Query(self._drop_keys, rows=to_id_rows(idle)))) if idle else 0
-        return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
+        deleted_rows = len((yield Query(self._drop_keys, rows=to_id_rows(idle)))) if idle else 0
+        return _Page(deleted_rows, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
 
-    def _tombstones(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
+    def _sweep_tombstones(self, command: Trim, after: bytes, limit: int) -> Steps[_Page]:
         """Names of deleted jobs: the next of that name may have the id of the first, for nothing knows it any more."""
         size = min(_ROWS_PER_PAGE, limit)
         before_us = command.now_us - max(TOMBSTONES_KEPT_US, command.keep_deleted_us)
-        rows = yield Query(self._buried, (after, size))
+        rows = yield Query(self._select_tombstones, (after, size))
         of = {
             job: job_ids((namespace, name, n) for n in range(1, incarnation + 1))
             for job, namespace, name, incarnation, deleted_us in rows
             if deleted_us < before_us and incarnation <= _MAX_FORGOTTEN_INCARNATIONS
         }
-        went = 0
+        deleted_rows = 0
         if of:
             every = to_id_rows(job for own in of.values() for job in own)
             known = {row[0] for row in (yield Query(self._known, rows=every))}
             forgotten = [job for job, own in of.items() if known.isdisjoint(own)]
             if forgotten:
                 yield Query(self._drop_versions, rows=to_id_rows(job for one in forgotten for job in of[one]))
-                went = len((yield Query(self._forget, (before_us,), to_id_rows(forgotten))))
-        return _Page(went, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
+                deleted_rows = len((yield Query(self._drop_tombstones, (before_us,), to_id_rows(forgotten))))
+        return _Page(deleted_rows, int.from_bytes(rows[-1][0]) if len(rows) == size else None)
 
 
 def _is_declared(spec: JobSpec) -> bool:
@@ -241,11 +243,11 @@ def _position_before(job: bytes) -> int:
     return int.from_bytes(job) - 1
 
 
-def _count_jobs_to_sweep(seen: Sequence[_SweptRows]) -> int:
+def _count_jobs_to_sweep(swept: Sequence[_SweptJob]) -> int:
     """How many jobs of a page are looked at, so that not too much of their history has to be counted; one at least."""
     entries = 0
-    for place, one in enumerate(seen):
+    for place, one in enumerate(swept):
         entries += min(one.keep_count, one.seq) if one.may_exceed_keep_count else 0
         if entries > _MAX_COUNTED_HISTORY_ROWS and place > 0:
             return place
-    return len(seen)
+    return len(swept)

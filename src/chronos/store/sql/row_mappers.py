@@ -141,15 +141,15 @@ def to_dead_letter(row: Row) -> DeadLetter:
 
 def write_labels(labels: Mapping[str, str], process: Process | None) -> str:
     """The labels of a node and, beside them, which process it is."""
-    said = {} if process is None else {_WORLD: process.world, _PROCESS: f"{process.pid}/{process.started}"}
+    said = {} if process is None else {_WORLD: process.scope, _PROCESS: f"{process.pid}/{process.started}"}
     return msgspec.json.encode({**labels, **said}, order="sorted").decode()
 
 
 def to_node(row: Row) -> Node:
     """Of the ``NODE_COLUMNS`` columns."""
     labels = _JSON_DECODER.decode(row[8])
-    world, (pid, _, started) = labels.pop(_WORLD, None), labels.pop(_PROCESS, "").partition("/")
-    known = world is not None and pid.isdecimal()
+    scope, (pid, _, started) = labels.pop(_WORLD, None), labels.pop(_PROCESS, "").partition("/")
+    known = scope is not None and pid.isdecimal()
     return Node(
         number=row[0],
         name=row[1],
@@ -160,7 +160,7 @@ def to_node(row: Row) -> Node:
         stopped_us=row[6],
         slots=row[7],
         labels=labels,
-        process=Process(world=world, pid=int(pid), started=started) if known else None,
+        process=Process(scope=scope, pid=int(pid), started=started) if known else None,
         offer=row[9],
     )
 

@@ -50,13 +50,13 @@ class TokenHandler:
 
 def find_token(token_hash: str) -> Steps[ApiToken | None]:
     """The token of a hash."""
-    found = yield Query(_BY_HASH, (token_hash,), alone=True)
+    found = yield Query(_BY_HASH, (token_hash,), standalone=True)
     return _to_api_token(found[0]) if found else None
 
 
 def list_tokens() -> Steps[list[ApiToken]]:
     """All tokens, by name."""
-    return [_to_api_token(row) for row in (yield Query(_ALL, alone=True))]
+    return [_to_api_token(row) for row in (yield Query(_ALL, standalone=True))]
 
 
 def _to_api_token(row: Row) -> ApiToken:

@@ -44,19 +44,19 @@ async def case_an_instant_on_record_is_not_admitted_again(w: StoreFixture) -> No
     for name, overlap in (("plain", Overlap.SKIP), ("careful", Overlap.REPLACE)):
         careful = overlap is Overlap.REPLACE
         await w.save(name, overlap=overlap)
-        [first] = await w.instant(name, careful=careful)
+        [first] = await w.admit_next(name, careful=careful)
         await w.settle(first)
         moved_back = await w.save(name, overlap=overlap, description="the clock went back", next_us=T0 + SECOND)
-        assert await w.instant(name, careful=careful) == []
+        assert await w.admit_next(name, careful=careful) == []
         job = await w.job(name)
         assert (job.id, job.next_us, job.state) == (moved_back.id, T0 + 2 * SECOND, JobState.ACTIVE)
-        [second] = await w.instant(name, careful=careful)
+        [second] = await w.admit_next(name, careful=careful)
         assert (await w.execution(second.id)).scheduled_us == T0 + 2 * SECOND
 
 
 async def case_without_a_slot_it_waits_ready(w: StoreFixture) -> None:
     await w.save()
-    [ready] = await w.instant("job", claim=False)
+    [ready] = await w.admit_next("job", claim=False)
     assert ready.status is Status.READY
     execution = await w.execution(ready.id)
     assert (execution.node, execution.started_us) == (None, None)
@@ -68,7 +68,7 @@ async def case_without_a_slot_it_waits_ready(w: StoreFixture) -> None:
 async def case_many_at_once(w: StoreFixture) -> None:
     for i in range(30):
         await w.save(f"job-{i:02}")
-    admitted = await w.instant(*(f"job-{i:02}" for i in range(30)))
+    admitted = await w.admit_next(*(f"job-{i:02}" for i in range(30)))
     assert len({a.id for a in admitted}) == 30
     assert {a.status for a in admitted} == {Status.RUNNING}
     settled = await w.settle(*admitted)
@@ -77,7 +77,7 @@ async def case_many_at_once(w: StoreFixture) -> None:
 
 async def case_the_end_of_a_schedule_makes_the_job_done(w: StoreFixture) -> None:
     await w.save("once")
-    [admitted] = await w.instant("once", last=True)
+    [admitted] = await w.admit_next("once", last=True)
     assert admitted.status is Status.RUNNING
     job = await w.job("once")
     assert (job.state, job.next_us) == (JobState.DONE, None)
@@ -88,34 +88,34 @@ async def case_the_end_of_a_schedule_makes_the_job_done(w: StoreFixture) -> None
 
 async def case_skip_lets_only_one_be_under_way(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.SKIP)
-    first = await w.one()
-    second = await w.one()
+    first = await w.admit_one()
+    second = await w.admit_one()
     assert second.status is Status.SKIPPED
     skipped = await w.execution(second.id)
     assert skipped.reason is not None
     assert (skipped.reason.code, skipped.scheduled_us) == (ReasonCode.OVERLAP, T0 + 2 * SECOND)
     await w.settle(first)
-    third = await w.one()
+    third = await w.admit_one()
     assert third.status is Status.RUNNING
 
 
 async def case_ready_and_waiting_count_as_under_way(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.SKIP)
-    first = await w.one(claim=False)
+    first = await w.admit_one(claim=False)
     assert first.status is Status.READY
-    assert (await w.one()).status is Status.SKIPPED
+    assert (await w.admit_one()).status is Status.SKIPPED
 
 
 async def case_allow_without_a_limit_runs_everything(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
-    runs = [await w.one() for _ in range(5)]
+    runs = [await w.admit_one() for _ in range(5)]
     assert {run.status for run in runs} == {Status.RUNNING}
     assert len({run.token for run in runs}) == 5
 
 
 async def case_a_limit_queues_the_excess(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW, limit=2, queue_max=2)
-    runs = [await w.one() for _ in range(5)]
+    runs = [await w.admit_one() for _ in range(5)]
     assert [run.status for run in runs] == [
         *(Status.RUNNING, Status.RUNNING, Status.QUEUED, Status.QUEUED, Status.SKIPPED)
     ]
@@ -128,7 +128,7 @@ async def case_a_limit_queues_the_excess(w: StoreFixture) -> None:
 
 async def case_queue_runs_in_the_order_of_instants(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
-    runs = [await w.one() for _ in range(4)]
+    runs = [await w.admit_one() for _ in range(4)]
     order = [runs[0].id]
     current = await w.settle(runs[0])
     assert current.woken == 1
@@ -141,7 +141,7 @@ async def case_queue_runs_in_the_order_of_instants(w: StoreFixture) -> None:
 
 async def case_settling_hands_over_to_the_same_node(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
-    first, second, third = [await w.one() for _ in range(3)]
+    first, second, third = [await w.admit_one() for _ in range(3)]
     [lane] = await w.store.lanes()
     settled = await w.settle(first, take=1, take_lanes=(lane,))
     [taken] = settled.taken
@@ -155,9 +155,9 @@ async def case_settling_hands_over_to_the_same_node(w: StoreFixture) -> None:
 
 async def case_replace_cancels_the_running_one_then_starts(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
-    [first] = await w.instant("job", careful=True)
-    [second] = await w.instant("job", careful=True)
-    [third] = await w.instant("job", careful=True)
+    [first] = await w.admit_next("job", careful=True)
+    [second] = await w.admit_next("job", careful=True)
+    [third] = await w.admit_next("job", careful=True)
     assert (first.status, second.status, third.status) == (Status.RUNNING, Status.QUEUED, Status.QUEUED)
     assert (await w.execution(first.id)).cancel is CancelRequest.REPLACED
     replaced = await w.execution(second.id)
@@ -170,8 +170,8 @@ async def case_replace_cancels_the_running_one_then_starts(w: StoreFixture) -> N
 
 async def case_replace_takes_the_place_of_one_that_has_not_started(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
-    [first] = await w.instant("job", careful=True, claim=False)
-    [second] = await w.instant("job", careful=True, claim=False)
+    [first] = await w.admit_next("job", careful=True, claim=False)
+    [second] = await w.admit_next("job", careful=True, claim=False)
     assert await w.status(first.id) is Status.CANCELED
     assert second.status is Status.READY
 
@@ -179,8 +179,8 @@ async def case_replace_takes_the_place_of_one_that_has_not_started(w: StoreFixtu
 async def case_the_hot_statement_leaves_careful_gates_alone(w: StoreFixture) -> None:
     await w.save("replacing", overlap=Overlap.REPLACE)
     await w.save("keyed", overlap=Overlap.ALLOW, keyed=True)
-    assert await w.instant("replacing") == []
-    assert await w.instant("keyed") == []
+    assert await w.admit_next("replacing") == []
+    assert await w.admit_next("keyed") == []
     due = await w.store.due(w.now + SECOND, 10)
     assert [d.careful for d in due] == [True, True]
 
@@ -225,11 +225,11 @@ async def case_the_statement_decides_as_the_policy_does(w: StoreFixture) -> None
         await w.save(names[-1], overlap=overlap, limit=limit, queue_max=queue_max)
     counts = {name: [0, 0] for name in names}
     for _ in range(5):
-        admitted = {run.job: run for run in await w.instant(*names)}
+        admitted = {run.job: run for run in await w.admit_next(*names)}
         for name, (overlap, limit, queue_max) in zip(names, settings, strict=True):
             active, queued = counts[name]
             verdict = admit(
-                overlap=overlap, limit=limit, queue_max=queue_max, active=active, queued=queued, asked=False
+                overlap=overlap, limit=limit, queue_max=queue_max, active=active, queued=queued, requested=False
             )
             run = admitted[(await w.job(name)).id]
             assert run.status is expected[verdict], (name, overlap, limit, queue_max, active, queued)

@@ -74,10 +74,10 @@ async def case_many_careful_rows_stand_for_themselves(w: StoreFixture) -> None:
     for name in names:
         await w.save(name, overlap=Overlap.REPLACE)
     await w.save("follower", after=(UpstreamJob(job="ready"),))
-    [ready] = await w.instant("ready", careful=True, claim=False)
-    [running] = await w.instant("running", careful=True)
-    [under_it] = await w.instant("queued", careful=True)
-    [queued] = await w.instant("queued", careful=True)
+    [ready] = await w.admit_next("ready", careful=True, claim=False)
+    [running] = await w.admit_next("running", careful=True)
+    [under_it] = await w.admit_next("queued", careful=True)
+    [queued] = await w.admit_next("queued", careful=True)
     stale = await _build_careful_row(w, "stale", version=7)
     rows = [await _build_careful_row(w, name) for name in names[:-1]]
     answers = {one.job: one.status for one in await _admit(w, *rows, stale)}
@@ -138,14 +138,14 @@ async def case_gaps_that_are_sent_together_are_judged_each_by_itself(w: StoreFix
     for name in ("fine", "stale", "missed", "full", "whole"):
         await w.save(name, overlap=Overlap.QUEUE, queue_max=1)
     await w.save("replacing", overlap=Overlap.REPLACE)
-    [waiting] = await w.instant("replacing", careful=True, claim=False)
+    [waiting] = await w.admit_next("replacing", careful=True, claim=False)
     jobs = {name: await w.job(name) for name in ("fine", "stale", "missed", "full", "whole", "replacing")}
     gaps = [
         _build_recover(jobs["fine"], missed=2),
         replace(_build_recover(jobs["stale"]), version=7),
         _build_recover(jobs["missed"], missed=3, runs=0),
         _build_recover(jobs["full"], runs=4),
-        _build_recover(jobs["whole"], missed=1, runs=4, whole=True),
+        _build_recover(jobs["whole"], missed=1, runs=4, all_or_nothing=True),
         _build_recover(jobs["replacing"], runs=3),
     ]
     assert await _recover(w, *gaps) == [
@@ -169,7 +169,7 @@ async def case_gaps_that_are_sent_together_share_a_key(w: StoreFixture) -> None:
     gaps = []
     for name, runs, whole in (("a", 1, False), ("b", 3, True), ("c", 1, False), ("d", 1, False)):
         await w.save(name, overlap=Overlap.ALLOW, keyed=True, queue_max=1)
-        gaps.append(_build_recover(await w.job(name), runs=runs, whole=whole, key=KEY, key_limit=2))
+        gaps.append(_build_recover(await w.job(name), runs=runs, all_or_nothing=whole, key=KEY, key_limit=2))
     found = await _recover(w, *gaps)
     assert found[1] == []
     assert sorted(status for answer in found for status in answer) == [Status.READY, Status.READY, Status.QUEUED]

@@ -21,7 +21,7 @@ from chronos.store.commands import (
     SaveJobs,
     TakeOutbox,
 )
-from chronos.testing.conformance.fixture import StoreFixture, ended
+from chronos.testing.conformance.fixture import StoreFixture, ended_attempt
 
 UPSTREAM = (UpstreamJob(job="up"),)
 
@@ -61,9 +61,9 @@ async def case_followers_are_known_by_the_name_they_follow(w: StoreFixture) -> N
 async def case_all_that_follows_an_end_is_kept_however_alike(w: StoreFixture) -> None:
     await w.save("job")
     alerts = tuple(FollowUp("alert", "chat", f'{{"n":{n}}}') for n in range(3))
-    settled = await w.settle(await w.one("job"), follow=alerts)
+    settled = await w.settle(await w.admit_one("job"), follow=alerts)
     items = await w.store.outbox(limit=9)
-    assert settled.told == len(items) == 3
+    assert settled.outbox_items == len(items) == 3
     assert {item.body for item in items} == {alert.body for alert in alerts}
 
 
@@ -71,16 +71,16 @@ async def case_an_end_of_a_followed_job_is_told(w: StoreFixture) -> None:
     await w.save("up", overlap=Overlap.ALLOW)
     await w.save("alone", overlap=Overlap.ALLOW)
     await w.save("down", after=UPSTREAM)
-    up, alone = await w.one("up"), await w.one("alone")
+    up, alone = await w.admit_one("up"), await w.admit_one("alone")
     settled = await w.settle(alone)
-    assert settled.told == 0
+    assert settled.outbox_items == 0
     settled = await w.settle(up)
-    assert (settled.settled, settled.told) == ([up.id], 1)
+    assert (settled.settled, settled.outbox_items) == ([up.id], 1)
     assert await _take_ended_from_outbox(w) == [(up.id.hex(), Status.SUCCEEDED)]
-    assert (await w.settle(up)).told == 0
+    assert (await w.settle(up)).outbox_items == 0
     assert await _take_ended_from_outbox(w) == [], "what was settled before is not told again"
-    many = [await w.one("up") for _ in range(3)] + [await w.one("alone") for _ in range(9)]
-    assert (await w.settle(*many, status=Status.FAILED, follow=(FollowUp("hook", "x", "{}"),))).told == 15
+    many = [await w.admit_one("up") for _ in range(3)] + [await w.admit_one("alone") for _ in range(9)]
+    assert (await w.settle(*many, status=Status.FAILED, follow=(FollowUp("hook", "x", "{}"),))).outbox_items == 15
     ends = [item for item in await w.store.outbox(limit=100) if item.kind == "ended"]
     assert {item.execution for item in ends} == {run.id for run in many[:3]}
 
@@ -88,25 +88,25 @@ async def case_an_end_of_a_followed_job_is_told(w: StoreFixture) -> None:
 async def case_it_does_not_matter_who_is_saved_first(w: StoreFixture) -> None:
     follower = await w.save("down", after=UPSTREAM)
     upstream = await w.save("up", overlap=Overlap.ALLOW)
-    await w.settle(await w.one("up"))
+    await w.settle(await w.admit_one("up"))
     assert len(await _take_ended_from_outbox(w)) == 1
     await w.store.apply(DeleteJob(job=upstream.id, now_us=w.tick()))
     await w.save("up", overlap=Overlap.ALLOW)
-    await w.settle(await w.one("up"))
+    await w.settle(await w.admit_one("up"))
     assert len(await _take_ended_from_outbox(w)) == 1, "the one that took its name is followed, too"
     await w.save("down", after=())
-    await w.settle(await w.one("up"))
+    await w.settle(await w.admit_one("up"))
     assert await _take_ended_from_outbox(w) == []
     await w.save("down", after=UPSTREAM)
-    await w.settle(await w.one("up"))
+    await w.settle(await w.admit_one("up"))
     assert len(await _take_ended_from_outbox(w)) == 1
     await w.save("also", after=UPSTREAM)
     await w.store.apply(DeleteJob(job=follower.id, now_us=w.tick()))
-    await w.settle(await w.one("up"))
+    await w.settle(await w.admit_one("up"))
     assert len(await _take_ended_from_outbox(w)) == 1, "the other one still follows"
     also = await w.job("also")
     await w.store.apply(DeleteJob(job=also.id, now_us=w.tick()))
-    await w.settle(await w.one("up"))
+    await w.settle(await w.admit_one("up"))
     assert await _take_ended_from_outbox(w) == []
 
 
@@ -114,7 +114,7 @@ async def case_both_may_be_saved_at_once(w: StoreFixture) -> None:
     await w.start_node()
     rows = (w.row("down", after=UPSTREAM), w.row("up", overlap=Overlap.ALLOW))
     await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
-    await w.settle(await w.one("up"))
+    await w.settle(await w.admit_one("up"))
     assert len(await _take_ended_from_outbox(w)) == 1
     for i in range(4):
         name = f"up-{i}"
@@ -122,14 +122,14 @@ async def case_both_may_be_saved_at_once(w: StoreFixture) -> None:
             *(w.save(f"down-{i}-{k}", after=(UpstreamJob(job=name),)) for k in range(3)),
             w.save(name, overlap=Overlap.ALLOW),
         )
-        await w.settle(await w.one(name))
+        await w.settle(await w.admit_one(name))
         assert len(await _take_ended_from_outbox(w)) == 1
 
 
 async def case_every_way_to_end_is_told(w: StoreFixture) -> None:
     saved = await w.save("up", overlap=Overlap.ALLOW, limit=4)
     await w.save("down", after=UPSTREAM)
-    lost, given_up, again, ready, queued = [await w.one("up", claim=i < 3) for i in range(5)]
+    lost, given_up, again, ready, queued = [await w.admit_one("up", claim=i < 3) for i in range(5)]
     await w.store.apply(CancelExecution(execution=queued.id, now_us=w.tick()))
     await w.store.apply(CancelExecution(execution=ready.id, now_us=w.tick()))
     assert set(await _take_ended_from_outbox(w)) == {
@@ -137,7 +137,7 @@ async def case_every_way_to_end_is_told(w: StoreFixture) -> None:
         (queued.id.hex(), Status.CANCELED),
     }
     await w.store.apply(CancelExecution(execution=given_up.id, now_us=w.tick()))
-    tried = ended(given_up, 1)
+    tried = ended_attempt(given_up, 1)
     row = ReleaseRow(given_up.id, given_up.token, 7, '{"result":1}', (tried,))
     assert await w.store.apply(Release(rows=(row,), now_us=w.tick())) == []
     view = await w.store.execution(given_up.id)
@@ -148,7 +148,7 @@ async def case_every_way_to_end_is_told(w: StoreFixture) -> None:
         ReapRow(lost.id, lost.job, lost.token, Status.STALE, ReasonCode.WORKER_LOST, 1, (), message="gone"),
         ReapRow(
             *(again.id, again.job, again.token, Status.READY, ReasonCode.WORKER_LOST, 2),
-            (ended(again, 1, AttemptStatus.LOST, "a"), ended(again, 1, AttemptStatus.LOST, "b")),
+            (ended_attempt(again, 1, AttemptStatus.LOST, "a"), ended_attempt(again, 1, AttemptStatus.LOST, "b")),
         ),
     )
     reaped = await w.store.apply(Reap(node=w.node, beat=0, rows=rows, now_us=w.tick()))
@@ -168,14 +168,14 @@ async def case_every_way_to_end_is_told(w: StoreFixture) -> None:
 async def case_an_overlap_is_not_told_but_a_replaced_one_is(w: StoreFixture) -> None:
     await w.save("up", overlap=Overlap.SKIP)
     await w.save("down", after=UPSTREAM)
-    first = await w.one("up")
-    assert (await w.one("up")).status is Status.SKIPPED
+    first = await w.admit_one("up")
+    assert (await w.admit_one("up")).status is Status.SKIPPED
     assert await _take_ended_from_outbox(w) == []
     await w.settle(first)
     await w.save("up", overlap=Overlap.REPLACE, description="changed", next_us=w.now)
     assert len(await _take_ended_from_outbox(w)) == 1
-    [waiting] = await w.instant("up", careful=True, claim=False)
-    await w.instant("up", careful=True, claim=False)
+    [waiting] = await w.admit_next("up", careful=True, claim=False)
+    await w.admit_next("up", careful=True, claim=False)
     assert await _take_ended_from_outbox(w) == [(waiting.id.hex(), Status.CANCELED)]
 
 
@@ -216,7 +216,7 @@ async def case_a_skip_is_recorded_once_and_told(w: StoreFixture) -> None:
 async def case_outbox_items_go_to_who_can_deal_with_them(w: StoreFixture) -> None:
     await w.save()
     follow = (FollowUp("hook", "", "{}"), FollowUp("call", "mine", "{}"), FollowUp("call", "yours", "{}"))
-    await w.settle(await w.one(), follow=follow)
+    await w.settle(await w.admit_one(), follow=follow)
     other = await w.start_node("other")
 
     async def take(node: int, *targets: str, limit: int = 10) -> set[str]:

@@ -33,8 +33,8 @@ async def case_lanes_with_ready_work_are_known(w: StoreFixture) -> None:
         await w.save(name, lane=name, overlap=Overlap.ALLOW)
     lanes = {text: number for number, text in (await w.store.lanes()).items()}
     for name in ("b", "d", "d", "c"):
-        await w.one(name, claim=False)
-    await w.one("a")
+        await w.admit_one(name, claim=False)
+    await w.admit_one("a")
     await w.set_state((await w.job("c")).id, JobState.PAUSED)
     assert await w.store.ready_lanes() == sorted([lanes["b"], lanes["d"]])
     await w.claim(lanes=(lanes["d"],))
@@ -43,8 +43,8 @@ async def case_lanes_with_ready_work_are_known(w: StoreFixture) -> None:
 
 async def case_what_runs_long_is_found(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
-    runs = [await w.one() for _ in range(3)]
-    ready = await w.one(claim=False)
+    runs = [await w.admit_one() for _ in range(3)]
+    ready = await w.admit_one(claim=False)
     since = await w.store.running_since(T0 + 3 * SECOND, 10)
     assert [execution.id for execution in since] == [run.id for run in runs[:2]]
     assert [execution.id for execution in await w.store.running_since(w.now + SECOND, 2)] == [r.id for r in runs[:2]]
@@ -53,7 +53,7 @@ async def case_what_runs_long_is_found(w: StoreFixture) -> None:
 
 async def case_what_ended_is_read_in_order(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
-    runs = [await w.one() for _ in range(5)]
+    runs = [await w.admit_one() for _ in range(5)]
     for run in reversed(runs[:3]):
         await w.settle(run)
     await w.settle(*runs[3:])
@@ -84,20 +84,20 @@ async def case_what_ended_is_read_in_order(w: StoreFixture) -> None:
 
 async def case_who_runs_a_job_hears_when_it_ran_last(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP)
-    first = await w.one()
+    first = await w.admit_one()
     assert first.last_run_us is None
-    assert (await w.one()).status is Status.SKIPPED
+    assert (await w.admit_one()).status is Status.SKIPPED
     await w.settle(first)
-    third = await w.one(claim=False)
+    third = await w.admit_one(claim=False)
     [claimed] = await w.claim(1)
     assert claimed.last_run_us == third.last_run_us == T0 + SECOND
     await w.settle(claimed, status=Status.FAILED)
-    fourth = await w.one()
+    fourth = await w.admit_one()
     assert fourth.last_run_us == T0 + 3 * SECOND
     await w.settle(fourth)
     await w.backfill(saved.id, T0 - SECOND)
     await w.settle(*await w.claim())
-    [careful] = await w.instant("job", careful=True)
+    [careful] = await w.admit_next("job", careful=True)
     assert careful.last_run_us == T0 + 4 * SECOND
 
 
@@ -105,28 +105,28 @@ async def case_of_many_that_run_each_hears_when_its_job_ran_last(w: StoreFixture
     names = ["a", "b", "c"]
     for name in names:
         await w.save(name, overlap=Overlap.QUEUE, queue_max=9)
-    await w.settle(*await w.instant(*names))
-    again = await w.instant(*names)
+    await w.settle(*await w.admit_next(*names))
+    again = await w.admit_next(*names)
     assert {run.last_run_us for run in again} == {T0 + SECOND}
-    behind = await w.instant(*names)
+    behind = await w.admit_next(*names)
     assert {run.status for run in behind} == {Status.QUEUED}
     lanes = tuple(await w.store.lanes())
     taken = (await w.settle(*again, take=9, take_lanes=lanes)).taken
     assert [run.last_run_us for run in taken] == [T0 + 2 * SECOND] * 3
     await w.settle(*taken)
-    await w.instant(*names, claim=False)
+    await w.admit_next(*names, claim=False)
     assert {run.last_run_us for run in await w.claim()} == {T0 + 3 * SECOND}
 
 
 async def case_the_newest_executions_of_many_jobs_are_found_at_once(w: StoreFixture) -> None:
     both, ended, skipped, new = [await w.save(name, overlap=Overlap.SKIP) for name in ("a", "b", "c", "d")]
     for _ in range(2):
-        await w.settle(await w.one("a"))
-    await w.settle(await w.one("b"))
-    last, opened = await w.one("b"), await w.one("a")
+        await w.settle(await w.admit_one("a"))
+    await w.settle(await w.admit_one("b"))
+    last, opened = await w.admit_one("b"), await w.admit_one("a")
     await w.settle(last, status=Status.FAILED)
-    kept = await w.one("c")
-    passed = await w.one("c")
+    kept = await w.admit_one("c")
+    passed = await w.admit_one("c")
     assert passed.status is Status.SKIPPED
     jobs = [both.id, ended.id, skipped.id, new.id, bytes(16)]
     found = await w.store.latest(jobs, started=True)
@@ -145,7 +145,7 @@ async def case_the_newest_executions_of_many_jobs_are_found_at_once(w: StoreFixt
 
 async def case_output_is_kept_with_its_execution(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW, keep_count=1)
-    runs = [await w.one() for _ in range(70)]
+    runs = [await w.admit_one() for _ in range(70)]
     run, last = runs[0], runs[-1]
     rows = (
         OutputRow(run.id, "b", 1, 0, "later"),

@@ -24,15 +24,15 @@ from chronos.store.commands import (
     SuspendRow,
     TakeOutbox,
 )
-from chronos.testing.conformance.fixture import SECOND, StoreFixture, ended, raises
+from chronos.testing.conformance.fixture import SECOND, StoreFixture, ended_attempt, raises
 
 
 async def case_the_best_ranked_go_first(w: StoreFixture) -> None:
     await w.save("low", overlap=Overlap.ALLOW, priority=1)
     await w.save("high", overlap=Overlap.ALLOW, priority=10)
-    low = (await w.instant("low", claim=False))[0]
-    high = (await w.instant("high", claim=False))[0]
-    later = (await w.instant("high", claim=False))[0]
+    low = (await w.admit_next("low", claim=False))[0]
+    high = (await w.admit_next("high", claim=False))[0]
+    later = (await w.admit_next("high", claim=False))[0]
     assert [c.id for c in await w.claim(2)] == [high.id, later.id]
     assert [c.id for c in await w.claim()] == [low.id]
 
@@ -40,15 +40,15 @@ async def case_the_best_ranked_go_first(w: StoreFixture) -> None:
 async def case_waiting_outweighs_priority_in_the_end(w: StoreFixture) -> None:
     await w.save("low", overlap=Overlap.ALLOW, priority=5)
     await w.save("high", overlap=Overlap.ALLOW, priority=6, next_us=w.now + 62 * SECOND)
-    low = (await w.instant("low", claim=False))[0]
-    high = (await w.instant("high", claim=False))[0]
+    low = (await w.admit_next("low", claim=False))[0]
+    high = (await w.admit_next("high", claim=False))[0]
     assert [c.id for c in await w.claim()] == [low.id, high.id]
 
 
 async def case_a_lane_is_claimed_only_by_who_asks_for_it(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu")
     await w.save("cpu", lane="cpu")
-    gpu, cpu = await w.instant("gpu", claim=False), await w.instant("cpu", claim=False)
+    gpu, cpu = await w.admit_next("gpu", claim=False), await w.admit_next("cpu", claim=False)
     lanes = {key: number for number, key in (await w.store.lanes()).items()}
     assert [c.id for c in await w.claim(lanes=(lanes["cpu"],))] == [cpu[0].id]
     assert await w.claim(lanes=()) == []
@@ -59,7 +59,7 @@ async def case_the_best_of_all_lanes_go_first(w: StoreFixture) -> None:
     names = [f"lane-{i:02}" for i in range(20)]
     for i, name in enumerate(names):
         await w.save(name, lane=name, priority=1 + (i * 7) % 10)
-    ready = {name: (await w.instant(name, claim=False))[0].id for name in names}
+    ready = {name: (await w.admit_next(name, claim=False))[0].id for name in names}
     ranked = sorted(names, key=lambda name: (-(1 + (names.index(name) * 7) % 10), ready[name]))
     lanes = {key: number for number, key in (await w.store.lanes()).items()}
     best = [name for name in ranked if name in names[:5]]
@@ -71,7 +71,7 @@ async def case_the_best_of_all_lanes_go_first(w: StoreFixture) -> None:
 
 async def case_claims_are_disjoint(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
-    ready = {(await w.one(claim=False)).id for _ in range(20)}
+    ready = {(await w.admit_one(claim=False)).id for _ in range(20)}
     lanes = tuple(await w.store.lanes())
     claims = await asyncio.gather(
         *(w.store.apply(Claim(lanes=lanes, limit=3, node=w.node, now_us=w.now, request=w.request())) for _ in range(8))
@@ -84,7 +84,7 @@ async def case_claims_are_disjoint(w: StoreFixture) -> None:
 
 async def case_an_old_token_changes_nothing(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     stale = run._replace(token=run.token - 1)
     assert (await w.settle(stale)).settled == []
     assert await w.store.apply(Advance(rows=(AdvanceRow(run.id, stale.token, "{}"),))) == []
@@ -97,7 +97,7 @@ async def case_an_old_token_changes_nothing(w: StoreFixture) -> None:
 
 async def case_settling_twice_is_a_success_only_with_the_same_outcome(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     assert (await w.settle(run)).settled == [run.id]
     assert (await w.settle(run)).settled == [run.id]
     assert (await w.settle(run, status=Status.FAILED)).settled == []
@@ -107,7 +107,7 @@ async def case_settling_twice_is_a_success_only_with_the_same_outcome(w: StoreFi
 async def case_one_stale_row_does_not_hold_up_the_others(w: StoreFixture) -> None:
     await w.save("a")
     await w.save("b")
-    a, b = await w.instant("a", "b")
+    a, b = await w.admit_next("a", "b")
     mixed = await w.settle(a._replace(token=5), b)
     assert mixed.settled == [b.id]
     assert await w.status(a.id) is Status.RUNNING
@@ -115,7 +115,7 @@ async def case_one_stale_row_does_not_hold_up_the_others(w: StoreFixture) -> Non
 
 async def case_the_outcome_is_all_in_history(w: StoreFixture) -> None:
     saved = await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     w.tick()
     row = SettleRow(
         run.id, saved.id, run.token, Status.FAILED, ReasonCode.EXECUTION_TIMEOUT, "too slow", w.now, '{"error":"boom"}'
@@ -130,14 +130,14 @@ async def case_the_outcome_is_all_in_history(w: StoreFixture) -> None:
 
 async def case_a_retry_sleeps_and_is_counted(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.SKIP)
-    run = await w.one()
+    run = await w.admit_one()
     wake = w.now + 10 * SECOND
-    row = SuspendRow(run.id, run.token, wake, (), 2, 500, None, (ended(run, 1),))
+    row = SuspendRow(run.id, run.token, wake, (), 2, 500, None, (ended_attempt(run, 1),))
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
     asleep = await w.execution(run.id)
     assert (asleep.status, asleep.node, asleep.wake_us, asleep.attempt) == (Status.WAITING, None, wake, 2)
     assert await w.store.next_wake_us() == wake
-    assert (await w.one()).status is Status.SKIPPED
+    assert (await w.admit_one()).status is Status.SKIPPED
     assert await w.claim() == []
     assert await w.wake() == 0
     w.now = wake
@@ -156,7 +156,7 @@ async def case_a_retry_sleeps_and_is_counted(w: StoreFixture) -> None:
 
 async def case_waking_is_bounded_and_earliest_first(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
-    runs = [await w.one() for _ in range(4)]
+    runs = [await w.admit_one() for _ in range(4)]
     at = w.now + SECOND
     rows = tuple(SuspendRow(r.id, r.token, at - i, (), 2, 0) for i, r in enumerate(runs))
     await w.store.apply(Suspend(rows=rows, now_us=w.now))
@@ -167,8 +167,8 @@ async def case_waking_is_bounded_and_earliest_first(w: StoreFixture) -> None:
 
 async def case_tasks_advance_within_a_running_execution(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
-    done = ended(run, 1, AttemptStatus.SUCCEEDED, task="extract")
+    run = await w.admit_one()
+    done = ended_attempt(run, 1, AttemptStatus.SUCCEEDED, task="extract")
     row = AdvanceRow(run.id, run.token, '{"tasks":[{"name":"extract"}]}', (done,))
     assert await w.store.apply(Advance(rows=(row,))) == [run.id]
     assert await w.store.apply(Advance(rows=(row,))) == [run.id]
@@ -180,7 +180,7 @@ async def case_tasks_advance_within_a_running_execution(w: StoreFixture) -> None
 
 async def case_released_work_is_ready_again_with_its_attempt_unspent(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     assert await w.store.apply(Release(rows=(ReleaseRow(run.id, run.token, 300),), now_us=w.tick())) == [run.id]
     [claimed] = await w.claim()
     assert (claimed.id, claimed.attempt, claimed.worked_us) == (run.id, 1, 300)
@@ -190,7 +190,7 @@ async def case_released_work_is_ready_again_with_its_attempt_unspent(w: StoreFix
 
 async def case_what_was_asked_to_stop_does_not_start_again(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
-    sleeper, leaver, behind = [await w.one() for _ in range(3)]
+    sleeper, leaver, behind = [await w.admit_one() for _ in range(3)]
     for run in (sleeper, leaver):
         await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick(), message="enough"))
     row = SuspendRow(sleeper.id, sleeper.token, w.now, (), 2, 0)
@@ -208,7 +208,7 @@ async def case_what_was_asked_to_stop_does_not_start_again(w: StoreFixture) -> N
 
 async def case_what_must_follow_is_in_the_outbox(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     follow = (FollowUp("hook", "on_complete", "{}"), FollowUp("job", "next", '{"a":1}'))
     await w.settle(run, follow=follow)
     seen = await w.store.outbox(limit=10)
@@ -225,7 +225,7 @@ async def case_what_must_follow_is_in_the_outbox(w: StoreFixture) -> None:
 
 async def case_dead_letters_are_listed_until_dropped(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
-    runs = [await w.one() for _ in range(3)]
+    runs = [await w.admit_one() for _ in range(3)]
     await w.settle(*runs, status=Status.FAILED, dead_letter=True)
     page = await w.store.list_dead_letters(namespace="default", limit=2)
     assert [letter.execution for letter in page.items] == [runs[2].id, runs[1].id]
@@ -242,7 +242,7 @@ async def case_dead_letters_are_listed_until_dropped(w: StoreFixture) -> None:
 
 async def case_a_settlement_takes_statements_with_it(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
-    run, behind = await w.one(), await w.one()
+    run, behind = await w.admit_one(), await w.admit_one()
     row = SettleRow(run.id, run.job, run.token, Status.SUCCEEDED, ReasonCode.SUCCEEDED, None, w.tick())
 
     def settle(*statements: tuple[str, tuple[object, ...]], row: SettleRow = row) -> SettleWith:
@@ -268,8 +268,8 @@ async def case_a_settlement_takes_statements_with_it(w: StoreFixture) -> None:
 
 async def case_a_task_takes_statements_with_it(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
-    done = ended(run, 1, AttemptStatus.SUCCEEDED, task="extract")
+    run = await w.admit_one()
+    done = ended_attempt(run, 1, AttemptStatus.SUCCEEDED, task="extract")
     row = AdvanceRow(run.id, run.token, '{"tasks":[{"name":"extract"}]}', (done,))
 
     def advance(*statements: tuple[str, tuple[object, ...]], row: AdvanceRow = row) -> AdvanceWith:

@@ -8,7 +8,7 @@ from chronos.core.fencing_token import hook_token, start_token
 from chronos.core.job import JobState
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import CancelExecution, Claimed, Reap, ReapRow, Release, ReleaseRow, Suspend, SuspendRow
-from chronos.testing.conformance.fixture import SECOND, Run, StoreFixture, ended
+from chronos.testing.conformance.fixture import SECOND, Run, StoreFixture, ended_attempt
 
 _CLAIMS = 40  # more than fit one turn
 
@@ -25,7 +25,7 @@ async def _claim_one(w: StoreFixture) -> Claimed:
 
 async def _claim_next_attempt(w: StoreFixture, run: Run) -> Claimed:
     """The next attempt, after a wait."""
-    row = SuspendRow(run.id, run.token, w.now, (), 2, 0, None, (ended(run, 1),))
+    row = SuspendRow(run.id, run.token, w.now, (), 2, 0, None, (ended_attempt(run, 1),))
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
     assert await w.wake() == 1
     return await _claim_one(w)
@@ -34,8 +34,8 @@ async def _claim_next_attempt(w: StoreFixture, run: Run) -> Claimed:
 async def case_tokens_grow_where_a_trigger_starts_before_queued_instants(w: StoreFixture) -> None:
     """A queue is in the order of instants: what was admitted last, for an earlier instant, starts first."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
-    started: list[Run] = [await w.one()]
-    late = [await w.one() for _ in range(2)]
+    started: list[Run] = [await w.admit_one()]
+    late = [await w.admit_one() for _ in range(2)]
     asked = await w.trigger(job, scheduled_us=w.now - 100 * SECOND)
     assert {run.status for run in late} == {asked.status} == {Status.QUEUED}
     for _ in range(3):
@@ -49,8 +49,8 @@ async def case_tokens_grow_where_a_trigger_starts_before_queued_instants(w: Stor
 
 async def case_tokens_grow_where_a_node_is_handed_the_next_one(w: StoreFixture) -> None:
     job = (await w.save(overlap=Overlap.QUEUE)).id
-    started: list[Run] = [await w.one()]
-    await w.one()
+    started: list[Run] = [await w.admit_one()]
+    await w.admit_one()
     await w.trigger(job, scheduled_us=w.now - 100 * SECOND)
     lanes = tuple(await w.store.lanes())
     for _ in range(2):
@@ -62,14 +62,14 @@ async def case_tokens_grow_where_a_node_is_handed_the_next_one(w: StoreFixture) 
 async def case_tokens_grow_with_every_claim(w: StoreFixture) -> None:
     """Retries, shutdowns and deaths: more of them than fit one turn. What comes next is higher still."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
-    started: list[Run] = [await w.one()]
+    started: list[Run] = [await w.admit_one()]
     queued = await w.trigger(job)
     for _ in range(_CLAIMS):
         started.append(await _claim_next_attempt(w, started[-1]))
         row = ReleaseRow(started[-1].id, started[-1].token)
         await w.store.apply(Release(rows=(row,), now_us=w.now))
         started.append(await _claim_one(w))
-    lost = ended(started[-1], 3, AttemptStatus.LOST)
+    lost = ended_attempt(started[-1], 3, AttemptStatus.LOST)
     dead = ReapRow(started[-1].id, job, started[-1].token, Status.READY, ReasonCode.WORKER_LOST, 4, (lost,))
     assert await w.store.apply(Reap(node=w.node, beat=0, rows=(dead,), now_us=w.now)) == [started[-1].id]
     await w.start_node("other")
@@ -78,14 +78,14 @@ async def case_tokens_grow_with_every_claim(w: StoreFixture) -> None:
     started.append(await _claim_one(w))
     assert started[-1].id == queued.id
     await w.settle(started[-1])
-    started.append(await w.one())
+    started.append(await w.admit_one())
     _assert_growing(started)
 
 
 async def case_tokens_grow_after_one_that_was_claimed_often_is_canceled(w: StoreFixture) -> None:
     for name, overlap in (("queue", Overlap.QUEUE), ("replace", Overlap.REPLACE)):
         job = (await w.save(name, overlap=overlap)).id
-        started: list[Run] = [*await w.instant(name, careful=overlap is Overlap.REPLACE)]
+        started: list[Run] = [*await w.admit_next(name, careful=overlap is Overlap.REPLACE)]
         for _ in range(_CLAIMS):
             started.append(await _claim_next_attempt(w, started[-1]))
         last = started[-1]
@@ -103,7 +103,7 @@ async def case_tokens_grow_after_one_that_was_claimed_often_is_canceled(w: Store
 async def case_tokens_grow_where_what_was_ready_is_held(w: StoreFixture) -> None:
     """A pause puts what is ready back in line; what is triggered meanwhile starts before it."""
     job = (await w.save(overlap=Overlap.QUEUE)).id
-    ready = await w.one(claim=False)
+    ready = await w.admit_one(claim=False)
     await w.set_state(job, JobState.PAUSED)
     asked = await w.trigger(job)
     first = await _claim_one(w)
@@ -118,7 +118,7 @@ async def case_tokens_grow_where_what_was_ready_is_held(w: StoreFixture) -> None
 async def case_tokens_grow_where_the_limit_shrinks(w: StoreFixture) -> None:
     """One that was claimed often is ready again, and goes back in line."""
     await w.save(overlap=Overlap.ALLOW, limit=2)
-    runs = [await w.one(), await w.one()]
+    runs = [await w.admit_one(), await w.admit_one()]
     often: Run = runs[1]
     for _ in range(_CLAIMS):
         often = await _claim_next_attempt(w, often)
@@ -129,12 +129,12 @@ async def case_tokens_grow_where_the_limit_shrinks(w: StoreFixture) -> None:
     again = await _claim_one(w)
     assert again.id == often.id
     await w.settle(again)
-    _assert_growing([runs[0], often, again, await w.one()])
+    _assert_growing([runs[0], often, again, await w.admit_one()])
 
 
 async def case_starts_and_hooks_of_a_claim_stay_below_the_next_one(w: StoreFixture) -> None:
     job = (await w.save(overlap=Overlap.QUEUE)).id
-    first = await w.one()
+    first = await w.admit_one()
     await w.trigger(job)
     again = await _claim_next_attempt(w, first)
     await w.settle(again)
@@ -151,8 +151,8 @@ async def case_starts_and_hooks_of_a_claim_stay_below_the_next_one(w: StoreFixtu
 
 async def case_tokens_of_overlapping_executions_grow_within_each(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW, limit=1)
-    first = await w.one()
-    second = await w.one()
+    first = await w.admit_one()
+    second = await w.admit_one()
     again = await _claim_next_attempt(w, first)
     assert again.token > first.token
     await w.settle(again)

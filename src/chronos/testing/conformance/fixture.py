@@ -46,7 +46,7 @@ class StoreFixture:
         self.store = store
         self.now = T0
         self.node = 0
-        self._asked = 0
+        self._requests = 0
 
     def tick(self, us: int = SECOND) -> int:
         """Let time pass."""
@@ -55,8 +55,8 @@ class StoreFixture:
 
     def request(self) -> bytes:
         """A request id that was never used before."""
-        self._asked += 1
-        return self._asked.to_bytes(16)
+        self._requests += 1
+        return self._requests.to_bytes(16)
 
     async def start_node(self, name: str = "node") -> int:
         """Register a node; it becomes the one that admits and claims."""
@@ -96,7 +96,7 @@ class StoreFixture:
         assert found is not None, name
         return found
 
-    async def instant(
+    async def admit_next(
         self, *names: str, claim: bool = True, last: bool = False, careful: bool = False, request: bytes | None = None
     ) -> list[Admitted]:
         """Admit the next instant of some jobs, a second before their next one."""
@@ -111,9 +111,9 @@ class StoreFixture:
             Admit(rows=tuple(rows), node=self.node, now_us=self.now, request=request or self.request())
         )
 
-    async def one(self, name: str = "job", *, claim: bool = True) -> Admitted:
+    async def admit_one(self, name: str = "job", *, claim: bool = True) -> Admitted:
         """Admit the next instant of one job."""
-        [admitted] = await self.instant(name, claim=claim)
+        [admitted] = await self.admit_next(name, claim=claim)
         return admitted
 
     async def claim(
@@ -191,7 +191,9 @@ def admit_row(
     return AdmitRow(job.id, job.version, scheduled_us, next_us, execution, scheduled_us, claim, careful)
 
 
-def ended(run: Run, number: int, status: AttemptStatus = AttemptStatus.FAILED, task: str = "task") -> EndedAttempt:
+def ended_attempt(
+    run: Run, number: int, status: AttemptStatus = AttemptStatus.FAILED, task: str = "task"
+) -> EndedAttempt:
     """The record of a try that ended."""
     return EndedAttempt(run.id, task, number, status, T0, T0 + 5, 1, "boom")
 

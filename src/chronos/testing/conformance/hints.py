@@ -39,8 +39,8 @@ async def case_own_work_is_no_news(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
     heard = _ReceivedHints(w)
     await w.start_node("another")
-    run = await w.one()
-    behind = await w.one()
+    run = await w.admit_one()
+    behind = await w.admit_one()
     await w.store.apply(Advance(rows=(AdvanceRow(run.id, run.token, "{}"),)))
     await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))
     await w.claim()
@@ -71,7 +71,7 @@ async def case_jobs_that_are_saved_or_resumed_are_news(w: StoreFixture) -> None:
 async def case_what_is_left_ready_is_news(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
     heard = _ReceivedHints(w)
-    await w.one(claim=False)
+    await w.admit_one(claim=False)
     assert heard() == Hint.READY
     [run] = await w.claim()
     assert heard() == Hint(0)
@@ -97,13 +97,13 @@ async def case_what_is_left_ready_is_news(w: StoreFixture) -> None:
 async def case_a_request_to_stop_is_news(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.REPLACE)
     heard = _ReceivedHints(w)
-    [run] = await w.instant("job", careful=True)
+    [run] = await w.admit_next("job", careful=True)
     assert heard() == Hint(0)
-    await w.instant("job", careful=True)
+    await w.admit_next("job", careful=True)
     assert Hint.CANCEL in heard(), "the first one is asked to make room"
     await w.save("other")
     heard()
-    run = await w.one("other")
+    run = await w.admit_one("other")
     assert await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick())) is Status.RUNNING
     assert heard() == Hint.CANCEL
 
@@ -113,9 +113,9 @@ async def case_what_must_follow_is_news(w: StoreFixture) -> None:
     await w.save("alone", overlap=Overlap.ALLOW)
     await w.save("down", after=(UpstreamJob(job="up"),))
     heard = _ReceivedHints(w)
-    await w.settle(await w.one("alone"))
+    await w.settle(await w.admit_one("alone"))
     assert heard() == Hint(0)
-    await w.settle(await w.one("alone"), follow=(FollowUp("hook", "x", "{}"),))
+    await w.settle(await w.admit_one("alone"), follow=(FollowUp("hook", "x", "{}"),))
     assert heard() == Hint.OUTBOX
-    await w.settle(await w.one("up"))
+    await w.settle(await w.admit_one("up"))
     assert heard() == Hint.OUTBOX

@@ -7,7 +7,7 @@ from chronos.core.job import JobState, UpstreamJob
 from chronos.errors import Conflict, Invalid, NotFound
 from chronos.store.commands import DeleteJob, DeleteRow, OutputRow, SaveJobs, Trim, WriteOutput
 from chronos.store.contract import ExecutionFilter, JobFilter
-from chronos.testing.conformance.fixture import SECOND, StoreFixture, ended, raises
+from chronos.testing.conformance.fixture import SECOND, StoreFixture, ended_attempt, raises
 
 DAY = 86_400 * SECOND
 
@@ -15,7 +15,7 @@ DAY = 86_400 * SECOND
 async def case_jobs_are_saved_and_deleted_in_one_change(w: StoreFixture) -> None:
     await w.save("changed", description="old")
     gone = await w.save("gone", overlap=Overlap.QUEUE, tags={"team": "a"})
-    running, queued = await w.one("gone"), await w.one("gone")
+    running, queued = await w.admit_one("gone"), await w.admit_one("gone")
     rows = (w.row("changed", description="new"), w.row("new"))
     saved = await w.store.apply(SaveJobs(rows=rows, now_us=w.tick(), delete=(DeleteRow(gone.id, 1),)))
     assert [(s.version, s.created) for s in saved] == [(2, False), (1, True)]
@@ -73,15 +73,15 @@ async def case_followers_and_those_they_follow_go_in_any_order(w: StoreFixture) 
         SaveJobs(rows=(w.row("else", after=(UpstreamJob(job="up"),)),), now_us=w.now, delete=(DeleteRow(down.id),))
     )
     assert [job for job, _ in await w.store.followers("default", "up")] == [job_id("default", "else", 1)]
-    assert (await w.settle(await w.one("up"))).told == 1
+    assert (await w.settle(await w.admit_one("up"))).outbox_items == 1
     other = await w.job("else")
     await w.store.apply(SaveJobs(rows=(), now_us=w.now, delete=(DeleteRow(other.id),)))
-    assert (await w.settle(await w.one("up"))).told == 0
+    assert (await w.settle(await w.admit_one("up"))).outbox_items == 0
     new = w.row("new", after=(UpstreamJob(job="up"),))
     await w.store.apply(SaveJobs(rows=(new,), now_us=w.now, delete=(DeleteRow(up.id),)))
     assert await w.store.verify() == []
     await w.save("up")
-    assert (await w.settle(await w.one("up"))).told == 1
+    assert (await w.settle(await w.admit_one("up"))).outbox_items == 1
 
 
 async def case_what_stays_paused_or_disabled_keeps_its_note(w: StoreFixture) -> None:
@@ -106,11 +106,11 @@ async def case_what_stays_paused_or_disabled_keeps_its_note(w: StoreFixture) -> 
 async def case_what_deleted_jobs_left_behind_goes_by_age(w: StoreFixture) -> None:
     saved = await w.save("gone", overlap=Overlap.ALLOW)
     other = await w.save("other", overlap=Overlap.ALLOW)
-    runs = [await w.one("gone") for _ in range(5)]
+    runs = [await w.admit_one("gone") for _ in range(5)]
     await w.store.apply(WriteOutput(rows=(OutputRow(runs[0].id, "task", 1, 0, "said"),)))
     await w.settle(*runs[:4], attempts=())
-    tried = ended(runs[4], 1, AttemptStatus.SUCCEEDED)
-    await w.settle(await w.one("other"))
+    tried = ended_attempt(runs[4], 1, AttemptStatus.SUCCEEDED)
+    await w.settle(await w.admit_one("other"))
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick(1)))
     assert await w.store.apply(Trim(now_us=w.tick(), limit=100, keep_deleted_us=2 * DAY)) == 0
     await w.settle(runs[4], attempts=(tried,))
@@ -127,11 +127,11 @@ async def case_what_deleted_jobs_left_behind_goes_by_age(w: StoreFixture) -> Non
 
 async def case_each_incarnation_of_a_name_keeps_its_own_executions(w: StoreFixture) -> None:
     old = await w.save("again", overlap=Overlap.ALLOW)
-    before, still_running = await w.one("again"), await w.one("again")
+    before, still_running = await w.admit_one("again"), await w.admit_one("again")
     await w.settle(before)
     await w.store.apply(DeleteJob(job=old.id, now_us=w.tick(1)))
     new = await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
-    run = await w.one("again")
+    run = await w.admit_one("again")
     await w.settle(run)
     await w.settle(still_running)
     for job, own in ((old.id, [still_running.id, before.id]), (new.id, [run.id])):
@@ -143,10 +143,10 @@ async def case_each_incarnation_of_a_name_keeps_its_own_executions(w: StoreFixtu
 async def case_every_incarnation_of_a_name_is_trimmed(w: StoreFixture) -> None:
     for _ in range(3):
         saved = await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
-        await w.settle(await w.one("again"))
+        await w.settle(await w.admit_one("again"))
         await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick(1)))
     await w.save("again", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
-    await w.settle(await w.one("again"))
+    await w.settle(await w.admit_one("again"))
     w.tick(3 * DAY)
     assert await w.store.apply(Trim(now_us=w.now, limit=100, keep_deleted_us=2 * DAY)) == 3
     assert len((await w.store.list_executions(ExecutionFilter(), limit=9)).items) == 1

@@ -33,7 +33,7 @@ def _resume(job: Job, upto_us: int) -> SetJobState:
         next_us=upto_us + SECOND,
         spans=(skipped,),
         expect=job.version,
-        was=JobState.PAUSED,
+        expect_state=JobState.PAUSED,
     )
 
 
@@ -65,7 +65,7 @@ async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: S
     names = [f"job-{n}" for n in range(6)]
     for name in names:
         await w.save(name, overlap=Overlap.QUEUE)
-    ready = [await w.one(name, claim=False) for name in names]
+    ready = [await w.admit_one(name, claim=False) for name in names]
     jobs = [await w.job(name) for name in names]
     await w.set_state(jobs[4].id, JobState.PAUSED, note="earlier")
     await w.set_state(jobs[5].id, JobState.DISABLED)
@@ -74,7 +74,13 @@ async def case_jobs_that_are_switched_together_are_each_switched_for_itself(w: S
         next_us = None if state is JobState.PAUSED else T0 + 90 * SECOND
         keeps = state is JobState.PAUSED
         return SetJobState(
-            job=job.id, state=state, now_us=w.tick(), next_us=next_us, keep_cursor=keeps, note=f"no {n}", was=was
+            job=job.id,
+            state=state,
+            now_us=w.tick(),
+            next_us=next_us,
+            keep_cursor=keeps,
+            note=f"no {n}",
+            expect_state=was,
         )
 
     def pauses() -> list[SetJobState]:
@@ -108,11 +114,13 @@ async def case_a_state_that_nobody_expected_is_a_conflict(w: StoreFixture) -> No
     seen = await w.job()
     await w.set_state(saved.id, JobState.DISABLED)
     with raises(Conflict, '"job" is disabled by now, and was active when you read it'):
-        await w.set_state(saved.id, JobState.PAUSED, was=JobState.ACTIVE)
-    await w.set_state(saved.id, JobState.PAUSED, next_us=seen.next_us, keep_cursor=False, was=JobState.DISABLED)
+        await w.set_state(saved.id, JobState.PAUSED, expect_state=JobState.ACTIVE)
+    await w.set_state(
+        saved.id, JobState.PAUSED, next_us=seen.next_us, keep_cursor=False, expect_state=JobState.DISABLED
+    )
     seen = await w.job()
     assert await w.store.apply(_resume(seen, T0 + 5 * SECOND))
-    await w.set_state(saved.id, JobState.PAUSED, was=JobState.ACTIVE)
+    await w.set_state(saved.id, JobState.PAUSED, expect_state=JobState.ACTIVE)
     with raises(Conflict, "back and forth"):
         await w.store.apply(_resume(seen, T0 + 7 * SECOND))
     job = await w.job()
@@ -122,14 +130,16 @@ async def case_a_state_that_nobody_expected_is_a_conflict(w: StoreFixture) -> No
 async def case_a_note_is_changed_without_changing_the_state(w: StoreFixture) -> None:
     saved = await w.save()
     await w.set_state(saved.id, JobState.PAUSED, note="one")
-    await w.set_state(saved.id, JobState.PAUSED, note="two", was=JobState.PAUSED)
+    await w.set_state(saved.id, JobState.PAUSED, note="two", expect_state=JobState.PAUSED)
     assert (await w.job()).note == "two"
-    await w.set_state(saved.id, JobState.PAUSED, note="three", was=JobState.ACTIVE)
+    await w.set_state(saved.id, JobState.PAUSED, note="three", expect_state=JobState.ACTIVE)
     assert (await w.job()).note == "two", "somebody else paused it, with a reason of their own"
 
 
 def _build_disabled_row(w: StoreFixture, name: str) -> JobRow:
-    return w.row(name, overlap=Overlap.QUEUE, state=JobState.DISABLED, next_us=None, was=JobState.ACTIVE, expect=1)
+    return w.row(
+        name, overlap=Overlap.QUEUE, state=JobState.DISABLED, next_us=None, expect_state=JobState.ACTIVE, expect=1
+    )
 
 
 async def case_what_says_the_same_is_switched_with_the_set(w: StoreFixture) -> None:
@@ -137,7 +147,7 @@ async def case_what_says_the_same_is_switched_with_the_set(w: StoreFixture) -> N
         await w.save(name, overlap=Overlap.QUEUE)
     heard: list[Hint] = []
     w.store.on_hint(heard.append)
-    rows = (_build_disabled_row(w, "a"), w.row("b", overlap=Overlap.QUEUE, was=JobState.ACTIVE), w.row("c"))
+    rows = (_build_disabled_row(w, "a"), w.row("b", overlap=Overlap.QUEUE, expect_state=JobState.ACTIVE), w.row("c"))
     saved = await w.store.apply(SaveJobs(rows=rows, now_us=w.tick()))
     assert [(s.version, s.created, s.changed) for s in saved] == [(1, False, True), (1, False, False), (1, True, True)]
     off = await w.job("a")
@@ -147,7 +157,7 @@ async def case_what_says_the_same_is_switched_with_the_set(w: StoreFixture) -> N
     assert (await w.store.counts()).jobs == {JobState.ACTIVE: 2, JobState.DISABLED: 1}
     told = [(e.action, e.subject) for e in (await w.store.audit(namespace="default", limit=2)).items]
     assert sorted(told) == [("create", "c"), ("disable", "a")]
-    on = w.row("a", overlap=Overlap.QUEUE, next_us=T0 + 7 * SECOND, was=JobState.DISABLED)
+    on = w.row("a", overlap=Overlap.QUEUE, next_us=T0 + 7 * SECOND, expect_state=JobState.DISABLED)
     await w.store.apply(SaveJobs(rows=(on,), now_us=w.tick()))
     assert ((await w.job("a")).state, (await w.job("a")).next_us) == (JobState.ACTIVE, T0 + 7 * SECOND)
     assert (await w.store.audit(namespace="default", limit=1)).items[0].action == "enable"
@@ -156,10 +166,10 @@ async def case_what_says_the_same_is_switched_with_the_set(w: StoreFixture) -> N
 
 async def case_what_was_held_is_let_go_of_with_the_set(w: StoreFixture) -> None:
     saved = await w.save("a", overlap=Overlap.QUEUE)
-    ready = await w.one("a", claim=False)
+    ready = await w.admit_one("a", claim=False)
     await w.set_state(saved.id, JobState.PAUSED, note="why")
     assert await w.claim() == []
-    row = w.row("a", overlap=Overlap.QUEUE, state=JobState.DISABLED, next_us=None, was=JobState.PAUSED)
+    row = w.row("a", overlap=Overlap.QUEUE, state=JobState.DISABLED, next_us=None, expect_state=JobState.PAUSED)
     await w.store.apply(SaveJobs(rows=(row,), now_us=w.tick()))
     assert [run.id for run in await w.claim()] == [ready.id]
     job = await w.job("a")
@@ -170,7 +180,7 @@ async def case_a_set_is_refused_whole_for_a_state_that_changed(w: StoreFixture) 
     for name in ("a", "b"):
         await w.save(name, overlap=Overlap.QUEUE)
     await w.set_state((await w.job("b")).id, JobState.PAUSED)
-    changed = w.row("b", overlap=Overlap.QUEUE, description="new", was=JobState.ACTIVE)
+    changed = w.row("b", overlap=Overlap.QUEUE, description="new", expect_state=JobState.ACTIVE)
     for second in (_build_disabled_row(w, "b"), changed):
         with raises(Conflict, '"b" is paused by now'):
             await w.store.apply(SaveJobs(rows=(_build_disabled_row(w, "a"), second, w.row("c")), now_us=w.tick()))

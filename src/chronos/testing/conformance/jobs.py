@@ -67,8 +67,8 @@ async def case_a_set_of_jobs_is_saved_whole_or_not_at_all(w: StoreFixture) -> No
 
 async def case_a_deleted_job_never_comes_back(w: StoreFixture) -> None:
     first = await w.save("report", overlap=Overlap.QUEUE)
-    running = await w.one("report")
-    queued = await w.one("report")
+    running = await w.admit_one("report")
+    queued = await w.admit_one("report")
     await w.store.apply(DeleteJob(job=first.id, now_us=w.tick()))
     assert await w.store.job_named("default", "report") is None
     assert await w.store.due(w.now + 100 * SECOND, 10) == []
@@ -95,8 +95,8 @@ async def case_deleting_expects_a_version(w: StoreFixture) -> None:
 
 async def case_a_version_re_configures_what_has_not_started(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.QUEUE, lane="old")
-    running = await w.one()
-    queued = await w.one()
+    running = await w.admit_one()
+    queued = await w.admit_one()
     await w.save("job", overlap=Overlap.QUEUE, lane="new", description="changed", next_us=w.now + SECOND)
     assert (await w.execution(running.id)).job_version == 1
     assert (await w.execution(queued.id)).job_version == 2
@@ -109,8 +109,8 @@ async def case_a_version_re_configures_what_has_not_started(w: StoreFixture) -> 
 
 async def case_a_larger_limit_wakes_what_was_queued(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.ALLOW, limit=1)
-    await w.one()
-    queued = [await w.one() for _ in range(3)]
+    await w.admit_one()
+    queued = [await w.admit_one() for _ in range(3)]
     assert [run.status for run in queued] == [Status.QUEUED] * 3
     await w.save("job", overlap=Overlap.ALLOW, limit=3, description="wider", next_us=w.now + SECOND)
     statuses = [await w.status(run.id) for run in queued]
@@ -119,8 +119,8 @@ async def case_a_larger_limit_wakes_what_was_queued(w: StoreFixture) -> None:
 
 async def case_a_smaller_limit_sends_what_has_not_started_back_in_line(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.ALLOW)
-    running = await w.one()
-    ready = [await w.one(claim=False) for _ in range(2)]
+    running = await w.admit_one()
+    ready = [await w.admit_one(claim=False) for _ in range(2)]
     await w.save("job", overlap=Overlap.SKIP, description="one at a time", next_us=w.now + SECOND)
     assert [await w.status(run.id) for run in (running, *ready)] == [Status.RUNNING, Status.QUEUED, Status.QUEUED]
     assert await w.claim() == []
@@ -134,7 +134,7 @@ async def case_a_smaller_limit_sends_what_has_not_started_back_in_line(w: StoreF
 
 async def case_one_at_a_time_no_more(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.QUEUE)
-    runs = [await w.one() for _ in range(3)]
+    runs = [await w.admit_one() for _ in range(3)]
     await w.save("job", overlap=Overlap.ALLOW, description="all at once", next_us=w.now + SECOND)
     assert {run.id for run in await w.claim()} == {run.id for run in runs[1:]}
 
@@ -142,21 +142,21 @@ async def case_one_at_a_time_no_more(w: StoreFixture) -> None:
 async def case_priority_changes_the_rank_of_what_waits(w: StoreFixture) -> None:
     await w.save("low", overlap=Overlap.ALLOW, priority=5)
     await w.save("high", overlap=Overlap.ALLOW, priority=5)
-    [low] = await w.instant("low", claim=False)
-    [high] = await w.instant("high", claim=False)
+    [low] = await w.admit_next("low", claim=False)
+    [high] = await w.admit_next("high", claim=False)
     await w.save("high", overlap=Overlap.ALLOW, priority=6, description="urgent", next_us=w.now + SECOND)
     assert [c.id for c in await w.claim()] == [high.id, low.id]
 
 
 async def case_pausing_holds_and_resuming_lets_go(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.QUEUE)
-    running = await w.one()
-    queued = await w.one()
+    running = await w.admit_one()
+    queued = await w.admit_one()
     await w.set_state(saved.id, JobState.PAUSED, note="maintenance")
     job = await w.job()
     assert (job.state, job.note) == (JobState.PAUSED, "maintenance")
     assert await w.store.due(w.now + 100 * SECOND, 10) == []
-    assert await w.instant("job") == []
+    assert await w.admit_next("job") == []
     await w.settle(running)
     assert await w.status(queued.id) is Status.QUEUED
     assert await w.claim() == []
@@ -179,7 +179,7 @@ async def case_pausing_holds_and_resuming_lets_go(w: StoreFixture) -> None:
 
 async def case_a_ready_execution_is_held_too_but_not_one_that_started(w: StoreFixture) -> None:
     saved = await w.save("job", overlap=Overlap.ALLOW)
-    [ready] = await w.instant("job", claim=False)
+    [ready] = await w.admit_next("job", claim=False)
     asked = await w.trigger(saved.id)
     await w.set_state(saved.id, JobState.PAUSED)
     assert [c.id for c in await w.claim()] == [asked.id]

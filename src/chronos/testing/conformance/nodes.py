@@ -15,7 +15,7 @@ from chronos.store.commands import (
     TakeOutbox,
     Trim,
 )
-from chronos.testing.conformance.fixture import SECOND, Run, StoreFixture, ended
+from chronos.testing.conformance.fixture import SECOND, Run, StoreFixture, ended_attempt
 
 DAY = 86_400 * SECOND
 
@@ -47,7 +47,7 @@ async def case_a_node_says_what_it_offers(w: StoreFixture) -> None:
 
 
 async def case_a_node_says_which_process_it_is(w: StoreFixture) -> None:
-    process = Process(world="boot/namespace", pid=4711, started="123456")
+    process = Process(scope="boot/namespace", pid=4711, started="123456")
     said = RegisterNode(name="n", incarnation=w.request(), now_us=w.now, labels={"zone": "eu"}, process=process)
     number = await w.store.apply(said)
     silent = await w.store.apply(RegisterNode(name="m", incarnation=w.request(), now_us=w.now))
@@ -58,11 +58,14 @@ async def case_a_node_says_which_process_it_is(w: StoreFixture) -> None:
 
 async def case_a_beat_says_what_the_node_holds(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
-    a, b = await w.one(), await w.one()
+    a, b = await w.admit_one(), await w.admit_one()
     await w.store.apply(CancelExecution(execution=b.id, now_us=w.tick(), message="enough"))
     beaten = await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))
     assert beaten.alive
-    assert set(beaten.held) == {(a.id, a.token, CancelRequest.NO, None), (b.id, b.token, CancelRequest.ASKED, "enough")}
+    assert set(beaten.held) == {
+        (a.id, a.token, CancelRequest.NO, None),
+        (b.id, b.token, CancelRequest.REQUESTED, "enough"),
+    }
     assert {e.id for e in await w.store.held_by(w.node)} == {a.id, b.id}
     [node] = await w.store.nodes()
     assert (node.beat, node.beat_us) == (1, w.now)
@@ -71,12 +74,12 @@ async def case_a_beat_says_what_the_node_holds(w: StoreFixture) -> None:
 
 
 def _build_retry_row(run: Run) -> ReapRow:
-    lost = ended(run, 1, AttemptStatus.LOST)
+    lost = ended_attempt(run, 1, AttemptStatus.LOST)
     return ReapRow(run.id, run.job, run.token, Status.READY, ReasonCode.WORKER_LOST, 2, (lost,))
 
 
 def _stale(run: Run, **options: object) -> ReapRow:
-    lost = ended(run, 1, AttemptStatus.LOST)
+    lost = ended_attempt(run, 1, AttemptStatus.LOST)
     row = ReapRow(run.id, run.job, run.token, Status.STALE, ReasonCode.WORKER_LOST, 1, (lost,), dead_letter=True)
     return row._replace(**options)  # type: ignore[arg-type]
 
@@ -84,10 +87,10 @@ def _stale(run: Run, **options: object) -> ReapRow:
 async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: StoreFixture) -> None:
     for name in ("a", "b"):
         await w.save(name, overlap=Overlap.QUEUE)
-    a, b = await w.instant("a", "b")
+    a, b = await w.admit_next("a", "b")
     if a.job != (await w.job("a")).id:
         a, b = b, a
-    behind = await w.one("b")
+    behind = await w.admit_one("b")
     dead = w.node
     await w.store.apply(Beat(node=dead, beat=3, now_us=w.now))
     await w.start_node("other")
@@ -113,7 +116,7 @@ async def case_the_work_of_a_dead_node_is_tried_again_or_stale(w: StoreFixture) 
 
 async def case_a_node_that_beats_again_keeps_its_work(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     await w.store.apply(Beat(node=w.node, beat=1, now_us=w.tick()))
     await w.store.apply(Beat(node=w.node, beat=2, now_us=w.tick()))
     assert await w.store.apply(Reap(node=w.node, beat=1, rows=(_build_retry_row(run),), now_us=w.tick())) is None
@@ -123,7 +126,7 @@ async def case_a_node_that_beats_again_keeps_its_work(w: StoreFixture) -> None:
 
 async def case_reaping_in_parts_buries_only_with_the_last(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
-    a, b = await w.one(), await w.one()
+    a, b = await w.admit_one(), await w.admit_one()
     first = Reap(node=w.node, beat=0, rows=(_build_retry_row(a),), now_us=w.tick(), last=False)
     assert await w.store.apply(first) == [a.id]
     assert (await w.store.nodes())[0].stopped_us is None
@@ -133,7 +136,7 @@ async def case_reaping_in_parts_buries_only_with_the_last(w: StoreFixture) -> No
 
 async def case_a_stopped_node_gives_its_outbox_back(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     await w.settle(run, follow=(FollowUp("hook", "x", "{}"),))
     first = w.node
     taken = await w.store.apply(TakeOutbox(node=first, limit=5))
@@ -148,18 +151,18 @@ async def case_a_stopped_node_gives_its_outbox_back(w: StoreFixture) -> None:
 async def case_a_node_is_not_given_again_what_it_does_not_ask_for(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.ALLOW)
     for kind in ("first", "second"):
-        await w.settle(await w.one(), follow=(FollowUp(kind, "x", "{}"),))
+        await w.settle(await w.admit_one(), follow=(FollowUp(kind, "x", "{}"),))
 
-    async def take(*, limit: int, again: bool, targets: tuple[str, ...] | None) -> list[str]:
-        take = TakeOutbox(node=w.node, limit=limit, again=again, targets=targets)
+    async def take(*, limit: int, include_held: bool, targets: tuple[str, ...] | None) -> list[str]:
+        take = TakeOutbox(node=w.node, limit=limit, include_held=include_held, targets=targets)
         return [item.kind for item in await w.store.apply(take)]
 
     for targets in (None, ("x", "y")):
-        assert await take(limit=1, again=False, targets=targets) == ["first"]
-        assert await take(limit=1, again=True, targets=targets) == ["first"]
-        assert await take(limit=1, again=False, targets=targets) == ["second"]
-        assert await take(limit=5, again=False, targets=targets) == []
-        assert await take(limit=5, again=True, targets=targets) == ["first", "second"]
+        assert await take(limit=1, include_held=False, targets=targets) == ["first"]
+        assert await take(limit=1, include_held=True, targets=targets) == ["first"]
+        assert await take(limit=1, include_held=False, targets=targets) == ["second"]
+        assert await take(limit=5, include_held=False, targets=targets) == []
+        assert await take(limit=5, include_held=True, targets=targets) == ["first", "second"]
         await w.store.apply(StopNode(node=w.node, now_us=w.tick()))
         await w.start_node("next")
 
@@ -170,9 +173,9 @@ async def case_nodes_that_are_long_gone_and_hold_nothing_are_forgotten(w: StoreF
     await w.store.apply(StopNode(node=stopped, now_us=w.now))
     silent = await w.start_node("silent")
     busy = await w.start_node("busy")
-    run = await w.one()
+    run = await w.admit_one()
     writer = await w.start_node("writer")
-    await w.settle(await w.one(), follow=(FollowUp("hook", "x", "{}"),))
+    await w.settle(await w.admit_one(), follow=(FollowUp("hook", "x", "{}"),))
     taken = await w.store.apply(TakeOutbox(node=writer, limit=5))
     assert len(taken) == 1
     w.tick(20 * DAY)

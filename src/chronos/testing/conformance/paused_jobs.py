@@ -19,7 +19,7 @@ async def _ids(w: StoreFixture) -> list[bytes]:
 async def case_what_is_held_is_in_no_triggers_way(w: StoreFixture) -> None:
     for name, overlap in (("skips", Overlap.SKIP), ("queues", Overlap.QUEUE), ("limited", Overlap.ALLOW)):
         saved = await w.save(name, overlap=overlap, limit=1, next_us=w.now + SECOND)
-        first = await w.one(name, claim=False)
+        first = await w.admit_one(name, claim=False)
         await w.set_state(saved.id, JobState.PAUSED)
         held = await w.execution(first.id)
         assert (held.status, held.held) == (Status.QUEUED, True)
@@ -36,7 +36,7 @@ async def case_what_is_held_is_in_no_triggers_way(w: StoreFixture) -> None:
 
 async def case_a_trigger_behind_what_is_held_goes_first(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
-    ready, queued = [await w.one(claim=False) for _ in range(2)]
+    ready, queued = [await w.admit_one(claim=False) for _ in range(2)]
     asked = await w.trigger(saved.id)
     assert asked.status is Status.QUEUED
     heard: list[Hint] = []
@@ -72,8 +72,8 @@ async def case_only_what_comes_by_itself_and_what_was_there_is_held(w: StoreFixt
 
 async def case_what_has_begun_is_not_held(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
-    run = await w.one()
-    queued = await w.one()
+    run = await w.admit_one()
+    queued = await w.admit_one()
     await w.store.apply(Release(rows=(ReleaseRow(run.id, run.token),), now_us=w.now))
     await w.set_state(saved.id, JobState.PAUSED)
     asked = await w.trigger(saved.id)
@@ -101,7 +101,7 @@ async def case_what_follows_a_job_waits_in_line_while_it_is_paused(w: StoreFixtu
 
 async def case_what_is_held_replaces_only_what_is_held(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.REPLACE)
-    [run] = await w.instant("job", careful=True)
+    [run] = await w.admit_next("job", careful=True)
     await w.set_state(saved.id, JobState.PAUSED)
     w.tick()
     first = await w.trigger(saved.id, cause=Cause.DEPENDENCY)
@@ -120,7 +120,7 @@ async def case_what_is_held_replaces_only_what_is_held(w: StoreFixture) -> None:
 
 async def case_a_paused_job_may_be_changed_canceled_and_deleted(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
-    runs = [await w.one(claim=False) for _ in range(3)]
+    runs = [await w.admit_one(claim=False) for _ in range(3)]
     await w.set_state(saved.id, JobState.PAUSED)
     await w.save(overlap=Overlap.ALLOW, limit=0, state=JobState.PAUSED, description="many at once", priority=9)
     assert await _ids(w) == []
@@ -129,7 +129,7 @@ async def case_a_paused_job_may_be_changed_canceled_and_deleted(w: StoreFixture)
     await w.save(overlap=Overlap.ALLOW, limit=0, description="on again")
     assert await _ids(w) == [runs[0].id, runs[2].id]
     await w.save("other", overlap=Overlap.QUEUE, next_us=w.now + SECOND)
-    last = await w.one("other", claim=False)
+    last = await w.admit_one("other", claim=False)
     other = (await w.job("other")).id
     await w.set_state(other, JobState.PAUSED)
     await w.store.apply(DeleteJob(job=other, now_us=w.now))

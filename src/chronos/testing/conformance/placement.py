@@ -9,9 +9,9 @@ from chronos.testing.conformance.fixture import SECOND, StoreFixture
 
 async def case_late_lanes_give_what_has_been_ready_long_enough(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu", overlap=Overlap.ALLOW)
-    first = await w.one("gpu", claim=False)
+    first = await w.admit_one("gpu", claim=False)
     since_us = w.now
-    later = await w.one("gpu", claim=False)
+    later = await w.admit_one("gpu", claim=False)
     [lane] = [number for number, key in (await w.store.lanes()).items() if key == "gpu"]
     assert await w.claim(lanes=(), late=((lane, since_us - 1),)) == []
     [run] = await w.claim(lanes=(), late=((lane, since_us),))
@@ -24,8 +24,8 @@ async def case_late_lanes_give_what_has_been_ready_long_enough(w: StoreFixture) 
 async def case_a_nodes_own_work_comes_before_late_work(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu", overlap=Overlap.ALLOW, priority=10)
     await w.save("cpu", lane="cpu", overlap=Overlap.ALLOW, priority=1)
-    late = [await w.one("gpu", claim=False) for _ in range(3)]
-    own = [await w.one("cpu", claim=False) for _ in range(2)]
+    late = [await w.admit_one("gpu", claim=False) for _ in range(3)]
+    own = [await w.admit_one("cpu", claim=False) for _ in range(2)]
     lanes = {key: number for number, key in (await w.store.lanes()).items()}
     taken = await w.claim(3, lanes=(lanes["cpu"],), late=((lanes["gpu"], w.now),))
     assert [run.id for run in taken] == [own[0].id, own[1].id, late[0].id]
@@ -36,7 +36,7 @@ async def case_late_work_of_many_lanes_goes_by_rank_whatever_the_priority(w: Sto
     for i in range(20):
         await w.save(f"job-{i:02}", lane=f"lane-{i:02}", priority=1 + i % 10)
     names = [f"job-{i:02}" for i in range(20)]
-    ready = {name: (await w.instant(name, claim=False))[0].id for name in names}
+    ready = {name: (await w.admit_next(name, claim=False))[0].id for name in names}
     late = tuple((number, w.now) for number in await w.store.lanes())
     ranked = sorted(names, key=lambda name: (-(1 + names.index(name) % 10), ready[name]))
     assert [run.id for run in await w.claim(5, lanes=(), late=late)] == [ready[name] for name in ranked[:5]]
@@ -45,8 +45,8 @@ async def case_late_work_of_many_lanes_goes_by_rank_whatever_the_priority(w: Sto
 
 async def case_what_became_ready_again_is_late_from_then(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu", overlap=Overlap.QUEUE)
-    run = await w.one("gpu")
-    queued = await w.one("gpu")
+    run = await w.admit_one("gpu")
+    queued = await w.admit_one("gpu")
     [lane] = [number for number, key in (await w.store.lanes()).items() if key == "gpu"]
     w.tick(100 * SECOND)
     await w.store.apply(Suspend(rows=(SuspendRow(run.id, run.token, w.now + 5, (), 2, 0),), now_us=w.now))
@@ -67,7 +67,7 @@ async def case_what_became_ready_again_is_late_from_then(w: StoreFixture) -> Non
 
 async def case_held_work_is_never_late(w: StoreFixture) -> None:
     saved = await w.save("gpu", lane="gpu")
-    run = await w.one("gpu", claim=False)
+    run = await w.admit_one("gpu", claim=False)
     [lane] = [number for number, key in (await w.store.lanes()).items() if key == "gpu"]
     await w.set_state(saved.id, JobState.PAUSED)
     w.tick(100 * SECOND)
@@ -80,7 +80,7 @@ async def case_held_work_is_never_late(w: StoreFixture) -> None:
 
 async def case_a_late_claim_for_nothing_takes_nothing(w: StoreFixture) -> None:
     await w.save("gpu", lane="gpu")
-    await w.one("gpu", claim=False)
+    await w.admit_one("gpu", claim=False)
     [lane] = [number for number, key in (await w.store.lanes()).items() if key == "gpu"]
     none = Claim(lanes=(), limit=0, node=w.node, now_us=w.now, request=w.request(), late_lanes=((lane, w.now),))
     assert await w.store.apply(none) == []

@@ -5,7 +5,7 @@ from chronos.core.execution import AttemptStatus, Execution, Status
 from chronos.core.job import JobState
 from chronos.store.commands import DeleteJob, SaveJobs, Trim
 from chronos.store.contract import ExecutionFilter, JobFilter
-from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, ended
+from chronos.testing.conformance.fixture import SECOND, T0, StoreFixture, ended_attempt
 
 DAY = 86_400 * SECOND
 MS = 1_000
@@ -124,8 +124,8 @@ async def case_tags_follow_the_version(w: StoreFixture) -> None:
 async def case_executions_newest_first_across_open_and_ended(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW)
     await w.save("other", overlap=Overlap.ALLOW)
-    runs = [await w.one() for _ in range(6)]
-    await w.one("other")
+    runs = [await w.admit_one() for _ in range(6)]
+    await w.admit_one("other")
     await w.settle(runs[0], runs[2], runs[4])
     await w.settle(runs[3], status=Status.FAILED)
     seen: list[bytes] = []
@@ -147,10 +147,10 @@ async def case_executions_newest_first_across_open_and_ended(w: StoreFixture) ->
 
 async def case_depths_and_counts(w: StoreFixture) -> None:
     saved = await w.save("a", overlap=Overlap.ALLOW, limit=1)
-    await w.one("a")
-    await w.one("a")
+    await w.admit_one("a")
+    await w.admit_one("a")
     await w.save("b", lane="elsewhere")
-    await w.instant("b", claim=False)
+    await w.admit_next("b", claim=False)
     lanes = {key: number for number, key in (await w.store.lanes()).items()}
     depths = {depth.lane: depth for depth in await w.store.depths()}
     assert depths[lanes["default"]][1:] == (0, 1, 1, 0)
@@ -165,12 +165,12 @@ async def case_history_is_trimmed_to_what_jobs_keep(w: StoreFixture) -> None:
     saved = await w.save("busy", overlap=Overlap.ALLOW, keep_count=10)
     kept = await w.save("quiet", overlap=Overlap.ALLOW, keep_count=10)
     for i in range(80):
-        run = await w.one("busy")
-        row = ended(run, 1, AttemptStatus.SUCCEEDED)
+        run = await w.admit_one("busy")
+        row = ended_attempt(run, 1, AttemptStatus.SUCCEEDED)
         await w.settle(run, attempts=(row,) if i == 0 else ())
         if i == 0:
             first = run
-    quiet = await w.one("quiet")
+    quiet = await w.admit_one("quiet")
     await w.settle(quiet)
     assert await w.store.apply(Trim(now_us=w.now, limit=50)) == 50
     assert await w.store.apply(Trim(now_us=w.now, limit=50)) == 20
@@ -184,13 +184,13 @@ async def case_history_is_trimmed_to_what_jobs_keep(w: StoreFixture) -> None:
 async def case_history_is_trimmed_by_age(w: StoreFixture) -> None:
     saved = await w.save("busy", overlap=Overlap.ALLOW, keep_age_us=2 * DAY, keep_count=1000)
     for _ in range(70):
-        await w.settle(await w.one("busy"))
+        await w.settle(await w.admit_one("busy"))
     assert await w.store.apply(Trim(now_us=w.now, limit=500)) == 0
     await w.save(
         "busy", overlap=Overlap.ALLOW, keep_age_us=2 * DAY, keep_count=1000, next_us=w.now + 3 * DAY, description="x"
     )
     for _ in range(70):
-        await w.settle(await w.one("busy"))
+        await w.settle(await w.admit_one("busy"))
     assert await w.store.apply(Trim(now_us=w.now, limit=500)) == 70
     assert len((await w.store.list_executions(ExecutionFilter(job=saved.id), limit=200)).items) == 70
 
@@ -242,9 +242,9 @@ async def case_runs_of_one_millisecond_are_listed_by_their_instants(w: StoreFixt
 async def case_attempts_are_in_the_order_of_their_numbers(w: StoreFixture) -> None:
     """The clock went back between two of them."""
     await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     tries = [
-        ended(run, number, AttemptStatus.FAILED, task)._replace(started_us=T0 + at_us, finished_us=T0 + at_us)
+        ended_attempt(run, number, AttemptStatus.FAILED, task)._replace(started_us=T0 + at_us, finished_us=T0 + at_us)
         for number, at_us, task in ((1, 90, "b"), (2, 50, "b"), (3, 95, "b"), (1, 20, "c"), (10, 60, "b"), (1, 92, "a"))
     ]
     await w.settle(run, attempts=tuple(tries))

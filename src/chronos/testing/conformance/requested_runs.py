@@ -48,7 +48,7 @@ async def case_a_known_key_needs_no_room(w: StoreFixture) -> None:
 
 async def case_what_is_asked_for_is_never_skipped(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.SKIP, queue_max=2)
-    running = await w.one()
+    running = await w.admit_one()
     asked = [await w.trigger(saved.id) for _ in range(2)]
     assert [a.status for a in asked] == [Status.QUEUED, Status.QUEUED]
     with raises(QueueFull, '"job"'):
@@ -115,7 +115,7 @@ async def case_a_backfill_of_a_job_that_is_gone(w: StoreFixture) -> None:
 async def case_a_blocked_key_does_not_hold_up_those_behind_it(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.QUEUE)
     other = await w.save("other", overlap=Overlap.ALLOW)
-    running = await w.one()
+    running = await w.admit_one()
     holder = await w.trigger(other.id, key="tenant")
     blocked = await w.trigger(saved.id, key="tenant")
     w.tick()
@@ -164,7 +164,7 @@ async def case_a_whole_gap_is_recovered_or_nothing_of_it(w: StoreFixture) -> Non
             runs=_runs(saved.id, 9, 10),
             spans=(_build_missed_span(saved.id, 1, 8, w.now),),
             now_us=w.now,
-            whole=True,
+            all_or_nothing=True,
         )
         assert await w.store.apply(command) == []
         page = await w.store.list_executions(ExecutionFilter(job=saved.id), limit=10)
@@ -260,7 +260,7 @@ async def case_a_one_time_job_that_was_recovered_is_done(w: StoreFixture) -> Non
 
 async def case_cancelling_what_has_not_started_ends_it(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
-    running, queued, next_one = [await w.one() for _ in range(3)]
+    running, queued, next_one = [await w.admit_one() for _ in range(3)]
     assert (
         await w.store.apply(CancelExecution(execution=queued.id, now_us=w.tick(), message="by ana")) is Status.CANCELED
     )
@@ -274,16 +274,16 @@ async def case_cancelling_what_has_not_started_ends_it(w: StoreFixture) -> None:
 
 async def case_cancelling_the_ready_one_wakes_the_next(w: StoreFixture) -> None:
     await w.save(overlap=Overlap.QUEUE)
-    ready, queued = [await w.one(claim=False) for _ in range(2)]
+    ready, queued = [await w.admit_one(claim=False) for _ in range(2)]
     await w.store.apply(CancelExecution(execution=ready.id, now_us=w.tick()))
     assert await w.status(queued.id) is Status.READY
 
 
 async def case_a_running_one_is_asked_to_stop(w: StoreFixture) -> None:
     await w.save()
-    running = await w.one()
+    running = await w.admit_one()
     assert await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick())) is Status.RUNNING
-    assert (await w.execution(running.id)).cancel is CancelRequest.ASKED
+    assert (await w.execution(running.id)).cancel is CancelRequest.REQUESTED
     await w.settle(running)
     with raises(Conflict, "succeeded"):
         await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick()))
@@ -293,7 +293,7 @@ async def case_a_running_one_is_asked_to_stop(w: StoreFixture) -> None:
 
 async def case_a_signal_ends_a_wait(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     row = SuspendRow(run.id, run.token, None, ("refused", "approved"), 1, 0, '{"tasks":[]}')
     assert await w.store.apply(Suspend(rows=(row,), now_us=w.now)) == [run.id]
     assert not await w.store.apply(Signal(execution=run.id, name="other", payload="1", now_us=w.tick()))

@@ -20,9 +20,9 @@ async def case_history_of_jobs_that_seldom_run_is_trimmed(w: StoreFixture) -> No
     counted = await w.save("counted", overlap=Overlap.ALLOW, keep_count=5)
     aged = await w.save("aged", overlap=Overlap.ALLOW, keep_age_us=2 * DAY)
     kept = await w.save("kept", overlap=Overlap.ALLOW)
-    runs = [await w.one("counted") for _ in range(20)]
+    runs = [await w.admit_one("counted") for _ in range(20)]
     await w.store.apply(WriteOutput(rows=(OutputRow(runs[0].id, "task", 1, 0, "said"),)))
-    await w.settle(*runs, await w.one("aged"), await w.one("kept"))
+    await w.settle(*runs, await w.admit_one("aged"), await w.admit_one("kept"))
     assert await _trim(w) == 15
     assert [one.id for one in await _history(w, counted.id)] == sorted((run.id for run in runs[15:]), reverse=True)
     assert await w.store.output(runs[0].id) == []
@@ -71,8 +71,8 @@ async def case_jobs_that_are_done_go_with_their_history(w: StoreFixture) -> None
     await w.save("follower", after=(UpstreamJob(job="other"),), **options)
     await w.save("busy", **options)
     young = (await w.save("young", **options)).id
-    await w.settle(*await w.instant("once", "owned", "function", "follower", "young", last=True))
-    await w.instant("busy", last=True)
+    await w.settle(*await w.admit_next("once", "owned", "function", "follower", "young", last=True))
+    await w.admit_next("busy", last=True)
     assert (await w.store.counts()).jobs == {JobState.ACTIVE: 1, JobState.DONE: 6}
     w.tick(DAY)
     assert await _trim(w) == 0, "it is kept as long as its history"
@@ -113,7 +113,7 @@ async def case_a_job_that_is_done_stays_as_long_as_one_may_look_at_it(w: StoreFi
     """Though nothing of it is on record, and though it was only just made or changed."""
     await w.save("never", kind="http", next_us=None, state=JobState.DONE, keep_age_us=2 * DAY)
     await w.save("once", kind="http", next_us=w.now + SECOND, keep_age_us=2 * DAY, keep_count=0)
-    await w.settle(*await w.instant("once", last=True))
+    await w.settle(*await w.admit_next("once", last=True))
     assert await _trim(w) == 1
     w.tick(DAY)
     await w.save("never", kind="http", next_us=None, state=JobState.DONE, keep_age_us=2 * DAY, description="changed")
@@ -131,9 +131,9 @@ async def case_a_trim_is_never_more_than_its_limit(w: StoreFixture) -> None:
     for name in names:
         await w.save(name, overlap=Overlap.ALLOW, keep_count=1, next_us=w.now + SECOND)
     for _ in range(3):
-        await w.settle(*await w.instant(*names))
+        await w.settle(*await w.admit_next(*names))
     for _ in range(50):
-        await w.settle(await w.one("job-100"))
+        await w.settle(await w.admit_one("job-100"))
     trims = [await w.store.apply(Trim(now_us=w.now, limit=7)) for _ in range(120)]
     assert (sum(trims), max(trims)) == (2 * len(names) + 50, 7)
     assert len((await w.store.list_executions(ExecutionFilter(), limit=500)).items) == len(names)
@@ -144,11 +144,11 @@ async def case_the_round_comes_by_again(w: StoreFixture) -> None:
     saved = await w.save(overlap=Overlap.ALLOW, keep_count=1)
     for wait_us in (0, 2 * HOUR):
         w.tick(wait_us)
-        await w.settle(*[await w.one() for _ in range(3)])
+        await w.settle(*[await w.admit_one() for _ in range(3)])
         assert await _trim(w) > 0
         assert len(await _history(w, saved.id)) == 1
     await w.store.apply(Trim(now_us=w.now + 50 * DAY, limit=100))
-    await w.settle(*[await w.one() for _ in range(3)])
+    await w.settle(*[await w.admit_one() for _ in range(3)])
     assert await _trim(w) == 3
 
 
@@ -156,7 +156,7 @@ async def case_dead_letters_go_by_age(w: StoreFixture) -> None:
     short = await w.save("short", overlap=Overlap.ALLOW, keep_count=0, keep_age_us=DAY)
     long = await w.save("long", overlap=Overlap.ALLOW, keep_age_us=YEAR)
     gone = await w.save("gone", overlap=Overlap.ALLOW, keep_count=0)
-    runs = [await w.one(name) for name in ("short", "long", "gone")]
+    runs = [await w.admit_one(name) for name in ("short", "long", "gone")]
     await w.settle(*runs, status=Status.FAILED, dead_letter=True)
     assert await _trim(w, keep_deleted_us=30 * DAY) == 2, "the history of those that keep none"
     await w.store.apply(DeleteJob(job=gone.id, now_us=w.tick()))
@@ -175,7 +175,7 @@ async def case_dead_letters_go_by_age(w: StoreFixture) -> None:
 async def case_what_is_known_of_deleted_jobs_goes_at_last(w: StoreFixture) -> None:
     saved = await w.save("gone", overlap=Overlap.ALLOW)
     await w.save("gone", overlap=Overlap.ALLOW, description="changed")
-    first, running = await w.one("gone"), await w.one("gone")
+    first, running = await w.admit_one("gone"), await w.admit_one("gone")
     await w.settle(first)
     await w.store.apply(DeleteJob(job=saved.id, now_us=w.tick()))
     await _trim(w)
@@ -198,7 +198,7 @@ async def case_what_is_known_of_deleted_jobs_goes_at_last(w: StoreFixture) -> No
         assert await _name(w, job) is None
         assert await _history(w, job) == []
     anew = await w.save("gone", overlap=Overlap.ALLOW, next_us=w.now + SECOND)
-    await w.settle(await w.one("gone"))
+    await w.settle(await w.admit_one("gone"))
     assert [version.version for version in await w.store.versions(anew.id, limit=9)] == [1]
     await w.store.apply(DeleteJob(job=anew.id, now_us=w.tick()))
     assert (await w.save("gone")).id not in (anew.id, saved.id)

@@ -54,7 +54,9 @@ async def case_each_version_runs_once_and_the_same_again_does_not(w: StoreFixtur
     lanes = {key: number for number, key in (await w.store.lanes()).items()}
     assert {run.id for run in await w.claim(lanes=(lanes["other"],))} == {latest.id, first.id}
     off = w.row("job", overlap=Overlap.ALLOW, lane="other", priority=9, description="new", state=JobState.DISABLED)
-    on = w.row("job", overlap=Overlap.ALLOW, lane="other", priority=9, description="new", run=AT_ONCE, was=off.state)
+    on = w.row(
+        "job", overlap=Overlap.ALLOW, lane="other", priority=9, description="new", run=AT_ONCE, expect_state=off.state
+    )
     await w.set_state(saved.id, JobState.DISABLED)
     await w.store.apply(SaveJobs(rows=(on,), now_us=w.tick()))
     assert len(await _runs(w, saved.id)) == 2, "it was switched only"
@@ -62,7 +64,7 @@ async def case_each_version_runs_once_and_the_same_again_does_not(w: StoreFixtur
 
 async def case_a_run_at_once_replaces_or_waits_as_any_other(w: StoreFixture) -> None:
     await w.save("job", overlap=Overlap.REPLACE, queue_max=1)
-    [running] = await w.instant("job", careful=True)
+    [running] = await w.admit_next("job", careful=True)
     heard: list[Hint] = []
     w.store.on_hint(heard.append)
     w.tick()

@@ -27,13 +27,13 @@ async def _assert_skipped_span(w: StoreFixture, job: bytes, code: ReasonCode, du
 async def case_disabling_records_what_was_due(w: StoreFixture) -> None:
     job = (await w.save()).id
     w.tick(_ELAPSED_US)
-    await w.store.apply(SetJobState(job=job, state=JobState.DISABLED, now_us=w.now, was=JobState.ACTIVE))
+    await w.store.apply(SetJobState(job=job, state=JobState.DISABLED, now_us=w.now, expect_state=JobState.ACTIVE))
     await _assert_skipped_span(w, job, ReasonCode.DISABLED)
     w.tick(_ELAPSED_US)
     await w.store.apply(SetJobState(job=job, state=JobState.DISABLED, now_us=w.now, note="still"))
     assert len(await _spans(w, job)) == 1, "a disabled job has no instants"
     await w.store.apply(SetJobState(job=job, state=JobState.ACTIVE, now_us=w.now, next_us=w.now + SECOND // 2))
-    assert (await w.one()).status is Status.RUNNING
+    assert (await w.admit_one()).status is Status.RUNNING
 
 
 async def case_deleting_records_what_was_due(w: StoreFixture) -> None:
@@ -69,7 +69,7 @@ async def case_saving_a_job_disabled_records_what_was_due(w: StoreFixture) -> No
 
 async def case_nothing_is_recorded_where_nothing_was_due(w: StoreFixture) -> None:
     jobs = [(await w.save(name)).id for name in ("before", "never", "done")]
-    await w.instant("done", last=True)
+    await w.admit_next("done", last=True)
     w.now = T0 + SECOND - 1
     await w.save("never", next_us=None, description="manual")
     for job in jobs:

@@ -50,7 +50,7 @@ async def _suspend(w: StoreFixture, run: Run) -> None:
 
 async def case_tasks_end_with_what_is_canceled_in_its_sleep(w: StoreFixture) -> None:
     await w.save()
-    run = await w.one()
+    run = await w.admit_one()
     await _suspend(w, run)
     assert await w.store.apply(CancelExecution(execution=run.id, now_us=w.tick())) is Status.CANCELED
     await _assert_tasks_ended(w, run.id, ReasonCode.CANCELED)
@@ -58,7 +58,7 @@ async def case_tasks_end_with_what_is_canceled_in_its_sleep(w: StoreFixture) -> 
 
 async def case_tasks_end_with_what_is_replaced_in_its_sleep(w: StoreFixture) -> None:
     job = (await w.save(overlap=Overlap.REPLACE)).id
-    [run] = await w.instant("job", careful=True)
+    [run] = await w.admit_next("job", careful=True)
     await _suspend(w, run)
     await w.trigger(job)
     await _assert_tasks_ended(w, run.id, ReasonCode.REPLACED)
@@ -67,7 +67,7 @@ async def case_tasks_end_with_what_is_replaced_in_its_sleep(w: StoreFixture) -> 
 async def case_tasks_end_with_a_job_that_is_deleted(w: StoreFixture) -> None:
     """What sleeps, and what was put back in line."""
     job = (await w.save(overlap=Overlap.ALLOW, limit=2)).id
-    runs = [await w.one(), await w.one()]
+    runs = [await w.admit_one(), await w.admit_one()]
     await _suspend(w, runs[0])
     row = ReleaseRow(runs[1].id, runs[1].token, 0, _DETAIL)
     await w.store.apply(Release(rows=(row,), now_us=w.now))
@@ -80,7 +80,7 @@ async def case_tasks_end_with_a_job_that_is_deleted(w: StoreFixture) -> None:
 async def case_tasks_end_with_what_was_asked_to_stop_and_is_given_up(w: StoreFixture) -> None:
     """A node puts it to sleep, shuts down, or dies: it does not start again."""
     await w.save(overlap=Overlap.ALLOW)
-    slept, released, kept, lost = [await w.one() for _ in range(4)]
+    slept, released, kept, lost = [await w.admit_one() for _ in range(4)]
     await w.store.apply(Release(rows=(ReleaseRow(kept.id, kept.token, 0, _DETAIL),), now_us=w.now))
     [again] = await w.claim()
     for run in (slept, released, again, lost):

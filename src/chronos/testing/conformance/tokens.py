@@ -100,10 +100,10 @@ async def case_the_audit_log_says_what_was_done_in_verbs(w: StoreFixture) -> Non
     states = (JobState.PAUSED, JobState.ACTIVE, JobState.DISABLED, JobState.ACTIVE)
     for state in states:
         await w.store.apply(SetJobState(job=job.id, state=state, now_us=w.tick(1), keep_cursor=True, actor=ANA))
-    running = await w.one()
+    running = await w.admit_one()
     for _ in range(2):
         await w.store.apply(CancelExecution(execution=running.id, now_us=w.tick(), message="enough", actor=ANA))
-    waiting = await w.one()
+    waiting = await w.admit_one()
     row = SuspendRow(waiting.id, waiting.token, None, ("go",), 1, 0)
     await w.store.apply(Suspend(rows=(row,), now_us=w.tick()))
     await w.store.apply(Signal(execution=waiting.id, name="go", payload="1", now_us=w.tick(), actor=ANA))

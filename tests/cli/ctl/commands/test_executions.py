@@ -14,7 +14,7 @@ import pytest
 from chronos.cli.ctl.client import ApiClient
 from chronos.cli.ctl.contexts import ServerContext
 from chronos.cli.ctl.errors import Unreachable
-from chronos.cli.ctl.watch import wait_for
+from chronos.cli.ctl.watch import wait_for_end
 from tests.support.cli_server import Served, interrupt, serving
 
 PROGRAM = Path(sys.executable).with_name("chronosctl")
@@ -206,5 +206,5 @@ def test_whoever_waits_outlasts_a_server_that_restarts(monkeypatch: pytest.Monke
                 return super().get(*path, **query)
 
         with pytest.raises(Unreachable):
-            wait_for(Leaving(ServerContext(url=served.url)), run)
+            wait_for_end(Leaving(ServerContext(url=served.url)), run)
     assert pauses == [0.05, 0.2, 0.5, 1.0, 2.0, 5.0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chronos.cli.ctl.commands.jobs import ANSWERED
+from chronos.cli.ctl.commands.jobs import READ_ONLY_FIELDS
 from chronos.service.serializers import job as shapes
 from tests.support.cli_server import Served
 
@@ -313,4 +313,4 @@ def test_more_than_a_page(served: Served) -> None:
 
 
 def test_what_is_left_out_of_an_edited_job_is_what_the_server_adds() -> None:
-    assert {*ANSWERED, "diff"} == shapes._READ_ONLY_FIELDS
+    assert {*READ_ONLY_FIELDS, "diff"} == shapes._READ_ONLY_FIELDS

@@ -76,7 +76,7 @@ def test_running(many: Served) -> None:
 
 def test_deleting_asks_first(many: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("chronos.cli.ctl.commands.jobs_actions.sure", asked.append)
+    monkeypatch.setattr("chronos.cli.ctl.commands.jobs_actions.confirm", asked.append)
     many.ctl("jobs", "delete", "--prefix", "bill", "--dry-run")
     many.ctl("jobs", "delete", "--prefix", "none")
     assert not asked

@@ -34,7 +34,7 @@ class Wish(NamedTuple):
     limit: int  # of the key
     stale: bool
     runs: int  # of a gap; more than one of one job in a round
-    whole: bool
+    all_or_nothing: bool
     last: bool
 
 
@@ -46,7 +46,7 @@ WISH = st.builds(
     limit=st.integers(1, 2),
     stale=st.sampled_from([False, False, False, True]),
     runs=st.integers(0, 3),
-    whole=st.booleans(),
+    all_or_nothing=st.booleans(),
     last=st.sampled_from([False, False, False, False, True]),
 )
 ROUNDS = st.lists(
@@ -175,7 +175,7 @@ def _gap(job: Job, wish: Wish, now_us: int) -> Recover:
         ),
         spans=(),
         now_us=now_us,
-        whole=wish.whole,
+        all_or_nothing=wish.all_or_nothing,
     )
 
 

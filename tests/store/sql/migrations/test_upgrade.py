@@ -16,8 +16,9 @@ from chronos.core.job import JobState, UpstreamCondition, UpstreamJob
 from chronos.store.commands import DeleteJob, SaveJobs, Signal
 from chronos.store.contract import ExecutionFilter, JobFilter, Store
 from chronos.store.sql import migrations
+from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.store import PostgresStore
-from chronos.store.sql.query import PostgresDialect, SqliteDialect
+from chronos.store.sql.sqlite.dialect import SqliteDialect
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.testing.conformance import StoreFixture
 from tests.support.databases import on_server, opened
@@ -97,7 +98,7 @@ def test_the_first_schema_is_upgraded_with_its_data(
             await w.start_node()
             assert await store.apply(Signal(execution=RUN, name="go", payload="1", now_us=AT))
             [claimed] = await w.claim()
-            assert (await w.settle(claimed)).told == 1
+            assert (await w.settle(claimed)).outbox_items == 1
             assert await w.status(RUN) is Status.SUCCEEDED
             assert await store.output(RUN) == []
             await w.save("later", after=(UpstreamJob(job="down"),))

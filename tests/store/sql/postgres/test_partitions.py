@@ -13,7 +13,7 @@ from chronos.store.commands import OutputRow, Recover, RunRow, WriteOutput
 from chronos.store.contract import ExecutionFilter
 from chronos.store.sql.postgres.partitions import WEEK_US, WEEKS_AHEAD, to_week_start_us
 from chronos.testing.conformance import StoreFixture
-from chronos.testing.conformance.fixture import SECOND, ended
+from chronos.testing.conformance.fixture import SECOND, ended_attempt
 from tests.support.databases import on_server, opened
 
 PARTITIONS = """
@@ -37,9 +37,9 @@ async def run_at(w: StoreFixture, at_us: int, **options: int) -> bytes:
     """One execution of a job at an instant, ended, with a recorded attempt."""
     w.now = at_us
     await w.save("job", overlap=Overlap.ALLOW, next_us=at_us, description=str(at_us), **options)
-    run = await w.one("job")
+    run = await w.admit_one("job")
     await w.store.apply(WriteOutput(rows=(OutputRow(run.id, "task", 1, 0, "said"),)))
-    await w.settle(run, attempts=(ended(run, 1, AttemptStatus.SUCCEEDED),))
+    await w.settle(run, attempts=(ended_attempt(run, 1, AttemptStatus.SUCCEEDED),))
     return run.id
 
 
@@ -115,7 +115,7 @@ def test_what_belongs_to_an_open_execution_stays(postgres_url: str) -> None:
             w = StoreFixture(store)
             await store.maintain(MONDAY)
             await w.save("job", next_us=MONDAY + SECOND, keep_age_us=WEEK_US)
-            run = await w.one("job")
+            run = await w.admit_one("job")
             await store.maintain(MONDAY + 10 * WEEK_US)
             assert "20270301" in await weeks(postgres_url)
             await w.settle(run)
@@ -223,7 +223,7 @@ async def recovered(w: StoreFixture, at_us: int, now_us: int, **options: int) ->
     await w.store.apply(gap)
     [claimed] = await w.claim()
     await w.store.apply(WriteOutput(rows=(OutputRow(run.id, "task", 1, 0, "said"),)))
-    await w.settle(claimed, attempts=(ended(claimed, 1, AttemptStatus.SUCCEEDED),))
+    await w.settle(claimed, attempts=(ended_attempt(claimed, 1, AttemptStatus.SUCCEEDED),))
     return run.id
 
 

@@ -24,11 +24,13 @@ from chronos.store.sql.jobs.lookup import JobLookup
 from chronos.store.sql.jobs.queries import JobQueries
 from chronos.store.sql.jobs.save import SaveJobsHandler
 from chronos.store.sql.jobs.state import JobStateHandler
-from chronos.store.sql.maintenance import MaintenanceHandler
+from chronos.store.sql.nodes import NodeHandler
+from chronos.store.sql.outbox import OutboxHandler
 from chronos.store.sql.postgres.connection import READER_SETTINGS, WRITER_SETTINGS, Connection, connect
+from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.queries import Queries
-from chronos.store.sql.query import PostgresDialect, Steps
+from chronos.store.sql.query import Steps
 from chronos.store.sql.retention import TrimHandler
 from chronos.store.sql.retention_deletes import RetentionDeletes
 from chronos.store.sql.retention_sweep import RetentionSweep
@@ -177,7 +179,8 @@ def statements() -> Iterator[str]:
         ConcurrencyKeys(d, gates),
         JobDependencies(d),
         JobLookup(d),
-        MaintenanceHandler(d, gates, records),
+        NodeHandler(d),
+        OutboxHandler(d, gates, records),
         TrimHandler(d, records),
         RetentionDeletes(d),
         JobDeletes(d, records),

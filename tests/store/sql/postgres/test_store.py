@@ -10,11 +10,11 @@ from chronos.store.commands import SaveJobs
 from chronos.store.contract import Hint, JobFilter
 from chronos.store.sql import migrations
 from chronos.store.sql.command_handlers import CommandHandlers
+from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.errors import ConnectionPlace
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.postgres.startup import check_server_facts
 from chronos.store.sql.postgres.store import PostgresStore
-from chronos.store.sql.query import PostgresDialect
 from chronos.store.sql.statements import collect_statements
 from chronos.testing.conformance import StoreFixture
 from tests.support.databases import Server, as_user, database_url, on_server, opened
@@ -34,7 +34,7 @@ def refusal(url: str, **options: bool) -> ChronosError:
     """The error with which a store refuses to open."""
 
     async def open_it() -> None:
-        async with opened(url, patience_s=0.1, **options):
+        async with opened(url, reconnect_limit_s=0.1, **options):
             pass
 
     with pytest.raises(ChronosError) as caught:
@@ -249,7 +249,7 @@ def test_search_works_with_and_without_an_index(postgres_url: str, trigrams: boo
 
 def test_one_bad_command_does_not_fail_its_neighbours(postgres_url: str) -> None:
     async def check() -> None:
-        async with opened(postgres_url, lanes=1) as store:
+        async with opened(postgres_url, work_connections=1) as store:
             w = StoreFixture(store)
             full = (await w.save("full", overlap=Overlap.QUEUE, queue_max=1)).id
             free = (await w.save("free", overlap=Overlap.ALLOW)).id

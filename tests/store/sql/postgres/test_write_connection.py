@@ -25,7 +25,7 @@ Change = Callable[[StoreFixture], Awaitable[Any]]
 @asynccontextmanager
 async def behind_proxy(url: str, **options: Any) -> AsyncIterator[tuple[Proxy, StoreFixture, PostgresStore]]:
     """A store that talks through a proxy, with one node and one job that queues."""
-    async with proxied(url) as proxy, opened(proxy.url, lanes=1, **options) as store:
+    async with proxied(url) as proxy, opened(proxy.url, work_connections=1, **options) as store:
         w = StoreFixture(store)
         await w.start_node()
         await w.save("job", overlap=Overlap.QUEUE)
@@ -87,7 +87,7 @@ def test_a_change_whose_commit_is_cut_off_is_made_once(prepared_url: str, do: Ch
 def test_what_a_settlement_took_over_is_not_forgotten(prepared_url: str, cut: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
-            first, second = await w.one(), await w.one()
+            first, second = await w.admit_one(), await w.admit_one()
             (proxy.cut_after if cut == "after" else proxy.cut_before)(committing)
             settled = await w.settle(first, take=1, take_lanes=tuple(await store.lanes()))
             assert proxy.cuts == 1
@@ -103,7 +103,7 @@ def test_what_a_settlement_took_over_is_not_forgotten(prepared_url: str, cut: st
 def test_a_lone_settlement_that_is_cut_off_is_a_success(prepared_url: str, cut: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
-            run = await w.one()
+            run = await w.admit_one()
             (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: run.id in data)
             assert (await w.settle(run)).settled == [run.id]
             assert proxy.cuts == 1
@@ -117,10 +117,10 @@ def test_a_lone_settlement_that_is_cut_off_is_a_success(prepared_url: str, cut: 
 def test_a_lone_admission_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> None:
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
-            await w.one()  # so that the statement is known to the connection
+            await w.admit_one()  # so that the statement is known to the connection
             request = b"admit-me-but-one"
             (proxy.cut_after if cut == "after" else proxy.cut_before)(lambda data: request in data)
-            [second] = await w.instant("job", request=request)
+            [second] = await w.admit_next("job", request=request)
             assert proxy.cuts == 1
             assert second.status is Status.QUEUED
             assert [d.next_us for d in await store.due(T0 + 100 * SECOND, 9)] == [T0 + 3 * SECOND]
@@ -134,7 +134,7 @@ def test_a_claim_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> Non
     async def check() -> None:
         async with behind_proxy(prepared_url) as (proxy, w, store):
             await w.save("many", overlap=Overlap.ALLOW)
-            ready = [await w.one("many", claim=False) for _ in range(6)]
+            ready = [await w.admit_one("many", claim=False) for _ in range(6)]
             lanes = tuple(await store.lanes())
             first = Claim(lanes=lanes, limit=2, node=w.node, now_us=w.tick(), request=b"a first request.")
             again = Claim(lanes=lanes, limit=2, node=w.node, now_us=w.tick(), request=b"a second request")
@@ -150,7 +150,7 @@ def test_a_claim_that_is_cut_off_is_answered(prepared_url: str, cut: str) -> Non
 
 def test_when_it_takes_too_long_the_caller_is_told_and_may_ask_again(prepared_url: str) -> None:
     async def check() -> None:
-        async with behind_proxy(prepared_url, patience_s=0.3) as (proxy, w, store):
+        async with behind_proxy(prepared_url, reconnect_limit_s=0.3) as (proxy, w, store):
             request = b"admit-me-just-so"
             job = await w.job()
             row = admit_row(job, T0 + SECOND, T0 + 2 * SECOND)
@@ -241,7 +241,7 @@ def test_a_server_that_is_restarted_loses_nothing(own_server: Server, mode: str)
                 name = f"firing-{worker}"
                 await own.save(name, overlap=Overlap.QUEUE)
                 while not over.is_set():
-                    run = await own.one(name)
+                    run = await own.admit_one(name)
                     assert run.status is Status.RUNNING
                     assert (await own.settle(run)).settled == [run.id]
                     ran.append(run.id)

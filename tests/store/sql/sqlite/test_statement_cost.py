@@ -16,7 +16,7 @@ from chronos.store.commands import NEW, Admit, Claim, SaveJobs, Settle, SettleRo
 from chronos.store.contract import ExecutionFilter, JobFilter
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.jobs.queries import JobQueries
-from chronos.store.sql.query import SqliteDialect
+from chronos.store.sql.sqlite.dialect import SqliteDialect
 from chronos.store.sql.sqlite.hot_path import SqliteHotPath
 from chronos.store.sql.sqlite.store import SqliteStore
 from chronos.store.sql.statements import collect_statements
@@ -128,7 +128,7 @@ def test_a_job_is_never_looked_for_by_reading_all_of_them() -> None:
     async def check(store: SqliteStore) -> None:
         probe, looked = StoreProbe(store), 0
         for text in texts:
-            sql = d.final(text)
+            sql = d.to_driver_sql(text)
             arguments = max([0, *(int(number) for number in re.findall(r"\?(\d+)", sql))])
             plan = [row[3] for row in probe.execute(f"explain query plan {sql}", *[None] * arguments)]
             scanned = [line for line in plan if re.match("SCAN (job|j|gate|g|place|history|h|e)( |$)", line)]

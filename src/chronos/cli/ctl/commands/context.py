@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from chronos.cli.ctl.contexts import ServerContext, read_contexts, shown, write_contexts
+from chronos.cli.ctl.contexts import ServerContext, hide_password, read_contexts, write_contexts
 from chronos.cli.ctl.errors import CommandFailure
 from chronos.cli.ctl.options import output_option
 from chronos.cli.ctl.tables import Columns, print_page
@@ -38,7 +38,7 @@ def list_(output: str) -> None:
     items = [
         {
             "name": name,
-            "server": shown(server.url),
+            "server": hide_password(server.url),
             "namespace": server.namespace,
             "token": server.token is not None,
             "current": name == contexts.current,
@@ -61,7 +61,7 @@ def set_(name: str, url: str, default_namespace: str | None, token: str | None) 
       chronosctl context set local --url http://127.0.0.1:8080
     """
     if not url.startswith(("http://", "https://")):
-        raise CommandFailure(f"{shown(url)} is no address of a server; write it like http://127.0.0.1:8080")
+        raise CommandFailure(f"{hide_password(url)} is no address of a server; write it like http://127.0.0.1:8080")
     if token == "-":
         token = sys.stdin.readline().strip()
     contexts = read_contexts()
@@ -86,7 +86,7 @@ def use(name: str) -> None:
     contexts.current = name
     write_contexts(contexts)
     emit(name)
-    note(f"{shown(server.url)} is asked from now on")
+    note(f"{hide_password(server.url)} is asked from now on")
 
 
 @context.command(short_help="Forget a context.")

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chronos.cli.ctl.commands.executions import print_execution
-from chronos.cli.ctl.commands.jobs_actions import print_replayed
+from chronos.cli.ctl.commands.jobs_actions import request_replay
 from chronos.cli.ctl.list_command import list_command
 from chronos.cli.ctl.options import (
     all_option,
-    asking,
     dry_run_option,
     limit_option,
     output_option,
     replay_options,
     watch_options,
+    with_client,
 )
-from chronos.cli.ctl.tables import Columns, instant_of, print_done
+from chronos.cli.ctl.tables import Columns, instant_column, print_result
 
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
@@ -26,7 +26,7 @@ COLUMNS = Columns(
     usual={
         "ID": "id",
         "JOB": "job_name",
-        "FAILED": instant_of("failed_at"),
+        "FAILED": instant_column("failed_at"),
         "REASON": lambda letter: letter["reason"]["message"],
     },
     wide={"NAMESPACE": "namespace", "CODE": lambda letter: letter["reason"]["code"], "JOB ID": "job_id"},
@@ -59,7 +59,7 @@ dlq.add_command(
 @dlq.command(short_help="Look at a dead letter.")
 @click.argument("id_", metavar="ID")
 @output_option
-@asking
+@with_client
 def show(client: "ApiClient", output: str, id_: str) -> None:
     """Look at the execution behind the dead letter ID: its tasks, their attempts, what went wrong.
 
@@ -74,7 +74,7 @@ def show(client: "ApiClient", output: str, id_: str) -> None:
 @click.argument("id_", metavar="ID")
 @replay_options
 @output_option
-@asking
+@with_client
 def replay(client: "ApiClient", output: str, id_: str, **wishes: Any) -> None:
     """Run the dead letter ID again and take it off the list; prints the new execution's id.
 
@@ -82,14 +82,14 @@ def replay(client: "ApiClient", output: str, id_: str, **wishes: Any) -> None:
     Example:
       chronosctl dlq replay ID --reason "the target is back"
     """
-    print_replayed(client, "dead-letters", id_, output, **wishes)
+    request_replay(client, "dead-letters", id_, output, **wishes)
 
 
 @dlq.command(short_help="Forget a dead letter.")
 @click.argument("id_", metavar="ID")
 @dry_run_option
 @output_option
-@asking
+@with_client
 def discard(client: "ApiClient", output: str, id_: str, dry_run: bool) -> None:
     """Take the dead letter ID off the list. Its execution stays in the history.
 
@@ -99,4 +99,4 @@ def discard(client: "ApiClient", output: str, id_: str, dry_run: bool) -> None:
     """
     found = client.call("DELETE", "dead-letters", id_, query={"dry_run": dry_run or None}).value
     if found is not None or output in ("table", "wide", "name"):
-        print_done(found, output, id_, "would be discarded" if dry_run else "discarded")
+        print_result(found, output, id_, "would be discarded" if dry_run else "discarded")

@@ -4,31 +4,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.commands.jobs_actions import given, print_replayed
+from chronos.cli.ctl.commands.jobs_actions import drop_none, request_replay
 from chronos.cli.ctl.options import (
     Json,
     Seconds,
     all_option,
-    asking,
     complete_job,
     dry_run_option,
     limit_option,
     output_option,
     replay_options,
     watch_options,
+    with_client,
 )
 from chronos.cli.ctl.tables import (
     Columns,
-    instant,
-    instant_of,
-    milliseconds,
-    print_done,
+    format_instant,
+    format_milliseconds,
+    format_status,
+    instant_column,
     print_fields,
     print_items,
+    print_result,
     print_value,
-    status,
 )
-from chronos.cli.ctl.watch import show_list, waited
+from chronos.cli.ctl.watch import show_list, wait_and_print
 from chronos.cli.output import emit
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def executions() -> None:
 @all_option
 @watch_options
 @output_option
-@asking
+@with_client
 def list_(
     client: "ApiClient",
     *,
@@ -91,13 +91,13 @@ def list_(
     if of is not None and job not in (None, of):
         raise click.UsageError(f"JOB is {of}, and --job is {job}; name one of them")
     most = None if everything else limit
-    show_list(lambda: _recent(client, of or job, most, wanted), output, COLUMNS, every_s)
+    show_list(lambda: _list_recent(client, of or job, most, wanted), output, COLUMNS, every_s)
 
 
 @executions.command(short_help="Look at an execution.")
 @click.argument("id_", metavar="ID")
 @output_option
-@asking
+@with_client
 def get(client: "ApiClient", output: str, id_: str) -> None:
     """Look at the execution ID: its tasks, their attempts, how it ended.
 
@@ -113,7 +113,7 @@ def get(client: "ApiClient", output: str, id_: str) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on until it is over.")
 @click.option("--task", metavar="NAME", help="Only of this task.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only of this attempt.")
-@asking
+@with_client
 def logs(client: "ApiClient", id_: str, follow: bool, task: str | None, attempt: int | None) -> None:
     """Print what the tasks of the execution ID wrote; of much output the beginning and the end.
 
@@ -121,7 +121,7 @@ def logs(client: "ApiClient", id_: str, follow: bool, task: str | None, attempt:
     Example:
       chronosctl executions logs ID --follow
     """
-    query = given(task=task, attempt=attempt)
+    query = drop_none(task=task, attempt=attempt)
     if follow:
         for line in client.stream("executions", id_, "log", query={**query, "follow": True}):
             _emit_log(line.decode(errors="replace"))
@@ -135,7 +135,7 @@ def logs(client: "ApiClient", id_: str, follow: bool, task: str | None, attempt:
 @click.option("--interval", type=Seconds(), default="1s", show_default=True, metavar="D", help="How often to look.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="How many.")
 @output_option
-@asking
+@with_client
 def watch(client: "ApiClient", output: str, what: str | None, interval: float, limit: int) -> None:
     """Watch the latest executions, of JOB or of all, until you interrupt it: a table that is redrawn on a terminal,
     JSON lines of what is new or has changed when piped. An execution's ID is watched until it is over, and mirrored:
@@ -149,9 +149,9 @@ def watch(client: "ApiClient", output: str, what: str | None, interval: float, l
     from chronos.service.serializers.identifiers import read_id
 
     if what is not None and read_id(what) is not None:
-        waited(client, what, output, timeout_s=None)
+        wait_and_print(client, what, output, timeout_s=None)
         return
-    show_list(lambda: _recent(client, what, limit, None), output, COLUMNS, interval)
+    show_list(lambda: _list_recent(client, what, limit, None), output, COLUMNS, interval)
 
 
 @executions.command(short_help="Cancel an execution.")
@@ -159,7 +159,7 @@ def watch(client: "ApiClient", output: str, what: str | None, interval: float, l
 @click.option("--reason", metavar="TEXT", help="Why, for those who look later.")
 @dry_run_option
 @output_option
-@asking
+@with_client
 def cancel(client: "ApiClient", output: str, id_: str, reason: str | None, dry_run: bool) -> None:
     """Cancel the execution ID: what has not started never will, what runs is asked to stop.
 
@@ -168,16 +168,16 @@ def cancel(client: "ApiClient", output: str, id_: str, reason: str | None, dry_r
       chronosctl executions cancel ID --reason "started by mistake"
     """
     path, query = ("executions", id_, "cancel"), {"dry_run": dry_run or None}
-    found = client.call("POST", *path, query=query, body=given(reason=reason)).value
+    found = client.call("POST", *path, query=query, body=drop_none(reason=reason)).value
     asked = "was asked to stop" if found.get("status") == "running" else "canceled"
-    print_done(found, output, id_, "would be canceled" if dry_run else asked)
+    print_result(found, output, id_, "would be canceled" if dry_run else asked)
 
 
 @executions.command(short_help="Run an execution again.")
 @click.argument("id_", metavar="ID")
 @replay_options
 @output_option
-@asking
+@with_client
 def replay(client: "ApiClient", output: str, id_: str, **wishes: Any) -> None:
     """Run the execution ID again, as a new one that is linked to it; prints the new one's id.
 
@@ -185,7 +185,7 @@ def replay(client: "ApiClient", output: str, id_: str, **wishes: Any) -> None:
     Example:
       chronosctl executions replay ID --from-failed --wait
     """
-    print_replayed(client, "executions", id_, output, **wishes)
+    request_replay(client, "executions", id_, output, **wishes)
 
 
 @executions.command(short_help="Send a signal to an execution that waits for it.")
@@ -194,7 +194,7 @@ def replay(client: "ApiClient", output: str, id_: str, **wishes: Any) -> None:
 @click.option("--payload", type=Json(), metavar="JSON", help="What the one who waits is given; @FILE reads a file.")
 @dry_run_option
 @output_option
-@asking
+@with_client
 def signal(client: "ApiClient", output: str, id_: str, name: str, payload: Any, dry_run: bool) -> None:
     """Send SIGNAL to the execution ID, which goes on if it waits for it; else this is a conflict (exit code 4).
 
@@ -203,15 +203,15 @@ def signal(client: "ApiClient", output: str, id_: str, name: str, payload: Any, 
       chronosctl executions signal ID approved --payload '{"by": "ana"}'
     """
     path, query = ("executions", id_, "signal"), {"dry_run": dry_run or None}
-    found = client.call("POST", *path, query=query, body=given(name=name, payload=payload)).value
-    print_done(found, output, id_, f"{name} would be sent" if dry_run else f"{name} was taken")
+    found = client.call("POST", *path, query=query, body=drop_none(name=name, payload=payload)).value
+    print_result(found, output, id_, f"{name} would be sent" if dry_run else f"{name} was taken")
 
 
 @executions.command(short_help="Why something ran, or did not.")
 @click.argument("what", metavar="ID|JOB", shell_complete=complete_job)
 @click.option("--at", metavar="T", help="With JOB: this instant.  [default: the last ones and the next]")
 @output_option
-@asking
+@with_client
 def why(client: "ApiClient", output: str, what: str, at: str | None) -> None:
     """Say what happened to the execution ID, step by step; or why JOB ran, or did not run, at an instant.
 
@@ -250,23 +250,23 @@ def print_execution(found: dict[str, Any], output: str) -> None:
         {
             "id": found["id"],
             "job": f"{found.get('job_name') or found['job_id']} v{found['job_version']}",
-            "status": status(found["status"]),
+            "status": format_status(found["status"]),
             "reason": reason.get("message"),
             "trigger": found["trigger"],
-            "scheduled": instant(found["scheduled_at"]),
-            "started": instant(found["started_at"]),
-            "finished": instant(found["finished_at"]),
-            "took": milliseconds(found["duration_ms"]),
-            "late": milliseconds(found["lateness_ms"]),
+            "scheduled": format_instant(found["scheduled_at"]),
+            "started": format_instant(found["started_at"]),
+            "finished": format_instant(found["finished_at"]),
+            "took": format_milliseconds(found["duration_ms"]),
+            "late": format_milliseconds(found["lateness_ms"]),
             "node": found["node"],
             "replay of": found.get("replay_of"),
-            "wakes": instant(found.get("wakes_at")),
+            "wakes": format_instant(found.get("wakes_at")),
             "result": found.get("result"),
         }
     )
     if found.get("tasks"):
         emit("")
-        print_items(_attempts(found), output, ATTEMPTS)
+        print_items(_attempt_rows(found), output, ATTEMPTS)
 
 
 def _emit_log(line: str) -> None:
@@ -279,13 +279,13 @@ def _emit_log(line: str) -> None:
         click.echo(line, nl=False)
 
 
-def _recent(client: "ApiClient", job: str | None, limit: int | None, wanted: str | None) -> dict[str, Any]:
+def _list_recent(client: "ApiClient", job: str | None, limit: int | None, wanted: str | None) -> dict[str, Any]:
     query = {"status": wanted, "namespace": client.server.namespace}
     path = ("executions",) if job is None else ("jobs", job, "executions")
     return client.pages(*path, limit=limit, query=query)
 
 
-def _attempts(found: dict[str, Any]) -> list[dict[str, Any]]:
+def _attempt_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     """A row for each attempt of each task; a task without any has one too."""
     return [
         {**attempt, "task": f"{task['name']} (retired)" if task.get("retired") else task["name"]}
@@ -294,34 +294,36 @@ def _attempts(found: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _reason(item: Any) -> str | None:
+def _format_reason(item: Any) -> str | None:
     if item.get("status") == "succeeded":
         return None
     return (item.get("reason") or {}).get("message")
 
 
-def _when(item: Any) -> str | None:
+def _format_scheduled(item: Any) -> str | None:
     if item["kind"] == "span":
-        return f"{instant(item['from'])} to {instant(item['to'])}"
-    return instant(item["scheduled_at"])
+        return f"{format_instant(item['from'])} to {format_instant(item['to'])}"
+    return format_instant(item["scheduled_at"])
 
 
-def _what(item: Any) -> str:
-    return f"{status(item['status'])} ×{item['count']}" if item["kind"] == "span" else status(item["status"])
+def _format_item_status(item: Any) -> str:
+    return (
+        f"{format_status(item['status'])} ×{item['count']}" if item["kind"] == "span" else format_status(item["status"])
+    )
 
 
 COLUMNS = Columns(
     usual={
         "ID": "id",
         "JOB": lambda item: item.get("job_name"),
-        "STATUS": _what,
-        "SCHEDULED": _when,
-        "TOOK": lambda item: milliseconds(item.get("duration_ms")),
-        "REASON": _reason,
+        "STATUS": _format_item_status,
+        "SCHEDULED": _format_scheduled,
+        "TOOK": lambda item: format_milliseconds(item.get("duration_ms")),
+        "REASON": _format_reason,
     },
     wide={
         "TRIGGER": lambda item: item.get("trigger"),
-        "LATE": lambda item: milliseconds(item.get("lateness_ms")),
+        "LATE": lambda item: format_milliseconds(item.get("lateness_ms")),
         "ATTEMPTS": lambda item: item.get("attempts"),
         "NODE": lambda item: item.get("node"),
     },
@@ -332,9 +334,9 @@ ATTEMPTS = Columns(
     usual={
         "TASK": "task",
         "TRY": lambda attempt: attempt.get("number"),
-        "STATUS": lambda attempt: status(attempt["status"]),
-        "STARTED": lambda attempt: instant(attempt.get("started_at")),
-        "FINISHED": lambda attempt: instant(attempt.get("finished_at")),
+        "STATUS": lambda attempt: format_status(attempt["status"]),
+        "STARTED": lambda attempt: format_instant(attempt.get("started_at")),
+        "FINISHED": lambda attempt: format_instant(attempt.get("finished_at")),
         "ERROR": lambda attempt: attempt.get("error"),
     },
     wide={"WORKER": lambda attempt: attempt.get("worker"), "EXIT CODE": lambda attempt: attempt.get("exit_code")},
@@ -343,7 +345,7 @@ ATTEMPTS = Columns(
 )
 STEPS = Columns(
     usual={
-        "AT": instant_of("at"),
+        "AT": instant_column("at"),
         "VERDICT": lambda step: step["verdict"].replace("_", " "),
         "": "sentence",
     },

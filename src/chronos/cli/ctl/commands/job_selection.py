@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
 STATES = ("active", "paused", "disabled", "done")
-DONE = {
+ACTION_RESULTS = {
     "pause": "paused",
     "resume": "resumed",
     "enable": "enabled",
@@ -24,7 +24,7 @@ DONE = {
     "trigger": "asked to run",
     "delete": "deleted",
 }
-_CHOICE = ("search", "prefix", "tags", "state", "owner", "all_namespaces")
+_SELECTION_OPTIONS = ("search", "prefix", "tags", "state", "owner", "all_namespaces")
 
 Command = Callable[..., Any]
 
@@ -38,7 +38,7 @@ class SelectedJobs:
     everything: bool = False
 
 
-def choice_options(command: Command) -> Command:
+def selection_options(command: Command) -> Command:
     """The options that choose jobs; ``query_of`` takes these arguments."""
     for option in (
         click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace."),
@@ -60,7 +60,7 @@ def choice_options(command: Command) -> Command:
     return command
 
 
-def query_of(client: "ApiClient", said: dict[str, Any]) -> dict[str, Any]:
+def build_query(client: "ApiClient", said: dict[str, Any]) -> dict[str, Any]:
     """The parameters that options stand for."""
     return {
         "q": said["search"],
@@ -72,23 +72,23 @@ def query_of(client: "ApiClient", said: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def chosen_jobs(command: Command) -> Command:
+def select_jobs(command: Command) -> Command:
     """NAME of a job, or options that choose many; the argument is called ``chosen``. It goes below ``asking``."""
 
     @functools.wraps(command)
     def choosing(client: "ApiClient", *, name: str | None, everything: bool, **arguments: Any) -> Any:
-        said = {option: arguments.pop(option) for option in _CHOICE}
+        said = {option: arguments.pop(option) for option in _SELECTION_OPTIONS}
         _check(name, everything, said)
-        chosen = SelectedJobs(name=name, query={} if name else query_of(client, said), everything=everything)
-        return command(client, chosen=chosen, **arguments)
+        selection = SelectedJobs(name=name, query={} if name else build_query(client, said), everything=everything)
+        return command(client, selection=selection, **arguments)
 
     named = click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_job)
     every = click.option("--all", "everything", is_flag=True, help="All jobs of the namespace.")
-    return named(choice_options(every(choosing)))
+    return named(selection_options(every(choosing)))
 
 
 def _check(name: str | None, everything: bool, said: dict[str, Any]) -> None:
-    narrows = any(said[option] for option in _CHOICE if option != "all_namespaces")
+    narrows = any(said[option] for option in _SELECTION_OPTIONS if option != "all_namespaces")
     if name is not None and (narrows or everything or said["all_namespaces"]):
         raise click.UsageError("NAME and options that choose jobs are both given; leave one of them out")
     if everything and narrows:
@@ -97,53 +97,57 @@ def _check(name: str | None, everything: bool, said: dict[str, Any]) -> None:
         raise click.UsageError("nothing says which jobs: give a NAME, options such as --selector, or --all")
 
 
-def act(
+def run_bulk_action(
     client: "ApiClient",
     action: str,
-    chosen: SelectedJobs,
+    selection: SelectedJobs,
     output: str,
     *,
     dry_run: bool,
     key: str | None = None,
-    asks: Callable[[str], None] | None = None,
+    confirm_count: Callable[[str], None] | None = None,
     **body: Any,
 ) -> None:
     """Do the same to many jobs, and print what became of each; ``asks`` is told how many, and may refuse."""
-    from chronos.cli.ctl.commands.jobs_actions import given, new_key
+    from chronos.cli.ctl.commands.jobs_actions import drop_none, new_idempotency_key
 
-    said = given(action=action, all=chosen.everything or None, **body)
+    said = drop_none(action=action, all=selection.everything or None, **body)
 
     def send(said: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
-        query = {**chosen.query, "dry_run": dry_run or None}
-        headers = {"Idempotency-Key": key or new_key()}
+        query = {**selection.query, "dry_run": dry_run or None}
+        headers = {"Idempotency-Key": key or new_idempotency_key()}
         found: dict[str, Any] = client.call("POST", "jobs", "actions", query=query, body=said, headers=headers).value
         return found
 
-    if asks is not None and not dry_run:
+    if confirm_count is not None and not dry_run:
         seen = send(said, dry_run=True)["matched"]
         if seen:
-            asks(_jobs(seen))
+            confirm_count(_count_jobs(seen))
         said["expect"] = seen
     found = send(said, dry_run=dry_run)
     print_page(found, output, _columns(action, dry_run=dry_run), part="results")
     if found["failed"]:
         raise CommandFailure(
-            f"{found['failed']} of {_jobs(found['matched'])} could not be {DONE[action]}; {_count(found)}"
+            f"{found['failed']} of {_count_jobs(found['matched'])} could not be {ACTION_RESULTS[action]}; "
+            f"{_summarize(found)}"
         )
-    note(_count(found))
+    note(_summarize(found))
 
 
-def _count(found: dict[str, Any]) -> str:
+def _summarize(found: dict[str, Any]) -> str:
     would = "would be " if found["dry_run"] else ""
-    return f"{_jobs(found['done'])} {would}{DONE[found['action']]}, {found['unchanged']} unchanged"
+    return f"{_count_jobs(found['done'])} {would}{ACTION_RESULTS[found['action']]}, {found['unchanged']} unchanged"
 
 
-def _jobs(count: int) -> str:
+def _count_jobs(count: int) -> str:
     return f"{count} job{'' if count == 1 else 's'}"
 
 
 def _columns(action: str, *, dry_run: bool) -> Columns:
-    words = {"done": f"would be {DONE[action]}" if dry_run else DONE[action], "unchanged": "unchanged"}
+    words = {
+        "done": f"would be {ACTION_RESULTS[action]}" if dry_run else ACTION_RESULTS[action],
+        "unchanged": "unchanged",
+    }
     runs = {"EXECUTION": lambda item: item.get("execution_id")} if action == "trigger" and not dry_run else {}
     return Columns(
         usual={

@@ -5,17 +5,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.commands.job_selection import choice_options, query_of
-from chronos.cli.ctl.options import all_option, asking, job_argument, limit_option, output_option, watch_options
-from chronos.cli.ctl.tables import Columns, instant, instant_of, print_fields, print_page, print_value, status, text
-from chronos.cli.ctl.watch import show_list, show_one
+from chronos.cli.ctl.commands.job_selection import build_query, selection_options
+from chronos.cli.ctl.options import all_option, job_argument, limit_option, output_option, watch_options, with_client
+from chronos.cli.ctl.tables import (
+    Columns,
+    format_cell,
+    format_instant,
+    format_status,
+    instant_column,
+    print_fields,
+    print_page,
+    print_value,
+)
+from chronos.cli.ctl.watch import show_list, show_value
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
 #: Fields that the server adds to what was said of a job.
-ANSWERED = (
+READ_ONLY_FIELDS = (
     "id",
     "version",
     "state",
@@ -42,12 +51,12 @@ def jobs() -> None:
 
 
 @jobs.command("list", short_help="List jobs.")
-@choice_options
+@selection_options
 @limit_option(100)
 @all_option
 @watch_options
 @output_option
-@asking
+@with_client
 def list_(
     client: "ApiClient", *, output: str, limit: int, everything: bool, every_s: float | None, **choice: Any
 ) -> None:
@@ -59,7 +68,7 @@ def list_(
       chronosctl jobs list --all -o name
       chronosctl jobs list --watch
     """
-    query = query_of(client, choice)
+    query = build_query(client, choice)
     most = None if everything else limit
     show_list(lambda: client.pages("jobs", limit=most, query=query), output, COLUMNS, every_s)
 
@@ -69,7 +78,7 @@ def list_(
 @click.option("--version", type=click.IntRange(1), metavar="N", help="What it said in this version.")
 @watch_options
 @output_option
-@asking
+@with_client
 def get(client: "ApiClient", *, output: str, name: str, version: int | None, every_s: float | None) -> None:
     """Look at the job NAME (a name or an id), as it is or as it was.
 
@@ -86,14 +95,14 @@ def get(client: "ApiClient", *, output: str, name: str, version: int | None, eve
         print_version(found, output)
         return
     namespace = client.server.namespace
-    show_one(lambda: client.get("jobs", name, namespace=namespace), print_job, output, every_s)
+    show_value(lambda: client.get("jobs", name, namespace=namespace), print_job, output, every_s)
 
 
 @jobs.command("next", short_help="When a job runs next.")
 @job_argument
 @click.option("--count", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="How many.")
 @output_option
-@asking
+@with_client
 def next_(client: "ApiClient", output: str, name: str, count: int) -> None:
     """Print the next runs of the job NAME; none while it is paused, disabled or done.
 
@@ -117,7 +126,7 @@ def next_(client: "ApiClient", output: str, name: str, count: int) -> None:
 @job_argument
 @limit_option(100)
 @output_option
-@asking
+@with_client
 def versions(client: "ApiClient", output: str, name: str, limit: int) -> None:
     """List the versions of the job NAME, newest first: when, and by whom.
 
@@ -134,7 +143,7 @@ def versions(client: "ApiClient", output: str, name: str, limit: int) -> None:
 @click.argument("old", type=click.IntRange(1), required=False, metavar="[FROM]")
 @click.argument("new", type=click.IntRange(1), required=False, metavar="[TO]")
 @output_option
-@asking
+@with_client
 def diff(client: "ApiClient", output: str, name: str, old: int | None, new: int | None) -> None:
     """Say what differs between versions FROM and TO of the job NAME, and what that does to its coming runs.
 
@@ -155,10 +164,10 @@ def diff(client: "ApiClient", output: str, name: str, old: int | None, new: int 
         if change["old"] == change["new"]:
             emit(f"  {field}: changed, and masked")
         else:
-            emit(f"  {field}: {_said(change['old'])} → {_said(change['new'])}")
+            emit(f"  {field}: {_format_diff_value(change['old'])} → {_format_diff_value(change['new'])}")
     if not found["fields"]:
         emit("  they say the same")
-    print_runs(found["runs"])
+    print_run_changes(found["runs"])
 
 
 # --- how jobs look
@@ -179,24 +188,24 @@ def print_job(job: dict[str, Any], output: str) -> None:
             "namespace": job["namespace"],
             "state": f"{job['state']} ({job['note']})" if job.get("note") else job["state"],
             "error": job.get("error"),
-            "version": f"v{job['version']}, saved {instant(job['updated_at'])}",
+            "version": f"v{job['version']}, saved {format_instant(job['updated_at'])}",
             "description": job.get("description"),
-            "schedule": schedule_of(job),
-            "next run": instant(job["next_run_at"]),
-            "last run": f"{status(last['status'])}, {instant(last['scheduled_at'])}" if last else None,
+            "schedule": format_schedule(job),
+            "next run": format_instant(job["next_run_at"]),
+            "last run": f"{format_status(last['status'])}, {format_instant(last['scheduled_at'])}" if last else None,
             "owner": job.get("owner"),
             "tags": job.get("tags"),
             "id": job["id"] if output == "wide" else None,
         }
     )
-    rest = {key: value for key, value in job.items() if key not in (*ANSWERED, *_SHOWN)}
-    from chronos.cli.ctl.tables import as_yaml
+    rest = {key: value for key, value in job.items() if key not in (*READ_ONLY_FIELDS, *_SUMMARY_FIELDS)}
+    from chronos.cli.ctl.tables import to_yaml
 
     emit("")
-    emit(as_yaml(rest).rstrip("\n"))
+    emit(to_yaml(rest).rstrip("\n"))
 
 
-def print_changed(job: dict[str, Any], output: str, said: str) -> None:
+def print_changed_job(job: dict[str, Any], output: str, said: str) -> None:
     """A job that was changed: in a table its name, and what became of it."""
     if output == "table":
         emit(job["name"])
@@ -205,19 +214,19 @@ def print_changed(job: dict[str, Any], output: str, said: str) -> None:
         print_job(job, output)
 
 
-def print_saved(saved: dict[str, Any], output: str) -> None:
+def print_dry_run(saved: dict[str, Any], output: str) -> None:
     """What a dry run says would become of a job."""
     if output not in ("table", "wide", "name"):
         print_value(saved, output)
         return
     emit(saved["name"])
-    at = f", next run {instant(saved['next_run_at'])}" if saved.get("next_run_at") else ""
+    at = f", next run {format_instant(saved['next_run_at'])}" if saved.get("next_run_at") else ""
     note(f"would be {saved['result']}: v{saved['version']}, {saved['state']}{at}")
     if saved.get("diff"):
-        print_runs(saved["diff"])
+        print_run_changes(saved["diff"])
 
 
-def print_runs(runs: Mapping[str, Any], indent: str = "  ") -> None:
+def print_run_changes(runs: Mapping[str, Any], indent: str = "  ") -> None:
     """How the coming runs change."""
     for sign, what in (("+", "added"), ("-", "cancelled")):
         listed = runs[what]
@@ -232,13 +241,13 @@ def print_version(found: dict[str, Any], output: str) -> None:
     if output not in ("table", "wide", "name"):
         print_value(found, output)
         return
-    from chronos.cli.ctl.tables import as_yaml
+    from chronos.cli.ctl.tables import to_yaml
 
-    emit(f"v{found['version']}, saved {instant(found['saved_at'])} by {found['author']}", bold=True)
-    emit(as_yaml(found["spec"]).rstrip("\n"))
+    emit(f"v{found['version']}, saved {format_instant(found['saved_at'])} by {found['author']}", bold=True)
+    emit(to_yaml(found["spec"]).rstrip("\n"))
 
 
-def schedule_of(job: Mapping[str, Any]) -> str:
+def format_schedule(job: Mapping[str, Any]) -> str:
     """A job's schedule and its zone, as one text."""
     said = job.get("schedule")
     if said is None:
@@ -248,24 +257,24 @@ def schedule_of(job: Mapping[str, Any]) -> str:
     return f"{said} {job['timezone']}" if job.get("timezone") else str(said)
 
 
-def _last(job: Mapping[str, Any]) -> str | None:
+def _last_status(job: Mapping[str, Any]) -> str | None:
     last = job.get("last_execution")
-    return None if last is None else status(last["status"])
+    return None if last is None else format_status(last["status"])
 
 
-def _said(value: object) -> str:
-    return "nothing" if value is None else text(value)
+def _format_diff_value(value: object) -> str:
+    return "nothing" if value is None else format_cell(value)
 
 
-_SHOWN = ("name", "namespace", "enabled", "description", "schedule", "timezone", "owner", "tags")
+_SUMMARY_FIELDS = ("name", "namespace", "enabled", "description", "schedule", "timezone", "owner", "tags")
 
 COLUMNS = Columns(
     usual={
         "NAME": "name",
         "STATE": "state",
-        "SCHEDULE": schedule_of,
-        "LAST": _last,
-        "NEXT": instant_of("next_run_at"),
+        "SCHEDULE": format_schedule,
+        "LAST": _last_status,
+        "NEXT": instant_column("next_run_at"),
     },
     wide={
         "NAMESPACE": "namespace",
@@ -280,10 +289,10 @@ COLUMNS = Columns(
 VERSIONS = Columns(
     usual={
         "VERSION": lambda version: f"v{version['version']}",
-        "SAVED": instant_of("saved_at"),
+        "SAVED": instant_column("saved_at"),
         "BY": "author",
     },
-    wide={"SCHEDULE": lambda version: schedule_of(version["spec"])},
+    wide={"SCHEDULE": lambda version: format_schedule(version["spec"])},
     name="version",
     none="there are no versions",
 )

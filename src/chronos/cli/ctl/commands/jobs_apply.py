@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.commands.jobs import ANSWERED, jobs, print_changed, print_runs, print_saved
-from chronos.cli.ctl.commands.jobs_actions import sure
-from chronos.cli.ctl.errors import CommandFailure, RequestRefused, refusal
-from chronos.cli.ctl.options import asking, dry_run_option, job_argument, output_option
-from chronos.cli.ctl.tables import as_yaml, instant, print_value
+from chronos.cli.ctl.commands.jobs import READ_ONLY_FIELDS, jobs, print_changed_job, print_dry_run, print_run_changes
+from chronos.cli.ctl.commands.jobs_actions import confirm
+from chronos.cli.ctl.errors import CommandFailure, RequestRefused, error_for_reply
+from chronos.cli.ctl.options import dry_run_option, job_argument, output_option, with_client
+from chronos.cli.ctl.tables import format_instant, print_value, to_yaml
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before deleting.")
 @dry_run_option
 @output_option
-@asking
+@with_client
 def apply(
     client: "ApiClient",
     *,
@@ -53,11 +53,11 @@ def apply(
     """
     read = list(_read_all((*files, *more)))
     named, places = [job for job, _ in read], [place for _, place in read]
-    body = {"jobs": named, "owner": _owner(owner, named), "prune": prune}
+    body = {"jobs": named, "owner": _find_owner(owner, named), "prune": prune}
     query = {"namespace": client.server.namespace}
     if prune and not yes and not dry_run:
         _ask_before_pruning(client, body, query, places)
-    plan = _plan(client, {**body, "dry_run": dry_run}, query, places)
+    plan = _send_plan(client, {**body, "dry_run": dry_run}, query, places)
     if output in ("table", "wide"):
         _print_plan(plan)
     elif output == "name":
@@ -72,7 +72,7 @@ def apply(
 @job_argument
 @dry_run_option
 @output_option
-@asking
+@with_client
 def edit(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
     """Open the job NAME as YAML in $EDITOR, and save what you make of it, unless somebody else changed it meanwhile.
 
@@ -82,13 +82,13 @@ def edit(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
     """
     query = {"namespace": client.server.namespace}
     there = client.call("GET", "jobs", name, query=query)
-    before = as_yaml({key: value for key, value in there.value.items() if key not in ANSWERED})
+    before = to_yaml({key: value for key, value in there.value.items() if key not in READ_ONLY_FIELDS})
     after = click.edit(before, extension=".yaml")
     if after is None or after.strip() == before.strip():
         note("nothing changed")
         return
     try:
-        [job] = _documents(after, "what you wrote")
+        [job] = _parse_jobs(after, "what you wrote")
         saved = client.call(
             "PUT",
             "jobs",
@@ -98,12 +98,12 @@ def edit(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
             headers={"If-Match": there.etag or "*"},
         ).value
     except CommandFailure:
-        note(f"what you wrote is in {_keep(name, after)}")
+        note(f"what you wrote is in {_save_draft(name, after)}")
         raise
     if dry_run:
-        print_saved(saved, output)
+        print_dry_run(saved, output)
     else:
-        print_changed(saved, output, f"is v{saved['version']} now")
+        print_changed_job(saved, output, f"is v{saved['version']} now")
 
 
 # --- files
@@ -112,17 +112,17 @@ def edit(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
 def _read_all(names: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
     """Every job of the files, with the file it is in."""
     for name in names:
-        for path in _paths(name):
+        for path in _list_files(name):
             try:
                 with click.open_file(path, encoding="utf-8") as file:
                     text = file.read()
             except (OSError, UnicodeDecodeError) as error:
                 raise CommandFailure(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
             place = "stdin" if path == "-" else path
-            yield from ((job, place) for job in _documents(text, place))
+            yield from ((job, place) for job in _parse_jobs(text, place))
 
 
-def _paths(name: str) -> list[str]:
+def _list_files(name: str) -> list[str]:
     """A file; of a folder the YAML files in it."""
     folder = Path(name)
     if name == "-" or not folder.is_dir():
@@ -133,7 +133,7 @@ def _paths(name: str) -> list[str]:
     return found
 
 
-def _documents(text: str, where: str) -> list[dict[str, Any]]:
+def _parse_jobs(text: str, where: str) -> list[dict[str, Any]]:
     """The jobs of a text: each a document, or items of a list."""
     from chronos.errors import Invalid
     from chronos.server.strict_yaml import read_yaml
@@ -144,7 +144,7 @@ def _documents(text: str, where: str) -> list[dict[str, Any]]:
         raise CommandFailure(f"{where}: {error}") from None
     found: list[Any] = []
     for document in documents:
-        found += _unwrapped(document)
+        found += _unwrap_jobs(document)
     if not found:
         raise CommandFailure(f"{where} has no jobs")
     for job in found:
@@ -155,7 +155,7 @@ def _documents(text: str, where: str) -> list[dict[str, Any]]:
     return found
 
 
-def _unwrapped(document: Any) -> list[Any]:
+def _unwrap_jobs(document: Any) -> list[Any]:
     """The jobs of one document: a job, a list of them, the body of ``POST /apply``, or what ``jobs list`` printed."""
     owner = None
     if isinstance(document, dict) and "jobs" in document and document.keys() <= {"jobs", "owner"}:
@@ -166,7 +166,7 @@ def _unwrapped(document: Any) -> list[Any]:
     return found if owner is None else [{"owner": owner, **job} if isinstance(job, dict) else job for job in found]
 
 
-def _owner(said: str | None, named: Sequence[dict[str, Any]]) -> str:
+def _find_owner(said: str | None, named: Sequence[dict[str, Any]]) -> str:
     """Whose jobs they are: one owner's, who is said, or named in the files; everybody's where neither is."""
     owners = {job["owner"] for job in named if isinstance(job.get("owner"), str)} | ({said} if said else set())
     if len(owners) > 1:
@@ -177,7 +177,7 @@ def _owner(said: str | None, named: Sequence[dict[str, Any]]) -> str:
     return next(iter(owners), OWNER)
 
 
-def _keep(name: str, text: str) -> Path:
+def _save_draft(name: str, text: str) -> Path:
     """What somebody wrote is not lost because it could not be saved."""
     import tempfile
 
@@ -192,13 +192,15 @@ def _keep(name: str, text: str) -> Path:
 def _ask_before_pruning(
     client: "ApiClient", body: dict[str, Any], query: dict[str, Any], places: Sequence[str]
 ) -> None:
-    plan = _plan(client, {**body, "dry_run": True}, query, places)
+    plan = _send_plan(client, {**body, "dry_run": True}, query, places)
     if plan["pruned"]:
         names = ", ".join(job["name"] for job in plan["pruned"])
-        sure(f"Delete {names}?")
+        confirm(f"Delete {names}?")
 
 
-def _plan(client: "ApiClient", body: dict[str, Any], query: dict[str, Any], places: Sequence[str]) -> dict[str, Any]:
+def _send_plan(
+    client: "ApiClient", body: dict[str, Any], query: dict[str, Any], places: Sequence[str]
+) -> dict[str, Any]:
     """The server's plan. A problem of a job names the file and the job."""
     try:
         plan: dict[str, Any] = client.call("POST", "apply", query=query, body=body).value
@@ -210,7 +212,7 @@ def _plan(client: "ApiClient", body: dict[str, Any], query: dict[str, Any], plac
                 number = int(steps[2])
                 name = body["jobs"][number].get("name", f"job {number + 1}")
                 fault |= {"file": places[number], "pointer": "/".join(["", str(name), *steps[3:]])}
-        raise refusal(refused.status, problem) from None
+        raise error_for_reply(refused.status, problem) from None
     return plan
 
 
@@ -218,8 +220,10 @@ def _print_plan(plan: dict[str, Any]) -> None:
     for sign, part in (("+", "created"), ("~", "changed"), ("=", "unchanged"), ("-", "pruned")):
         for job in plan[part]:
             at = job.get("next_run_at")
-            emit(f"{sign} {job['name']} {part}" + (f", next run {instant(at)}" if at and part != "pruned" else ""))
+            emit(
+                f"{sign} {job['name']} {part}" + (f", next run {format_instant(at)}" if at and part != "pruned" else "")
+            )
             if job.get("diff") and part == "changed":
-                print_runs(job["diff"], "    ")
+                print_run_changes(job["diff"], "    ")
     counts = ", ".join(f"{len(plan[part])} {part}" for part in ("created", "changed", "unchanged", "pruned"))
     note(f"{'plan' if plan['dry_run'] else 'done'}: {counts}")

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chronos.cli.ctl.commands.jobs import jobs
-from chronos.cli.ctl.commands.jobs_actions import given, new_key
+from chronos.cli.ctl.commands.jobs_actions import drop_none, new_idempotency_key
 from chronos.cli.ctl.errors import RequestRefused
-from chronos.cli.ctl.options import asking, dry_run_option, job_argument, output_option
+from chronos.cli.ctl.options import dry_run_option, job_argument, output_option, with_client
 from chronos.cli.ctl.tables import print_value
 from chronos.cli.output import emit, note
 
@@ -25,7 +25,7 @@ _TOO_MANY = 429
 @click.option("--key", metavar="KEY", help="The same key asks for the same runs, however often.")
 @dry_run_option
 @output_option
-@asking
+@with_client
 def backfill(
     client: "ApiClient",
     *,
@@ -46,12 +46,12 @@ def backfill(
       chronosctl jobs backfill nightly-etl --from 2026-01-01T00:00:00Z --to 2026-01-03T00:00:00Z --dry-run
     """
     query = {"namespace": client.server.namespace, "dry_run": dry_run or None}
-    headers = {"Idempotency-Key": key or new_key()}
+    headers = {"Idempotency-Key": key or new_idempotency_key()}
     lines = output in ("table", "wide", "name")
     asked: dict[str, Any] = {}
     since: str | None = start
     while since is not None:
-        body = given(**{"from": since, "to": end, "reason": reason})
+        body = drop_none(**{"from": since, "to": end, "reason": reason})
         try:
             found = client.call("POST", "jobs", name, "backfill", query=query, body=body, headers=headers).value
         except RequestRefused as refused:  # it was sent some times by then, a second apart

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.commands.jobs import jobs, print_changed, print_saved
-from chronos.cli.ctl.commands.jobs_actions import given, new_key
-from chronos.cli.ctl.options import Json, asking, complete_zone, dry_run_option, output_option, wait_options
-from chronos.cli.ctl.tables import instant
+from chronos.cli.ctl.commands.jobs import jobs, print_changed_job, print_dry_run
+from chronos.cli.ctl.commands.jobs_actions import drop_none, new_idempotency_key
+from chronos.cli.ctl.options import Json, complete_zone, dry_run_option, output_option, wait_options, with_client
+from chronos.cli.ctl.tables import format_instant
 from chronos.cli.output import note
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _WHEN = ("cron", "every", "at", "in", "schedule", "now")
 @wait_options
 @dry_run_option
 @output_option
-@asking
+@with_client
 def create(
     client: "ApiClient", output: str, name: str, wait: bool, timeout: float | None, dry_run: bool, **said: Any
 ) -> None:
@@ -72,24 +72,24 @@ def create(
         "jobs",
         query={"namespace": client.server.namespace, "dry_run": dry_run or None},
         body=wanted,
-        headers={"Idempotency-Key": new_key()},
+        headers={"Idempotency-Key": new_idempotency_key()},
     ).value
     if output == "table" and (said["cron"] or said["schedule"]):
         _explain(client, wanted)
     if dry_run:
-        print_saved(job, output)
+        print_dry_run(job, output)
     elif wait:
-        from chronos.cli.ctl.watch import waited
+        from chronos.cli.ctl.watch import wait_and_print
 
-        waited(client, job["last_execution"]["id"], output, timeout_s=timeout)
+        wait_and_print(client, job["last_execution"]["id"], output, timeout_s=timeout)
     else:
-        at = f", runs next at {instant(job['next_run_at'])}" if job["next_run_at"] else ""
-        print_changed(job, output, f"created{at}")
+        at = f", runs next at {format_instant(job['next_run_at'])}" if job["next_run_at"] else ""
+        print_changed_job(job, output, f"created{at}")
 
 
 def _explain(client: "ApiClient", job: dict[str, Any]) -> None:
     """What words were taken for, and what changes of the clocks will do to it, as far as the server can tell."""
-    asked = {"schedule": job["schedule"], "key": job["name"], "count": 1, **given(timezone=job.get("timezone"))}
+    asked = {"schedule": job["schedule"], "key": job["name"], "count": 1, **drop_none(timezone=job.get("timezone"))}
     try:
         found = client.call("POST", "schedule", "preview", body=asked).value
     except click.ClickException:  # the job is there all the same
@@ -103,7 +103,7 @@ def _explain(client: "ApiClient", job: dict[str, Any]) -> None:
 def _job(name: str, said: dict[str, Any]) -> dict[str, Any]:
     """The job that options mean."""
     job = {"name": name, "schedule": _schedule(said), **_target(said)}
-    job |= given(
+    job |= drop_none(
         timezone=said["timezone"],
         description=said["description"],
         payload=said["payload"],
@@ -132,14 +132,14 @@ def _schedule(said: dict[str, Any]) -> Any:
 
 
 def _target(said: dict[str, Any]) -> dict[str, Any]:
-    given_ = [what for what in ("url", "function", "argv") if said[what]]
-    if len(given_) != 1:
-        problem = "more than one thing says" if given_ else "nothing says"
+    targets = [what for what in ("url", "function", "argv") if said[what]]
+    if len(targets) != 1:
+        problem = "more than one thing says" if targets else "nothing says"
         raise click.UsageError(f"{problem} what it does; give one of --url U, --function F, or a command: -- ARGV...")
     if (said["method"] or said["json_"] is not None) and not said["url"]:
         raise click.UsageError("--method and --json go with --url")
     if said["url"]:
-        return {"http": {"url": said["url"], **given(method=said["method"], json=said["json_"])}}
+        return {"http": {"url": said["url"], **drop_none(method=said["method"], json=said["json_"])}}
     if said["function"]:
         return {"python": {"name": said["function"]}}
     return {"command": {"argv": list(said["argv"])}}

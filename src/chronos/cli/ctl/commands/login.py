@@ -14,16 +14,16 @@ from urllib.parse import quote, unquote, urlsplit
 
 import click
 
-from chronos.cli.ctl.contexts import ServerContext, read_contexts, shown, write_contexts
+from chronos.cli.ctl.contexts import ServerContext, hide_password, read_contexts, write_contexts
 from chronos.cli.ctl.errors import CommandFailure, RequestRefused
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
     from chronos.cli.ctl.client import ApiClient
 
-_KEPT_DAYS = 30
-_NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]")
-_BEFORE_CONTEXTS = ("CHRONOS_SERVER", "CHRONOS_CONTEXT", "CHRONOS_TOKEN")
+_TOKEN_DAYS = 30
+_INVALID_IN_NAME = re.compile(r"[^A-Za-z0-9._-]")
+_OVERRIDING_VARIABLES = ("CHRONOS_SERVER", "CHRONOS_CONTEXT", "CHRONOS_TOKEN")
 
 
 @click.command(short_help="Sign in to a server, and use it.")
@@ -49,22 +49,22 @@ def login(url: str, user: str | None, token: str | None, name: str | None, names
     place = parts.netloc.rpartition("@")[2]
     server = ServerContext(url=parts._replace(netloc=place).geturl().rstrip("/"), namespace=namespace)
     if token is not None:
-        server = replace(server, token=_line("Token") if token == "-" else token)
+        server = replace(server, token=_read_secret("Token") if token == "-" else token)
         _check(server)
     elif _is_open(server):
         note("nobody is asked who they are there, so that there is nothing to keep but the address")
     else:
-        user = user or unquote(parts.username or "") or _ask("User")
-        given = parts.password if user == unquote(parts.username or "") else None
-        server = _signed_in(server, user, _line("Password") if given is None else unquote(given))
+        user = user or unquote(parts.username or "") or _prompt("User")
+        password = parts.password if user == unquote(parts.username or "") else None
+        server = _sign_in(server, user, _read_secret("Password") if password is None else unquote(password))
     contexts = read_contexts()
     contexts.current = name or place
-    _take_back(contexts.servers.get(contexts.current), server)
+    _revoke_old_token(contexts.servers.get(contexts.current), server)
     contexts.servers[contexts.current] = server
     write_contexts(contexts)
     emit(contexts.current)
-    note(f"{shown(server.url)} is asked from now on")
-    for variable in _BEFORE_CONTEXTS:
+    note(f"{hide_password(server.url)} is asked from now on")
+    for variable in _OVERRIDING_VARIABLES:
         if os.environ.get(variable):
             note(f"! {variable} is set, and comes before it")
 
@@ -96,7 +96,7 @@ def logout(name: str | None) -> None:
     note("forgotten" if server.login is None else "forgotten, and its token is out of force")
 
 
-def _take_back(old: ServerContext | None, new: ServerContext) -> None:
+def _revoke_old_token(old: ServerContext | None, new: ServerContext) -> None:
     """Of two tokens for the same context, the one before is of no use any more."""
     if old is not None and old.login is not None and old.url == new.url and new.login is not None:
         with suppress(CommandFailure):
@@ -113,12 +113,12 @@ def _is_open(server: ServerContext) -> bool:
     """Whether the server lets anybody in; raises when it is not there, or is no Chronos."""
     try:
         _check(server)
-    except _Unknown:
+    except _NotAuthenticated:
         return False
     return True
 
 
-class _Unknown(CommandFailure):
+class _NotAuthenticated(CommandFailure):
     """Nobody that the server knows."""
 
 
@@ -127,19 +127,19 @@ def _check(server: ServerContext) -> None:
         found = _client(server).get("status")
     except RequestRefused as error:
         if error.status == 401:
-            raise _Unknown(str(error.problem.get("detail") or "the server does not know you")) from None
+            raise _NotAuthenticated(str(error.problem.get("detail") or "the server does not know you")) from None
         if error.status == 404:
-            raise _no_chronos(server) from None
+            raise _not_chronos(server) from None
         raise
     if not isinstance(found, dict) or "now" not in found:
-        raise _no_chronos(server)
+        raise _not_chronos(server)
 
 
-def _no_chronos(server: ServerContext) -> CommandFailure:
-    return CommandFailure(f"{shown(server.url)} answers, and not as Chronos does; is there a path missing?")
+def _not_chronos(server: ServerContext) -> CommandFailure:
+    return CommandFailure(f"{hide_password(server.url)} answers, and not as Chronos does; is there a path missing?")
 
 
-def _signed_in(server: ServerContext, user: str, password: str) -> ServerContext:
+def _sign_in(server: ServerContext, user: str, password: str) -> ServerContext:
     """The server as it is to be kept for a user: with a token, or else with the password."""
     from datetime import UTC, datetime, timedelta
 
@@ -147,8 +147,8 @@ def _signed_in(server: ServerContext, user: str, password: str) -> ServerContext
     netloc = f"{quote(user, safe='')}:{quote(password, safe='')}@{parts.netloc}"
     by_password = replace(server, url=parts._replace(netloc=netloc).geturl())
     _check(by_password)
-    name = f"login-{_NOT_A_NAME.sub('-', user)[:100]}-{os.urandom(4).hex()}"
-    until = (datetime.now(UTC) + timedelta(days=_KEPT_DAYS)).isoformat(timespec="seconds")
+    name = f"login-{_INVALID_IN_NAME.sub('-', user)[:100]}-{os.urandom(4).hex()}"
+    until = (datetime.now(UTC) + timedelta(days=_TOKEN_DAYS)).isoformat(timespec="seconds")
     try:
         made = _client(by_password).call("POST", "tokens", body={"name": name, "role": "admin", "expires_at": until})
     except RequestRefused as error:
@@ -160,14 +160,14 @@ def _signed_in(server: ServerContext, user: str, password: str) -> ServerContext
     return replace(server, token=made.value["token"], login=name)
 
 
-def _ask(what: str) -> str:
+def _prompt(what: str) -> str:
     """Something that only a person can say."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise CommandFailure("the server asks who you are: say --user NAME or --token TOKEN")
     return str(click.prompt(what, err=True))
 
 
-def _line(what: str) -> str:
+def _read_secret(what: str) -> str:
     """A secret: asked for on a terminal, without showing it, or else the next line of a pipe."""
     if sys.stdin is not None and sys.stdin.isatty():
         return str(click.prompt(what, hide_input=True, err=True))

@@ -38,7 +38,7 @@ class _Text(click.types.StringParamType):
         return text
 
 
-class Question(TypedDict):
+class PreviewOptions(TypedDict):
     """The options that both commands share, as click hands them over."""
 
     timezone: str | None
@@ -53,10 +53,10 @@ class Question(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _Preview:
     """``asked`` is the schedule as written, ``schedule`` the same counted from ``after_us`` if it has no start."""
 
-    asked: "Schedule"
+    schedule_as_written: "Schedule"
     schedule: "Schedule"
     after_us: int
     runs_us: list[int]
@@ -69,7 +69,7 @@ def _one_argument(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]
     return value[0]
 
 
-def _question(command: _Command) -> _Command:
+def _preview_options(command: _Command) -> _Command:
     text = _Text()
     for decorate in (
         click.option("--key", type=text, default="", help="What H hashes: a job's name."),
@@ -128,9 +128,9 @@ def schedule() -> None:
 
 
 @schedule.command("next", short_help="Print the next runs.")
-@_question
+@_preview_options
 @output_option
-def next_(expression: str, output: str, **question: Unpack[Question]) -> None:
+def next_(expression: str, output: str, **options: Unpack[PreviewOptions]) -> None:
     """Print the next runs of EXPR: in its time zone and in UTC (wide: and how far apart they are), or in UTC alone.
 
     T is an RFC 3339 instant; without an offset it is a time in the schedule's zone. An interval without a start is
@@ -144,22 +144,22 @@ def next_(expression: str, output: str, **question: Unpack[Question]) -> None:
     """
     from chronos.core.calendar import rfc3339
 
-    answer = _ask(expression, question)
-    runs = [rfc3339(us) for us in answer.runs_us]
+    preview = _preview(expression, options)
+    runs = [rfc3339(us) for us in preview.runs_us]
     if output in ("json", "jsonl", "yaml"):
         print_value(runs, output)
     elif not runs:
-        note(f"no run after {rfc3339(answer.after_us)}")
+        note(f"no run after {rfc3339(preview.after_us)}")
     elif output == "name":
         emit("\n".join(runs))
     else:
-        _emit_runs(answer, wide=output == "wide")
+        _emit_runs(preview, wide=output == "wide")
 
 
 @schedule.command(short_help="Say what a schedule means, when it runs, and what DST does to it.")
-@_question
+@_preview_options
 @output_option
-def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
+def explain(expression: str, output: str, **options: Unpack[PreviewOptions]) -> None:
     """Say what EXPR means, when it runs next, and what changes of the clocks do to it within 12 months.
 
     T is an RFC 3339 instant; without an offset it is a time in the schedule's zone. An interval without a start is
@@ -172,20 +172,20 @@ def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
       chronosctl schedule explain "0 18 LW * *" --after 2027-01-01 --count 3 -o json
     """
     from chronos.core.calendar import SECOND_US, rfc3339
-    from chronos.core.schedule.canonical import understood_as
-    from chronos.core.schedule.dst import oddities
+    from chronos.core.schedule.canonical import to_canonical
+    from chronos.core.schedule.dst import find_oddities
 
-    answer = _ask(expression, question)
-    zone = answer.schedule.zone
-    understood = understood_as(expression, answer.asked)
+    preview = _preview(expression, options)
+    zone = preview.schedule.zone
+    understood = to_canonical(expression, preview.schedule_as_written)
     if output == "name":
         emit(understood or expression)
         return
-    found = oddities(answer.schedule, answer.after_us, _a_year_after(answer.after_us))
+    found = find_oddities(preview.schedule, preview.after_us, _one_year_after(preview.after_us))
     if output in ("table", "wide"):
-        _emit_explanation(answer, found, understood=understood, wide=output == "wide")
+        _emit_explanation(preview, found, understood=understood, wide=output == "wide")
         return
-    runs = [{"utc": rfc3339(us), "local": _local(us, zone).isoformat()} for us in answer.runs_us]
+    runs = [{"utc": rfc3339(us), "local": _local(us, zone).isoformat()} for us in preview.runs_us]
     odd = [
         {
             "kind": oddity.kind,
@@ -197,7 +197,7 @@ def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
     ]
     explanation = {
         "expression": expression,
-        "words": answer.asked.describe(),
+        "words": preview.schedule_as_written.describe(),
         "understood_as": understood,
         "timezone": zone.name,
         "next": runs,
@@ -206,35 +206,35 @@ def explain(expression: str, output: str, **question: Unpack[Question]) -> None:
     print_value(explanation, output)
 
 
-def _ask(expression: str, question: Question) -> _Answer:
+def _preview(expression: str, options: PreviewOptions) -> _Preview:
     from chronos.core.calendar import FIRST_US, LAST_US
     from chronos.core.schedule.iso8601 import parse_instant
     from chronos.core.schedule.parser import parse_schedule
     from chronos.errors import InvalidSchedule
 
-    asked = parse_schedule(
+    schedule_as_written = parse_schedule(
         expression,
-        timezone=question["timezone"],
-        dialect=question["dialect"],
-        dst=question["dst"],
-        start=question["start"],
-        end=question["end"],
-        exclude=question["exclude"],
-        key=question["key"],
+        timezone=options["timezone"],
+        dialect=options["dialect"],
+        dst=options["dst"],
+        start=options["start"],
+        end=options["end"],
+        exclude=options["exclude"],
+        key=options["key"],
     )
-    after = question["after"]
-    after_us = _now_us() if after is None else parse_instant(after, asked.zone)
+    after = options["after"]
+    after_us = _now_us() if after is None else parse_instant(after, schedule_as_written.zone)
     if after_us is None or not FIRST_US <= after_us <= LAST_US:
         raise InvalidSchedule(
             f"{after}", f'is "{after}", which is no date and time', subject="after", hint=_INSTANT_HINT
         )
-    found = asked.anchor(after_us)
+    found = schedule_as_written.anchor(after_us)
     runs_us: list[int] = []
     run_us = found.next_us(after_us)
-    while run_us is not None and len(runs_us) < question["count"]:
+    while run_us is not None and len(runs_us) < options["count"]:
         runs_us.append(run_us)
         run_us = found.next_us(run_us)
-    return _Answer(asked=asked, schedule=found, after_us=after_us, runs_us=runs_us)
+    return _Preview(schedule_as_written=schedule_as_written, schedule=found, after_us=after_us, runs_us=runs_us)
 
 
 _INSTANT_HINT = "write it like 2027-01-01T09:00:00Z"
@@ -246,7 +246,7 @@ def _now_us() -> int:
     return time.time_ns() // 1_000
 
 
-def _a_year_after(us: int) -> int:
+def _one_year_after(us: int) -> int:
     """The same date of the next year; the 28th for 29 February."""
     from chronos.core.calendar import DAY_S, LAST_US, SECOND_US, day_number, month_length, to_year_month_day
 
@@ -258,37 +258,37 @@ def _a_year_after(us: int) -> int:
     return day * DAY_S * SECOND_US + of_day_us
 
 
-def _emit_explanation(answer: _Answer, found: "list[Oddity]", *, understood: str | None, wide: bool) -> None:
+def _emit_explanation(preview: _Preview, found: "list[Oddity]", *, understood: str | None, wide: bool) -> None:
     from chronos.core.calendar import rfc3339
 
-    emit(answer.asked.describe(), bold=True)
+    emit(preview.schedule_as_written.describe(), bold=True)
     if understood:
         emit(f"understood as {understood}")
     emit("")
-    if answer.runs_us:
-        _emit_runs(answer, wide=wide)
+    if preview.runs_us:
+        _emit_runs(preview, wide=wide)
     else:
-        emit(f"no run after {rfc3339(answer.after_us)}")
+        emit(f"no run after {rfc3339(preview.after_us)}")
     emit("")
     for oddity in found:
         emit(oddity.message, mark="! ", fg="yellow")
     if not found:
-        emit(f"No change of the clocks affects it in the 12 months from {rfc3339(answer.after_us)[:10]}.")
+        emit(f"No change of the clocks affects it in the 12 months from {rfc3339(preview.after_us)[:10]}.")
 
 
-def _emit_runs(answer: _Answer, *, wide: bool) -> None:
+def _emit_runs(preview: _Preview, *, wide: bool) -> None:
     from chronos.core.calendar import rfc3339
     from chronos.core.schedule.durations import go_duration
 
-    zone = answer.schedule.zone
-    walls = [_local(us, zone) for us in answer.runs_us]
+    zone = preview.schedule.zone
+    walls = [_local(us, zone) for us in preview.runs_us]
     finest = "microseconds" if any(wall.microsecond for wall in walls) else "seconds"
     if not any(wall.second or wall.microsecond for wall in walls):
         finest = "minutes"
     columns = {} if zone.name == "UTC" else {zone.name: [f"{wall:%a} {_clock_text(wall, finest)}" for wall in walls]}
-    columns["UTC"] = [rfc3339(us) for us in answer.runs_us]
+    columns["UTC"] = [rfc3339(us) for us in preview.runs_us]
     if wide:
-        columns["APART"] = ["–", *(go_duration(later - us) for us, later in pairwise(answer.runs_us))]
+        columns["APART"] = ["–", *(go_duration(later - us) for us, later in pairwise(preview.runs_us))]
     emit_table(tuple(columns), list(zip(*columns.values(), strict=True)))
 
 

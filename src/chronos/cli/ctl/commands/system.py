@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chronos.cli.ctl.contexts import shown
-from chronos.cli.ctl.list_command import listing
-from chronos.cli.ctl.options import asking, limit_option, output_option, watch_options
-from chronos.cli.ctl.tables import Columns, instant_of, print_fields, print_items, print_value
-from chronos.cli.ctl.watch import show_one
+from chronos.cli.ctl.contexts import hide_password
+from chronos.cli.ctl.list_command import make_listing
+from chronos.cli.ctl.options import limit_option, output_option, watch_options, with_client
+from chronos.cli.ctl.tables import Columns, instant_column, print_fields, print_items, print_value
+from chronos.cli.ctl.watch import show_value
 from chronos.cli.output import emit
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command(short_help="How the server is.")
 @watch_options
 @output_option
-@asking
+@with_client
 def status(client: "ApiClient", output: str, every_s: float | None) -> None:
     """Say how the server is: how many jobs there are, what is under way, and what its node says of itself.
 
@@ -28,7 +28,7 @@ def status(client: "ApiClient", output: str, every_s: float | None) -> None:
       chronosctl status
       chronosctl status --watch
     """
-    address = shown(client.server.url)
+    address = hide_password(client.server.url)
 
     def show(found: dict[str, Any], form: str) -> None:
         if form == "name":
@@ -38,7 +38,7 @@ def status(client: "ApiClient", output: str, every_s: float | None) -> None:
         else:
             print_value(found, form)
 
-    show_one(lambda: _status(client), show, output, every_s)
+    show_value(lambda: _status(client), show, output, every_s)
 
 
 @click.group(short_help="The server and its nodes.")
@@ -54,7 +54,7 @@ def cluster() -> None:
 @cluster.command("status", short_help="How the server is, and its nodes.")
 @watch_options
 @output_option
-@asking
+@with_client
 def cluster_status(client: "ApiClient", output: str, every_s: float | None) -> None:
     """Say how the server is, as `chronosctl status` does, and list the nodes that share its store.
 
@@ -62,7 +62,7 @@ def cluster_status(client: "ApiClient", output: str, every_s: float | None) -> N
     Example:
       chronosctl cluster status
     """
-    address = shown(client.server.url)
+    address = hide_password(client.server.url)
 
     def show(found: dict[str, Any], form: str) -> None:
         if form not in ("table", "wide", "name"):
@@ -73,10 +73,10 @@ def cluster_status(client: "ApiClient", output: str, every_s: float | None) -> N
             emit("")
         print_items(found["nodes"], form, NODES)
 
-    def look() -> dict[str, Any]:
+    def fetch() -> dict[str, Any]:
         return {"status": client.get("status"), "nodes": client.get("nodes")["items"]}
 
-    show_one(look, show, output, every_s)
+    show_value(fetch, show, output, every_s)
 
 
 def _status(client: "ApiClient") -> dict[str, Any]:
@@ -110,10 +110,10 @@ NODES = Columns(
         "NAME": "name",
         "STATE": "state",
         "SLOTS": "slots",
-        "STARTED": instant_of("started_at"),
-        "LAST SEEN": instant_of("beat_at"),
+        "STARTED": instant_column("started_at"),
+        "LAST SEEN": instant_column("beat_at"),
     },
-    wide={"NUMBER": "number", "STOPPED": instant_of("stopped_at"), "LABELS": "labels"},
+    wide={"NUMBER": "number", "STOPPED": instant_column("stopped_at"), "LABELS": "labels"},
     name="name",
     none="there are no nodes",
 )
@@ -125,13 +125,13 @@ QUEUES = Columns(
 )
 NAMESPACES = Columns(usual={"NAME": "name"}, wide={}, name="name", none="there are no jobs, and so no namespaces")
 AUDIT = Columns(
-    usual={"AT": instant_of("at"), "WHO": "actor", "DID": "action", "TO": _object_of},
+    usual={"AT": instant_column("at"), "WHO": "actor", "DID": "action", "TO": _object_of},
     wide={"NAMESPACE": "namespace", "FROM": "origin", "DETAIL": "detail"},
     name="subject",
     none="nothing was changed",
 )
 
-nodes = listing(
+nodes = make_listing(
     "nodes",
     "Look at the nodes.",
     NODES,
@@ -140,7 +140,7 @@ nodes = listing(
     list_help="List the nodes.",
     options=(watch_options,),
 )
-queues = listing(
+queues = make_listing(
     "queues",
     "Look at the queues.",
     QUEUES,
@@ -148,7 +148,7 @@ queues = listing(
     short_help="How much stands in each queue.",
     options=(watch_options,),
 )
-namespaces = listing(
+namespaces = make_listing(
     "ns",
     "Look at the namespaces.",
     NAMESPACES,
@@ -157,7 +157,7 @@ namespaces = listing(
     short_help="The namespaces.",
     list_help="List the namespaces.",
 )
-audit = listing(
+audit = make_listing(
     "audit",
     "Look at what was changed.",
     AUDIT,

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chronos.cli.ctl.commands.jobs_actions import given, sure
-from chronos.cli.ctl.list_command import list_command, listing
-from chronos.cli.ctl.options import asking, dry_run_option, output_option
-from chronos.cli.ctl.tables import Columns, instant_of, print_done, print_value
+from chronos.cli.ctl.commands.jobs_actions import confirm, drop_none
+from chronos.cli.ctl.list_command import list_command, make_listing
+from chronos.cli.ctl.options import dry_run_option, output_option, with_client
+from chronos.cli.ctl.tables import Columns, instant_column, print_result, print_value
 from chronos.cli.output import emit, note
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ TOKENS = Columns(
         "NAME": "name",
         "ROLE": "role",
         "NAMESPACES": lambda token: token["namespaces"] or "all",
-        "EXPIRES": instant_of("expires_at"),
+        "EXPIRES": instant_column("expires_at"),
     },
-    wide={"CREATED": instant_of("created_at"), "BY": "created_by"},
+    wide={"CREATED": instant_column("created_at"), "BY": "created_by"},
     name="name",
     none="there are no tokens",
 )
@@ -61,7 +61,7 @@ tokens.add_command(
 @click.option("--expires", metavar="T", help="The instant from which on it is worth nothing.")
 @dry_run_option
 @output_option
-@asking
+@with_client
 def create(
     client: "ApiClient",
     output: str,
@@ -77,7 +77,7 @@ def create(
     Example:
       chronosctl tokens create ci --role operator
     """
-    body = given(name=name, role=role, namespaces=list(spaces) or None, expires_at=expires)
+    body = drop_none(name=name, role=role, namespaces=list(spaces) or None, expires_at=expires)
     found = client.call("POST", "tokens", query={"dry_run": dry_run or None}, body=body).value
     if output in ("json", "jsonl", "yaml"):
         print_value(found, output)
@@ -92,7 +92,7 @@ def create(
 @click.argument("name", metavar="NAME")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @dry_run_option
-@asking
+@with_client
 def delete(client: "ApiClient", name: str, yes: bool, dry_run: bool) -> None:
     """Delete the token NAME; whoever uses it is nobody from now on.
 
@@ -101,13 +101,13 @@ def delete(client: "ApiClient", name: str, yes: bool, dry_run: bool) -> None:
       chronosctl tokens delete ci --yes
     """
     if not yes and not dry_run:
-        sure(f"Delete the token {name}?")
+        confirm(f"Delete the token {name}?")
     client.call("DELETE", "tokens", name, query={"dry_run": dry_run or None})
     emit(name)
     note("would be deleted" if dry_run else "deleted")
 
 
-users = listing(
+users = make_listing(
     "users",
     "Look at the users, and unlock them.",
     USERS,
@@ -121,7 +121,7 @@ users = listing(
 @click.argument("name", metavar="NAME")
 @dry_run_option
 @output_option
-@asking
+@with_client
 def unlock(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
     """Let the user NAME, locked out by wrong passwords, try again at once.
 
@@ -132,4 +132,4 @@ def unlock(client: "ApiClient", output: str, name: str, dry_run: bool) -> None:
       chronosctl users unlock ana
     """
     found = client.call("POST", "users", name, "unlock", query={"dry_run": dry_run or None}).value
-    print_done(found, output, name, f"{'would be ' if dry_run else ''}unlocked on {found['node']}")
+    print_result(found, output, name, f"{'would be ' if dry_run else ''}unlocked on {found['node']}")

@@ -40,6 +40,7 @@ __all__ = ["Reading", "read_words"]
 _EXAMPLES = (
     'try "every weekday at 9am in New York", "every 15 minutes", "on the last day of the month at noon", "in 2 hours"'
 )
+_PAST_WORDS = frozenset({"ago", "previous", "yesterday"})
 _MAX_RESPELT_WORDS = 4
 _MAX_DROPPED_WORDS = 12
 
@@ -52,14 +53,14 @@ def read_words(text: str) -> Reading:
     try:
         return _read(tokens)
     except Unclear as unclear:
-        raise _error(text, tokens, unclear) from None
+        raise _to_invalid_schedule(text, tokens, unclear) from None
 
 
 def _read(tokens: list[WordToken]) -> Reading:
     return translate_sentence(read_clauses(tokens))
 
 
-def _error(text: str, tokens: list[WordToken], unclear: Unclear) -> InvalidSchedule:
+def _to_invalid_schedule(text: str, tokens: list[WordToken], unclear: Unclear) -> InvalidSchedule:
     hint = unclear.hint or (None if unclear.reason else _suggest_reading(tokens, unclear.index))
     if unclear.index >= len(tokens):
         reason = unclear.reason or "ends where more is expected"
@@ -74,6 +75,8 @@ def _error(text: str, tokens: list[WordToken], unclear: Unclear) -> InvalidSched
 
 def _suggest_reading(tokens: list[WordToken], index: int) -> str:
     """The reading of the nearest sentence that has one."""
+    if any(token.text in _PAST_WORDS for token in tokens):
+        return f"a schedule is in the future; {_EXAMPLES}"
     for candidate in _candidates(tokens, index):
         try:
             reading = _read(candidate)
@@ -81,8 +84,8 @@ def _suggest_reading(tokens: list[WordToken], index: int) -> str:
             continue
         shown = " ".join(token.source for token in candidate).replace(" ,", ",")
         zone = f" in {reading.timezone}" if reading.timezone else ""
-        meant = "" if reading.later else f" = {reading.expression}{zone}"
-        return f'nearest reading: "{shown}"{meant}'
+        translation = "" if reading.delay else f" = {reading.expression}{zone}"
+        return f'nearest reading: "{shown}"{translation}'
     return _EXAMPLES
 
 

@@ -5,7 +5,7 @@ Cron holds a product of fields, so times and dates must be one: 9:00 and 17:00 a
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.schedule.cron import ALL_DAYS, ALL_HOURS, ALL_MONTHS, ALL_SIXTY, ALL_WEEKDAYS, Cron
-from chronos.core.schedule.cron_format import format_list, step_of
+from chronos.core.schedule.cron_format import find_step, format_list
 from chronos.core.schedule.durations import HOUR_US, MINUTE_US, format_period, format_time_of_day
 from chronos.core.schedule.iso8601 import Period
 from chronos.core.schedule.words.sentence import Days, Field, Sentence
@@ -32,39 +32,39 @@ def clock_step(amount: Period | None) -> tuple[str, int] | None:
     return None
 
 
-def exclude_days(said: Sentence) -> None:
+def exclude_days(sentence: Sentence) -> None:
     """Turn "except Sundays" and "except in August" into exclusions, where no field can leave them out."""
-    if said.not_weekdays:
-        said.exclude.append(f"* * * * {format_list(said.not_weekdays)}")
-    if said.not_months:
-        said.exclude.append(f"* * * {format_list(said.not_months)} *")
+    if sentence.excluded_weekdays:
+        sentence.exclude.append(f"* * * * {format_list(sentence.excluded_weekdays)}")
+    if sentence.excluded_months:
+        sentence.exclude.append(f"* * * {format_list(sentence.excluded_months)} *")
 
 
-def to_cron(said: Sentence) -> Cron:
+def to_cron(sentence: Sentence) -> Cron:
     """The cron of a sentence."""
-    _check_whole(said)
-    seconds, minutes, hours, wildcard = _clock(said)
-    if "real" in said.where:
+    _check_complete(sentence)
+    seconds, minutes, hours, wildcard = _clock_fields(sentence)
+    if "real" in sentence.positions:
         if not (minutes | hours) & 1:
-            raise said.refusal("real", "cannot keep real intervals: neither minute 0 nor hour 0 is among its times")
+            raise sentence.error("real", "cannot keep real intervals: neither minute 0 nor hour 0 is among its times")
         wildcard = True
-    days, months = _days_and_months(said)
-    weekdays = said.weekdays
-    if said.frame == "week" and not weekdays:
+    days, months = _resolve_days(sentence)
+    weekdays = sentence.weekdays
+    if sentence.calendar_unit == "week" and not weekdays:
         weekdays = _SUNDAY
     of_month = bool(days.days or days.last or days.nearest)
     of_week = bool(weekdays or days.nth)
-    _check_combination(said, of_month=of_month, of_week=of_week)
+    _check_combination(sentence, of_month=of_month, of_week=of_week)
     if of_month or days.nth:
-        exclude_days(said)
+        exclude_days(sentence)
     else:
-        weekdays = (weekdays or ALL_WEEKDAYS) & ~said.not_weekdays
-        months &= ~said.not_months
+        weekdays = (weekdays or ALL_WEEKDAYS) & ~sentence.excluded_weekdays
+        months &= ~sentence.excluded_months
         if not weekdays or not months:
-            raise said.refusal("except", "leaves nothing over")
-    if "both" in said.where and not (days.days >> 1 & 1 or weekdays & 1):
+            raise sentence.error("except", "leaves nothing over")
+    if "both" in sentence.positions and not (days.days >> 1 & 1 or weekdays & 1):
         reason = "asks for a day of the month and of the week at once, which cron can say of the 1st or Sundays only"
-        raise said.refusal("both", reason, "say one of them, and leave the other days out with except")
+        raise sentence.error("both", reason, "say one of them, and leave the other days out with except")
     return Cron(
         seconds=seconds,
         minutes=minutes,
@@ -75,57 +75,59 @@ def to_cron(said: Sentence) -> Cron:
         last=days.last,
         nearest=days.nearest,
         nth=days.nth,
-        either="either" in said.where,
+        either="either" in sentence.positions,
         wildcard=wildcard,
     )
 
 
-def _check_whole(said: Sentence) -> None:
+def _check_complete(sentence: Sentence) -> None:
     """Refuse what is only part of a schedule, or more than a cron expression."""
-    for what, name in (("count", "a number of times"), ("anchor", "a first occurrence")):
-        if what in said.where:
+    for part, name in (("count", "a number of times"), ("anchor", "a first occurrence")):
+        if part in sentence.positions:
             hint = 'as in "every 6 hours, 5 times"'
-            raise said.refusal(what, f"has {name}, which only a plain interval can have", hint)
-    days = any(what in said.where for what in ("days", "weekdays"))
-    clock = any(what in said.where for what in ("times", "second", "minute", "hour"))
-    if said.amount is not None or days or (clock and ("months" in said.where or not said.times)):
+            raise sentence.error(part, f"has {name}, which only a plain interval can have", hint)
+    days = any(part in sentence.positions for part in ("days", "weekdays"))
+    clock = any(part in sentence.positions for part in ("times", "second", "minute", "hour"))
+    if sentence.amount is not None or days or (clock and ("months" in sentence.positions or not sentence.times)):
         return
-    if said.times:
-        time = format_time_of_day(said.times[0])
+    if sentence.times:
+        time = format_time_of_day(sentence.times[0])
         hint = f'say "every day at {time}" or "today at {time}"'
-        raise said.refusal("times", "has a time, but not on which days", hint)
-    if "window" in said.where:
-        raise said.refusal("window", "has hours, but nothing in them", 'as in "every hour from 9am to 5pm"')
-    if "months" in said.where:
-        raise said.refusal("months", "has a month, but not which days of it", 'as in "on the 1st of January"')
-    raise said.refusal("", "says nothing of when it runs")
+        raise sentence.error("times", "has a time, but not on which days", hint)
+    if "window" in sentence.positions:
+        raise sentence.error("window", "has hours, but nothing in them", 'as in "every hour from 9am to 5pm"')
+    if "months" in sentence.positions:
+        raise sentence.error("months", "has a month, but not which days of it", 'as in "on the 1st of January"')
+    raise sentence.error("", "says nothing of when it runs")
 
 
 # --- seconds, minutes, hours ---------------------------------------------------------------------------------------
 
 
-def _clock(said: Sentence) -> Clock:
-    step = None if said.frame else clock_step(said.amount)
-    if said.amount is not None and step is None and not said.frame:
-        reason = f"cannot be by the clock: {format_period(said.amount)} do not divide a minute, an hour or a day evenly"
-        raise said.refusal("amount", reason)
-    if said.window is not None:
-        return _window(said, said.window, step)
-    if said.times:
-        if step is not None or said.fields:
+def _clock_fields(sentence: Sentence) -> Clock:
+    step = None if sentence.calendar_unit else clock_step(sentence.amount)
+    if sentence.amount is not None and step is None and not sentence.calendar_unit:
+        reason = (
+            f"cannot be by the clock: {format_period(sentence.amount)} do not divide a minute, an hour or a day evenly"
+        )
+        raise sentence.error("amount", reason)
+    if sentence.window is not None:
+        return _window_fields(sentence, sentence.window, step)
+    if sentence.times:
+        if step is not None or sentence.fields:
             hint = 'say "at minute 15 of every hour" for a minute of each hour'
-            raise said.refusal("times", "has both a time of the day and an interval within it", hint)
-        return _times(said)
-    fields = dict(said.fields)
+            raise sentence.error("times", "has both a time of the day and an interval within it", hint)
+        return _time_fields(sentence)
+    fields = dict(sentence.fields)
     if step is not None:
         name, every = step
         if name in fields:
-            raise said.refusal(name, f"says its {name}s twice")
+            raise sentence.error(name, f"says its {name}s twice")
         fields[name] = Field(_steps(_ALL[name], every), True)
-    return _fill(said, fields)
+    return _fill_fields(sentence, fields)
 
 
-def _fill(said: Sentence, fields: dict[str, Field]) -> Clock:
+def _fill_fields(sentence: Sentence, fields: dict[str, Field]) -> Clock:
     """What was not said: 0 of the finer fields, all of the coarser ones."""
     if not fields:
         return 1, 1, 1, False
@@ -134,19 +136,19 @@ def _fill(said: Sentence, fields: dict[str, Field]) -> Clock:
     filled = []
     for i, name in enumerate(_ORDER):
         if finest < i < coarsest and name not in fields:
-            raise said.refusal("second", f"does not say of which {name}s", f'as in "of {name} 0"')
+            raise sentence.error("second", f"does not say of which {name}s", f'as in "of {name} 0"')
         filled.append(fields.get(name, Field(_ALL[name], True) if i > finest else Field(1, False)))
     second, minute, hour = filled
     return second.mask, minute.mask, hour.mask, minute.starred or hour.starred
 
 
-def _times(said: Sentence) -> Clock:
-    times = sorted(set(said.times))
+def _time_fields(sentence: Sentence) -> Clock:
+    times = sorted(set(sentence.times))
     seconds, minutes, hours = (_mask(values) for values in _columns(times))
     if len(times) != seconds.bit_count() * minutes.bit_count() * hours.bit_count():
-        named = ", ".join(format_time_of_day(time) for time in times[:-1]) + f" and {format_time_of_day(times[-1])}"
-        reason = f"has the times {named}, which no single cron expression can hold"
-        raise said.refusal("times", reason, "use one schedule for each minute of the hour")
+        listed = ", ".join(format_time_of_day(time) for time in times[:-1]) + f" and {format_time_of_day(times[-1])}"
+        reason = f"has the times {listed}, which no single cron expression can hold"
+        raise sentence.error("times", reason, "use one schedule for each minute of the hour")
     return seconds, minutes, hours, False
 
 
@@ -154,29 +156,34 @@ def _columns(times: list[int]) -> tuple[list[int], list[int], list[int]]:
     return [t % 60 for t in times], [t // 60 % 60 for t in times], [t // 3600 for t in times]
 
 
-def _window(said: Sentence, window: tuple[int, int, bool], step: tuple[str, int] | None) -> Clock:
+def _window_fields(sentence: Sentence, window: tuple[int, int, bool], step: tuple[str, int] | None) -> Clock:
     """every 15 minutes between 9am and 5pm: the step is counted from the beginning of the window."""
     if step is None:
-        raise said.refusal("window", "has hours, but no interval in them", 'as in "every hour from 9am to 5pm"')
-    if said.times or said.fields:
-        raise said.refusal("window", "has both hours and a time")
+        raise sentence.error("window", "has hours, but no interval in them", 'as in "every hour from 9am to 5pm"')
+    if sentence.times or sentence.fields:
+        raise sentence.error("window", "has both hours and a time")
     name, every = step
     first, last, inclusive = window[0] // 60, window[1] // 60, window[2]
     if window[0] % 60 or window[1] % 60 or first == last:
-        raise said.refusal("window", "has hours that do not begin and end at different whole minutes")
-    if last < first and (inclusive or last > 0) and any(w in said.where for w in ("days", "weekdays", "months")):
-        raise said.refusal("window", "has hours that go past midnight, into another day than it names")
+        raise sentence.error("window", "has hours that do not begin and end at different whole minutes")
+    if (
+        last < first
+        and (inclusive or last > 0)
+        and any(w in sentence.positions for w in ("days", "weekdays", "months"))
+    ):
+        raise sentence.error("window", "has hours that go past midnight, into another day than it names")
     last += _DAY_MINUTES if last < first else 0
     stride = {"second": 1, "minute": every, "hour": every * 60}[name]
     product = _product(range(first, last + inclusive, stride))
     if product is None:
         hint = ""
         if inclusive and _product(range(first, last, stride)) is not None:
+            interval = format_period(sentence.amount or Period())
             ends = f"{format_time_of_day(window[0])} and {format_time_of_day(window[1])}"
-            hint = f'nearest reading: "every {format_period(said.amount or Period())} between {ends}", without the last'
-        raise said.refusal("window", "has hours whose times no single cron expression can hold", hint)
+            hint = f'nearest reading: "every {interval} between {ends}", without the last'
+        raise sentence.error("window", "has hours whose times no single cron expression can hold", hint)
     minutes, hours = product
-    starred = name != "hour" and step_of(minutes, 0, 59) == stride
+    starred = name != "hour" and find_step(minutes, 0, 59) == stride
     return _steps(ALL_SIXTY, every) if name == "second" else 1, minutes, hours, starred
 
 
@@ -200,55 +207,55 @@ def _mask(values: list[int]) -> int:
 # --- days and months -----------------------------------------------------------------------------------------------
 
 
-def _days_and_months(said: Sentence) -> tuple[Days, int]:
+def _resolve_days(sentence: Sentence) -> tuple[Days, int]:
     """The days of the month, and in which months; the frame says which when the sentence does not."""
-    days, months = _merge_groups(said)
-    named = bool(days)
-    if said.frame == "quarter":
+    days, months = _merge_groups(sentence)
+    has_days = bool(days)
+    if sentence.calendar_unit == "quarter":
         if months:
-            raise said.refusal("amount", "says its months twice")
+            raise sentence.error("amount", "says its months twice")
         months = _QUARTERS
-    if said.frame == "day" and (days.days or days.last or days.nearest):
-        raise said.refusal("days", "names days of the month, but it runs every day")
-    if said.frame == "week" and named:
-        raise said.refusal("amount", "names days of the month, but it runs every week")
-    if said.frame in ("month", "quarter", "year"):
-        if said.weekdays and not named:
-            raise said.refusal("weekdays", "does not say which one of the month", 'as in "the first Monday"')
-        if said.frame == "year" and bool(months) != named:
-            raise said.refusal("amount", "does not say which day of the year", 'as in "on the 1st of March"')
-        if not named:
-            return _FIRST, months or (_JANUARY if said.frame == "year" else ALL_MONTHS)
+    if sentence.calendar_unit == "day" and (days.days or days.last or days.nearest):
+        raise sentence.error("days", "names days of the month, but it runs every day")
+    if sentence.calendar_unit == "week" and has_days:
+        raise sentence.error("amount", "names days of the month, but it runs every week")
+    if sentence.calendar_unit in ("month", "quarter", "year"):
+        if sentence.weekdays and not has_days:
+            raise sentence.error("weekdays", "does not say which one of the month", 'as in "the first Monday"')
+        if sentence.calendar_unit == "year" and bool(months) != has_days:
+            raise sentence.error("amount", "does not say which day of the year", 'as in "on the 1st of March"')
+        if not has_days:
+            return _FIRST, months or (_JANUARY if sentence.calendar_unit == "year" else ALL_MONTHS)
     return days, months or ALL_MONTHS
 
 
-def _merge_groups(said: Sentence) -> tuple[Days, int]:
+def _merge_groups(sentence: Sentence) -> tuple[Days, int]:
     """All day groups as one; 0 months are all of them. Dates that are no product of days and months are refused."""
-    groups = said.day_groups
+    groups = sentence.day_groups
     merged = Days()
-    months = said.months
+    months = sentence.months
     for days, of in groups:
         merged |= days
         months |= of or 0
-    named = [of for _, of in groups if of is not None]
-    if not named:
+    named_months = [of for _, of in groups if of is not None]
+    if not named_months:
         return merged, months
-    if said.months or said.weekdays:
-        what = "months" if said.months else "weekdays"
-        raise said.refusal(what, "does not say which days its months are of", 'put ", in January" at the end')
-    if len(named) < len(groups) or (len(set(named)) > 1 and len({days for days, _ in groups}) > 1):
+    if sentence.months or sentence.weekdays:
+        part = "months" if sentence.months else "weekdays"
+        raise sentence.error(part, "does not say which days its months are of", 'put ", in January" at the end')
+    if len(named_months) < len(groups) or (len(set(named_months)) > 1 and len({days for days, _ in groups}) > 1):
         hint = "use one schedule for each"
-        raise said.refusal("days", "has dates that no single cron expression can hold", hint)
+        raise sentence.error("days", "has dates that no single cron expression can hold", hint)
     return merged, months
 
 
-def _check_combination(said: Sentence, *, of_month: bool, of_week: bool) -> None:
-    either, both = "either" in said.where, "both" in said.where
+def _check_combination(sentence: Sentence, *, of_month: bool, of_week: bool) -> None:
+    either, both = "either" in sentence.positions, "both" in sentence.positions
     if of_month and of_week and either == both:
         hint = 'say "or" when one of them is enough, "if it is Monday" when both must hold'
-        raise said.refusal("weekdays", "names days of the month and of the week", hint)
+        raise sentence.error("weekdays", "names days of the month and of the week", hint)
     if not (of_month and of_week):
         if either:
-            raise said.refusal("either", 'has "or" between things that are no choice', 'say "and"')
+            raise sentence.error("either", 'has "or" between things that are no choice', 'say "and"')
         if both:
-            raise said.refusal("both", 'has "if" without a day of the month before it')
+            raise sentence.error("both", 'has "if" without a day of the month before it')

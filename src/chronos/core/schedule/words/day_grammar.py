@@ -28,7 +28,7 @@ class DayReader(TokenReader):
 
     def condition(self) -> None:
         """if it is Monday or the last Friday: the day of the month must also be one of these"""
-        self.sentence.note("both", self.position)
+        self.sentence.mark_once("both", self.position)
         self.take()
         self.take_words("it", "is")
         while True:
@@ -51,7 +51,7 @@ class DayReader(TokenReader):
         if self._nearest_weekday() or self._numbered_days() or self._calendar_date() or self._before_last():
             return True
         if (weekdays := self.weekday_range()) is not None:
-            self.sentence.add("weekdays", start)
+            self.sentence.mark("weekdays", start)
             self.sentence.weekdays |= weekdays
             return True
         if self._at_ordinal():
@@ -128,7 +128,7 @@ class DayReader(TokenReader):
         """2027-01-01 · 25 December · December 25 · December 25th · 25 December 2027"""
         start = self.position
         if self.peek_kind() is TokenKind.DATE:
-            self.sentence.note("date", start)
+            self.sentence.mark_once("date", start)
             self.sentence.date = self.take().text.upper()
             return True
         if self.peek_kind() in (TokenKind.NUMBER, TokenKind.ORDINAL) and self.word(1) in MONTHS:
@@ -139,7 +139,7 @@ class DayReader(TokenReader):
             return False
         year = self.peek()
         if year is not None and year.kind is TokenKind.NUMBER and len(year.text) == 4:
-            self.sentence.note("date", start)
+            self.sentence.mark_once("date", start)
             self.sentence.date = f"{self.take().value:04d}-{month:02d}-{self._day(start, day):02d}"
             return True
         self._add(start, Days(days=1 << self._day(start, day)))
@@ -153,7 +153,7 @@ class DayReader(TokenReader):
 
     def _ordinals(self, start: int, *, every: bool) -> None:
         """the 1st · the 1st and 15th · the 20th to 25th · the last day · the first and third Monday"""
-        waiting: list[int] = []
+        ordinals: list[int] = []
         while True:
             at = self.position
             first = self._ordinal()
@@ -163,13 +163,13 @@ class DayReader(TokenReader):
                 self.take_word("the")
                 last = self._ordinal()
             if self.word() == "day" and self.word(1) == "before":
-                self._add(start, _days_of_month(waiting))
+                self._add(start, _days_of_month(ordinals))
                 self._last_minus(at, first)
-                waiting = []
+                ordinals = []
             elif first > last or (last == _LAST) != (first == _LAST):
                 raise Unclear(at, "has a range of days that goes backwards", count=self.position - at)
             else:
-                waiting += range(first, last + 1)
+                ordinals += range(first, last + 1)
                 self._day(at, max(1, last))
             before = self.position
             self.skip_separators()
@@ -177,8 +177,8 @@ class DayReader(TokenReader):
             if self.position == before or not self._at_ordinal():
                 self.position = before
                 break
-        if waiting:
-            self._resolve(start, waiting, every=every)
+        if ordinals:
+            self._resolve(start, ordinals, every=every)
 
     def _ordinal(self) -> int:
         token = self.take()
@@ -188,25 +188,25 @@ class DayReader(TokenReader):
             raise Unclear(self.position - 1)
         return 2 if token.text == "second" else _LAST
 
-    def _resolve(self, start: int, waiting: list[int], *, every: bool) -> None:
+    def _resolve(self, start: int, ordinals: list[int], *, every: bool) -> None:
         """What the ordinals were about: weekdays, working days, or days of the month."""
         weekday = WEEKDAYS.get(self.word())
         unit = self.word()
         if weekday is not None:
             self.take()
-            found = Days(nth=sum(1 << self._nth(start, n) + weekday for n in set(waiting)))
+            days = Days(nth=sum(1 << self._nth(start, n) + weekday for n in set(ordinals)))
         elif self.take_word("weekday"):
-            if set(waiting) - {_LAST, 1}:
+            if set(ordinals) - {_LAST, 1}:
                 raise Unclear(start, "counts the weekdays of a month, where only first and last have a meaning")
-            found = Days(nearest=sum(1 << n for n in set(waiting)))
+            days = Days(nearest=sum(1 << n for n in set(ordinals)))
         else:
-            if not self.take_word("day", "days") and _LAST in waiting and self.word() != "of":
+            if not self.take_word("day", "days") and _LAST in ordinals and self.word() != "of":
                 raise Unclear(self.position, 'says "last" without of what', 'as in "last day" or "last Friday"')
-            found = _days_of_month(waiting)
-        if every and self.word() != "of" and max(waiting) > 1 and (weekday is not None or unit == "day"):
+            days = _days_of_month(ordinals)
+        if every and self.word() != "of" and max(ordinals) > 1 and (weekday is not None or unit == "day"):
             reason = "may mean once a month or every so many days"
             raise Unclear(start, reason, 'say "of the month", or "every 2 days", "every 2 weeks from 2027-01-04"', 2)
-        self._add(start, found)
+        self._add(start, days)
 
     def _nth(self, start: int, nth: int) -> int:
         if nth > 5:
@@ -220,9 +220,9 @@ class DayReader(TokenReader):
 
     def _add(self, start: int, days: Days) -> None:
         if days.nth:
-            self.sentence.add("weekdays", start)
+            self.sentence.mark("weekdays", start)
         if days.days or days.last or days.nearest:
-            self.sentence.add("days", start)
+            self.sentence.mark("days", start)
         self.sentence.open_days |= days
         self._of_months()
 
@@ -249,7 +249,7 @@ class DayReader(TokenReader):
         months = self.month_range()
         if months is None:
             return False
-        self.sentence.add("months", start)
+        self.sentence.mark("months", start)
         self.sentence.months |= months
         return True
 

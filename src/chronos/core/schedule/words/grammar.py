@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from chronos.core.schedule.iso8601 import Period
 from chronos.core.schedule.words.day_grammar import DayReader
-from chronos.core.schedule.words.sentence import FRAMES, Field, Sentence, Unclear
-from chronos.core.schedule.words.timezone_names import LONGEST_NAME, find_zones, similar_zones
+from chronos.core.schedule.words.sentence import CALENDAR_UNITS, Field, Sentence, Unclear
+from chronos.core.schedule.words.timezone_names import MAX_NAME_WORDS, find_zones, similar_zones
 from chronos.core.schedule.words.token_reader import AM_PM
 from chronos.core.schedule.words.tokenizer import (
     FREQUENCIES,
@@ -70,7 +70,7 @@ class _Reader(DayReader):
             self.take()
             self._set_amount(start, Period(months=unit.months * 2, days=unit.days * 2, us=unit.us * 2))
         elif self._is_unit_word():
-            self._set_frame(start, self.take().text)
+            self._set_unit(start, self.take().text)
         elif self.at_amount():
             self._set_counted(start)
         elif self.day_item(every=True) or self.month_item():
@@ -79,6 +79,8 @@ class _Reader(DayReader):
             raise Unclear(self.position)
         if self.take_words("by", "the", "clock"):
             self.sentence.by_clock = True
+        elif self.take_words("by", "the", "calendar"):
+            self.sentence.interval_kind = "calendar"
         self._of_fields()
 
     def _is_unit_word(self) -> bool:
@@ -96,19 +98,19 @@ class _Reader(DayReader):
         amount = self.amount()
         self._set_amount(start, amount)
         if number is not None and number.value == 1 and amount == unit:
-            self.sentence.frame = FRAMES.get(amount, "")
+            self.sentence.calendar_unit = CALENDAR_UNITS.get(amount, "")
 
     def _frequency(self) -> None:
         start = self.skip()
-        self._set_frame(start, FREQUENCIES[self.tokens[start].text])
+        self._set_unit(start, FREQUENCIES[self.tokens[start].text])
 
-    def _set_frame(self, start: int, unit: str) -> None:
+    def _set_unit(self, start: int, unit: str) -> None:
         amount = UNITS[unit]
         self._set_amount(start, amount)
-        self.sentence.frame = FRAMES.get(amount, "")
+        self.sentence.calendar_unit = CALENDAR_UNITS.get(amount, "")
 
     def _set_amount(self, start: int, amount: Period) -> None:
-        self.sentence.note("amount", start)
+        self.sentence.mark_once("amount", start)
         self.sentence.amount = amount
 
     def _once(self) -> None:
@@ -119,15 +121,15 @@ class _Reader(DayReader):
         if self.take_word("a", "an", "per"):
             if not self._is_unit_word():
                 raise Unclear(self.position)
-            self._set_frame(start, self.take().text)
+            self._set_unit(start, self.take().text)
         else:
-            self.sentence.note("once", start)
+            self.sentence.mark_once("once", start)
 
     def _count(self) -> bool:
         """5 times"""
         if self.peek_kind() is not TokenKind.NUMBER or self.word(1) != "times":
             return False
-        self.sentence.note("count", self.position)
+        self.sentence.mark_once("count", self.position)
         self.sentence.count = self.take().value
         self.take()
         return True
@@ -138,9 +140,9 @@ class _Reader(DayReader):
         """at 9am and 17:00 · at minute 5 of every hour · at intervals of 2 hours · at 2027-01-01T00:00:00Z"""
         start = self.skip()
         if self.take_words("real", "intervals"):
-            self.sentence.note("real", start)
+            self.sentence.mark_once("real", start)
         elif self.take_words("intervals", "of") or self.take_words("calendar", "intervals", "of"):
-            self.sentence.counting = self.tokens[start + 1].text
+            self.sentence.interval_kind = self.tokens[start + 1].text
             if not self.at_amount():
                 raise Unclear(self.position)
             self._set_amount(start, self.amount())
@@ -156,7 +158,7 @@ class _Reader(DayReader):
         unit = int(self.word(1) in ("minutes", "minute"))
         if self.peek_kind() is not TokenKind.NUMBER or self.word(1 + unit) != "past":
             return False
-        self.sentence.note("minute", self.position)
+        self.sentence.mark_once("minute", self.position)
         self.sentence.fields["minute"] = Field(1 << self.number(0, 59, "minute"), False)
         self.position += unit
         self._of_fields()
@@ -170,7 +172,7 @@ class _Reader(DayReader):
             self.take()
             self._set_window(start, first, self.time(), inclusive=True)
             return
-        self.sentence.add("times", start)
+        self.sentence.mark("times", start)
         self.sentence.times.append(first)
         while True:
             before = self.position
@@ -191,7 +193,7 @@ class _Reader(DayReader):
     def _fields(self) -> None:
         """minute 5 · minutes 3, 7 and 20 to 27 of hours 2 to 6 · second 30 of every minute"""
         name = _PLURALS.get(self.word(), self.word())
-        self.sentence.note(name, self.position)
+        self.sentence.mark_once(name, self.position)
         self.take()
         self.sentence.fields[name] = Field(self.number_list(_FIELD_SIZES[name] - 1, name), False)
         self._of_fields()
@@ -216,7 +218,7 @@ class _Reader(DayReader):
         if step == 0 or size % step:
             reason = f"asks for every {step}th {name}, which does not come out even; list the {name}s"
             raise Unclear(start, reason)
-        self.sentence.note(name, start)
+        self.sentence.mark_once(name, start)
         self.sentence.fields[name] = Field(sum(1 << value for value in range(0, size, step)), True)
 
     # --- from when to when -------------------------------------------------------------------------------------
@@ -230,11 +232,17 @@ class _Reader(DayReader):
         self._set_window(start, first, self.time(), inclusive=False)
 
     def _from(self) -> None:
-        """from 9am to 5pm, both included · from Monday to Friday · from 2027-01-01 · starting on 2027-01-01"""
+        """from 9am to 5pm, both included · from Monday to Friday · from 2027-01-01 · starting on 2027-01-01
+
+        "from the start" counts an interval from the schedule's start, whichever that is.
+        """
         start = self.skip()
+        if self.take_words("the", "start"):
+            self.sentence.interval_kind = self.sentence.interval_kind or "intervals"
+            return
         self.take_word("on", "at", "from")
         if self.peek_kind() is TokenKind.DATE:
-            self.sentence.note("start", start)
+            self.sentence.mark_once("start", start)
             self.sentence.start = self.date()
             return
         if self.day_item() or self.month_item():
@@ -245,7 +253,7 @@ class _Reader(DayReader):
         self._set_window(start, first, self.time(), inclusive=True)
 
     def _set_window(self, start: int, first: int, last: int, *, inclusive: bool) -> None:
-        self.sentence.note("window", start)
+        self.sentence.mark_once("window", start)
         self.sentence.window = (first, last, inclusive)
 
     def _until(self) -> None:
@@ -253,7 +261,7 @@ class _Reader(DayReader):
         start = self.skip()
         self.take_word("on", "at")
         end = self.date()
-        self.sentence.note("end", start)
+        self.sentence.mark_once("end", start)
         self.sentence.end = end if "T" in end else f"{end}T23:59:59.999999"
 
     def _counted(self) -> None:
@@ -261,7 +269,7 @@ class _Reader(DayReader):
         start = self.skip()
         if not self.take_word("from"):
             raise Unclear(self.position)
-        self.sentence.note("anchor", start)
+        self.sentence.mark_once("anchor", start)
         self.sentence.anchor = self.date()
 
     # --- relative times ----------------------------------------------------------------------------------------
@@ -270,9 +278,9 @@ class _Reader(DayReader):
         """in 2 hours · in January · in New York"""
         start = self.skip()
         if self.at_amount():
-            self.sentence.note("later", start)
-            self.sentence.later = self.amount()
-            if self.sentence.later == Period():
+            self.sentence.mark_once("delay", start)
+            self.sentence.delay = self.amount()
+            if self.sentence.delay == Period():
                 raise Unclear(start + 1, "waits for no time at all", count=2)
         elif self.word() in MONTHS:
             self.month_item()
@@ -283,8 +291,8 @@ class _Reader(DayReader):
 
     def _day_from_now(self) -> None:
         """today · tomorrow"""
-        self.sentence.note("later", self.position)
-        self.sentence.later = Period(days=int(self.word() == "tomorrow"))
+        self.sentence.mark_once("delay", self.position)
+        self.sentence.delay = Period(days=int(self.word() == "tomorrow"))
         self.sentence.needs_time = True
         self.take()
 
@@ -300,17 +308,17 @@ class _Reader(DayReader):
     def _zone(self) -> bool:
         """Europe/Paris · New York · New York time"""
         words: list[str] = []
-        while len(words) < LONGEST_NAME and self.peek_kind(len(words)) is TokenKind.WORD:
+        while len(words) < MAX_NAME_WORDS and self.peek_kind(len(words)) is TokenKind.WORD:
             words.append(self.word(len(words)))
         for length in range(len(words), 0, -1):
-            found = find_zones(" ".join(words[:length]))
-            if len(found) > 1:
+            zones = find_zones(" ".join(words[:length]))
+            if len(zones) > 1:
                 name = " ".join(token.source for token in self.tokens[self.position :][:length])
-                hint = f"say which: {' or '.join(found)}"
+                hint = f"say which: {' or '.join(zones)}"
                 raise Unclear(self.position, f'has "{name}", which is more than one time zone', hint, length)
-            if found:
-                self.sentence.note("zone", self.position)
-                self.sentence.zone = found[0]
+            if zones:
+                self.sentence.mark_once("zone", self.position)
+                self.sentence.zone = zones[0]
                 self.position += length
                 self.take_word("time")
                 self.take_word("zone")
@@ -321,31 +329,31 @@ class _Reader(DayReader):
         if self.peek_kind() is not TokenKind.WORD:
             return Unclear(self.position)
         words = [self.word(), self.word(1)] if self.peek_kind(1) is TokenKind.WORD else [self.word()]
-        found = similar_zones(" ".join(words)) or similar_zones(words[0])
-        hint = f"did you mean {' or '.join(found)}?" if found else "use an IANA name such as Europe/Paris or UTC"
+        zones = similar_zones(" ".join(words)) or similar_zones(words[0])
+        hint = f"did you mean {' or '.join(zones)}?" if zones else "use an IANA name such as Europe/Paris or UTC"
         place = self.tokens[self.position].source
         return Unclear(self.position, f'has the place "{place}", which no time zone is named after', hint)
 
     def _with(self) -> None:
         """with jitter up to 30 seconds · with up to 30 seconds of jitter"""
         self.take_word("with")
-        named = self.take_word("jitter")
+        is_named = self.take_word("jitter")
         start = self.position
         if not self.take_words("up", "to"):
             self.take_word("of")
         if not self.at_amount():
             raise Unclear(self.position)
         amount = self.amount()
-        if not named and not (self.take_words("of", "jitter") or self.take_word("jitter")):
+        if not is_named and not (self.take_words("of", "jitter") or self.take_word("jitter")):
             raise Unclear(self.position)
         if amount.months or amount.days or not amount.us:
             raise Unclear(start, "has a jitter that is no exact length of time; give hours, minutes or seconds")
-        self.sentence.note("jitter", start)
+        self.sentence.mark_once("jitter", start)
         self.sentence.jitter_us = amount.us
 
     def _except(self) -> None:
         """except 2026-12-25, 2026-12-31 to 2027-01-02 and "0 12 * * *" · except Sundays · except in August"""
-        self.sentence.add("except", self.skip())
+        self.sentence.mark("except", self.skip())
         self.take_word("on", "in")
         while True:
             if not self._exclusion():
@@ -373,10 +381,10 @@ class _Reader(DayReader):
             self.sentence.exclude.append(days)
             return True
         if (weekdays := self.weekday_range()) is not None:
-            self.sentence.not_weekdays |= weekdays
+            self.sentence.excluded_weekdays |= weekdays
             return True
         if (months := self.month_range()) is not None:
-            self.sentence.not_months |= months
+            self.sentence.excluded_months |= months
             return True
         return False
 
@@ -392,7 +400,7 @@ class _Reader(DayReader):
         self.sentence.literal = True
 
     def _cron(self) -> None:
-        """as the cron expression "0 9 * * 1-5" """
+        """cron expression "0 9 * * 1-5" · schedule "@fiscal" · as the cron expression "0 9 * * 1-5" """
         start = self.position
         self.take_words("as", "the")
         if self.take_word("cron"):
@@ -401,11 +409,11 @@ class _Reader(DayReader):
             raise Unclear(self.position)
         if self.peek_kind() is not TokenKind.QUOTED:
             raise Unclear(self.position, hint='put the cron expression in quotes: cron "0 9 * * 1-5"')
-        self.sentence.note("cron", start)
+        self.sentence.mark_once("cron", start)
         self.sentence.cron = self.take().text
 
     def _or(self) -> None:
-        self.sentence.note("either", self.skip())
+        self.sentence.mark_once("either", self.skip())
         if self.at_end():
             raise Unclear(self.position)
 
@@ -437,4 +445,5 @@ _CLAUSES: dict[str, Callable[[_Reader], None]] = {
     "taking": _Reader._taking,
     "as": _Reader._cron,
     "cron": _Reader._cron,
+    "schedule": _Reader._cron,
 }

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from chronos.core.schedule.iso8601 import Period
 
-FRAMES = {
+CALENDAR_UNITS = {
     Period(days=1): "day",
     Period(days=7): "week",
     Period(months=1): "month",
@@ -55,14 +55,16 @@ class Days:
 
 @dataclass(slots=True)
 class Sentence:
-    """Notes of one reading. ``where`` has the token at which each thing was first said."""
+    """Notes of one reading. ``positions`` has the token at which each thing was first said."""
 
-    where: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     topic: str = ""  # what the sentence is about at the moment
     amount: Period | None = None
-    frame: str = ""  # of FRAMES, when the amount is said as just one of it: "every day", not "every 24 hours"
-    counting: str = ""  # "intervals" or "calendar" when the sentence insists on an interval of that kind
+    calendar_unit: str = (
+        ""  # of CALENDAR_UNITS, when the amount is said as just one of it: "every day", not "every 24 hours"
+    )
+    interval_kind: str = ""  # "intervals" or "calendar" when the sentence insists on an interval of that kind
     by_clock: bool = False
     count: int | None = None
     times: list[int] = field(default_factory=list)
@@ -72,7 +74,7 @@ class Sentence:
     months: int = 0
     open_days: Days = field(default_factory=Days)  # not yet followed by an "of"
     day_groups: list[tuple[Days, int | None]] = field(default_factory=list)  # with their months, None for all
-    later: Period | None = None
+    delay: Period | None = None
     needs_time: bool = False  # "tomorrow" alone is no time
     date: str = ""
     cron: str = ""
@@ -82,38 +84,38 @@ class Sentence:
     anchor: str = ""
     jitter_us: int = 0
     exclude: list[str] = field(default_factory=list)
-    not_weekdays: int = 0
-    not_months: int = 0
+    excluded_weekdays: int = 0
+    excluded_months: int = 0
     literal: bool = False
 
-    def refusal(self, what: str, reason: str, hint: str = "") -> Unclear:
+    def error(self, part: str, reason: str, hint: str = "") -> Unclear:
         """The error of a thing that was understood, yet cannot be."""
-        return Unclear(self.where.get(what, 0), reason, hint)
+        return Unclear(self.positions.get(part, 0), reason, hint)
 
-    def check_only(self, what: str, name: str, *, besides: tuple[str, ...] = ()) -> None:
+    def check_only(self, part: str, name: str, *, besides: tuple[str, ...] = ()) -> None:
         """Refuse whatever else was said about when it runs."""
-        for other in (*RESTRICTIONS, "amount", "count", "anchor", "once", "date", "cron", "later"):
-            if other in self.where and other != what and other not in besides:
-                raise self.refusal(other, f"cannot be said together with {name}")
+        for other in (*RESTRICTIONS, "amount", "count", "anchor", "once", "date", "cron", "delay"):
+            if other in self.positions and other != part and other not in besides:
+                raise self.error(other, f"cannot be said together with {name}")
 
-    def note(self, what: str, index: int) -> None:
+    def mark_once(self, part: str, index: int) -> None:
         """Remember where a thing was said that can be said one time only."""
-        if what in self.where:
-            raise Unclear(index, f"says its {_NAMES.get(what, what)} twice", _SPLIT_HINT)
-        self.add(what, index)
+        if part in self.positions:
+            raise Unclear(index, f"says its {_NAMES.get(part, part)} twice", _SPLIT_HINT)
+        self.mark(part, index)
 
-    def add(self, what: str, index: int) -> None:
+    def mark(self, part: str, index: int) -> None:
         """Remember where a thing was said first; more of it must follow at once.
 
         "Monday at 9 and Tuesday at 10" is two schedules: together they would also run on Monday at 10.
         """
-        topic = _TOPICS.get(what)
+        topic = _TOPICS.get(part)
         if topic is not None and topic != self.topic:
             if topic in self.topics:
                 raise Unclear(index, f"comes back to its {topic} after saying something else", _SPLIT_HINT)
             self.topics.add(topic)
             self.topic = topic
-        self.where.setdefault(what, index)
+        self.positions.setdefault(part, index)
 
 
 _SPLIT_HINT = "say what belongs together in one place, and use one schedule for each time that differs"
@@ -125,7 +127,7 @@ _TOPICS = {
 }
 _NAMES = {
     "amount": "interval",
-    "later": "delay",
+    "delay": "delay",
     "window": "hours",
     "anchor": "first occurrence",
     "cron": "cron expression",

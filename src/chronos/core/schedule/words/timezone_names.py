@@ -6,11 +6,11 @@ from importlib.resources import files
 
 from chronos.core.schedule.timezones import zone_names
 
-LONGEST_NAME = 4  # words in a name
+MAX_NAME_WORDS = 4  # words in a name
 
 # Last parts of old names for regions: nobody who says "east" means Brazil/East.
 _REGION_SUFFIXES = frozenset({"east", "west", "north", "south", "general", "continental", "act", "nsw", "lhi"})
-_CLOSE = 0.75
+_MIN_SIMILARITY = 0.75
 
 
 def find_zones(place: str) -> list[str]:
@@ -24,11 +24,11 @@ def find_zones(place: str) -> list[str]:
 
 def similar_zones(place: str) -> list[str]:
     """Zones spelt like a place that is none; the first letter must be right, which keeps the search short."""
-    wanted = place[:64].replace("_", " ").replace("-", " ")
-    known = [city for city in _cities() if city[:1] == wanted[:1]]
-    known += [name for name in _names() if "/" in name and name[:1] == wanted[:1] and "/" in wanted]
-    close = get_close_matches(wanted, known, n=2, cutoff=_CLOSE)
-    return [zone for name in close for zone in find_zones(name)]
+    key = place[:64].replace("_", " ").replace("-", " ")
+    known = [city for city in _cities() if city[:1] == key[:1]]
+    known += [name for name in _names() if "/" in name and name[:1] == key[:1] and "/" in key]
+    matches = get_close_matches(key, known, n=2, cutoff=_MIN_SIMILARITY)
+    return [zone for name in matches for zone in find_zones(name)]
 
 
 @cache

@@ -60,15 +60,15 @@ class TokenReader:
         while self.peek_kind() is TokenKind.COMMA or self.word() == "and":
             self.position += 1
 
-    def number_list(self, high: int, what: str, low: int = 0) -> int:
+    def number_list(self, high: int, unit: str, low: int = 0) -> int:
         """A mask: 3, 7 and 20 to 27"""
         mask = 0
         while True:
-            first = self.number(low, high, what)
+            first = self.number(low, high, unit)
             last = first
             if self.word() in RANGE_WORDS:
                 self.position += 1
-                last = self.number(first, high, what)
+                last = self.number(first, high, unit)
             mask |= (2 << last) - (1 << first)
             before = self.position
             self.skip_separators()
@@ -81,12 +81,12 @@ class TokenReader:
         after = self.word(1)
         return self.peek_kind() is TokenKind.NUMBER and not (after in UNITS or after in MONTHS or after == "times")
 
-    def number(self, low: int, high: int, what: str) -> int:
+    def number(self, low: int, high: int, unit: str) -> int:
         token = self.peek()
         if token is None or token.kind is not TokenKind.NUMBER:
             raise Unclear(self.position)
         if not low <= token.value <= high:
-            raise Unclear(self.position, f"has the {what} {token.value}, expected {low}–{high} here")
+            raise Unclear(self.position, f"has the {unit} {token.value}, expected {low}–{high} here")
         self.position += 1
         return token.value
 

@@ -96,7 +96,8 @@ _TIMES = {"midnight": 0, "noon": 12 * 3600, "midday": 12 * 3600}
 _KEYWORDS = """
     a an and as at before beginning between by calendar changes clock counted cron each ending every except excluding
     expression from half if in intervals is it jitter last literally nearest now o'clock of on once or other past per
-    real starting taking the till time times today tomorrow until up weekday weekdays weekend weekends with zone
+    real schedule start starting taking the till time times today tomorrow until up weekday weekdays weekend weekends
+    with zone
 """
 VOCABULARY = frozenset(
     {*WEEKDAYS, *MONTHS, *UNITS, *FREQUENCIES, *RANGE_WORDS, *_NUMBERS, *_ORDINALS, *_TIMES, *_KEYWORDS.split()}

@@ -26,11 +26,11 @@ class Reading:
     """What a text says, in the terms of the other dialects. What it leaves unsaid is None or empty.
 
     ``expression`` is a cron expression, ``@every …``, an ISO 8601 interval or an instant; for a relative time
-    (``later`` is set) it is the text to show back.
+    (``delay`` is set) it is the text to show back.
     """
 
     expression: str = ""
-    later: Delay | None = None
+    delay: Delay | None = None
     timezone: str | None = None
     start: str | None = None
     end: str | None = None
@@ -39,116 +39,120 @@ class Reading:
     literal: bool = False
 
 
-def translate_sentence(said: Sentence) -> Reading:
+def translate_sentence(sentence: Sentence) -> Reading:
     """The reading of a whole sentence. Raises ``Unclear`` where its parts do not go together."""
-    if said.open_days:
-        said.day_groups.append((said.open_days, None))
-    later, start = None, said.start
-    if said.later is not None:
-        later = _later(said)
-        expression = format_delay(later)
-    elif said.date:
-        expression = _once(said)
-    elif "once" in said.where:
-        raise said.refusal("once", 'says "once" without a date', 'as in "once at 2027-01-01T09:00:00Z"')
-    elif "cron" in said.where:
-        expression = _quoted_cron(said)
-    elif said.amount is not None and _is_interval(said):
-        start = _start_of_day_at(said) or start
-        expression = _interval(said, said.amount)
+    if sentence.open_days:
+        sentence.day_groups.append((sentence.open_days, None))
+    delay, start = None, sentence.start
+    if sentence.delay is not None:
+        delay = _delay(sentence)
+        expression = format_delay(delay)
+    elif sentence.date:
+        expression = _once(sentence)
+    elif "once" in sentence.positions:
+        raise sentence.error("once", 'says "once" without a date', 'as in "once at 2027-01-01T09:00:00Z"')
+    elif "cron" in sentence.positions:
+        expression = _quoted_cron(sentence)
+    elif sentence.amount is not None and _is_interval(sentence):
+        start = _start_of_day_at(sentence) or start
+        expression = _interval(sentence, sentence.amount)
     else:
-        expression = format_cron(to_cron(said))
+        expression = format_cron(to_cron(sentence))
     return Reading(
         expression=expression,
-        later=later,
-        timezone=said.zone,
+        delay=delay,
+        timezone=sentence.zone,
         start=start or None,
-        end=said.end or None,
-        jitter=go_duration(said.jitter_us) if said.jitter_us else None,
-        exclude=tuple(said.exclude),
-        literal=said.literal,
+        end=sentence.end or None,
+        jitter=go_duration(sentence.jitter_us) if sentence.jitter_us else None,
+        exclude=tuple(sentence.exclude),
+        literal=sentence.literal,
     )
 
 
 # --- one time only -------------------------------------------------------------------------------------------------
 
 
-def _later(said: Sentence) -> Delay:
-    amount = said.later or Period()
-    said.check_only("later", "a delay", besides=("times", "once"))
+def _delay(sentence: Sentence) -> Delay:
+    amount = sentence.delay or Period()
+    sentence.check_only("delay", "a delay", besides=("times", "once"))
     if amount.months:
-        raise said.refusal("later", "waits for months or years, which are not of one length", "give days, or a date")
+        raise sentence.error("delay", "waits for months or years, which are not of one length", "give days, or a date")
     if amount.days + amount.us // (DAY_S * SECOND_US) > _FURTHEST_DAYS:
-        raise said.refusal("later", "waits for more than 300 years")
-    if len(said.times) > 1 or (said.times and amount.us):
-        raise said.refusal("times", "has a time that does not fit its delay", 'as in "in 3 days at 8am"')
-    if said.needs_time and not said.times:
-        raise said.refusal("later", "needs a time", 'as in "tomorrow at noon"')
-    return Delay(days=amount.days, us=amount.us, second_of_day=said.times[0] if said.times else None)
+        raise sentence.error("delay", "waits for more than 300 years")
+    if len(sentence.times) > 1 or (sentence.times and amount.us):
+        raise sentence.error("times", "has a time that does not fit its delay", 'as in "in 3 days at 8am"')
+    if sentence.needs_time and not sentence.times:
+        raise sentence.error("delay", "needs a time", 'as in "tomorrow at noon"')
+    return Delay(days=amount.days, us=amount.us, second_of_day=sentence.times[0] if sentence.times else None)
 
 
-def _once(said: Sentence) -> str:
-    said.check_only("date", "a single date", besides=("times", "once"))
-    if not said.times:
-        return said.date
-    if len(said.times) > 1 or "T" in said.date:
-        raise said.refusal("times", "has more than one time for its date", "use one schedule for each")
-    return _at_time(said.date, said.times[0])
+def _once(sentence: Sentence) -> str:
+    sentence.check_only("date", "a single date", besides=("times", "once"))
+    if not sentence.times:
+        return sentence.date
+    if len(sentence.times) > 1 or "T" in sentence.date:
+        raise sentence.error("times", "has more than one time for its date", "use one schedule for each")
+    return _join_date_and_time(sentence.date, sentence.times[0])
 
 
-def _at_time(date: str, second: int) -> str:
+def _join_date_and_time(date: str, second: int) -> str:
     return f"{date}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
 
 
-def _quoted_cron(said: Sentence) -> str:
+def _quoted_cron(sentence: Sentence) -> str:
     """Spelt anew, so that it can only be a cron expression; ``H`` would need the job's name. Or a package's own."""
-    said.check_only("cron", "a cron expression")
-    text = said.cron
+    sentence.check_only("cron", "a cron expression")
+    text = sentence.cron
     if is_custom(text):
         return text
     if not text.isascii() or "H" in text:
-        raise said.refusal("cron", "has a quoted cron expression that cannot be read", "write it without the words")
+        raise sentence.error("cron", "has a quoted cron expression that cannot be read", "write it without the words")
     return format_cron(parse_cron(text, dialect="seconds" if len(text.split()) == 6 else "standard"))
 
 
 # --- intervals -----------------------------------------------------------------------------------------------------
 
 
-def _is_interval(said: Sentence) -> bool:
+def _is_interval(sentence: Sentence) -> bool:
     """Whether the amount is counted from a start, rather than being fields of a cron expression."""
-    anchored = bool(said.start or said.anchor or said.count is not None)
-    restricted = any(what in said.where for what in RESTRICTIONS)
-    if said.counting:
-        said.check_only("amount", "an interval")
+    anchored = bool(sentence.start or sentence.anchor or sentence.count is not None)
+    restricted = any(part in sentence.positions for part in RESTRICTIONS)
+    if sentence.interval_kind:
+        sentence.check_only("amount", "an interval")
         return True
-    if said.by_clock:
+    if sentence.by_clock:
         return False
-    if said.frame or clock_step(said.amount) is not None:
+    if sentence.calendar_unit or clock_step(sentence.amount) is not None:
         return anchored and not restricted
-    if restricted and _start_of_day_at(said) is None:
-        what = next(what for what in RESTRICTIONS if what in said.where)
-        hint = _INTERVAL_HINT if said.amount and said.amount.us else _PERIOD_HINT
-        raise said.refusal(what, f"cannot be said of an interval of {format_period(said.amount or Period())}", hint)
+    if restricted and _start_of_day_at(sentence) is None:
+        part = next(part for part in RESTRICTIONS if part in sentence.positions)
+        hint = _INTERVAL_HINT if sentence.amount and sentence.amount.us else _PERIOD_HINT
+        raise sentence.error(
+            part, f"cannot be said of an interval of {format_period(sentence.amount or Period())}", hint
+        )
     return True
 
 
-def _start_of_day_at(said: Sentence) -> str | None:
+def _start_of_day_at(sentence: Sentence) -> str | None:
     """every 2 weeks from 2027-01-04 at 9am: the time belongs to the start."""
-    others = [what for what in RESTRICTIONS if what in said.where and what != "times"]
-    calendar = said.amount is not None and (said.amount.months or said.amount.days) and not said.frame
-    if not calendar or others or len(said.times) != 1 or not said.start or "T" in said.start:
+    others = [part for part in RESTRICTIONS if part in sentence.positions and part != "times"]
+    calendar = (
+        sentence.amount is not None and (sentence.amount.months or sentence.amount.days) and not sentence.calendar_unit
+    )
+    if not calendar or others or len(sentence.times) != 1 or not sentence.start or "T" in sentence.start:
         return None
-    return _at_time(said.start, said.times[0])
+    return _join_date_and_time(sentence.start, sentence.times[0])
 
 
-def _interval(said: Sentence, amount: Period) -> str:
+def _interval(sentence: Sentence, amount: Period) -> str:
     if amount == Period():
-        raise said.refusal("amount", "repeats after no time at all")
-    exclude_days(said)
-    plain = not (amount.months or amount.days or said.counting == "calendar" or said.anchor)
-    if plain and said.count is None:
+        raise sentence.error("amount", "repeats after no time at all")
+    exclude_days(sentence)
+    is_plain = not (amount.months or amount.days or sentence.interval_kind == "calendar" or sentence.anchor)
+    if is_plain and sentence.count is None:
         return f"@every {go_duration(amount.us)}"
-    repeat = "R" if said.count is None else f"R{said.count}"
-    if said.anchor:
-        return f"{repeat}/{said.anchor}/{iso_period(amount)}"
-    return iso_period(amount) if said.count is None else f"{repeat}/{iso_period(amount)}"
+    repeat = "R" if sentence.count is None else f"R{sentence.count}"
+    if sentence.anchor:
+        return f"{repeat}/{sentence.anchor}/{iso_period(amount)}"
+    return iso_period(amount) if sentence.count is None else f"{repeat}/{iso_period(amount)}"

@@ -1,6 +1,6 @@
-"""Admission with care: under locked gates, decided in memory with ``core.policy``, for what the hot path leaves.
+"""Admission with care: under locked gates, batch in memory with ``core.policy``, for what the hot path leaves.
 
-That is asked-for runs, recovered gaps, ``replace`` and concurrency keys.
+That is requests-for runs, recovered gaps, ``replace`` and concurrency keys.
 """
 
 from collections.abc import Sequence
@@ -35,19 +35,19 @@ class AdmissionHandler:
             select id, job, status, token, {last_run_sql("active")} from active
             where request = $1 and (status <> {int(Status.RUNNING)} or owner = $2) and {d.one_of("id", 3)}"""
 
-    def begin(
-        self, asked: RunsByGate, *, now_us: int, node: int | None = None, request: bytes | None = None
+    def begin_batch(
+        self, requests: RunsByGate, *, now_us: int, node: int | None = None, request: bytes | None = None
     ) -> Steps[AdmissionBatch]:
         """Read and lock what deciding about runs under locked gates takes.
 
         Keys are locked at once, in order; what may be replaced after them.
         """
-        runs = [run for _, own in asked for run in own]
-        known = (yield from self._gates.known([run.id for run in runs])) if runs else set()
+        runs = [run for _, own in requests for run in own]
+        known = (yield from self._gates.find_known([run.id for run in runs])) if runs else set()
         keys = yield from self._gates.lock_keys({run.key: run.key_limit for run in runs if run.key is not None})
         replacing = {
             gate.job: None
-            for gate, own in asked
+            for gate, own in requests
             if gate.overlap is Overlap.REPLACE
             and gate.active + gate.queued > 0
             and any(run.id not in known for run in own)
@@ -64,27 +64,27 @@ class AdmissionHandler:
             open={job: opened.get(job, {}) for job in replacing},
         )
 
-    def finish(self, decided: AdmissionBatch) -> Steps[None]:
-        """Write what was decided, but for the gates, which are the caller's."""
-        if decided.inserted:
-            yield Query(self._insert, rows=Rows(_row_types(INSERTED_COLUMNS), decided.inserted))
-        if decided.skipped:
-            yield Query(self._insert_skipped, rows=Rows(_row_types(SKIPPED_COLUMNS), decided.skipped))
+    def finish_batch(self, batch: AdmissionBatch) -> Steps[None]:
+        """Write what was batch, but for the gates, which are the caller's."""
+        if batch.inserted:
+            yield Query(self._insert, rows=Rows(_row_types(INSERTED_COLUMNS), batch.inserted))
+        if batch.skipped:
+            yield Query(self._insert_skipped, rows=Rows(_row_types(SKIPPED_COLUMNS), batch.skipped))
         # What this very round admitted is in the table by now: it may have been replaced by what came after it.
-        yield from self._gates.end(decided.replaced, ReasonCode.REPLACED, None, decided.now_us)
-        yield from self._gates.ask(decided.asked, CancelRequest.REPLACED)
-        yield from self._gates.save_keys(decided.keys.values())
+        yield from self._gates.cancel_locked(batch.replaced, ReasonCode.REPLACED, None, batch.now_us)
+        yield from self._gates.request_cancel(batch.cancel_requested, CancelRequest.REPLACED)
+        yield from self._gates.save_keys(batch.keys.values())
 
     def admit_runs(
         self, gate: Gate, runs: Sequence[RunRow], *, now_us: int
     ) -> Steps[tuple[list[Admitted], list[RunRow]]]:
-        """Admit runs under one locked gate, in order; answers what was decided and what was refused.
+        """Admit runs under one locked gate, in order; answers what was batch and what was refused.
 
         The gate is changed in place: its caller writes it back.
         """
-        decided = yield from self.begin([(gate, runs)], now_us=now_us)
-        answer = decided.decide(gate, runs)
-        yield from self.finish(decided)
+        batch = yield from self.begin_batch([(gate, runs)], now_us=now_us)
+        answer = batch.decide(gate, runs)
+        yield from self.finish_batch(batch)
         return answer
 
     def admitted_before(self, request: bytes, node: int, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
@@ -97,27 +97,27 @@ class AdmissionHandler:
     ) -> Steps[list[Admitted]]:
         """Scheduled instants that the hot statement does not take: ``replace`` and keyed jobs."""
         gates = yield from self._gates.lock(row.job for row in rows)
-        asked = [
+        requests = [
             (gates[row.job], row, RunRow(row.id, Cause.SCHEDULE, row.expect_us, row.ready_us, None, *row[-2:]))
             for row in sorted(rows, key=lambda row: row.job)
             if row.job in gates and gates[row.job].version == row.version
         ]
-        decided = yield from self.begin(
-            [(gate, [run]) for gate, _, run in asked], now_us=now_us, node=node, request=request
+        batch = yield from self.begin_batch(
+            [(gate, [run]) for gate, _, run in requests], now_us=now_us, node=node, request=request
         )
         answers: list[Admitted] = []
         changed: dict[bytes, Gate] = {}
-        for gate, row, run in asked:
+        for gate, row, run in requests:
             if not gate.is_at(row.expect_us, row.version):
                 continue
-            admitted, _ = decided.decide(gate, [run], claim=row.claim)
+            admitted, _ = batch.decide(gate, [run], claim=row.claim)
             if admitted:
                 move_cursor(gate, row.next_us)
             else:  # on record already: only the cursor takes notice
                 gate.next_us = row.next_us
             answers += admitted
             changed[gate.job] = gate
-        yield from self.finish(decided)
+        yield from self.finish_batch(batch)
         yield from self._gates.save(changed.values())
         return answers
 

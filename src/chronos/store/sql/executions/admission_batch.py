@@ -1,4 +1,4 @@
-"""One round of admission in memory: what was read under locked gates, what is decided, what is to be written then.
+"""One round of admission in memory: what was read under locked gates, what is batch, what is to be written then.
 
 Everything is read before and written after it, for all gates together, so that hundreds of jobs take as many statements
 as one. In between ``core.policy`` decides run after run, each as if those before it had been written already.
@@ -15,7 +15,7 @@ from chronos.core.job import JobState
 from chronos.core.policy import PRIORITY_STEP_US, AdmissionVerdict, admit, is_held
 from chronos.core.reasons import ReasonCode
 from chronos.store.commands import Admitted, RunRow
-from chronos.store.sql.executions.gates import Gate, KeyGate, OpenGates, count_out, skip_used_turns
+from chronos.store.sql.executions.gates import Gate, KeyGate, OpenExecution, count_out, skip_used_turns
 from chronos.store.sql.query import Row
 
 #: Rows of ``Round.inserted``, as columns of ``active``.
@@ -36,21 +36,29 @@ class AdmissionBatch:
     request: bytes | None = None
     known: set[bytes]  # runs that exist already, open or ended
     keys: dict[bytes, KeyGate]
-    open: dict[bytes, dict[bytes, OpenGates]]  # of the jobs that ``replace``: what they have open
+    open: dict[bytes, dict[bytes, OpenExecution]]  # of the jobs that ``replace``: what they have open
     inserted: list[Row] = field(default_factory=list)
     skipped: list[Row] = field(default_factory=list)
     replaced: dict[bytes, Gate] = field(default_factory=dict)  # executions that end before they have started
-    asked: dict[bytes, None] = field(default_factory=dict)  # running executions that are asked to stop
+    cancel_requested: dict[bytes, None] = field(default_factory=dict)  # running executions that are asked to stop
 
     def decide(
-        self, gate: Gate, runs: Sequence[RunRow], *, claim: bool = False, late: bool = False, whole: bool = False
+        self,
+        gate: Gate,
+        runs: Sequence[RunRow],
+        *,
+        claim: bool = False,
+        late: bool = False,
+        all_or_nothing: bool = False,
     ) -> tuple[list[Admitted], list[RunRow]]:
-        """Admit runs under one gate, in order; answers what was decided and what was refused.
+        """Admit runs under one gate, in order; answers what was batch and what was refused.
 
         A run that exists already is passed over. What is ``late`` is not dropped for an overlap that nobody but its
-        lateness made. If ``whole``, nothing changes when something is refused.
+        lateness made. If ``all_or_nothing``, nothing changes when something is refused.
         """
-        if whole and (refused := self._copy_for_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]):
+        if all_or_nothing and (
+            refused := self._copy_for_trial(gate, runs).decide(copy(gate), runs, claim=claim, late=late)[1]
+        ):
             return [], refused
         for run in runs:
             if run.key is not None:
@@ -65,7 +73,7 @@ class AdmissionBatch:
             if gate.overlap is Overlap.REPLACE and gate.active + gate.queued > 0:
                 self._replace(gate, held=held)
             key = self.keys.get(run.key) if run.key is not None else None
-            verdict = _decide_admission(gate, key, asked=late or run.cause.asked, held=held)
+            verdict = _decide_admission(gate, key, requested=late or run.cause.requested, held=held)
             if verdict is AdmissionVerdict.REFUSE:
                 refused.append(run)
                 continue
@@ -92,7 +100,7 @@ class AdmissionBatch:
             if held and not is_held_too:
                 continue
             if status == Status.RUNNING:
-                self.asked[id_] = None
+                self.cancel_requested[id_] = None
                 continue
             del mine[id_]
             self.replaced[id_] = gate
@@ -129,18 +137,18 @@ class AdmissionBatch:
             )
         )
         if gate.overlap is Overlap.REPLACE:
-            self.open.setdefault(gate.job, {})[run.id] = OpenGates(status, run.key, held, token)
+            self.open.setdefault(gate.job, {})[run.id] = OpenExecution(status, run.key, held, token)
         return Admitted(run.id, gate.job, status, token, gate.ran_us)
 
 
-def _decide_admission(gate: Gate, key: KeyGate | None, *, asked: bool, held: bool) -> AdmissionVerdict:
+def _decide_admission(gate: Gate, key: KeyGate | None, *, requested: bool, held: bool) -> AdmissionVerdict:
     return admit(
         overlap=gate.overlap,
         limit=gate.lim,
         queue_max=gate.queue_max,
         active=gate.active,
         queued=gate.queued,
-        asked=asked,
+        requested=requested,
         key_full=key is not None and key.active >= key.lim > 0,
         held=held,
     )

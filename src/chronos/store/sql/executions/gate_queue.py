@@ -15,7 +15,7 @@ from chronos.store.sql.executions.gates import (
     Gate,
     GateRows,
     KeyGate,
-    OpenGates,
+    OpenExecution,
     count_out,
     count_requeued,
     skip_used_turns,
@@ -46,7 +46,7 @@ class GateQueue(GateRows):
         self._lock_open = f"""
             select job, id, status, key, held, token from active where {d.one_of("job", 1)}
             order by job, scheduled_us, id {d.lock()}"""
-        self._end = f"""
+        self._move_to_history = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
                 admitted_us, started_us, attempt_us, finished_us, detail)
             select id, job, version, cause, scheduled_us, {int(Status.CANCELED)}, $1, $2, owner, token, attempt,
@@ -59,9 +59,9 @@ class GateQueue(GateRows):
             update active set detail = i.detail from {d.rows(1, "id:i detail:t")} as i
             where {d.within("active.id", 1)} and active.id = i.id"""
         self._drop = f"delete from active where {d.one_of('id', 1)}"
-        unasked = f"status = {int(Status.RUNNING)} and cancel = 0"
-        self._ask_running = f"update active set cancel = $2 where job = $1 and {unasked}"
-        self._ask = f"update active set cancel = $1 where {d.one_of('id', 2)} and {unasked}"
+        not_canceled = f"status = {int(Status.RUNNING)} and cancel = 0"
+        self._request_cancel_of_job = f"update active set cancel = $2 where job = $1 and {not_canceled}"
+        self._request_cancel = f"update active set cancel = $1 where {d.one_of('id', 2)} and {not_canceled}"
         queued = f"status = {int(Status.QUEUED)} and held = 0"
         self._first_queued = f"""
             select id, job, key, lane, rank, token from active where job = $1 and {queued}
@@ -108,7 +108,7 @@ class GateQueue(GateRows):
                 select 1 from active as a where a.key = k.key and {queued} and {room} limit 1
             ) is not null order by k.key limit $1"""
 
-    def known(self, executions: Sequence[bytes]) -> Steps[set[bytes]]:
+    def find_known(self, executions: Sequence[bytes]) -> Steps[set[bytes]]:
         """Which of these executions exist, open or ended."""
         rows = yield Query(self._known, rows=to_id_rows(executions))
         return {row[0] for row in rows}
@@ -132,7 +132,7 @@ class GateQueue(GateRows):
         """
         mine = list(gates)
         open_gates = {g.job: g for g in mine if _has_room(g)}
-        others = (yield from self._others(freed, {g.job for g in mine})) if freed else {}
+        others = (yield from self._lock_gates_behind_keys(freed, {g.job for g in mine})) if freed else {}
         waiting = (yield from self._select_next_queued(list(open_gates.values()))) if open_gates else []
         if others:
             waiting += yield from self._select_queued_behind_keys(others.values(), freed)
@@ -220,7 +220,7 @@ class GateQueue(GateRows):
         gone = {i: run for i, run in opened.get(gate.job, {}).items() if run.status in _UNSTARTED}
         if not gone:
             return set()
-        yield from self.end(dict.fromkeys(gone, gate), code, message, now_us)
+        yield from self.cancel_locked(dict.fromkeys(gone, gate), code, message, now_us)
         keys = yield from self.lock_existing_keys([run.key for run in gone.values() if run.key is not None])
         for run in gone.values():
             count_out(gate, run.status)
@@ -230,24 +230,26 @@ class GateQueue(GateRows):
         yield from self.save_keys(keys.values())
         return set(keys)
 
-    def lock_open_executions(self, jobs: Sequence[bytes]) -> Steps[dict[bytes, dict[bytes, OpenGates]]]:
+    def lock_open_executions(self, jobs: Sequence[bytes]) -> Steps[dict[bytes, dict[bytes, OpenExecution]]]:
         """What jobs whose gates are locked have open, by job and execution, locked too."""
-        found: dict[bytes, dict[bytes, OpenGates]] = {}
+        found: dict[bytes, dict[bytes, OpenExecution]] = {}
         for job, execution, status, key, held, token in (
             (yield Query(self._lock_open, rows=to_id_rows(jobs))) if jobs else ()
         ):
-            found.setdefault(job, {})[execution] = OpenGates(status, key, bool(held), token)
+            found.setdefault(job, {})[execution] = OpenExecution(status, key, bool(held), token)
         return found
 
-    def end(self, gone: Mapping[bytes, Gate], code: ReasonCode, message: str | None, now_us: int) -> Steps[None]:
+    def cancel_locked(
+        self, gone: Mapping[bytes, Gate], code: ReasonCode, message: str | None, now_us: int
+    ) -> Steps[None]:
         """Cancel executions that are locked and not running. Gates and keys are for the caller to change."""
         if not gone:
             return
         yield from self.close_tasks(gone, code, message, now_us)
-        yield Query(self._end, (code.value, message, now_us), to_id_rows(gone))
+        yield Query(self._move_to_history, (code.value, message, now_us), to_id_rows(gone))
         yield Query(self._drop, rows=to_id_rows(gone))
         told = [(execution, gate.job, Status.CANCELED) for execution, gate in gone.items() if gate.followed]
-        yield from self._records.ended(told, now_us)
+        yield from self._records.insert_ended_items(told, now_us)
 
     def close_tasks(
         self, executions: Iterable[bytes], code: ReasonCode, message: str | None, now_us: int
@@ -258,16 +260,16 @@ class GateQueue(GateRows):
         if closed:
             yield Query(self._close_groups, rows=Rows("it", closed))
 
-    def ask_job_to_stop(self, job: bytes, cancel: CancelRequest) -> Steps[None]:
+    def request_cancel_of_job(self, job: bytes, cancel: CancelRequest) -> Steps[None]:
         """Ask what runs to stop."""
-        yield Query(self._ask_running, (job, int(cancel)))
+        yield Query(self._request_cancel_of_job, (job, int(cancel)))
 
-    def ask(self, executions: Collection[bytes], cancel: CancelRequest) -> Steps[None]:
+    def request_cancel(self, executions: Collection[bytes], cancel: CancelRequest) -> Steps[None]:
         """Ask some of what runs to stop."""
         if executions:
-            yield Query(self._ask, (int(cancel),), to_id_rows(executions))
+            yield Query(self._request_cancel, (int(cancel),), to_id_rows(executions))
 
-    def _others(self, freed: Mapping[bytes, int], mine: Collection[bytes]) -> Steps[dict[bytes, Gate]]:
+    def _lock_gates_behind_keys(self, freed: Mapping[bytes, int], mine: Collection[bytes]) -> Steps[dict[bytes, Gate]]:
         """The gates of other jobs that wait for concurrency keys, have room, and were free to be locked."""
         found = yield Query(self._next_behind_keys, (_EXTRA_ROWS_BEHIND_KEY + sum(freed.values()),), to_id_rows(freed))
         jobs = sorted(row[0] for row in found if row[0] not in mine)

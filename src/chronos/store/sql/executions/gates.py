@@ -54,7 +54,7 @@ class KeyGate:
     queued: int
 
 
-class OpenGates(NamedTuple):
+class OpenExecution(NamedTuple):
     """An execution that has not ended, as far as gates are concerned."""
 
     status: int

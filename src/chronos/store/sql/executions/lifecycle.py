@@ -33,7 +33,7 @@ from chronos.store.sql.append_only import AppendOnlyTables
 from chronos.store.sql.executions.admission import AdmissionHandler
 from chronos.store.sql.executions.gate_queue import GateQueue, claimed_columns, to_claimed_rows
 from chronos.store.sql.executions.gates import Gate, move_cursor
-from chronos.store.sql.executions.settlement import HotSettlement, SettlementHandler
+from chronos.store.sql.executions.settlement import HotPath, SettlementHandler
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 from chronos.store.sql.user_statements import check_statements
 
@@ -44,14 +44,14 @@ class LifecycleHandler:
     """Statements and steps."""
 
     def __init__(
-        self, d: Dialect, hot: HotSettlement, gates: GateQueue, records: AppendOnlyTables, endings: SettlementHandler
+        self, d: Dialect, hot: HotPath, gates: GateQueue, records: AppendOnlyTables, settlement: SettlementHandler
     ) -> None:
-        self._hot, self._gates, self._records, self._settlement = hot, gates, records, endings
+        self._hot, self._gates, self._records, self._settlement = hot, gates, records, settlement
         self._admission = AdmissionHandler(d, gates)
         held = (
             f"{d.within('active.id', 1)} and active.id = i.id and active.token = i.token and active.status = {RUNNING}"
         )
-        unasked = f"{held} and active.cancel = 0"
+        not_canceled = f"{held} and active.cancel = 0"
         self._advance = f"""
             update active set detail = i.detail from {d.rows(1, "id:i token:n detail:t")} as i
             where {held} returning active.id"""
@@ -60,11 +60,12 @@ class LifecycleHandler:
             update active set status = {WAITING}, owner = null, wake_us = i.wake_us, signal = i.signal,
                 attempt = i.attempt, worked_us = i.worked_us, detail = coalesce(i.detail, active.detail)
             from {d.rows(1, "id:i token:n wake_us:n signal:t attempt:n worked_us:n detail:t")} as i
-            where {unasked} returning active.id"""
+            where {not_canceled} returning active.id"""
         self._release = f"""
             update active set status = {READY}, owner = null, ready_since_us = i.now_us, worked_us = i.worked_us,
                 detail = coalesce(i.detail, active.detail)
-            from {d.rows(1, "id:i token:n worked_us:n detail:t now_us:n")} as i where {unasked} returning active.id"""
+            from {d.rows(1, "id:i token:n worked_us:n detail:t now_us:n")} as i
+            where {not_canceled} returning active.id"""
         self._wake = f"""
             with woken as materialized (
                 select id from active where status = {WAITING} and wake_us <= $1 order by wake_us, id
@@ -103,7 +104,7 @@ class LifecycleHandler:
         if plain:
             answers += yield from self._hot.admit(command, plain)
         if ended := {row.id for row in rows if row.next_us is None}:
-            yield from self._records.done(sum(answer.id in ended for answer in answers))
+            yield from self._records.count_done_jobs(sum(answer.id in ended for answer in answers))
         return before + answers
 
     def recover(self, command: Recover) -> Steps[list[Admitted]]:
@@ -114,21 +115,23 @@ class LifecycleHandler:
             for part in command.parts
             if part.job in gates and _may_recover(part, gates[part.job])
         ]
-        decided = yield from self._admission.begin([(gate, part.runs) for part, gate in asked], now_us=command.now_us)
+        batch = yield from self._admission.begin_batch(
+            [(gate, part.runs) for part, gate in asked], now_us=command.now_us
+        )
         answers: list[Admitted] = []
         recovered: list[tuple[Recover, Gate]] = []
         for part, gate in asked:
-            admitted, refused = decided.decide(gate, part.runs, late=True, whole=part.whole)
-            if refused and part.whole:
+            admitted, refused = batch.decide(gate, part.runs, late=True, all_or_nothing=part.all_or_nothing)
+            if refused and part.all_or_nothing:
                 continue
             gate.done_us = max([gate.done_us, *(span.to_us for span in part.spans)])
             move_cursor(gate, refused[0].scheduled_us if refused else part.next_us)
             answers += admitted
             recovered.append((part, gate))
-        yield from self._admission.finish(decided)
+        yield from self._admission.finish_batch(batch)
         spans = ((gate.version, span) for part, gate in recovered for span in part.spans)
-        yield from self._records.spans(int(Cause.RECOVERY), spans)
-        yield from self._records.done(sum(gate.state == JobState.DONE for _, gate in recovered))
+        yield from self._records.insert_spans(int(Cause.RECOVERY), spans)
+        yield from self._records.count_done_jobs(sum(gate.state == JobState.DONE for _, gate in recovered))
         yield from self._gates.save(gate for _, gate in recovered)
         return answers
 
@@ -137,15 +140,17 @@ class LifecycleHandler:
         gate, namespace, name = yield from self._lock_gate_and_name(command.job)
         before = yield from self._records.find_by_idempotency_key(namespace, command.idempotency)
         if before is not None:
-            return (yield from self._again(before))
+            return (yield from self._find_triggered_before(before))
         if not command.room:
             raise QueueFull("as many executions wait as may; try again later")
         admitted, refused = yield from self._admission.admit_runs(gate, [command.run], now_us=command.now_us)
         if refused:
             raise QueueFull(f'"{name}" has {gate.queued} executions queued, which is all it may have')
         if not admitted:
-            return (yield from self._again(command.run.id))
-        yield from self._records.remember(namespace, command.idempotency, command.run.id, command.now_us)
+            return (yield from self._find_triggered_before(command.run.id))
+        yield from self._records.remember_idempotency_key(
+            namespace, command.idempotency, command.run.id, command.now_us
+        )
         yield from self._gates.save([gate])
         if command.run.cause is not Cause.DEPENDENCY:  # which nobody asked for
             verb, told = "trigger", command.run.id.hex()
@@ -184,7 +189,7 @@ class LifecycleHandler:
         [(namespace, name)] = yield Query(self._namespace, (job,))
         return gates[job], namespace, name
 
-    def _again(self, execution: bytes) -> Steps[Triggered]:
+    def _find_triggered_before(self, execution: bytes) -> Steps[Triggered]:
         rows = yield Query(self._status_of, (execution,))
         return Triggered(execution, Status(rows[0][0]) if rows else Status.SUCCEEDED, created=False)
 
@@ -206,7 +211,7 @@ class LifecycleHandler:
         """See ``Advance``."""
         rows = yield Query(self._advance, rows=Rows("int", [(r.id, r.token, r.detail) for r in command.rows]))
         held = {row[0] for row in rows}
-        yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
+        yield from self._records.insert_attempts(a for row in command.rows if row.id in held for a in row.attempts)
         return list(held)
 
     def advance_with(self, command: AdvanceWith) -> Steps[bool]:
@@ -222,16 +227,16 @@ class LifecycleHandler:
         """See ``Suspend``."""
         rows = [(*r[:3], _encode_signals(r.signals), *r[4:7]) for r in command.rows]
         query = Query(self._suspend, rows=Rows("inntnnt", rows))
-        held = yield from self._settlement.put_down_or_cancel(query, command.rows, command.now_us)
-        yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
+        held = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
+        yield from self._records.insert_attempts(a for row in command.rows if row.id in held for a in row.attempts)
         return list(held)
 
     def release(self, command: Release) -> Steps[list[bytes]]:
         """See ``Release``."""
         rows = [(*r[:4], command.now_us) for r in command.rows]
         query = Query(self._release, rows=Rows("inntn", rows))
-        held = yield from self._settlement.put_down_or_cancel(query, command.rows, command.now_us)
-        yield from self._records.attempts(a for row in command.rows if row.id in held for a in row.attempts)
+        held = yield from self._settlement.leave_running_or_cancel(query, command.rows, command.now_us)
+        yield from self._records.insert_attempts(a for row in command.rows if row.id in held for a in row.attempts)
         return list(held)
 
     def wake(self, command: Wake) -> Steps[int]:
@@ -262,7 +267,7 @@ class LifecycleHandler:
 
 def _may_recover(gap: Recover, gate: Gate) -> bool:
     """Whether a gap is as its gate stands, and does not have others replaced for what might then not fit."""
-    if gap.whole and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
+    if gap.all_or_nothing and gate.overlap is Overlap.REPLACE and gate.queue_max == 0 and gate.active > 0:
         return False
     return gate.is_at(gap.expect_us, gap.version)
 

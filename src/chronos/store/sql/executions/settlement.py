@@ -36,7 +36,7 @@ RUNNING, READY = int(Status.RUNNING), int(Status.READY)
 _SINGLE_STATEMENT_ROWS = 8  # rows, for which a transaction costs more than what is in it
 
 
-class FreedKeys(NamedTuple):
+class SettleEffects(NamedTuple):
     """What a hot settlement found: the ids it moved, and what is to be done after it."""
 
     settled: list[bytes]
@@ -45,7 +45,7 @@ class FreedKeys(NamedTuple):
     followed: set[bytes]  # jobs that others follow
 
 
-class HotSettlement(Protocol):
+class HotPath(Protocol):
     """What each engine writes in its own way, because speed depends on it."""
 
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
@@ -57,10 +57,10 @@ class HotSettlement(Protocol):
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
         """The same of its ``late_lanes``, up to another limit."""
 
-    def settle(self, rows: Sequence[SettleRow]) -> Steps[FreedKeys]:
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[SettleEffects]:
         """Move running executions whose token holds to history, and take them off their gates."""
 
-    def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
+    def settle_in_one_statement(self, rows: Sequence[SettleRow]) -> Query | None:
         """One statement that does the same and gives the ids, if nothing is to be done after it; else it does nothing.
 
         None where an engine has no use for it.
@@ -70,7 +70,7 @@ class HotSettlement(Protocol):
 class SettlementHandler:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, hot: HotSettlement, gates: GateQueue, records: AppendOnlyTables) -> None:
+    def __init__(self, d: Dialect, hot: HotPath, gates: GateQueue, records: AppendOnlyTables) -> None:
         self._hot, self._gates, self._records = hot, gates, records
         self._enter_user_session, self._leave_user_session = d.user_session_settings()
         held = (
@@ -79,7 +79,7 @@ class SettlementHandler:
         self._one = f"select job, status, cancel, key, token from active where id = $1 {d.lock()}"
         self._job_of = "select job from active where id = $1"
         self._ended = "select status from history where id = $1"
-        self._ask = "update active set cancel = $2, cancel_message = $3 where id = $1"
+        self._request_cancel = "update active set cancel = $2, cancel_message = $3 where id = $1"
         self._end_one = f"""
             insert into history (id, job, version, cause, scheduled_us, status, code, message, owner, token, attempt,
                 admitted_us, started_us, attempt_us, finished_us, detail)
@@ -91,7 +91,7 @@ class SettlementHandler:
             on h.id = i.id and h.token = i.token and h.status = i.status where {d.within("h.id", 1)}"""
         # A row that is locked is that of a node which beats right now, or is being reaped by another.
         self._node_beat = f"select beat, stopped_us from node where number = $1 {d.lock_or_skip()}"
-        self._asked_to_stop = f"""
+        self._select_cancel_requested = f"""
             select active.id, active.job, active.token, active.cancel, active.cancel_message, active.detail
             from active
             join {d.rows(1, "id:i token:n")} as i on {held} where active.cancel <> 0"""
@@ -118,16 +118,16 @@ class SettlementHandler:
         rows = command.rows
         if (
             len(rows) <= _SINGLE_STATEMENT_ROWS
-            and (query := self._hot.settle_alone(rows)) is not None
+            and (query := self._hot.settle_in_one_statement(rows)) is not None
             and not _has_side_records(rows)
         ):
             alone = [row[0] for row in (yield query)]
             rows = tuple(row for row in rows if row.id not in alone)
             if not rows:
                 return Settled(alone, [], 0)
-        settled = yield from self._end(rows, command)
+        settled = yield from self._settle_rows(rows, command)
         if len(settled.settled) < len(rows):
-            before = yield from self._before(rows, set(settled.settled))
+            before = yield from self._find_settled_before(rows, set(settled.settled))
             return settled._replace(settled=alone + settled.settled + before)
         return settled._replace(settled=alone + settled.settled) if alone else settled
 
@@ -135,9 +135,9 @@ class SettlementHandler:
         """See ``SettleWith``."""
         check_statements(command.statements)
         settle = Settle(rows=(command.row,), node=command.node, now_us=command.now_us)
-        settled = yield from self._end(settle.rows, settle)
+        settled = yield from self._settle_rows(settle.rows, settle)
         if not settled.settled:
-            return Settled((yield from self._before(settle.rows, set())), [], 0)
+            return Settled((yield from self._find_settled_before(settle.rows, set())), [], 0)
         yield from self.run_user_statements(command.statements)
         return settled
 
@@ -146,11 +146,11 @@ class SettlementHandler:
         if self._enter_user_session:
             yield Query(self._enter_user_session)
         for sql, args in statements:
-            yield Query(sql, args, theirs=True)
+            yield Query(sql, args, from_user=True)
         if self._leave_user_session:
             yield Query(self._leave_user_session)
 
-    def _end(self, rows: Sequence[SettleRow], command: Settle) -> Steps[Settled]:
+    def _settle_rows(self, rows: Sequence[SettleRow], command: Settle) -> Steps[Settled]:
         """End what runs under its token; all that follows from it."""
         freed = yield from self._hot.settle(rows)
         ended = rows
@@ -160,7 +160,7 @@ class SettlementHandler:
         told = (yield from self._write_side_records(ended, command.now_us)) if _has_side_records(ended) else 0
         if freed.followed:
             ends = [(row.id, row.job, row.status) for row in ended if row.job in freed.followed]
-            yield from self._records.ended(ends, command.now_us)
+            yield from self._records.insert_ended_items(ends, command.now_us)
             told += len(ends)
         if not freed.behind and not freed.keys:
             return Settled(freed.settled, [], 0, told)
@@ -176,35 +176,35 @@ class SettlementHandler:
         yield from self._gates.save(gates.values())
         return Settled(freed.settled, taken, woken, told)
 
-    def _before(self, rows: Sequence[SettleRow], done: set[bytes]) -> Steps[list[bytes]]:
+    def _find_settled_before(self, rows: Sequence[SettleRow], done: set[bytes]) -> Steps[list[bytes]]:
         """Those that were settled before, in the same way."""
         missing = [(row.id, row.token, int(row.status)) for row in rows if row.id not in done]
         return [row[0] for row in (yield Query(self._settled_before, rows=Rows("inn", missing)))]
 
     def _write_side_records(self, rows: Sequence[SettleRow], now_us: int) -> Steps[int]:
         """Attempts, what follows and dead letters of rows that ended. Answers how much follows."""
-        yield from self._records.attempts(attempt for row in rows for attempt in row.attempts)
+        yield from self._records.insert_attempts(attempt for row in rows for attempt in row.attempts)
         follow = [(row.id, item) for row in rows for item in row.follow]
-        yield from self._records.follow(follow, now_us)
-        yield from self._records.dead_letters(
+        yield from self._records.insert_follow_ups(follow, now_us)
+        yield from self._records.insert_dead_letters(
             [(r.id, r.job, r.finished_us, r.code.value, r.message) for r in rows if r.dead_letter]
         )
         return len(follow)
 
     # --- canceled
 
-    def put_down_or_cancel(self, query: Query, rows: Sequence[Any], now_us: int) -> Steps[set[bytes]]:
+    def leave_running_or_cancel(self, query: Query, rows: Sequence[Any], now_us: int) -> Steps[set[bytes]]:
         """Running executions are put down by the query; those that were asked to stop end instead."""
-        yield from self._cancel_asked(rows, now_us)
+        yield from self._cancel_requested(rows, now_us)
         given_up = {row[0] for row in (yield query)}
         left = [(row.id, row.token) for row in rows if row.id not in given_up]
-        if left and (yield Query(self._asked_to_stop, rows=Rows("in", left))):
+        if left and (yield Query(self._select_cancel_requested, rows=Rows("in", left))):
             raise LostRace  # asked to stop just now
         return given_up
 
-    def _cancel_asked(self, rows: Sequence[Any], now_us: int) -> Steps[None]:
+    def _cancel_requested(self, rows: Sequence[Any], now_us: int) -> Steps[None]:
         """What was asked to cancel must not start again: giving it up ends it."""
-        asked = yield Query(self._asked_to_stop, rows=Rows("in", [(row.id, row.token) for row in rows]))
+        asked = yield Query(self._select_cancel_requested, rows=Rows("in", [(row.id, row.token) for row in rows]))
         if not asked:
             return
         given = {row.id: row for row in rows}
@@ -216,7 +216,7 @@ class SettlementHandler:
             detail = row.detail or carried
             detail = close_detail(detail, code, now_us, message) or detail
             ends.append(SettleRow(execution, job, token, Status.CANCELED, code, message, now_us, detail, tries))
-        yield from self._end(ends, Settle(rows=(), node=0, now_us=now_us))
+        yield from self._settle_rows(ends, Settle(rows=(), node=0, now_us=now_us))
 
     def cancel(self, command: CancelExecution) -> Steps[Status]:
         """See ``CancelExecution``. The gate is locked before the execution, as everywhere."""
@@ -233,27 +233,27 @@ class SettlementHandler:
         job, status, cancel, key, token = rows[0]
         if status == RUNNING:
             if cancel == CancelRequest.NO:
-                yield Query(self._ask, (command.execution, int(CancelRequest.ASKED), command.message))
-                yield from self._told(command, job)
+                yield Query(self._request_cancel, (command.execution, int(CancelRequest.REQUESTED), command.message))
+                yield from self._audit_cancel(command, job)
             return Status.RUNNING
         yield from self._gates.close_tasks([command.execution], ReasonCode.CANCELED, command.message, command.now_us)
         yield Query(self._end_one, (command.execution, ReasonCode.CANCELED.value, command.message, command.now_us))
         yield Query(self._drop_one, (command.execution,))
         gate = gates.get(job)
         if gate is not None and gate.followed:
-            yield from self._records.ended([(command.execution, job, Status.CANCELED)], command.now_us)
+            yield from self._records.insert_ended_items([(command.execution, job, Status.CANCELED)], command.now_us)
         if gate is not None:
             skip_used_turns(gate, token)
-        yield from self._leave(gate, Status(status), key, command.now_us)
-        yield from self._told(command, job)
+        yield from self._leave_gate(gate, Status(status), key, command.now_us)
+        yield from self._audit_cancel(command, job)
         return Status.CANCELED
 
-    def _told(self, command: CancelExecution, job: bytes) -> Steps[None]:
+    def _audit_cancel(self, command: CancelExecution, job: bytes) -> Steps[None]:
         why = f": {command.message}" if command.message else ""
         detail = f"{command.execution.hex()}{why}"
         yield from self._records.audit_execution(command.actor, "cancel", job, command.now_us, detail)
 
-    def _leave(self, gate: Gate | None, status: Status, key: bytes | None, now_us: int) -> Steps[None]:
+    def _leave_gate(self, gate: Gate | None, status: Status, key: bytes | None, now_us: int) -> Steps[None]:
         """An execution that was not running leaves its gate, and its key's; what was queued behind it wakes."""
         if key is not None and status is Status.QUEUED:
             keys = yield from self._gates.lock_existing_keys([key])
@@ -285,15 +285,17 @@ class SettlementHandler:
                 for r in command.rows
                 if r.status.final
             ]
-            settled = yield from self._end(ends, Settle(rows=(), node=command.node, now_us=now_us))
+            settled = yield from self._settle_rows(ends, Settle(rows=(), node=command.node, now_us=now_us))
             reaped += settled.settled
         if again:
             values = [(r.id, r.token, r.attempt, r.detail, now_us) for r in again]
-            given_up = yield from self.put_down_or_cancel(
+            given_up = yield from self.leave_running_or_cancel(
                 Query(self._retry_lost, rows=Rows("inntn", values)), again, now_us
             )
-            yield from self._records.attempts(lost for r in again if r.id in given_up for lost in r.lost)
-            yield from self._records.follow([(r.id, f) for r in again if r.id in given_up for f in r.follow], now_us)
+            yield from self._records.insert_attempts(lost for r in again if r.id in given_up for lost in r.lost)
+            yield from self._records.insert_follow_ups(
+                [(r.id, f) for r in again if r.id in given_up for f in r.follow], now_us
+            )
             reaped += given_up
         if command.last:
             yield Query(self._bury, (command.node, now_us))
@@ -304,13 +306,13 @@ class SettlementHandler:
         """See ``RecordSkip``."""
         gates = yield from self._gates.lock([command.job])
         gate = gates.get(command.job)
-        if gate is None or (yield from self._gates.known([command.id])):
+        if gate is None or (yield from self._gates.find_known([command.id])):
             return False
         gate.seq += 1
         what = (gate.version, int(command.cause), command.scheduled_us, command.code.value, command.message)
         yield Query(self._skip, (command.id, command.job, *what, first_token(gate.seq), command.now_us))
         if gate.followed:
-            yield from self._records.ended([(command.id, command.job, Status.SKIPPED)], command.now_us)
+            yield from self._records.insert_ended_items([(command.id, command.job, Status.SKIPPED)], command.now_us)
         yield from self._gates.save([gate])
         return True
 

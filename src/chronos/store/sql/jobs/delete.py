@@ -55,14 +55,14 @@ class JobDeletes:
             insert into remains (job, look_us, namespace, name)
             select * from {d.rows(1, "job:i look_us:n namespace:t name:t")} as i where true on conflict do nothing"""
 
-    def delete_jobs(self, doomed: Sequence[Row], states: Counter[int], now_us: int) -> Steps[None]:
+    def delete_jobs(self, deleted: Sequence[Row], states: Counter[int], now_us: int) -> Steps[None]:
         """Jobs (id, namespace, name, incarnation) whose gates are locked go; ``states``: how many in each."""
-        jobs = to_id_rows(row[0] for row in doomed)
+        jobs = to_id_rows(row[0] for row in deleted)
         yield from self._records.add_to_tally(states, -1)
         yield Query(self.insert_version, rows=jobs)
         yield from self._job_tags.drop(jobs)
         yield Query(self._drop, rows=jobs)
         yield Query(self._drop_gates, rows=jobs)  # the last: what is to go is found by them
-        buried = [(namespace, name, incarnation, job, now_us) for job, namespace, name, incarnation in doomed]
-        yield Query(self._bury, rows=Rows("ttnin", buried))
-        yield Query(self._insert_remains, rows=Rows("intt", [(job, now_us, *names) for job, *names, _ in doomed]))
+        incarnations = [(namespace, name, incarnation, job, now_us) for job, namespace, name, incarnation in deleted]
+        yield Query(self._bury, rows=Rows("ttnin", incarnations))
+        yield Query(self._insert_remains, rows=Rows("intt", [(job, now_us, *names) for job, *names, _ in deleted]))

@@ -30,7 +30,7 @@ class JobDependencies:
             select distinct a.namespace, a.upstream from job_after as a join {names} as i
             on a.namespace = i.namespace and a.upstream = i.name
             where {d.within("a.namespace", 1)} and {d.within("a.upstream", 2)}"""
-        self._forget = f"delete from job_after where {d.one_of('follower', 1)}"
+        self._remove = f"delete from job_after where {d.one_of('follower', 1)}"
         self._add = f"""
             insert into job_after (namespace, upstream, follower, outcome)
             select * from {d.rows(1, "namespace:t upstream:t follower:i outcome:t")} as i where true
@@ -39,36 +39,36 @@ class JobDependencies:
             update gate as g set followed = i.followed from {d.rows(1, "job:i followed:n")} as i
             where {d.within("g.job", 1)} and g.job = i.job"""
 
-    def upstream_of(self, jobs: Sequence[bytes]) -> Steps[set[NamespacedName]]:
+    def find_upstream(self, jobs: Sequence[bytes]) -> Steps[set[NamespacedName]]:
         """The names of the jobs that these follow."""
         if not jobs:
             return set()
         return {(row[0], row[1]) for row in (yield Query(self._upstream, rows=Rows("i", [(job,) for job in jobs])))}
 
-    def ids(self, names: Iterable[NamespacedName]) -> Steps[dict[NamespacedName, bytes]]:
+    def find_ids(self, names: Iterable[NamespacedName]) -> Steps[dict[NamespacedName, bytes]]:
         """Those of the jobs that exist."""
         wanted = sorted(names)
         if not wanted:
             return {}
         return {(row[0], row[1]): row[2] for row in (yield Query(self._ids, rows=Rows("tt", wanted)))}
 
-    def followed(self, names: Iterable[NamespacedName]) -> Steps[set[NamespacedName]]:
+    def find_followed(self, names: Iterable[NamespacedName]) -> Steps[set[NamespacedName]]:
         """Which of these names are followed, by whomever."""
         return {(row[0], row[1]) for row in (yield Query(self._followed, rows=Rows("tt", sorted(names))))}
 
-    def forget(self, jobs: Sequence[bytes]) -> Steps[None]:
+    def remove(self, jobs: Sequence[bytes]) -> Steps[None]:
         """These follow nobody any more."""
         if jobs:
-            yield Query(self._forget, rows=Rows("i", [(job,) for job in jobs]))
+            yield Query(self._remove, rows=Rows("i", [(job,) for job in jobs]))
 
     def add(self, links: Sequence[tuple[str, str, bytes, str]]) -> Steps[None]:
         """(namespace, upstream, follower, on which outcome)."""
         if links:
             yield Query(self._add, rows=Rows("ttit", links))
 
-    def mark(self, jobs: dict[NamespacedName, bytes]) -> Steps[None]:
+    def mark_followed(self, jobs: dict[NamespacedName, bytes]) -> Steps[None]:
         """Put on the locked gates of these jobs whether they are followed now."""
         if jobs:
-            followed = yield from self.followed(jobs)
+            followed = yield from self.find_followed(jobs)
             marks = [(job, int(name in followed)) for name, job in sorted(jobs.items())]
             yield Query(self._mark, rows=Rows("in", marks))

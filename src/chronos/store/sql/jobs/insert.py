@@ -90,34 +90,34 @@ def classify_rows(
     names: Sequence[NamespacedName],
     specs: Sequence[str],
     existing: Mapping[NamespacedName, Row],
-    buried: Mapping[NamespacedName, int],
+    incarnations: Mapping[NamespacedName, int],
 ) -> tuple[list[Saved], list[EncodedJob], list[EncodedJob], list[EncodedJob]]:
     """What becomes of each row; and apart from the others those that are new, that change, that are switched only."""
-    fresh = iter(_new_saved_jobs([name for name in names if name not in existing], buried))
+    fresh = iter(_new_saved_jobs([name for name in names if name not in existing], incarnations))
     saved: list[Saved] = []
     new: list[EncodedJob] = []
     changed: list[EncodedJob] = []
-    turned: list[EncodedJob] = []
+    switched: list[EncodedJob] = []
     for row, spec, name in zip(rows, specs, names, strict=True):
         if name in existing:
             job, version, before = existing[name]
             same = before == spec
-            turns = same and row.was is not None and row.was is not row.state
-            answer = Saved(job, version if same else version + 1, created=False, changed=turns or not same)
+            switches = same and row.expect_state is not None and row.expect_state is not row.state
+            answer = Saved(job, version if same else version + 1, created=False, changed=switches or not same)
             if not same:
                 changed.append((row, spec, answer))
-            elif turns:
-                turned.append((row, spec, answer))
+            elif switches:
+                switched.append((row, spec, answer))
         else:
             answer = next(fresh)
             new.append((row, spec, answer))
         saved.append(answer)
-    return saved, new, changed, turned
+    return saved, new, changed, switched
 
 
-def _new_saved_jobs(names: Sequence[NamespacedName], buried: Mapping[NamespacedName, int]) -> list[Saved]:
+def _new_saved_jobs(names: Sequence[NamespacedName], incarnations: Mapping[NamespacedName, int]) -> list[Saved]:
     """The answers for new jobs of these names."""
-    numbered = [(*name, buried.get(name, 0) + 1) for name in names]
+    numbered = [(*name, incarnations.get(name, 0) + 1) for name in names]
     return [
         Saved(job, 1, created=True, changed=True, incarnation=incarnation)
         for job, (_, _, incarnation) in zip(job_ids(numbered), numbered, strict=True)
@@ -171,7 +171,7 @@ def _audit_lines_of_parts(
     left = iter(saved)
     for part in command.parts:
         own = list(islice(left, len(part.rows)) if command.others else left)
-        back = part.back_to
+        back = part.rollback_to
         said = [(r.namespace, r.name, f"version {s.version}") for r, s in own]
         if back is not None:
             verb = "rollback"

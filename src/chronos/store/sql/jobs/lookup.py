@@ -1,6 +1,6 @@
 """What is on record about names that jobs are to be saved under, and about the lanes they want.
 
-On a serial engine it is one statement that answers one row. Else it takes turns: that a job is followed is to be read
+On a serial engine it is one statement that answers one row. Else it takes switches: that a job is followed is to be read
 after the lock that keeps others from saying so.
 """
 
@@ -20,7 +20,7 @@ class ExistingJobs(NamedTuple):
     """See the module."""
 
     existing: dict[NamespacedName, Row]  # id, version, spec
-    buried: dict[NamespacedName, int]  # how often there was a job of this name, where there is none
+    incarnations: dict[NamespacedName, int]  # how often there was a job of this name, where there is none
     followed: set[NamespacedName]  # of those that are to be created
     lanes: dict[str, int]  # those that have a number
     number: int  # of the next new job, where jobs have numbers
@@ -35,10 +35,11 @@ class JobLookup:
             f"""
             select j.namespace, j.name, j.id, j.version, j.spec from job as j join {names} as i
             on j.namespace = i.namespace and j.name = i.name
-            where {d.lock_followed_names(alone=alone)} and {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
-            for alone in (False, True)
+            where {d.lock_followed_names(exclusive=exclusive)}
+                and {d.within("j.namespace", 1)} and {d.within("j.name", 2)}"""
+            for exclusive in (False, True)
         )
-        self._select_buried_and_followed = f"""
+        self._select_incarnations_and_followed = f"""
             select t.namespace, t.name, t.incarnation, 0 from tombstone as t join {names} as i
             on t.namespace = i.namespace and t.name = i.name
             where {d.within("t.namespace", 1)} and {d.within("t.name", 2)}
@@ -48,7 +49,7 @@ class JobLookup:
         self._lanes = f"select key, number from lane where {d.one_of('key', 1, 't')}"
         self._all = _lookup_sql(d) if d.serial else ""
 
-    def look(self, names: Sequence[NamespacedName], lanes: Sequence[str], *, following: bool) -> Steps[ExistingJobs]:
+    def find(self, names: Sequence[NamespacedName], lanes: Sequence[str], *, following: bool) -> Steps[ExistingJobs]:
         """``following``: one of those who are to be saved follows others."""
         if self._all:
             asked = (msgspec.json.encode(lanes).decode(),)
@@ -56,10 +57,10 @@ class JobLookup:
         rows = Rows("tt", names)
         found = yield Query(self._existing_for_followers if following else self._existing, rows=rows)
         existing = {(r[0], r[1]): r[2:] for r in found}
-        said = (yield Query(self._select_buried_and_followed, rows=rows)) if len(existing) < len(names) else []
+        said = (yield Query(self._select_incarnations_and_followed, rows=rows)) if len(existing) < len(names) else []
         return ExistingJobs(
             existing=existing,
-            buried={(r[0], r[1]): r[2] for r in said if not r[3]},
+            incarnations={(r[0], r[1]): r[2] for r in said if not r[3]},
             followed={(r[0], r[1]) for r in said if r[3]},
             lanes=(yield from self.lanes(lanes)),
             number=0,
@@ -94,7 +95,7 @@ def _to_existing_jobs(row: Row) -> ExistingJobs:
     spaces, names, incarnations, upstream_spaces, upstream, lanes, numbers = unpack_columns(row[5:12], ids=0)
     return ExistingJobs(
         existing=existing,
-        buried=dict(zip(zip(spaces, names, strict=True), incarnations, strict=True)),
+        incarnations=dict(zip(zip(spaces, names, strict=True), incarnations, strict=True)),
         followed={name for name in zip(upstream_spaces, upstream, strict=True) if name not in existing},
         lanes=dict(zip(lanes, numbers, strict=True)),
         number=row[12],

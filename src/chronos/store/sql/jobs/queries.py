@@ -79,7 +79,7 @@ class JobQueries:
             select {record.JOB_COLUMNS} from {table} {way.joined}
             join gate as g on {self._d.gate_of("g", "j")} {condition}
             {order} limit {most}"""
-        found = yield Query(sql, tuple(args.values), alone=not looked)
+        found = yield Query(sql, tuple(args.values), standalone=not looked)
         more = len(found) > limit
         items = [record.to_job(row) for row in found[:limit]]
         last = f"{items[-1].namespace}{_SEPARATOR}{items[-1].name}".encode() if more else None
@@ -96,8 +96,8 @@ class JobQueries:
             tagged = f"join job as j on {self._d.is_job('j', 't.job')}"
             ways.append(_ListPath("job_tag as t", "t", "tag", _tag_conditions("t", where.tag), given, tagged))
         if where.owner is not None:
-            # One of two: else an engine that guesses may go through all jobs, which are in this order as well.
-            owned = "j.owner in ({0}, {0})" if self._d.guesses else "j.owner = {0}"
+            # One of two: else an engine that plans_from_statistics may go through all jobs, which are in this order as well.
+            owned = "j.owner in ({0}, {0})" if self._d.plans_from_statistics else "j.owner = {0}"
             asked = [f"{owned} and j.owner is not null"]
             ways.append(_ListPath("job as j", "j", "owner", asked, [where.owner], order="j.owner, "))
         return ways
@@ -114,7 +114,7 @@ class JobQueries:
             f"{way.table} where {' and '.join(_page_conditions(way, bounds, None, look))} {way.order_by()}"
             for way in ways
         ]
-        if where.contains and (text := self._d.candidates(where.contains, look.add)) is not None:
+        if where.contains and (text := self._d.name_candidates(where.contains, look.add)) is not None:
             parts.append(text)
         if not parts:
             return _ALL_JOBS
@@ -126,14 +126,14 @@ class JobQueries:
             return _ALL_JOBS if planned else [*ways, _ALL_JOBS][0]
         if shortest < len(ways):
             return ways[shortest]
-        named = self._d.candidates(where.contains, args.add)
+        named = self._d.name_candidates(where.contains, args.add)
         return _ListPath(f"{named} as f cross join job as j on j.rowid = f.found")
 
     def _filter_conditions(self, where: JobFilter, way: _ListPath, args: _Args) -> list[str]:
         """What is still to be asked of a job. No index is to be tempted by it: jobs are met in order."""
         tests = []
         if where.contains:
-            tests.append(self._d.contains("j", where.contains, args.add))
+            tests.append(self._d.name_contains("j", where.contains, args.add))
         if where.state is not None and way.serves != "state":
             tests.append(f"g.state = {args.add(int(where.state))}")
         if where.owner is not None and way.serves != "owner":

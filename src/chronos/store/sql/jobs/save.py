@@ -41,8 +41,13 @@ _LINK_FIELDS = ('"after":', '"on_complete":')  # in the JSON of a job that has l
 class SaveJobsHandler:
     """Statements and steps."""
 
-    def __init__(self, d: Dialect, gates: GateQueue, records: AppendOnlyTables, switching: JobStateHandler) -> None:
-        self._gates, self._records, self._followers, self._job_states = gates, records, JobDependencies(d), switching
+    def __init__(self, d: Dialect, gates: GateQueue, records: AppendOnlyTables, job_states: JobStateHandler) -> None:
+        self._gates, self._records, self._dependencies, self._job_states = (
+            gates,
+            records,
+            JobDependencies(d),
+            job_states,
+        )
         self._job_lookup, self._job_inserts, self._admission = (
             JobLookup(d),
             JobInserts(d, records),
@@ -87,7 +92,7 @@ class SaveJobsHandler:
             if before is None:
                 raise
             return [Saved(before, 1, created=False, changed=False)]
-        yield from self._records.remember(namespace, key, saved[0].id, command.now_us)
+        yield from self._records.remember_idempotency_key(namespace, key, saved[0].id, command.now_us)
         return saved
 
     def _save(self, command: SaveJobs) -> Steps[list[Saved]]:
@@ -101,22 +106,22 @@ class SaveJobsHandler:
         specs = {id(row.spec): row.spec for row in rows}.values()  # many say the same
         following = any(spec.after for spec in specs)
         wanted = sorted({gate.lane for gate in {id(row.gate): row.gate for row in rows}.values()})
-        found = yield from self._job_lookup.look(named, wanted, following=following)
+        found = yield from self._job_lookup.find(named, wanted, following=following)
         existing = found.existing
         if existing or [row.expect for row in rows].count(NEW) < len(rows):
             for row in rows:
                 _check_expected(row, existing.get((row.namespace, row.name)))
         lanes = yield from self._number_lanes(wanted, found.lanes)
 
-        saved, new, changed, turned = classify_rows(rows, named, encode_specs(rows), existing, found.buried)
+        saved, new, changed, switched = classify_rows(rows, named, encode_specs(rows), existing, found.incarnations)
         if gone and any(s.id in gone for s in saved):
             raise Invalid("a job is both saved and deleted in one change; do one of them")
-        only_turned = {s.id for _, _, s in turned}
+        only_switched = {s.id for _, _, s in switched}
         links = (
             [
                 (r.namespace, upstream, s.id, outcome)
                 for r, s in zip(rows, saved, strict=True)
-                if s.changed and s.id not in only_turned
+                if s.changed and s.id not in only_switched
                 for upstream, outcome in _outcome_links(r)
             ]
             if any(spec.after or spec.on_complete is not None for spec in specs)
@@ -124,44 +129,44 @@ class SaveJobsHandler:
         )
         linked = [s.id for r, _, s in changed if _may_follow(existing[(r.namespace, r.name)][2])]
         left = linked + sorted(gone)
-        touched = {(link[0], link[1]) for link in links} | (yield from self._followers.upstream_of(left))
-        upstream = yield from self._followers.ids(touched)
-        gates = yield from self._lock(changed, turned, gone, upstream)
-        doomed = (yield from self._job_states.expected(gone)) if gone else []
+        touched = {(link[0], link[1]) for link in links} | (yield from self._dependencies.find_upstream(left))
+        upstream = yield from self._dependencies.find_ids(touched)
+        gates = yield from self._lock(changed, switched, gone, upstream)
+        deleted = (yield from self._job_states.select_expected(gone)) if gone else []
         yield from self._job_inserts.insert(new, found.number, lanes, command)
         freed: set[bytes] = set()
         if changed:
             freed |= yield from self._update(changed, gates, lanes, command)
-        if turned:
-            freed |= yield from self._job_states.turn(turned, gates, command)
-        yield from self._followers.forget(left)
-        yield from self._followers.add(links)
+        if switched:
+            freed |= yield from self._job_states.switch_saved_jobs(switched, gates, command)
+        yield from self._dependencies.remove(left)
+        yield from self._dependencies.add(links)
         if known := found.followed | touched:
             created = {(r.namespace, r.name): s.id for r, _, s in new}
             upstream |= {name: job for name, job in created.items() if name in known}
-        yield from self._followers.mark(upstream)
-        if doomed:
-            freed |= yield from self._delete(doomed, gates, command.now_us, command.actor)
+        yield from self._dependencies.mark_followed(upstream)
+        if deleted:
+            freed |= yield from self._delete(deleted, gates, command.now_us, command.actor)
         yield from self._gates.wake_after_freed_keys(freed, command.now_us)
         if [row.run for row in rows].count(None) < len(rows):
-            yield from self._run_on_save(command, saved, only_turned)
+            yield from self._run_on_save(command, saved, only_switched)
         return saved
 
     def _lock(
         self,
         changed: list[EncodedJob],
-        turned: list[EncodedJob],
+        switched: list[EncodedJob],
         gone: Iterable[bytes],
         upstream: dict[NamespacedName, bytes],
     ) -> Steps[dict[bytes, Gate]]:
         """The gates of jobs that change or go and of those they follow, locked in order."""
-        before = {s.id: s.version - 1 for _, _, s in changed} | {s.id: s.version for _, _, s in turned}
+        before = {s.id: s.version - 1 for _, _, s in changed} | {s.id: s.version for _, _, s in switched}
         wanted = sorted({*before, *gone, *upstream.values()})
         gates = (yield from self._gates.lock(wanted)) if wanted else {}
         if any(job not in gates or gates[job].version != version for job, version in before.items()):
             raise LostRace
-        for row, _, saved in (*changed, *turned):
-            check_state(row.name, gates[saved.id], row.was)
+        for row, _, saved in (*changed, *switched):
+            check_state(row.name, gates[saved.id], row.expect_state)
         return gates
 
     def _update(
@@ -198,7 +203,7 @@ class SaveJobsHandler:
         freed: set[bytes] = set()
         for (row, _, _), gate in zip(changed, mine, strict=True):
             gate.overlap, gate.lim, gate.keyed = row.gate.overlap, row.gate.limit, row.gate.keyed
-            freed |= yield from self._job_states.enter(gate, row.state, now_us)
+            freed |= yield from self._job_states.enter_state(gate, row.state, now_us)
             gate.next_us = row.next_us
         freed |= yield from self._concurrency_keys.rekey(keyed)
         for gate in mine:
@@ -222,40 +227,40 @@ class SaveJobsHandler:
 
     def delete(self, command: DeleteJob) -> Steps[None]:
         """See ``DeleteJob``."""
-        touched = yield from self._followers.upstream_of([command.job])
-        upstream = yield from self._followers.ids(touched)
+        touched = yield from self._dependencies.find_upstream([command.job])
+        upstream = yield from self._dependencies.find_ids(touched)
         gates = yield from self._gates.lock(sorted({command.job, *upstream.values()}))
-        doomed = yield from self._job_states.expected({command.job: command.expect})
-        yield from self._followers.forget([command.job] if touched else [])
-        yield from self._followers.mark(upstream)
-        freed = yield from self._delete(doomed, gates, command.now_us, command.actor)
+        deleted = yield from self._job_states.select_expected({command.job: command.expect})
+        yield from self._dependencies.remove([command.job] if touched else [])
+        yield from self._dependencies.mark_followed(upstream)
+        freed = yield from self._delete(deleted, gates, command.now_us, command.actor)
         yield from self._gates.wake_after_freed_keys(freed, command.now_us)
 
-    def _delete(self, doomed: list[Row], gates: dict[bytes, Gate], now_us: int, actor: Actor) -> Steps[set[bytes]]:
+    def _delete(self, deleted: list[Row], gates: dict[bytes, Gate], now_us: int, actor: Actor) -> Steps[set[bytes]]:
         """Jobs whose gates are locked go; rows of ``_names``. Answers the concurrency keys that came free."""
         freed: set[bytes] = set()
         yield from self._job_states.record_due_as_skipped(
-            [(gates[row[0]], now_us, ReasonCode.JOB_DELETED) for row in doomed]
+            [(gates[row[0]], now_us, ReasonCode.JOB_DELETED) for row in deleted]
         )
-        for job, *_ in doomed:
+        for job, *_ in deleted:
             gate = gates[job]
             freed |= yield from self._gates.cancel_unstarted(gate, ReasonCode.JOB_DELETED, None, now_us)
             if gate.active:
-                yield from self._gates.ask_job_to_stop(job, CancelRequest.DELETED)
-        states = Counter(gates[row[0]].state for row in doomed)
-        yield from self._job_deletes.delete_jobs([row[:4] for row in doomed], states, now_us)
-        names = [(namespace, name) for _, namespace, name, _, _ in doomed]
+                yield from self._gates.request_cancel_of_job(job, CancelRequest.DELETED)
+        states = Counter(gates[row[0]].state for row in deleted)
+        yield from self._job_deletes.delete_jobs([row[:4] for row in deleted], states, now_us)
+        names = [(namespace, name) for _, namespace, name, _, _ in deleted]
         yield from self._records.audit_lines_by_actor(
             actor, now_us, audit_lines_about_jobs("delete", [(*name, "") for name in names])
         )
         return freed
 
-    def _run_on_save(self, command: SaveJobs, saved: Sequence[Saved], turned: Collection[bytes]) -> Steps[None]:
+    def _run_on_save(self, command: SaveJobs, saved: Sequence[Saved], switched: Collection[bytes]) -> Steps[None]:
         """What is to run as soon as it is saved, under gates as they are now: new, or locked before."""
         parts = ((part, row) for part in command.parts for row in part.rows)
         asked: dict[bytes, tuple[SaveJobs, JobRow, RunRow]] = {}
         for (part, row), answer in zip(parts, saved, strict=True):
-            if row.run is not None and answer.changed and answer.id not in turned:
+            if row.run is not None and answer.changed and answer.id not in switched:
                 asked[answer.id] = part, row, _first_run(answer, row.run, part.now_us)
         if not asked:
             return

@@ -46,53 +46,55 @@ class JobStateHandler:
         """See ``SetJobState``; of what was merged, the answer of each."""
         parts = command.parts
         gates = yield from self._gates.lock(sorted(part.job for part in parts))
-        found = yield from self.expected({part.job: part.expect for part in parts})
+        found = yield from self.select_expected({part.job: part.expect for part in parts})
         names = {job: (namespace, name) for job, namespace, name, _, _ in found}
-        turned = [(part, gates[part.job]) for part in parts if not _is_done_already(part, gates[part.job])]
-        for part, gate in turned:
+        switched = [(part, gates[part.job]) for part in parts if not _is_done_already(part, gates[part.job])]
+        for part, gate in switched:
             _check_state_and_cursor(part, gate, names[part.job][1])
-        if turned:
-            yield from self._switch_jobs(turned, names)
-        done = {part.job for part, _ in turned}
+        if switched:
+            yield from self._switch_jobs(switched, names)
+        done = {part.job for part, _ in switched}
         return [part.job in done for part in parts] if command.others else bool(done)
 
     def _switch_jobs(
-        self, turned: Sequence[tuple[SetJobState, Gate]], names: Mapping[bytes, tuple[str, str]]
+        self, switched: Sequence[tuple[SetJobState, Gate]], names: Mapping[bytes, tuple[str, str]]
     ) -> Steps[None]:
         lines = [
             (part.actor, part.now_us, (_audit_verb(gate, part.state), *names[part.job], part.note))
-            for part, gate in turned
+            for part, gate in switched
         ]
-        freed = yield from self._enter_states([(gate, part.state, part.now_us) for part, gate in turned])
-        for part, gate in turned:
+        freed = yield from self._enter_states([(gate, part.state, part.now_us) for part, gate in switched])
+        for part, gate in switched:
             if not part.keep_cursor:
                 gate.next_us = part.next_us
             gate.done_us = max([gate.done_us, *(span.to_us for span in part.spans)])
-        spans = ((gate.version, span) for part, gate in turned for span in part.spans)
-        yield from self._records.spans(int(Cause.SCHEDULE), spans)
-        yield from self._leave([(gate, part.note, part.now_us) for part, gate in turned], freed)
+        spans = ((gate.version, span) for part, gate in switched for span in part.spans)
+        yield from self._records.insert_spans(int(Cause.SCHEDULE), spans)
+        yield from self._save_switched([(gate, part.note, part.now_us) for part, gate in switched], freed)
         yield from self._records.audit_lines(lines)
 
-    def turn(self, turned: Sequence[EncodedJob], gates: Mapping[bytes, Gate], command: SaveJobs) -> Steps[set[bytes]]:
+    def switch_saved_jobs(
+        self, switched: Sequence[EncodedJob], gates: Mapping[bytes, Gate], command: SaveJobs
+    ) -> Steps[set[bytes]]:
         """Jobs that say what they said, and are to be in another state; their gates are locked, and as expected.
 
         Answers the concurrency keys that came free.
         """
         freed: set[bytes] = set()
         verbs: dict[str, list[tuple[str, str, str]]] = {}
-        for row, _, saved in turned:
+        for row, _, saved in switched:
             gate = gates[saved.id]
             verbs.setdefault(_audit_verb(gate, row.state), []).append((row.namespace, row.name, ""))
-            freed |= yield from self.enter(gate, row.state, command.now_us)
+            freed |= yield from self.enter_state(gate, row.state, command.now_us)
             gate.next_us = row.next_us
-        yield from self._leave([(gates[saved.id], "", command.now_us) for _, _, saved in turned], ())
+        yield from self._save_switched([(gates[saved.id], "", command.now_us) for _, _, saved in switched], ())
         lines: list[AuditLineRow] = [
             line for verb, jobs in verbs.items() for line in audit_lines_about_jobs(verb, jobs)
         ]
         yield from self._records.audit_lines_by_actor(command.actor, command.now_us, lines)
         return freed
 
-    def enter(self, gate: Gate, state: JobState, now_us: int) -> Steps[set[bytes]]:
+    def enter_state(self, gate: Gate, state: JobState, now_us: int) -> Steps[set[bytes]]:
         """A locked gate changes its state; what is held follows. Answers the concurrency keys that came free."""
         return (yield from self._enter_states([(gate, state, now_us)]))
 
@@ -132,9 +134,9 @@ class JobStateHandler:
             )
             gate.done_us = max(gate.done_us, span.to_us)
             spans.append((gate.version, span))
-        yield from self._records.spans(int(Cause.SCHEDULE), spans)
+        yield from self._records.insert_spans(int(Cause.SCHEDULE), spans)
 
-    def expected(self, wanted: Mapping[bytes, int | None]) -> Steps[list[Row]]:
+    def select_expected(self, wanted: Mapping[bytes, int | None]) -> Steps[list[Row]]:
         """Id, namespace, name, incarnation and version of jobs that are there, at the version that is expected."""
         rows = yield Query(self._names, rows=to_id_rows(wanted))
         if len(rows) < len(wanted):
@@ -147,7 +149,7 @@ class JobStateHandler:
                 )
         return rows
 
-    def _leave(self, switched: Sequence[tuple[Gate, str, int]], freed: Collection[bytes]) -> Steps[None]:
+    def _save_switched(self, switched: Sequence[tuple[Gate, str, int]], freed: Collection[bytes]) -> Steps[None]:
         """Gates that changed their state are written back, each with the note of its job, and since when.
 
         What is behind them, or behind the keys that came free, and need not wait any more is woken.
@@ -174,12 +176,12 @@ def _span_left_out(gate: Gate, name: str, text: str, now_us: int, code: ReasonCo
 
 def _is_done_already(command: SetJobState, gate: Gate) -> bool:
     """Whether somebody else did the same meanwhile."""
-    return command.was is not None and gate.state != command.was and gate.state == command.state
+    return command.expect_state is not None and gate.state != command.expect_state and gate.state == command.state
 
 
 def _check_state_and_cursor(command: SetJobState, gate: Gate, name: str) -> None:
-    check_state(name, gate, command.was)
-    if command.was is not None and command.spans and command.spans[0].from_us != gate.next_us:
+    check_state(name, gate, command.expect_state)
+    if command.expect_state is not None and command.spans and command.spans[0].from_us != gate.next_us:
         raise Conflict(f'"{name}" was switched back and forth since you read it; look at it again')
 
 

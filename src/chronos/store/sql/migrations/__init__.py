@@ -27,7 +27,7 @@ class Migration:
     def statements(self, d: Dialect) -> list[str]:
         """What to run, one statement each."""
         extra = self.sqlite if d.name == "sqlite" else self.postgres
-        return [d.final(s) for s in _split_statements((self.common + extra).format(**d.types()))]
+        return [d.to_driver_sql(s) for s in _split_statements((self.common + extra).format(**d.types()))]
 
 
 MIGRATIONS: Sequence[Migration] = (

@@ -22,9 +22,9 @@ CONNECT_TIMEOUT_S = 10.0
 STATEMENT_TIMEOUT_S = 30.0
 REPLAN_S = 10.0
 _FIRST_PAUSE_S = 0.02
-_LONGEST_PAUSE_S = 1.0
+_MAX_PAUSE_S = 1.0
 
-_COMMON = {
+_COMMON_SETTINGS = {
     "search_path": SCHEMA,
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
@@ -40,13 +40,13 @@ _COMMON = {
     "tcp_keepalives_count": "3",
 }
 # Lists are read in order off an index, and end where the page does; what is to be sorted is read to its end first.
-READER_SETTINGS = _COMMON | {
+READER_SETTINGS = _COMMON_SETTINGS | {
     "application_name": "chronos reader",
     "enable_sort": "off",
     "enable_incremental_sort": "off",
 }
-LISTENER_SETTINGS = _COMMON | {"application_name": "chronos listener"}
-WRITER_SETTINGS = _COMMON | {
+LISTENER_SETTINGS = _COMMON_SETTINGS | {"application_name": "chronos listener"}
+WRITER_SETTINGS = _COMMON_SETTINGS | {
     "application_name": "chronos writer",
     "enable_nestloop": "off",
     "enable_mergejoin": "off",
@@ -95,18 +95,18 @@ class ReconnectPolicy:
         self._since_s: float | None = None
         self._tries = 0
 
-    def well(self) -> None:
+    def reset(self) -> None:
         """The server answers."""
         self._since_s, self._tries = None, 0
 
-    async def after(self, error: BaseException) -> None:
+    async def wait_or_raise(self, error: BaseException) -> None:
         """Wait a little before the next try, longer each time; or raise what the error means when it is enough."""
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None:
             self._since_s = now_s
         if is_final(error) or now_s - self._since_s >= self._limit_s:
             raise to_store_error(error, self._place) from error
-        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._tries)
+        pause_s = min(_MAX_PAUSE_S, _FIRST_PAUSE_S * 2**self._tries)
         self._tries = min(self._tries + 1, 10)
         await asyncio.sleep(pause_s * random.uniform(0.5, 1))
 
@@ -120,9 +120,9 @@ class ReconnectingConnection:
     """
 
     def __init__(
-        self, connect: Connect, patience: ReconnectPolicy, look_around: Callable[[Connection], Awaitable[None]]
+        self, connect: Connect, reconnect_policy: ReconnectPolicy, on_replan: Callable[[Connection], Awaitable[None]]
     ) -> None:
-        self._connect, self._reconnect_policy, self._on_replan = connect, patience, look_around
+        self._connect, self._reconnect_policy, self._on_replan = connect, reconnect_policy, on_replan
         self._connection: Connection | None = None
         self._session: tuple[int, datetime] | None = None
         self._plans_discarded_s = 0.0
@@ -144,7 +144,7 @@ class ReconnectingConnection:
                 return self._connection
             except DRIVER_ERRORS as error:
                 self.lose()
-                await self._reconnect_policy.after(error)
+                await self._reconnect_policy.wait_or_raise(error)
 
     def lose(self) -> None:
         """Give the connection up, whatever state it is in."""
@@ -167,7 +167,7 @@ class ReconnectingConnection:
         connection = await self._connect()
         try:
             await self._end_lost_sessions(connection)
-            self._session = (connection.get_server_pid(), await connection.fetchval(_STARTED))
+            self._session = (connection.get_server_pid(), await connection.fetchval(_SELECT_SESSION_START))
         except BaseException:
             connection.terminate()
             raise
@@ -177,12 +177,12 @@ class ReconnectingConnection:
         while self._lost_sessions:
             pause_s = 0.005
             while await connection.fetch(_END_SESSION, *self._lost_sessions[-1]):
-                if pause_s > _LONGEST_PAUSE_S:
+                if pause_s > _MAX_PAUSE_S:
                     raise TimeoutError("an earlier session does not end")
                 await asyncio.sleep(pause_s)
                 pause_s *= 2
             self._lost_sessions.pop()
 
 
-_STARTED = "select backend_start from pg_stat_activity where pid = pg_backend_pid()"
+_SELECT_SESSION_START = "select backend_start from pg_stat_activity where pid = pg_backend_pid()"
 _END_SESSION = "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1 and backend_start = $2"

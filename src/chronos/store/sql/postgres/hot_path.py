@@ -26,7 +26,7 @@ from chronos.store.sql.executions.admission_rules import (
     to_admit_rows,
 )
 from chronos.store.sql.executions.gate_queue import claimed_columns, to_claimed_rows
-from chronos.store.sql.executions.settlement import FreedKeys
+from chronos.store.sql.executions.settlement import SettleEffects
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 
 _HAS_QUEUE_BIT, _HAS_FOLLOWERS_BIT = 1, 2  # what is to be done after a settlement, as bits
@@ -54,7 +54,7 @@ class PostgresHotPath:
         self._claim_late = _build_claim_sql(d.rows(5, "lane:n before_us:n"), LATE_CONDITION)
         # That the gates are locked before anything else is looked at is part of either condition.
         self._settle = _settle(d, "(select count(*) from locked) >= 0")
-        self._settle_alone = _settle(
+        self._settle_in_one_statement = _settle(
             d,
             """(select count(*) from locked where queued > 0 or followed > 0) = 0
                 and not exists (select from active as k where k.id = any($1) and k.key is not null)""",
@@ -63,8 +63,8 @@ class PostgresHotPath:
     def admit(self, command: Admit, rows: Sequence[AdmitRow]) -> Steps[list[Admitted]]:
         """The plain rows of the command: not keyed, not ``replace``."""
         args = (command.node, command.now_us, command.request)
-        alone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
-        found = yield Query(self._admit, args, to_admit_rows(rows), alone=alone)
+        standalone = len(rows) == len(command.rows) and all(row.next_us is not None for row in rows)
+        found = yield Query(self._admit, args, to_admit_rows(rows), standalone=standalone)
         return [
             Admitted(execution, job, _STATUS[status], token, ran_us) for execution, job, status, token, ran_us in found
         ]
@@ -73,7 +73,7 @@ class PostgresHotPath:
         """See ``Claim``."""
         args = (command.limit, command.node, command.now_us, command.request)
         lanes = Rows("n", [(lane,) for lane in dict.fromkeys(command.lanes)])
-        found = yield Query(self._claim, args, lanes, alone=not command.late_lanes)
+        found = yield Query(self._claim, args, lanes, standalone=not command.late_lanes)
         return to_claimed_rows(found)
 
     def claim_late(self, command: Claim, limit: int) -> Steps[list[Claimed]]:
@@ -82,11 +82,11 @@ class PostgresHotPath:
         found = yield Query(self._claim_late, args, Rows("nn", command.late_lanes))
         return to_claimed_rows(found)
 
-    def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
+    def settle_in_one_statement(self, rows: Sequence[SettleRow]) -> Query | None:
         """For jobs without a queue, and executions without a key."""
-        return Query(self._settle_alone, rows=_outcomes(rows), alone=True)
+        return Query(self._settle_in_one_statement, rows=_outcomes(rows), standalone=True)
 
-    def settle(self, rows: Sequence[SettleRow]) -> Steps[FreedKeys]:
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[SettleEffects]:
         """Move rows to history and free their gates."""
         found = yield Query(self._settle, rows=_outcomes(rows))
         settled: list[bytes] = []
@@ -103,7 +103,7 @@ class PostgresHotPath:
             settled.append(id_or_job)
             if key is not None:
                 freed[key] = freed.get(key, 0) + 1
-        return FreedKeys(settled, sorted(behind), sorted(freed.items()), followed)
+        return SettleEffects(settled, sorted(behind), sorted(freed.items()), followed)
 
 
 def _build_claim_sql(lanes: str, condition: str) -> str:

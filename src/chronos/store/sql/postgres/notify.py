@@ -13,7 +13,7 @@ from chronos.store.sql.postgres.errors import DRIVER_ERRORS
 
 CHANNEL = "chronos"
 SEND_INTERVAL_S = 0.05
-_LONGEST_PAUSE_S = 5.0
+_MAX_PAUSE_S = 5.0
 _ALL_HINTS = ~Hint(0)
 
 
@@ -41,7 +41,7 @@ class HintChannel:
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
-                await connection.close(timeout=_LONGEST_PAUSE_S)
+                await connection.close(timeout=_MAX_PAUSE_S)
             except DRIVER_ERRORS:
                 connection.terminate()
 
@@ -76,7 +76,7 @@ class HintChannel:
                 with suppress(*DRIVER_ERRORS):
                     lost = await self._listen()
                     break
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                pause_s = min(2 * pause_s, _MAX_PAUSE_S)
             self._receive(_ALL_HINTS)  # for what was missed meanwhile
 
     async def _send(self) -> None:

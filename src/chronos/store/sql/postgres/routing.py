@@ -33,23 +33,23 @@ CONTROL_CONNECTION = 0
 _SINGLE_JOB_COMMANDS = (Recover, RecordSkip, Trigger, Backfill, DeleteJob, SetJobState)
 
 
-def route(command: Command[Any], lanes: int) -> list[tuple[int, Command[Any]]]:
+def route(command: Command[Any], connections: int) -> list[tuple[int, Command[Any]]]:
     """The parts of a command and the lane of each; ``lanes`` counts the work lanes, which come after control."""
     if isinstance(command, _SINGLE_JOB_COMMANDS):
-        return [(_choose_connection(command.job, lanes), command)]
+        return [(_choose_connection(command.job, connections), command)]
     if isinstance(command, Admit | Settle):
         rows: dict[int, list[Any]] = {}
         for row in command.rows:
-            rows.setdefault(_choose_connection(row.job, lanes), []).append(row)
+            rows.setdefault(_choose_connection(row.job, connections), []).append(row)
         if len(rows) > 1:
             return _split(command, rows)
         return [(next(iter(rows), CONTROL_CONNECTION), command)]
     if isinstance(command, SettleWith):
-        return [(_choose_connection(command.row.job, lanes), command)]
+        return [(_choose_connection(command.row.job, connections), command)]
     if isinstance(command, SaveJobs) and command.rows:
-        return [(_choose_connection(crc32(command.rows[0].name.encode()).to_bytes(4), lanes), command)]
+        return [(_choose_connection(crc32(command.rows[0].name.encode()).to_bytes(4), connections), command)]
     if isinstance(command, SaveJobs) and command.delete:
-        return [(_choose_connection(command.delete[0].job, lanes), command)]
+        return [(_choose_connection(command.delete[0].job, connections), command)]
     return [(CONTROL_CONNECTION, command)]
 
 
@@ -57,8 +57,10 @@ def join_part_results(command: Command[Any], answers: Sequence[Any]) -> Any:
     """The answer to a command from those to its parts."""
     if isinstance(command, Settle):
         joined = Settled([], [], 0)
-        for settled, taken, woken, told in answers:
-            joined = Settled(joined.settled + settled, joined.taken + taken, joined.woken + woken, joined.told + told)
+        for settled, taken, woken, items in answers:
+            joined = Settled(
+                joined.settled + settled, joined.taken + taken, joined.woken + woken, joined.outbox_items + items
+            )
         return joined
     return [row for answer in answers for row in answer]
 
@@ -80,18 +82,18 @@ def list_awaited_gates(command: Command[Any]) -> list[bytes]:
     return []
 
 
-def _choose_connection(job: bytes, lanes: int) -> int:
-    return CONTROL_CONNECTION + 1 + job[-1] % lanes
+def _choose_connection(job: bytes, connections: int) -> int:
+    return CONTROL_CONNECTION + 1 + job[-1] % connections
 
 
 def _split(command: Admit | Settle, rows: dict[int, list[Any]]) -> list[tuple[int, Command[Any]]]:
     parts: list[tuple[int, Command[Any]]] = []
     take = command.take if isinstance(command, Settle) else 0
-    for lane, own in rows.items():
+    for connection, own in rows.items():
         if isinstance(command, Admit):
-            parts.append((lane, replace(command, rows=tuple(own))))
+            parts.append((connection, replace(command, rows=tuple(own))))
         else:
             share = min(take, len(own))
             take -= share
-            parts.append((lane, replace(command, rows=tuple(own), take=share)))
+            parts.append((connection, replace(command, rows=tuple(own), take=share)))
     return parts

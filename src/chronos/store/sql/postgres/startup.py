@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from chronos.errors import StoreBroken, StoreUnavailable
 from chronos.store.sql import migrations
 from chronos.store.sql.postgres.connection import SCHEMA, Connection
+from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.errors import DRIVER_ERRORS, ConnectionPlace, is_transaction_conflict
-from chronos.store.sql.query import PostgresDialect
 
 OLDEST_SERVER_VERSION = 14
 _MIGRATION_LOCK = 0x6368726F02  # advisory lock: whoever changes the schema

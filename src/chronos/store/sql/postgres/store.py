@@ -31,13 +31,14 @@ from chronos.store.sql.postgres.connection import (
     connect,
     prepare,
 )
+from chronos.store.sql.postgres.dialect import PostgresDialect
 from chronos.store.sql.postgres.errors import DRIVER_ERRORS, ConnectionPlace, is_connection_lost, to_store_error
 from chronos.store.sql.postgres.hot_path import PostgresHotPath
 from chronos.store.sql.postgres.notify import HintChannel
 from chronos.store.sql.postgres.routing import CONTROL_CONNECTION, join_part_results, route
 from chronos.store.sql.postgres.startup import check_server, migrate
 from chronos.store.sql.postgres.write_connection import TransactionSteps, WriteConnection
-from chronos.store.sql.query import PostgresDialect, Steps
+from chronos.store.sql.query import Steps
 from chronos.store.sql.statements import collect_statements
 
 R = TypeVar("R")
@@ -51,9 +52,9 @@ _CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
 
 class PostgresStore(SqlStore):
-    """The contract on one PostgreSQL database; it takes at most ``lanes + readers + 2`` connections.
+    """The contract on one PostgreSQL database; it takes at most ``work_connections + readers + 2`` connections.
 
-    ``patience_s`` is how long a command waits for a server that is away. ``allow_unsafe`` opens a server that may lose
+    ``reconnect_limit_s`` is how long a command waits for a server that is away. ``allow_unsafe`` opens a server that may lose
     what it acknowledged; ``trigrams`` False keeps a new store from indexing names for substring search.
     """
 
@@ -62,23 +63,23 @@ class PostgresStore(SqlStore):
         url: str,
         *,
         allow_unsafe: bool = False,
-        lanes: int = WORK_CONNECTIONS,
+        work_connections: int = WORK_CONNECTIONS,
         readers: int = READERS,
-        patience_s: float = RECONNECT_LIMIT_S,
+        reconnect_limit_s: float = RECONNECT_LIMIT_S,
         trigrams: bool = True,
     ) -> None:
         super().__init__(_DIALECT)
         self._url, self._place = url, ConnectionPlace.of(url)
         self._allow_unsafe, self._trigrams = allow_unsafe, trigrams
-        self._work_connections, self._readers = lanes, readers
-        self._reconnect_policy = ReconnectPolicy(self._place, patience_s)
+        self._work_connections, self._readers = work_connections, readers
+        self._reconnect_policy = ReconnectPolicy(self._place, reconnect_limit_s)
         self._resent_requests = ResentRequests()
-        self._lanes: list[WriteConnection] = []
+        self._write_connections: list[WriteConnection] = []
         self._group_commits: list[GroupCommit] = []
         self._pool: Any = None
         self._listener: HintChannel | None = None
         self._plans_discarded_s: dict[int, float] = {}
-        self._kept_longest_us = 0
+        self._longest_retention_us = 0
 
     # --- life
 
@@ -108,24 +109,24 @@ class PostgresStore(SqlStore):
         except BaseException:
             await self.close()
             raise
-        writes = CommandHandlers(_DIALECT, PostgresHotPath(_DIALECT))
+        handlers = CommandHandlers(_DIALECT, PostgresHotPath(_DIALECT))
         for _ in range(CONTROL_CONNECTION + 1 + self._work_connections):
             connects = partial(connect, self._url, WRITER_SETTINGS)
-            lane = WriteConnection(
-                connects, writes, self._place, self._reconnect_policy, self._resent_requests, self._tell
+            writer = WriteConnection(
+                connects, handlers, self._place, self._reconnect_policy, self._resent_requests, self._announce
             )
-            self._lanes.append(lane)
-            self._group_commits.append(GroupCommit(begin_in_task(lane.run), watch=self._notify_commit_listeners))
+            self._write_connections.append(writer)
+            self._group_commits.append(GroupCommit(begin_in_task(writer.run), on_commit=self._notify_commit_listeners))
 
     async def close(self) -> None:
         """See ``Store.close``."""
-        pumps, self._group_commits = self._group_commits, []
-        await asyncio.gather(*(pump.drain() for pump in pumps))
+        group_commits, self._group_commits = self._group_commits, []
+        await asyncio.gather(*(group_commit.drain() for group_commit in group_commits))
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.stop()
-        await asyncio.gather(*(lane.close() for lane in self._lanes))
-        self._lanes = []
+        await asyncio.gather(*(writer.close() for writer in self._write_connections))
+        self._write_connections = []
         pool, self._pool = self._pool, None
         if pool is not None:
             try:
@@ -148,9 +149,9 @@ class PostgresStore(SqlStore):
 
     async def check_statements(self) -> list[str]:
         """See ``Store.check_statements``: the statements of every part, writing ones and reading ones."""
-        return await self._run_on_reader(self._refused)
+        return await self._run_on_reader(self._list_refused_statements)
 
-    async def _refused(self, connection: Connection) -> list[str]:
+    async def _list_refused_statements(self, connection: Connection) -> list[str]:
         refused = []
         for statement, place in collect_statements(CommandHandlers(_DIALECT, PostgresHotPath(_DIALECT)), self).items():
             try:
@@ -171,14 +172,14 @@ class PostgresStore(SqlStore):
             await self._raise_longest_retention(command)
         if not self._group_commits:
             raise StoreUnavailable("the store is not open")
-        (lane, part), *others = route(command, self._work_connections)
+        (connection, part), *others = route(command, self._work_connections)
         if not others:
             try:
-                return await self._group_commits[lane].apply(part)
+                return await self._group_commits[connection].apply(part)
             except UnicodeEncodeError as error:
                 raise lone_surrogate_error() from error
         try:
-            sent = [self._group_commits[lane].submit(part) for lane, part in ((lane, part), *others)]
+            sent = [self._group_commits[connection].submit(part) for connection, part in ((connection, part), *others)]
             return join_part_results(command, await _gather_results(sent))  # type: ignore[no-any-return]
         except ChronosError:
             self._resent_requests.add(command)  # a part of it may have been applied
@@ -187,11 +188,11 @@ class PostgresStore(SqlStore):
     async def _raise_longest_retention(self, command: SaveJobs) -> None:
         """Before a job wants its history for longer than any before it, see to it that it is kept so long."""
         longest_us = max((row.gate.keep_age_us for row in command.rows), default=0)
-        if longest_us > self._kept_longest_us:
+        if longest_us > self._longest_retention_us:
             await self._run_on_reader(lambda connection: partitions.raise_longest_retention(connection, longest_us))
-            self._kept_longest_us = max(self._kept_longest_us, longest_us)
+            self._longest_retention_us = max(self._longest_retention_us, longest_us)
 
-    def _tell(self, hint: Hint) -> None:
+    def _announce(self, hint: Hint) -> None:
         self._hint(hint)
         if self._listener is not None:
             self._listener.send(hint)
@@ -204,7 +205,7 @@ class PostgresStore(SqlStore):
         first = walk.query
 
         async def run(connection: Connection) -> None:
-            if walk.query is None or walk.query.alone:
+            if walk.query is None or walk.query.standalone:
                 await walk.finish(connection)
                 return
             await connection.execute(_BEGIN_READ)
@@ -217,7 +218,7 @@ class PostgresStore(SqlStore):
             await connection.execute("commit")
 
         if first is not None:
-            await self._run_on_reader(run, again=lambda: walk.query is first)
+            await self._run_on_reader(run, may_retry=lambda: walk.query is first)
         return walk.answer  # type: ignore[no-any-return]
 
     async def _call_or_terminate(self, connection: Connection, call: Callable[[Connection], Awaitable[T]]) -> T:
@@ -242,7 +243,7 @@ class PostgresStore(SqlStore):
             self._plans_discarded_s[session] = now_s
 
     async def _run_on_reader(
-        self, call: Callable[[Connection], Awaitable[T]], *, again: Callable[[], bool] = lambda: True
+        self, call: Callable[[Connection], Awaitable[T]], *, may_retry: Callable[[], bool] = lambda: True
     ) -> T:
         """Call with a connection of the pool; on another one when the connection is lost, as long as it may."""
         while True:
@@ -252,11 +253,11 @@ class PostgresStore(SqlStore):
                 async with self._pool.acquire() as connection:
                     found = await self._call_or_terminate(connection, call)
             except DRIVER_ERRORS as error:
-                if not is_connection_lost(error) or not again():
+                if not is_connection_lost(error) or not may_retry():
                     raise to_store_error(error, self._place) from error
-                await self._reconnect_policy.after(error)
+                await self._reconnect_policy.wait_or_raise(error)
             else:
-                self._reconnect_policy.well()
+                self._reconnect_policy.reset()
                 return found
 
 

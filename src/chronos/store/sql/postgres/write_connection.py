@@ -7,7 +7,7 @@ What can go wrong, and what follows:
     cut before COMMIT was sent    nothing happened: begin again on a new connection
     cut after COMMIT was sent     the transaction carries a note; whether it is there says whether all of it is. If so
                                   the answers, known before the commit, hold; if not, begin again
-    cut in a lone statement       send it again as ``resent``: the command finds what it did by its request id
+    cut in a standalone statement       send it again as ``resent``: the command finds what it did by its request id
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from chronos.store.hints import NO_HINT, hint_of
 from chronos.store.sql.base_store import ResentRequests
 from chronos.store.sql.command_handlers import CommandHandlers
 from chronos.store.sql.postgres.connection import Connect, Connection, ReconnectingConnection, ReconnectPolicy
+from chronos.store.sql.postgres.dialect import to_column_arrays
 from chronos.store.sql.postgres.errors import (
     DRIVER_ERRORS,
     ConnectionPlace,
@@ -34,7 +35,7 @@ from chronos.store.sql.postgres.errors import (
     to_store_error_if_postgres,
 )
 from chronos.store.sql.postgres.routing import list_awaited_gates
-from chronos.store.sql.query import Query, Row, Steps, columns
+from chronos.store.sql.query import Query, Row, Steps
 from chronos.store.sql.user_statements import statement_failed
 
 MAX_CONFLICTS = 6
@@ -59,10 +60,10 @@ class _BatchError(Exception):
         error: Exception,
         positions: Sequence[int],
         *,
-        lone: bool = False,
+        standalone: bool = False,
         committing: _CommitInFlight | None = None,
     ) -> None:
-        self.error, self.positions, self.lone, self.committing = error, positions, lone, committing
+        self.error, self.positions, self.standalone, self.committing = error, positions, standalone, committing
 
 
 class _RefusedCommands(NamedTuple):
@@ -79,17 +80,17 @@ class WriteConnection:
     def __init__(
         self,
         connect: Connect,
-        writes: CommandHandlers,
+        handlers: CommandHandlers,
         place: ConnectionPlace,
-        patience: ReconnectPolicy,
-        doubts: ResentRequests,
+        reconnect_policy: ReconnectPolicy,
+        resent_requests: ResentRequests,
         on_hint: Callable[[Hint], None],
     ) -> None:
-        self._reconnecting = ReconnectingConnection(connect, patience, self._on_replan)
-        self._writes, self._place, self._reconnect_policy = writes, place, patience
-        self._resent_requests, self._on_hint = doubts, on_hint
+        self._reconnecting = ReconnectingConnection(connect, reconnect_policy, self._on_replan)
+        self._handlers, self._place, self._reconnect_policy = handlers, place, reconnect_policy
+        self._resent_requests, self._on_hint = resent_requests, on_hint
         self._old_notes: list[bytes] = []
-        self._apart = False
+        self._one_by_one = False
 
     async def run(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """The answer of each command, or its error: its own alone, or that the store is not to be had."""
@@ -103,7 +104,7 @@ class WriteConnection:
         await self._reconnecting.close()
 
     async def _on_replan(self, connection: Connection) -> None:
-        self._apart = await connection.fetchval(_SELECT_KEYS_IN_USE)
+        self._one_by_one = await connection.fetchval(_SELECT_KEYS_IN_USE)
 
     def _batches(self, commands: Sequence[Command[Any]]) -> list[Sequence[Command[Any]]]:
         """What goes into one transaction: everything, unless there are concurrency keys, or was a deadlock lately.
@@ -111,7 +112,7 @@ class WriteConnection:
         Each command locks gates and then keys, in order. What keys it will lock it does not know beforehand, so two
         commands in one transaction could lock keys out of order.
         """
-        if not self._apart:
+        if not self._one_by_one:
             return [commands]
         return [[commands[i] for i in positions] for _, positions in merge_commands(commands)]
 
@@ -120,7 +121,7 @@ class WriteConnection:
         rest = commands
         while rest:
             try:
-                outcome = await self._together(rest)
+                outcome = await self._apply_or_refuse(rest)
             except ChronosError as error:
                 return answers + [error] * len(rest)
             if not isinstance(outcome, _RefusedCommands):
@@ -136,7 +137,7 @@ class WriteConnection:
             rest = rest[outcome.last + 1 :]
         return answers
 
-    async def _together(self, commands: Sequence[Command[Any]]) -> list[Any] | _RefusedCommands:
+    async def _apply_or_refuse(self, commands: Sequence[Command[Any]]) -> list[Any] | _RefusedCommands:
         """Apply all of the commands, or find out which of them cannot be applied."""
         resent = False
         conflicts = 0
@@ -154,10 +155,10 @@ class WriteConnection:
                 error = stopped.error
                 if is_connection_lost(error):
                     self._reconnecting.lose()
-                    committing, resent = stopped.committing, resent or stopped.lone
+                    committing, resent = stopped.committing, resent or stopped.standalone
                 elif is_transaction_conflict(error) and conflicts < MAX_CONFLICTS:
                     conflicts += 1
-                    self._apart = self._apart or is_deadlock(error)
+                    self._one_by_one = self._one_by_one or is_deadlock(error)
                     await asyncio.sleep(random.uniform(0, 0.01 * 2**conflicts))
                     continue
                 else:
@@ -168,11 +169,11 @@ class WriteConnection:
                 self._remember_resent(commands if resent or committing else ())
                 raise
             try:
-                await self._reconnect_policy.after(error)
+                await self._reconnect_policy.wait_or_raise(error)
             except Unavailable:
                 self._remember_resent(commands)
                 raise
-        self._reconnect_policy.well()
+        self._reconnect_policy.reset()
         hint = NO_HINT
         for command, answer in zip(commands, answers, strict=True):
             hint |= hint_of(command, answer)
@@ -202,21 +203,21 @@ class WriteConnection:
     async def _apply_all(self, connection: Connection, commands: Sequence[Command[Any]], *, resent: bool) -> list[Any]:
         answers: list[Any] = [None] * len(commands)
         positions: Sequence[int] = range(len(commands))
-        lone = begun = False
+        standalone = begun = False
         committing: _CommitInFlight | None = None
         try:
             merged = merge_commands(commands)
             for command, positions in merged:
-                walk = TransactionSteps(
-                    self._writes.steps(command, resent=resent or self._resent_requests.about(command))
+                steps = TransactionSteps(
+                    self._handlers.steps(command, resent=resent or self._resent_requests.contains(command))
                 )
-                if len(merged) == 1 and walk.query is not None and walk.query.alone:
-                    lone = True
-                    await walk.step(connection)
-                if walk.query is not None and not begun:
+                if len(merged) == 1 and steps.query is not None and steps.query.standalone:
+                    standalone = True
+                    await steps.step(connection)
+                if steps.query is not None and not begun:
                     begun = True
                     await self._begin(connection, [command for command, _ in merged])
-                answer = await walk.finish(connection)
+                answer = await steps.finish(connection)
                 parts = split_result(command, [commands[i] for i in positions], answer)
                 for position, part in zip(positions, parts, strict=True):
                     answers[position] = part
@@ -226,7 +227,7 @@ class WriteConnection:
                 await connection.execute(self._commit(committing.note))
                 self._old_notes.append(committing.note)
         except Exception as error:
-            raise _BatchError(error, positions, lone=lone, committing=committing) from error
+            raise _BatchError(error, positions, standalone=standalone, committing=committing) from error
         return answers
 
     async def _begin(self, connection: Connection, commands: Sequence[Command[Any]]) -> None:
@@ -271,11 +272,11 @@ class TransactionSteps:
         if self.query is not None:
             query = self.query
             rows = query.rows
-            args = _to_driver_args(query.args) if query.theirs else query.args
+            args = _to_driver_args(query.args) if query.from_user else query.args
             try:
-                found = await connection.fetch(query.sql, *args, *(() if rows is None else columns(rows)))
+                found = await connection.fetch(query.sql, *args, *(() if rows is None else to_column_arrays(rows)))
             except Exception as error:
-                if query.theirs and is_user_statement_error(error) and not connection.is_closed():
+                if query.from_user and is_user_statement_error(error) and not connection.is_closed():
                     raise statement_failed(error) from error
                 raise
             self._send_rows([tuple(row) for row in found])

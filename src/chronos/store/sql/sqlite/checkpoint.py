@@ -2,7 +2,7 @@
 
 Pages that were written again and again are copied once, so the log of a large file may be longer: many new jobs touch
 pages all over it. Copying happens beside the writer, on a thread of its own. But a log begins anew only when all of it
-is copied, which never comes true while commits pour in: when it is long, and little is left, the writer does the rest.
+is copied, which never comes true while commits pour in: when it is long, and max_writer_pages is left, the writer does the rest.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -15,11 +15,11 @@ from chronos.store.sql.sqlite.connection import connect_reader
 
 _PAGE_BYTES = 4096
 _PAGES_MIN, _PAGES_MAX = 4_000, 32_000  # of the log that are copied at a time: a quarter of the file, within these
-_LONG = 3  # times as many, and the log is to begin anew
-_BLOCKING_RESTART_FACTOR = 2 * _LONG  # and the writer waits for that
-_LITTLE = 4_000  # pages that the writer copies in some tens of milliseconds
+_RESTART_FACTOR = 3  # times as many, and the log is to begin anew
+_BLOCKING_RESTART_FACTOR = 2 * _RESTART_FACTOR  # and the writer waits for that
+_MAX_WRITER_COPY_PAGES = 4_000  # pages that the writer copies in some tens of milliseconds
 _MAX_WRITER_COPY_COMMITS = (
-    2  # whose pages are little, too, as what is copied beside them never catches up with the last ones
+    2  # whose pages are max_writer_pages, too, as what is copied beside them never catches up with the last ones
 )
 
 
@@ -42,22 +42,24 @@ class Checkpointer:
 
     def copy_log_after_commit(self, writer: apsw.Connection, _: str, pages: int) -> int:
         """Called by the writer after each commit, which stands whatever becomes of this."""
-        brought, self._pages = pages - self._pages, pages  # less than none when it has begun anew
+        added, self._pages = pages - self._pages, pages  # less than none when it has begun anew
         if pages < _PAGES_MIN:
             self._copied = 0
             return apsw.SQLITE_OK
-        at_once = min(max(_PAGES_MIN, self._file_pages() // 4), _PAGES_MAX)
-        if pages >= _BLOCKING_RESTART_FACTOR * at_once and self._copying is not None:
+        copy_pages = min(max(_PAGES_MIN, self._file_pages() // 4), _PAGES_MAX)
+        if pages >= _BLOCKING_RESTART_FACTOR * copy_pages and self._copying is not None:
             wait([self._copying])  # only one can copy at a time
         if self._copying is not None and not self._copying.done():
             return apsw.SQLITE_OK
         if pages < self._copied:
             self._copied = 0  # it has begun anew
         left = pages - self._copied
-        little = max(_LITTLE, _MAX_WRITER_COPY_COMMITS * brought)
-        if pages >= _BLOCKING_RESTART_FACTOR * at_once or (pages >= _LONG * at_once and left <= little):
+        max_writer_pages = max(_MAX_WRITER_COPY_PAGES, _MAX_WRITER_COPY_COMMITS * added)
+        if pages >= _BLOCKING_RESTART_FACTOR * copy_pages or (
+            pages >= _RESTART_FACTOR * copy_pages and left <= max_writer_pages
+        ):
             self._copy(writer)
-        elif left >= at_once or pages >= _LONG * at_once:
+        elif left >= copy_pages or pages >= _RESTART_FACTOR * copy_pages:
             self._copying = self._thread.submit(self._copy_on_thread)
         return apsw.SQLITE_OK
 

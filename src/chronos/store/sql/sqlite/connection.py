@@ -11,7 +11,8 @@ import apsw
 
 from chronos.errors import Invalid, NotFound, StoreBroken, StoreUnavailable
 from chronos.store.sql import migrations
-from chronos.store.sql.query import Row, SqliteDialect
+from chronos.store.sql.query import Row
+from chronos.store.sql.sqlite.dialect import SqliteDialect
 from chronos.store.sql.sqlite.errors import to_store_error
 from chronos.store.sql.sqlite.hot_path import build_temp_views_sql
 

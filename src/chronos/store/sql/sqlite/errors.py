@@ -5,7 +5,8 @@ from pathlib import Path
 import apsw
 
 from chronos.errors import ChronosError, StoreBroken, StoreUnavailable
-from chronos.store.sql.query import Query, Row, SqliteDialect
+from chronos.store.sql.query import Query, Row
+from chronos.store.sql.sqlite.dialect import SqliteDialect
 from chronos.store.sql.user_statements import statement_failed
 
 _STORE_FAULTS = (
@@ -66,7 +67,7 @@ def execute_user_statement(connection: apsw.Connection, query: Query) -> list[Ro
     """Run a user's statement, which may touch rows and nothing else."""
     connection.authorizer = _authorize_row_operation
     try:
-        return connection.execute(SqliteDialect().final(query.sql), query.args).fetchall()
+        return connection.execute(SqliteDialect().to_driver_sql(query.sql), query.args).fetchall()
     except _STORE_FAULTS:
         raise
     except (apsw.Error, TypeError, ValueError, OverflowError) as error:

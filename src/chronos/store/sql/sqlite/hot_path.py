@@ -36,7 +36,7 @@ from chronos.store.sql.executions.gate_queue import (
     last_run_sql,
     to_claimed_rows,
 )
-from chronos.store.sql.executions.settlement import FreedKeys
+from chronos.store.sql.executions.settlement import SettleEffects
 from chronos.store.sql.query import Dialect, Query, Rows, Steps
 from chronos.store.sql.sqlite.packed_rows import pack_columns_sql, split_ids, unpack_columns
 
@@ -81,11 +81,11 @@ class SqliteHotPath:
         rows = Rows("nn", command.late_lanes)
         return (yield from self._claiming.run(self._claiming.late_lanes_statements, command, limit, (), rows))
 
-    def settle_alone(self, rows: Sequence[SettleRow]) -> Query | None:
+    def settle_in_one_statement(self, rows: Sequence[SettleRow]) -> Query | None:
         """Of no use here: a transaction costs nothing but its commit."""
         return None
 
-    def settle(self, rows: Sequence[SettleRow]) -> Steps[FreedKeys]:
+    def settle(self, rows: Sequence[SettleRow]) -> Steps[SettleEffects]:
         """Move rows to history and free their gates."""
         if len(rows) == 1:
             return (yield from self._settling.one(rows[0]))
@@ -197,24 +197,24 @@ class _SettleStatements:
             "select key, count(*) from temp.chronos_settled where key is not null group by key order by key"
         )
 
-    def one(self, row: SettleRow) -> Steps[FreedKeys]:
+    def one(self, row: SettleRow) -> Steps[SettleEffects]:
         found = yield Query(self._select_one, (row.id, row.token))
         if not found:
-            return FreedKeys([], [], [], set())
+            return SettleEffects([], [], [], set())
         [(job, scheduled_us, number, key, queued, followed)] = found
         outcome = (int(row.status), row.code.value, row.message, row.finished_us, row.detail)
         yield Query(self._end_one, (row.id, *outcome, number, row.token, scheduled_us))
         keys = [(key, 1)] if key is not None else []
-        return FreedKeys([row.id], [job] if queued else [], keys, {job} if followed else set())
+        return SettleEffects([row.id], [job] if queued else [], keys, {job} if followed else set())
 
-    def many(self, rows: Sequence[SettleRow]) -> Steps[FreedKeys]:
+    def many(self, rows: Sequence[SettleRow]) -> Steps[SettleEffects]:
         values = [(r.id, r.token, int(r.status), r.code.value, r.message, r.finished_us, r.detail) for r in rows]
         yield Query(self._all, rows=Rows("innttnt", values))
         [(blob, keyed, text)] = yield Query(self._answer)
         keys = (yield Query(self._freed_keys)) if keyed else []
         after = [(bytes.fromhex(job), queued, followed) for job, queued, followed in msgspec.json.decode(text)]
         behind = [job for job, queued, _ in after if queued]
-        return FreedKeys(split_ids(blob), behind, keys, {job for job, _, followed in after if followed})
+        return SettleEffects(split_ids(blob), behind, keys, {job for job, _, followed in after if followed})
 
 
 def build_temp_views_sql(d: Dialect) -> str:

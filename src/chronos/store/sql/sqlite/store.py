@@ -24,9 +24,10 @@ from chronos.store.group_commit import BatchOutcome, GroupCommit
 from chronos.store.hints import NO_HINT, hint_of
 from chronos.store.sql.base_store import ResentRequests, SqlStore
 from chronos.store.sql.command_handlers import CommandHandlers
-from chronos.store.sql.query import Query, Row, SqliteDialect, Steps, to_json_rows
+from chronos.store.sql.query import Query, Row, Steps
 from chronos.store.sql.sqlite.checkpoint import Checkpointer
 from chronos.store.sql.sqlite.connection import FilePlace, connect_reader, connect_writer, copy_to
+from chronos.store.sql.sqlite.dialect import SqliteDialect, to_json_rows
 from chronos.store.sql.sqlite.errors import execute_user_statement, to_store_error
 from chronos.store.sql.sqlite.hot_path import SqliteHotPath
 from chronos.store.sql.sqlite.lock_guard import OPEN_CLOSE_LOCK, LockGuard
@@ -55,16 +56,16 @@ class SqliteStore(SqlStore):
         super().__init__(_DIALECT)
         self.path = None if path is None else Path(path)
         self._journal = journal
-        self._writes = CommandHandlers(_DIALECT, SqliteHotPath(_DIALECT))
+        self._handlers = CommandHandlers(_DIALECT, SqliteHotPath(_DIALECT))
         self._sql: dict[str, str] = {}
         self._resent_requests = ResentRequests()
-        self._group_commit = GroupCommit(self._begin, watch=self._notify_commit_listeners)
+        self._group_commit = GroupCommit(self._begin_batch, on_commit=self._notify_commit_listeners)
         self._writer: apsw.Connection | None = None
         self._write_thread: WriterThread | None = None
         self._read_threads: ThreadPoolExecutor | None = None
-        self._log: Checkpointer | None = None
+        self._checkpointer: Checkpointer | None = None
         self._guard: LockGuard | None = None
-        self._place: FilePlace | None = None
+        self._file_place: FilePlace | None = None
         self._local = threading.local()
         self._readers: list[apsw.Connection] = []
 
@@ -77,7 +78,7 @@ class SqliteStore(SqlStore):
             return
         self._write_thread = WriterThread()
         self._read_threads = ThreadPoolExecutor(READERS, thread_name_prefix="chronos-sqlite-reader")
-        self._log = Checkpointer(self.path)
+        self._checkpointer = Checkpointer(self.path)
         try:
             await self._run_on_writer(partial(self._open_file, self.path))
         except BaseException:
@@ -89,8 +90,8 @@ class SqliteStore(SqlStore):
         await self._group_commit.drain()
         if self._read_threads is not None:
             self._read_threads.shutdown(wait=True)
-        if self._log is not None:
-            self._log.close()
+        if self._checkpointer is not None:
+            self._checkpointer.close()
         if self._write_thread is not None:
             self._write_thread.close()
         with OPEN_CLOSE_LOCK:
@@ -99,7 +100,9 @@ class SqliteStore(SqlStore):
             for connection in (*self._readers, *([self._writer] if self._writer else [])):
                 connection.close()
         self._readers.clear()
-        self._writer = self._write_thread = self._read_threads = self._log = self._guard = self._place = None
+        self._writer = self._write_thread = self._read_threads = self._checkpointer = self._guard = self._file_place = (
+            None
+        )
 
     async def apply(self, command: Command[R]) -> R:
         """See ``Store.apply``."""
@@ -122,9 +125,9 @@ class SqliteStore(SqlStore):
 
     # --- writing
 
-    def _begin(self, commands: Sequence[Command[Any]], done: Callable[[BatchOutcome], None]) -> None:
+    def _begin_batch(self, commands: Sequence[Command[Any]], done: Callable[[BatchOutcome], None]) -> None:
         if self._write_thread is not None:
-            self._write_thread.begin(lambda: self._transaction(commands), partial(self._ended, commands, done))
+            self._write_thread.begin(lambda: self._transaction(commands), partial(self._finish_batch, commands, done))
             return
         answers: list[Any] = []
         error: BaseException | None = None
@@ -132,9 +135,9 @@ class SqliteStore(SqlStore):
             answers = self._transaction(commands)
         except Exception as raised:  # noqa: BLE001 - it goes to whoever waits
             error = raised
-        asyncio.get_running_loop().call_soon(self._ended, commands, done, answers, error)
+        asyncio.get_running_loop().call_soon(self._finish_batch, commands, done, answers, error)
 
-    def _ended(
+    def _finish_batch(
         self,
         commands: Sequence[Command[Any]],
         done: Callable[[BatchOutcome], None],
@@ -153,12 +156,12 @@ class SqliteStore(SqlStore):
     def _transaction(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply a batch; an error of one command undoes that command only."""
         writer = self.connection()
-        if self._place is not None:
-            self._place.check()
+        if self._file_place is not None:
+            self._file_place.check()
         applied: list[Command[Any]] = []
         try:
             writer.execute("begin immediate")
-            answers = self._answers(writer, commands, applied)
+            answers = self._apply_all(writer, commands, applied)
             writer.execute("commit")
         except _TransactionUndoneError as swept:
             if len(commands) > 1:
@@ -182,50 +185,50 @@ class SqliteStore(SqlStore):
                 self._journal(command)
         return answers
 
-    def _answers(
+    def _apply_all(
         self, writer: apsw.Connection, commands: Sequence[Command[Any]], applied: list[Command[Any]]
     ) -> list[Any]:
         """The answer of each command; those that can be are applied as one."""
         if len(commands) == 1:
-            return [self._apart(writer, commands[0], applied)]
+            return [self._apply_one(writer, commands[0], applied)]
         answers: list[Any] = [None] * len(commands)
         for command, positions in merge_commands(commands):
             parts = [commands[i] for i in positions]
-            for position, part in zip(positions, self._together(writer, command, parts, applied), strict=True):
+            for position, part in zip(positions, self._apply_merged(writer, command, parts, applied), strict=True):
                 answers[position] = part
         return answers
 
-    def _together(
+    def _apply_merged(
         self, writer: apsw.Connection, command: Command[Any], parts: list[Command[Any]], applied: list[Command[Any]]
     ) -> list[Any]:
         """The answers of commands that were merged into one; should that be refused, of each by itself."""
-        answer = self._apart(writer, command, applied)
+        answer = self._apply_one(writer, command, applied)
         if not isinstance(answer, ChronosError):
             return split_result(command, parts, answer)
         if len(parts) == 1:
             return [answer]
-        return [self._apart(writer, part, applied) for part in parts]
+        return [self._apply_one(writer, part, applied) for part in parts]
 
-    def _apart(self, writer: apsw.Connection, command: Command[Any], applied: list[Command[Any]]) -> Any:
-        answer = self._one(writer, command, first=not applied)
+    def _apply_one(self, writer: apsw.Connection, command: Command[Any], applied: list[Command[Any]]) -> Any:
+        answer = self._apply_in_savepoint(writer, command, first=not applied)
         if not isinstance(answer, ChronosError):
             applied.append(command)
         return answer
 
-    def _one(self, writer: apsw.Connection, command: Command[Any], *, first: bool) -> Any:
+    def _apply_in_savepoint(self, writer: apsw.Connection, command: Command[Any], *, first: bool) -> Any:
         """The command's answer, or the error that is its own alone.
 
         A savepoint is for what came before it: the first of a transaction, and hot commands, which are never refused,
         do without.
         """
         if isinstance(command, HOT):
-            steps = self._writes.steps(command, resent=self._resent_requests.about(command))
+            steps = self._handlers.steps(command, resent=self._resent_requests.contains(command))
             return self._step_through(writer, steps)
         if not first:
             writer.execute("savepoint one")
         answer: Any
         try:
-            answer = self._step_through(writer, self._writes.steps(command))
+            answer = self._step_through(writer, self._handlers.steps(command))
         except ChronosError as error:
             if not writer.in_transaction:
                 raise _TransactionUndoneError(error) from error
@@ -267,18 +270,18 @@ class SqliteStore(SqlStore):
                 query = send(rows)  # type: ignore[arg-type]
                 if begin:
                     begin = False
-                    if not query.alone:
+                    if not query.standalone:
                         connection.execute("begin")
                 rows = execute(connection, query)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
     def _execute(self, connection: apsw.Connection, query: Query) -> list[Row]:
-        if query.theirs:
+        if query.from_user:
             return execute_user_statement(connection, query)
         sql = self._sql.get(query.sql)
         if sql is None:
-            sql = self._sql[query.sql] = _DIALECT.final(query.sql)
+            sql = self._sql[query.sql] = _DIALECT.to_driver_sql(query.sql)
         args = query.args if query.rows is None else (*query.args, to_json_rows(query.rows))
         return connection.execute(sql, args).fetchall()
 
@@ -286,13 +289,13 @@ class SqliteStore(SqlStore):
         with OPEN_CLOSE_LOCK:
             self._writer = self._connect_writer()
             self._guard = LockGuard(path)
-            self._place = FilePlace(path)
+            self._file_place = FilePlace(path)
 
     def _connect_writer(self) -> apsw.Connection:
         try:
             connection = connect_writer(self.path)
-            if self._log is not None:
-                connection.set_wal_hook(self._log.copy_log_after_commit)
+            if self._checkpointer is not None:
+                connection.set_wal_hook(self._checkpointer.copy_log_after_commit)
         except apsw.Error as error:
             raise to_store_error(error, self.path) from error
         return connection

@@ -12,7 +12,7 @@ T = TypeVar("T")
 Done = Callable[[Any, BaseException | None], None]
 
 
-class _WaitingBatch(NamedTuple):
+class _PendingCall(NamedTuple):
     """A call, and who is told what became of it."""
 
     call: Callable[[], Any]
@@ -24,7 +24,7 @@ class WriterThread:
     """Makes calls in the order in which they come."""
 
     def __init__(self) -> None:
-        self._line: SimpleQueue[_WaitingBatch | None] = SimpleQueue()
+        self._calls: SimpleQueue[_PendingCall | None] = SimpleQueue()
         # What it does is durable or not there at all, so a process that ends without closing need not wait for it.
         self._thread = Thread(target=self._work, name="chronos-sqlite-writer", daemon=True)
         self._thread.start()
@@ -36,45 +36,45 @@ class WriterThread:
             done = _hold_context_until_done(
                 outside(), done
             )  # a loop whose time is not the world's stands still meanwhile
-        self._line.put(_WaitingBatch(call, loop, done))
+        self._calls.put(_PendingCall(call, loop, done))
 
     async def run(self, call: Callable[[], T]) -> T:
         """What the call gives or raises. Cancelling the waiter does not cancel the call."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def tell(given: Any, error: BaseException | None) -> None:
+        def resolve(result: Any, error: BaseException | None) -> None:
             if answer.done():
                 return
             if error is None:
-                answer.set_result(given)
+                answer.set_result(result)
             else:
                 answer.set_exception(error)
 
-        self.begin(call, tell)
+        self.begin(call, resolve)
         return await answer
 
     def close(self) -> None:
         """Finish what is in line, and end."""
-        self._line.put(None)
+        self._calls.put(None)
         self._thread.join()
 
     def _work(self) -> None:
-        while waiting := self._line.get():
+        while pending := self._calls.get():
             try:
-                given, error = waiting.call(), None
+                result, error = pending.call(), None
             except BaseException as raised:  # noqa: BLE001 - it goes to whoever waits
-                given, error = None, raised
+                result, error = None, raised
             with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                waiting.loop.call_soon_threadsafe(waiting.done, given, error)
-            del waiting, given, error  # nothing is kept while the thread waits
+                pending.loop.call_soon_threadsafe(pending.done, result, error)
+            del pending, result, error  # nothing is kept while the thread waits
 
 
 def _hold_context_until_done(context: Any, done: Done) -> Done:
     held = ExitStack()
     held.enter_context(context)
 
-    def leave(given: Any, error: BaseException | None) -> None:
+    def leave(result: Any, error: BaseException | None) -> None:
         held.close()
-        done(given, error)
+        done(result, error)
 
     return leave

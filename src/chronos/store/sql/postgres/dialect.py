@@ -1,0 +1,119 @@
+"""How PostgreSQL writes what differs between the dialects."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from chronos.store.sql.query import Rows
+
+FOLLOWED_NAMES_LOCK = 0x6368726F04  # advisory lock: whoever says which job follows which
+NUMBERS_LOCK = 0x6368726F01  # advisory lock: whoever gives out the next number of a lane or node
+_RESTRICTED_PLANNER_SETTINGS = ("enable_seqscan", "enable_nestloop", "enable_mergejoin", "enable_bitmapscan")
+_ARRAY_TYPES = {"i": "uuid[]", "n": "bigint[]", "t": "text[]"}
+
+
+class PostgresDialect:
+    """Concurrent writers: gates are locked in key order, before anything else."""
+
+    name = "postgres"
+    serial = False
+    plans_from_statistics = True
+
+    def types(self) -> dict[str, str]:
+        return {
+            "id": "uuid",
+            "int": "bigint",
+            "text": 'text collate "C"',
+            "filled": "with (fillfactor = 60)",
+            "table": "",
+            "history": "partition by range (id)",
+            "attempts": "partition by range (execution)",
+            "job": "",
+        }
+
+    def rows(self, start: int, columns: str) -> str:
+        names, arrays = [], []
+        for i, column in enumerate(columns.split()):
+            name, kind = column.split(":")
+            names.append(name)
+            arrays.append(f"${start + i}::{_ARRAY_TYPES[kind]}")
+        return f"(select * from unnest({', '.join(arrays)}) as t({', '.join(names)}))"
+
+    def one_of(self, column: str, number: int, kind: str = "i") -> str:
+        return f"{column} = any(${number}::{_ARRAY_TYPES[kind]})"
+
+    def within(self, column: str, number: int) -> str:
+        return f"{column} = any(${number})"
+
+    def among(self, column: str, query: str) -> str:
+        return f"{column} = any(array({query}))"
+
+    def ids_for_each(self, rows: str, query: str) -> str:
+        return f"(select found.id from {rows} as i cross join lateral ({query}) as found)"
+
+    def tie_breaker(self, column: str) -> str:
+        return ""
+
+    def lock(self) -> str:
+        return "for update"
+
+    def lock_or_skip(self) -> str:
+        return "for update skip locked"
+
+    def name_contains(self, job: str, text: str, arg: Callable[[str], str]) -> str:
+        pattern = re.sub(r"([\\%_])", r"\\\1", text)
+        return f"{job}.name ilike {arg(f'%{pattern}%')}"
+
+    def name_candidates(self, text: str, arg: Callable[[str], str]) -> str | None:
+        return None
+
+    def tags_of(self, number: int) -> str:
+        return self.one_of("job", number)
+
+    def is_job(self, job: str, id_: str) -> str:
+        return f"{job}.id = {id_}"
+
+    def is_job_of(self, job: str, number: int) -> str:
+        return self.one_of(f"{job}.id", number)
+
+    def gate_of(self, gate: str, job: str) -> str:
+        return f"{gate}.job = {job}.id"
+
+    def next_number(self) -> str:
+        return ""
+
+    def force_custom_plan(self) -> str:
+        names = dict.fromkeys(("enable_bitmapscan", "enable_sort"), "on")  # which their index needs
+        anew = {"plan_cache_mode": "force_custom_plan", **names}
+        settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in anew.items())
+        return f"select {settings}"
+
+    def mutex(self) -> str:
+        return f"select pg_advisory_xact_lock({NUMBERS_LOCK})"
+
+    def lock_followed_names(self, *, exclusive: bool) -> str:
+        return (
+            f"(select pg_advisory_xact_lock{'' if exclusive else '_shared'}({FOLLOWED_NAMES_LOCK}))::text is not null"
+        )
+
+    def user_session_settings(self) -> tuple[str, str]:
+        usual = {
+            "search_path": '"$user", public',
+            **dict.fromkeys(_RESTRICTED_PLANNER_SETTINGS, "on"),
+            "plan_cache_mode": "auto",
+        }
+        enter = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in usual.items())
+        leave = ", ".join(
+            f"set_config('{name}', (select reset_val from pg_settings where name = '{name}'), true)" for name in usual
+        )
+        return f"select {enter}", f"select {leave}"
+
+    def to_driver_sql(self, sql: str) -> str:
+        return sql
+
+
+def to_column_arrays(rows: Rows) -> list[list[Any]]:
+    """PostgreSQL's form: one list a column."""
+    if not rows.values:
+        return [[] for _ in rows.types]
+    return [list(column) for column in zip(*rows.values, strict=True)]
