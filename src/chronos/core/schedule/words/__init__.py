@@ -77,7 +77,7 @@ def _to_invalid_schedule(text: str, tokens: list[WordToken], unclear: Unclear) -
 def _suggest_reading(tokens: list[WordToken], index: int) -> str:
     """Return a hint with the nearest sentence that has a reading, or examples."""
     if any(token.text in _PAST_WORDS for token in tokens):
-        return f"a schedule is in the future; {_EXAMPLES}"
+        return 'a schedule is in the future; try "tomorrow at 9am", "in 2 hours" or "2027-01-01T09:00:00Z"'
     for candidate in _candidates(tokens, index):
         try:
             reading = _read(candidate)
