@@ -60,7 +60,7 @@ async def case_saving_a_job_disabled_records_what_was_due(w: StoreFixture) -> No
     """By the schedule that it had: by a new version, and by the one that is there."""
     changed, same = [(await w.save(name)).id for name in ("changed", "same")]
     w.tick(_ELAPSED_US)
-    off = {"state": JobState.DISABLED, "next_us": None, "was": JobState.ACTIVE}
+    off = {"state": JobState.DISABLED, "next_us": None, "expect_state": JobState.ACTIVE}
     rows = (w.row("changed", description="another", **off), w.row("same", **off))
     await w.store.apply(SaveJobs(rows=rows, now_us=w.now))
     for job in (changed, same):
