@@ -199,7 +199,10 @@ def test_missing_files_are_reported(shared: Served, tmp_path: Path) -> None:
     ("field", "message"),
     [
         ("alerts: [{slack: '#ops'}]", "alerts do not exist yet, so that none would be sent"),
-        ("on_start: {command: {argv: ['{{ secret.X }}']}}", "Chronos keeps no secrets yet; write the value itself"),
+        (
+            "on_start: {command: {argv: ['{{ secret.X }}']}}",
+            "Chronos does not support secrets yet; write the value itself",
+        ),
     ],
 )
 def test_unsupported_fields_are_rejected_with_a_message(served: Served, field: str, message: str) -> None:
