@@ -26,8 +26,8 @@ from chronos.core.execution import Span, Status
 from chronos.core.ids import scheduled_execution_id, span_id
 from chronos.core.job import JobState
 from chronos.core.reasons import Reason, ReasonCode
-from chronos.core.schedule.durations import format_period
-from chronos.core.schedule.iso8601 import Period, PeriodRule
+from chronos.core.schedule.durations import format_duration
+from chronos.core.schedule.iso8601 import PeriodRule
 from chronos.core.schedule.occurrences import Instants, count_instants, last_us, nth_last_instant_us, nth_us, walk
 from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.schedule import Schedule
@@ -337,7 +337,7 @@ def _explain_missed(effective: EffectiveSettings, end_us: int, at_least: int | N
         case RecoveryStrategy.LAST:
             rule = "runs only the last missed run"
         case RecoveryStrategy.BOUNDED:
-            age = format_period(Period(us=effective.recovery_max_age_us))
+            age = format_duration(effective.recovery_max_age_us, exact=True)
             rule = f"runs at most {effective.recovery_max_count} missed runs, none older than {age}"
         case RecoveryStrategy.SKIP | RecoveryStrategy.ALL:
             rule = "does not run missed runs"

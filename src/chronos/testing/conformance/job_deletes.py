@@ -40,7 +40,7 @@ async def case_saving_and_deleting_is_atomic(w: StoreFixture) -> None:
     with raises(Conflict, '"other" changed since you read it: you have version 1, it is version 2'):
         delete = (DeleteRow(one.id, 1), DeleteRow(other.id, 1))
         await w.store.apply(SaveJobs(rows=new, now_us=w.now, delete=delete))
-    with raises(NotFound, "does not exist"):
+    with raises(NotFound, "no longer exists"):
         await w.store.apply(SaveJobs(rows=new, now_us=w.now, delete=(DeleteRow(one.id), DeleteRow(bytes(16)))))
     with raises(Conflict, "exists already"):
         await w.store.apply(SaveJobs(rows=(w.row("other", expect=0),), now_us=w.now, delete=(DeleteRow(one.id),)))

@@ -113,7 +113,7 @@ async def case_an_unexpected_state_is_a_conflict(w: StoreFixture) -> None:
     saved = await w.save()
     seen = await w.job()
     await w.set_state(saved.id, JobState.DISABLED)
-    with raises(Conflict, '"job" is disabled by now, and was active when you read it'):
+    with raises(Conflict, '"job" changed since you read it: it was active and is now disabled'):
         await w.set_state(saved.id, JobState.PAUSED, expect_state=JobState.ACTIVE)
     await w.set_state(
         saved.id, JobState.PAUSED, next_us=seen.next_us, keep_cursor=False, expect_state=JobState.DISABLED
@@ -121,7 +121,7 @@ async def case_an_unexpected_state_is_a_conflict(w: StoreFixture) -> None:
     seen = await w.job()
     assert await w.store.apply(_resume(seen, T0 + 5 * SECOND))
     await w.set_state(saved.id, JobState.PAUSED, expect_state=JobState.ACTIVE)
-    with raises(Conflict, "back and forth"):
+    with raises(Conflict, "was resumed and paused again"):
         await w.store.apply(_resume(seen, T0 + 7 * SECOND))
     job = await w.job()
     assert (job.state, job.next_us) == (JobState.PAUSED, T0 + 6 * SECOND)
@@ -182,7 +182,7 @@ async def case_a_set_is_rejected_if_a_state_changed(w: StoreFixture) -> None:
     await w.set_state((await w.job("b")).id, JobState.PAUSED)
     changed = w.row("b", overlap=Overlap.QUEUE, description="new", expect_state=JobState.ACTIVE)
     for second in (_build_disabled_row(w, "b"), changed):
-        with raises(Conflict, '"b" is paused by now'):
+        with raises(Conflict, '"b" changed since you read it: it was active and is now paused'):
             await w.store.apply(SaveJobs(rows=(_build_disabled_row(w, "a"), second, w.row("c")), now_us=w.tick()))
     assert [(await w.job(name)).state for name in ("a", "b")] == [JobState.ACTIVE, JobState.PAUSED]
     assert (await w.job("b")).version == 1

@@ -48,7 +48,7 @@ async def case_a_stale_change_is_rejected_and_changes_nothing(w: StoreFixture) -
         await w.save("report", description="three", expect=1)
     with raises(Conflict, "exists already"):
         await w.save("report", description="three", expect=NEW)
-    with raises(Conflict, "does not exist"):
+    with raises(Conflict, "no longer exists"):
         await w.save("other", expect=3)
     assert (await w.job("report")).spec.description == "two"
 

@@ -84,7 +84,7 @@ async def case_without_room_for_the_run_nothing_is_saved(w: StoreFixture) -> Non
     key = RunOnSave(key_gate_id("default", "k"), 1)
     first = await w.save("a", keyed=True, queue_max=0, run=key)
     rows = (w.row("b", expect=NEW), w.row("c", expect=NEW, keyed=True, queue_max=0, run=key))
-    with raises(QueueFull, '"c" is to run at once'):
+    with raises(QueueFull, '"c" cannot run now, because its queue is full'):
         await w.store.apply(SaveJobs(rows=rows, now_us=w.tick()))
     with raises(QueueFull, "nothing was saved"):
         await w.save("a", keyed=True, queue_max=0, description="new", run=key)
