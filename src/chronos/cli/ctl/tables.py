@@ -119,16 +119,10 @@ def instant_column(field: str) -> Cell:
 
 
 def format_milliseconds(value: float | None) -> str | None:
-    """A short amount of time as people say it."""
-    if value is None:
-        return None
-    if value < 1_000:
-        return f"{value:.0f}ms"
-    if value < 60_000:
-        return f"{value / 1000:.1f}s"
-    minutes, seconds = divmod(round(value / 1000), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m{seconds:02}s" if hours else f"{minutes}m{seconds:02}s"
+    """``412ms``, ``5m 58s``."""
+    from chronos.core.schedule.durations import format_duration
+
+    return None if value is None else format_duration(round(value * 1_000))
 
 
 SIGNS = {

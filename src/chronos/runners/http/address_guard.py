@@ -111,7 +111,7 @@ class AddressGuard:
             self._names.add(entry)
 
 
-_SERVER_ADVICE = "allow it on the server with dispatcher.http.allow_hosts, or every private address with allow_private"
+_SERVER_ADVICE = "allow it with dispatcher.http.allow_hosts on the server, or every private address with allow_private"
 
 
 @lru_cache(maxsize=4096)

@@ -278,7 +278,7 @@ def _emit_explanation(preview: _Preview, found: "list[Oddity]", *, understood: s
 
 def _emit_runs(preview: _Preview, *, wide: bool) -> None:
     from chronos.core.calendar import rfc3339
-    from chronos.core.schedule.durations import go_duration
+    from chronos.core.schedule.durations import format_duration
 
     zone = preview.schedule.zone
     walls = [_local(us, zone) for us in preview.runs_us]
@@ -288,7 +288,7 @@ def _emit_runs(preview: _Preview, *, wide: bool) -> None:
     columns = {} if zone.name == "UTC" else {zone.name: [f"{wall:%a} {_clock_text(wall, finest)}" for wall in walls]}
     columns["UTC"] = [rfc3339(us) for us in preview.runs_us]
     if wide:
-        columns["APART"] = ["–", *(go_duration(later - us) for us, later in pairwise(preview.runs_us))]
+        columns["APART"] = ["–", *(format_duration(later - us, exact=True) for us, later in pairwise(preview.runs_us))]
     emit_table(tuple(columns), list(zip(*columns.values(), strict=True)))
 
 
