@@ -313,7 +313,7 @@ def test_mistakes_in_groups_and_other_targets_name_them(make: Any, part: str) ->
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ({"url": "mysql://ana:secret@db/x"}, "mysql://ana:…@db/x names no store"),
+        ({"url": "mysql://ana:secret@db/x"}, 'unknown store "mysql://ana:…@db/x"'),
         (
             {"url": "http://127.0.0.1:8080", "slots": 5},
             "a client of a server does not take slots; configure the server instead",

@@ -86,7 +86,7 @@ def test_somebody_resumed_it_and_paused_it_again() -> None:
             await world.switch("pause", "job")
 
         Between(world, SetJobState, again)
-        with pytest.raises(Conflict, match="back and forth"):
+        with pytest.raises(Conflict, match="was resumed and paused again"):
             await world.switch("resume", "job")
         world.tick(HOUR_US)
         await world.switch("resume", "job")
@@ -236,7 +236,7 @@ def test_one_that_finds_no_room_does_not_hold_up_the_others() -> None:
         await world.saver.save([world.jobs.read(full)])
         await world.saver.save([world.jobs.read({**full, "description": "second"})])
         drafts = [world.jobs.read(one) for one in (shape("a"), {**full, "description": "third"}, shape("b"))]
-        with pytest.raises(QueueFull, match='"full" is to run at once'):
+        with pytest.raises(QueueFull, match='"full" cannot run now, because its queue is full'):
             await world.saver.save(drafts)
         first, second, third = await world.saver.save_each(drafts)
         assert isinstance(second, QueueFull)

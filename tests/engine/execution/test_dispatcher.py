@@ -46,7 +46,7 @@ async def test_work_that_no_node_can_take_is_reported_within_a_minute(world: Wor
     await world.advance(5)  # the node has looked once, and found nothing
     await world.job("job", schedule="now", **placed())
     await world.advance(60)
-    assert told() == ["no live node carries the label gpu=yes; live nodes: plain"]
+    assert told() == ["no live node has the label gpu=yes; live nodes: plain"]
     await world.advance(600)
     assert len(told()) == 1  # the same shortage is not reported every minute
     await world.node("right", labels={"gpu": "yes"})

@@ -294,7 +294,7 @@ def test_tasks_hooks_and_the_rest() -> None:
         ({"enabled": "yes"}, "/enabled", "true or false"),
         ({"overlap": "sometimes"}, "/overlap", "skip, allow, queue, replace"),
         ({"overlap": "skip", "concurrency": "allow"}, "/concurrency", "says the same"),
-        ({"concurrency": {"key": "{{ secret.x }}"}}, "/concurrency/key", "may name"),
+        ({"concurrency": {"key": "{{ secret.x }}"}}, "/concurrency/key", "a key may use"),
         ({"concurrency": {"key": "{{ payload"}}, "/concurrency/key", "without"),
         ({"concurrency": 3}, "/concurrency", "an object"),
         ({"retry": {"multiplier": 0.5}}, "/retry/multiplier", "allowed 1 to 1000"),
