@@ -57,9 +57,7 @@ class Node:
     def list_surviving_children(self) -> list[str]:
         """The noted descendants that still run."""
         return [
-            f"{pid} {_read_command(pid)}"
-            for pid, started in self.children.items()
-            if _read_start_time(pid) == started
+            f"{pid} {_read_command(pid)}" for pid, started in self.children.items() if _read_start_time(pid) == started
         ]
 
 
