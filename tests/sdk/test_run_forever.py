@@ -72,7 +72,7 @@ def test_commands_and_requests_that_fail_are_logged(make: Make, caplog: pytest.L
         for name in ("command", "webhook"):
             assert app.trigger(name).wait(SOON_S).status == "failed"
     command, webhook = (line.getMessage() for line in lines(caplog, "attempt failed"))
-    assert 'error="it exited with code 3: oops"' in command
+    assert 'error="exited with code 3: oops"' in command
     assert "job=webhook" in webhook
     assert "127.0.0.1" in webhook
 

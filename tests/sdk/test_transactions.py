@@ -107,4 +107,4 @@ def test_a_statement_that_the_database_refuses_fails_the_task(database: tuple[st
     [extracted, loaded] = run.info().tasks
     assert (extracted.status, loaded.status) == ("failed", "skipped")
     assert extracted.error is not None
-    assert extracted.error.startswith("ctx.transaction: a statement that was to run with the task's end failed")
+    assert extracted.error.startswith("ctx.transaction: a statement committed with the task failed")

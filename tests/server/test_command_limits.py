@@ -1,4 +1,4 @@
-"""What commands may do on a server that was told to limit them: real servers, real users, real processes."""
+"""Limits of commands, with real servers, users and processes."""
 
 import fcntl
 import json
@@ -39,7 +39,7 @@ def written(folder: Path, **config: Any) -> None:
 
 
 def output_of(api: Client, script: str, name: str = "x", **options: Any) -> str:
-    """What a shell command prints that runs as a job."""
+    """Run a shell command as a job and return its output."""
     api.create(name, command={"shell": True, "command": script, **options})
     return printed(api, name)
 
@@ -69,7 +69,7 @@ def test_the_admin_of_a_namespace_cannot_reach_the_store(start: Start, tmp_path:
     assert not (tmp_path / "copied.db").exists()
 
 
-def test_only_the_targets_that_are_allowed(start: Start, tmp_path: Path) -> None:
+def test_targets_that_are_not_allowed_are_rejected(start: Start, tmp_path: Path) -> None:
     before = start().ready()
     api = Client(before, None)
     api.create("old", command={"argv": ["true"]})
@@ -80,7 +80,7 @@ def test_only_the_targets_that_are_allowed(start: Start, tmp_path: Path) -> None
     written(tmp_path, dispatcher={"targets": ["http", "wait"]})
     server = start().ready()
     api = Client(server, None)
-    told = '"command" targets are not allowed here; dispatcher.targets allows http, wait'
+    told = '"command" targets are not allowed on this server; use one of http, wait'
     runs, waits = {"command": {"argv": ["true"]}}, {"schedule": "manual", "wait": {"for": "1s"}}
     for field, job in (("/command", runs), ("/on_start/command", {**waits, "on_start": runs})):
         reply = api.call("PUT", f"{V1}/jobs/new", job)
@@ -112,7 +112,7 @@ def test_limits_are_a_default_and_a_maximum(start: Start, tmp_path: Path) -> Non
     reply = api.call("PUT", f"{V1}/jobs/more", {"schedule": "manual", "command": {"argv": ["true"], "limits": more}})
     assert reply.status == 422
     assert {error["pointer"] for error in reply.json["errors"]} == {f"/command/limits/{name}" for name in more}
-    assert "command.limits.files is 65, and this server allows at most 64" in reply.json["detail"]
+    assert "command.limits.files is 65; this server allows at most 64" in reply.json["detail"]
     api.create(
         "large", command={"shell": True, "command": "head -c 2000000 /dev/zero > zeros"}, retry={"max_attempts": 1}
     )
@@ -123,7 +123,7 @@ def test_limits_are_a_default_and_a_maximum(start: Start, tmp_path: Path) -> Non
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user can enter, unlike those of tests."""
+    """A folder that every user can enter; those of pytest are private."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -156,12 +156,12 @@ def test_commands_of_another_user_cannot_read_the_store(open_folder: Path) -> No
 @pytest.mark.parametrize(
     ("user", "mode", "told"),
     [
-        ("root", 0o600, "which is root and so may do everything"),
+        ("root", 0o600, "which is root"),
         ("nobody", 0o644, 'chronos.db can be read by "nobody" (dispatcher.command.user); chmod 600'),
-        ("no-such-user", 0o600, "there is no such user"),
+        ("no-such-user", 0o600, "this machine has no such user"),
     ],
 )
-def test_it_does_not_start_where_the_user_would_protect_nothing(
+def test_a_command_user_without_protection_prevents_the_start(
     open_folder: Path, user: str, mode: int, told: str
 ) -> None:
     with Process(open_folder, ("--store", "sqlite:///chronos.db"), {}) as server:
@@ -177,7 +177,7 @@ def test_it_does_not_start_where_the_user_would_protect_nothing(
 
 @linux
 @root
-def test_a_configuration_that_this_user_can_read_is_told(open_folder: Path) -> None:
+def test_a_configuration_readable_for_the_command_user_gives_a_warning(open_folder: Path) -> None:
     written(open_folder, auth=AUTH, dispatcher={"command": {"user": "nobody"}})
     told = (
         'chronos.yaml holds credentials and can be read by "nobody" (dispatcher.command.user); chmod 600 chronos.yaml'
@@ -188,8 +188,8 @@ def test_a_configuration_that_this_user_can_read_is_told(open_folder: Path) -> N
 
 
 @linux
-def test_nothing_secret_is_left_in_the_environment(start: Start) -> None:
-    """A command can read it, as any process of the same user could."""
+def test_the_environment_of_the_server_has_no_credentials(start: Start) -> None:
+    """A command could read it, like any process of the same user."""
     secret = "canary-5e57"
     tokens = {secret: {"token_hash": "0" * 64, "role": "viewer"}}
     variables = {
@@ -212,7 +212,7 @@ def test_nothing_secret_is_left_in_the_environment(start: Start) -> None:
 
 
 @linux
-def test_other_processes_of_its_user_cannot_look_into_it(tmp_path: Path) -> None:
+def test_other_processes_of_the_same_user_cannot_read_its_memory(tmp_path: Path) -> None:
     def can_look(pid: int) -> bool:
         look = [*UNPRIVILEGED, "cat", f"/proc/{pid}/environ"]
         return subprocess.run(look, capture_output=True, check=False).returncode == 0
@@ -228,7 +228,7 @@ def test_other_processes_of_its_user_cannot_look_into_it(tmp_path: Path) -> None
 
 
 @linux
-def test_what_the_greeting_suggests_works(start: Start, tmp_path: Path) -> None:
+def test_the_commands_in_the_banner_work(start: Start, tmp_path: Path) -> None:
     written(tmp_path, auth=AUTH)
     server = start().ready()
     login, create, watch = server.first_job()

@@ -86,7 +86,7 @@ def test_somebody_resumed_it_and_paused_it_again() -> None:
             await world.switch("pause", "job")
 
         Between(world, SetJobState, again)
-        with pytest.raises(Conflict, match="back and forth"):
+        with pytest.raises(Conflict, match="was resumed and paused again"):
             await world.switch("resume", "job")
         world.tick(HOUR_US)
         await world.switch("resume", "job")
@@ -99,7 +99,7 @@ def test_a_job_that_another_disables_is_not_paused() -> None:
     async def case(world: World) -> None:
         await world.save()
         Between(world, SetJobState, lambda: world.switch("disable", "job", reason="off"))
-        with pytest.raises(Conflict, match='"job" is disabled by now, and was active'):
+        with pytest.raises(Conflict, match="it was active and is now disabled"):
             await world.switch("pause", "job")
         job = await world.jobs.get("job")
         assert (job.state, job.note, job.next_us) == (JobState.DISABLED, "off", None)
@@ -236,7 +236,7 @@ def test_one_that_finds_no_room_does_not_hold_up_the_others() -> None:
         await world.saver.save([world.jobs.read(full)])
         await world.saver.save([world.jobs.read({**full, "description": "second"})])
         drafts = [world.jobs.read(one) for one in (shape("a"), {**full, "description": "third"}, shape("b"))]
-        with pytest.raises(QueueFull, match='"full" is to run at once'):
+        with pytest.raises(QueueFull, match='"full" cannot run now, because its queue is full'):
             await world.saver.save(drafts)
         first, second, third = await world.saver.save_each(drafts)
         assert isinstance(second, QueueFull)

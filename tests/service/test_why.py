@@ -1,11 +1,11 @@
-"""Why a run happened, or did not."""
+"""Explanations of why a run happened or did not."""
 
 from chronos.core.calendar import SECOND_US
 from chronos.core.execution import AttemptStatus, Cause, Status
 from chronos.core.ids import scheduled_execution_id
 from chronos.core.node import Actor
 from chronos.core.planner import Gap, plan
-from chronos.core.reasons import ReasonCode
+from chronos.core.reasons import Reason, ReasonCode
 from chronos.core.schedule_change import resolve_instants
 from chronos.core.shortage import build_offer
 from chronos.service.serializers import id_text
@@ -21,12 +21,12 @@ def verdicts(steps: list[WhyStep]) -> list[str]:
     return [step.verdict.value for step in steps]
 
 
-def said(steps: list[WhyStep]) -> str:
+def sentences(steps: list[WhyStep]) -> str:
     return "\n".join(step.sentence for step in steps)
 
 
 async def recover(world: World, name: str = "job") -> None:
-    """What an engine does about a gap."""
+    """Recover a gap as the engine does."""
     job = await world.jobs.get(name)
     instants = resolve_instants(job.spec, job.name)
     assert instants is not None
@@ -53,7 +53,7 @@ async def recover(world: World, name: str = "job") -> None:
     )
 
 
-def test_a_run_that_happened() -> None:
+def test_a_run_that_succeeded_is_explained_step_by_step() -> None:
     async def case(world: World) -> None:
         await world.save()
         world.clock.us = START_US + HOUR_US + 5 * SECOND_US
@@ -62,54 +62,54 @@ def test_a_run_that_happened() -> None:
         await world.settle(run)
         steps = await world.why.why("job", START_US + HOUR_US)
         assert verdicts(steps) == ["due", "admitted", "started", "ended", "coming"]
-        assert "The schedule names this instant." in said(steps)
-        assert "node-a started it, 5 seconds late." in said(steps)
-        assert "It succeeded. Every task succeeded." in said(steps)
-        assert steps[-1].sentence == "It will next run at 2027-01-01T02:00:00Z."
+        assert "Scheduled for Fri 1 Jan 01:00 UTC (v1)." in sentences(steps)
+        assert "Started on node-a, 5s late." in sentences(steps)
+        assert f"Succeeded. {Reason.of(ReasonCode.SUCCEEDED).message}" in sentences(steps)
+        assert steps[-1].sentence == "The next run is on Fri 1 Jan 02:00 UTC."
         assert await world.why.why_execution(run.id) == steps[:-1]
 
     in_world(case)
 
 
-def test_a_run_that_was_skipped() -> None:
+def test_a_skipped_run_names_the_run_that_was_in_progress() -> None:
     async def case(world: World) -> None:
         await world.save()
         first = await world.admit()
         skipped = await world.admit()
         assert skipped.status is Status.SKIPPED
         steps = await world.why.why("job", START_US + 2 * HOUR_US)
-        assert "It was skipped. An earlier execution of the job was still under way." in said(steps)
-        assert f"{id_text(first.id)}, of 2027-01-01T01:00:00Z, was under way." in said(steps)
+        assert f"Skipped. {Reason.of(ReasonCode.OVERLAP).message}" in sentences(steps)
+        assert f"The run of Fri 1 Jan 01:00 UTC was still in progress ({id_text(first.id)})." in sentences(steps)
 
     in_world(case)
 
 
-def test_runs_that_were_missed_and_recovered() -> None:
+def test_missed_runs_name_the_run_that_recovered_them() -> None:
     async def case(world: World) -> None:
         saved = await world.save()
         world.clock.us = START_US + 5 * HOUR_US + 60 * SECOND_US
         await recover(world)
         steps = await world.why.why("job", START_US + 3 * HOUR_US)
         assert verdicts(steps) == ["missed", "recovered", "coming"]
-        assert steps[0].sentence.startswith("4 instants from 2027-01-01T01:00:00Z to 2027-01-01T04:00:00Z were missed")
+        assert steps[0].sentence.startswith("4 scheduled times from Fri 1 Jan 01:00 to 04:00 UTC were missed")
         run = scheduled_execution_id(saved.job_id, START_US + 5 * HOUR_US)
-        assert steps[1].sentence == f"The instant 2027-01-01T05:00:00Z was recovered as {id_text(run)}."
+        assert steps[1].sentence == f"Recovered the run of Fri 1 Jan 05:00 UTC as {id_text(run)}."
         last = await world.why.why("job", START_US + 5 * HOUR_US)
-        assert "which was missed, and the job's recovery runs it" in said(last)
-        assert "It waits: no node is alive." in said(last)
+        assert "missed, and run later by the job's recovery" in sentences(last)
+        assert "Waiting: no " in sentences(last)
 
     in_world(case)
 
 
-def test_while_a_job_was_paused() -> None:
+def test_instants_of_a_paused_job_name_who_paused_it() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.switch("pause", "job", reason="too loud", actor=ANA)
         world.tick(3 * HOUR_US)
         now = await world.why.why("job", START_US + HOUR_US)
         assert now[0].verdict is WhyVerdict.PAUSED
-        assert now[0].sentence == "The job was paused by ana at 2027-01-01T00:00:00Z: too loud"
-        assert now[-1].sentence == "It will not run until it is resumed."
+        assert now[0].sentence == "Paused by ana on Fri 1 Jan 00:00 UTC: too loud"
+        assert now[-1].sentence == "The job will not run until it is resumed."
         ahead = await world.why.why("job", START_US + 9 * HOUR_US)
         assert verdicts(ahead) == ["paused", "paused", "coming"]
         await world.switch("resume", "job")
@@ -120,21 +120,22 @@ def test_while_a_job_was_paused() -> None:
     in_world(case)
 
 
-def test_instants_that_are_none() -> None:
+def test_a_time_that_is_not_scheduled_is_explained() -> None:
     async def case(world: World) -> None:
         await world.save(exclude=["2027-01-02"])
         before = await world.why.why("job", START_US - HOUR_US)
-        assert "did not exist then" in before[0].sentence
+        assert "did not exist yet" in before[0].sentence
         between = await world.why.why("job", START_US + HOUR_US // 2)
-        assert "the next after it is 2027-01-01T01:00:00Z" in between[0].sentence
+        assert "Fri 1 Jan 00:30 UTC is not a scheduled time" in between[0].sentence
+        assert "The next one is Fri 1 Jan 01:00 UTC." in between[0].sentence
         excluded = await world.why.why("job", START_US + 25 * HOUR_US)
-        assert excluded[0].sentence == "The schedule leaves it out: 2027-01-02 are excluded."
+        assert excluded[0].sentence == "Excluded from the schedule by 2027-01-02."
         ahead = await world.why.why("job", START_US + 2 * HOUR_US)
         assert verdicts(ahead) == ["coming", "coming"]
         await world.save("hand", schedule="manual")
         hand = await world.why.why("hand", START_US)
         assert "has no schedule" in hand[0].sentence
-        assert hand[-1].sentence == "It runs only when it is triggered."
+        assert hand[-1].sentence == "The job runs only when it is triggered."
 
     in_world(case)
 
@@ -152,29 +153,29 @@ def test_the_version_that_was_in_force_decides() -> None:
     in_world(case)
 
 
-def test_what_nobody_has_dealt_with_yet() -> None:
+def test_a_due_instant_without_a_record_is_late() -> None:
     async def case(world: World) -> None:
         await world.save()
         world.tick(HOUR_US + 10 * SECOND_US)
         steps = await world.why.why("job", START_US + HOUR_US)
-        assert steps[0].sentence == "It is due since 10 seconds, and no node has dealt with it yet."
+        assert steps[0].sentence == "10s late: no node has admitted it yet."
         await world.switch("disable", "job", actor=ANA)
         world.tick(HOUR_US)
         off = await world.why.why("job", START_US + 2 * HOUR_US)
-        assert "disabled by ana" in off[0].sentence
+        assert "Disabled by ana" in off[0].sentence
 
     in_world(case)
 
 
-def test_somebody_asked_for_it() -> None:
+def test_a_requested_run_names_its_requester_and_reason() -> None:
     async def case(world: World) -> None:
         await world.save()
-        asked = await world.runs.trigger("job", reason="a test", actor=ANA)
-        steps = await world.why.why_execution(asked.id)
-        assert steps[0].sentence == "ana asked for it. The reason given: a test"
+        requested = await world.runs.trigger("job", reason="a test", actor=ANA)
+        steps = await world.why.why_execution(requested.id)
+        assert steps[0].sentence == "Requested by ana. Reason: a test"
         [run] = await world.claim()
         await world.runs.cancel(run.id)
-        assert "It was asked to stop." in said(await world.why.why_execution(run.id))
+        assert "A cancellation was requested." in sentences(await world.why.why_execution(run.id))
 
     in_world(case)
 
@@ -183,24 +184,29 @@ def test_an_instant_that_a_backfill_ran_later() -> None:
     async def case(world: World) -> None:
         world.clock.us = START_US + 10 * HOUR_US
         await world.save()
-        asked = await world.backfills.run("job", START_US + HOUR_US, START_US + HOUR_US, actor=ANA)
+        requested = await world.backfills.run("job", START_US + HOUR_US, START_US + HOUR_US, actor=ANA)
         at = await world.runs.trigger("job", at_us=START_US + 2 * HOUR_US, actor=ANA)
         steps = await world.why.why("job", START_US + HOUR_US)
-        assert "The job did not exist then" in steps[0].sentence
-        assert f"A backfill asked for it at 2027-01-01T10:00:00Z: {id_text(asked.ids[0])} is ready." in said(steps)
+        assert "The job did not exist yet" in steps[0].sentence
+        assert (
+            f"a backfill on Fri 1 Jan 10:00 UTC: the run {id_text(requested.ids[0])} is waiting for a slot."
+            in sentences(steps)
+        )
         [run] = await world.claim()
         await world.settle(run)
-        assert "ana asked for it." in said(await world.why.why_execution(run.id))
+        assert "Requested by ana as a backfill of Fri 1 Jan 01:00 UTC." in sentences(
+            await world.why.why_execution(run.id)
+        )
         steps = await world.why.why("job", START_US + HOUR_US)
         assert verdicts(steps) == ["off", "ended", "coming"]
-        assert f"{id_text(run.id)} succeeded." in said(steps)
+        assert f"{id_text(run.id)} succeeded." in sentences(steps)
         steps = await world.why.why("job", START_US + 2 * HOUR_US)
-        assert f"A trigger asked for it at 2027-01-01T10:00:00Z: {id_text(at.id)}" in said(steps)
+        assert f"Requested as a trigger on Fri 1 Jan 10:00 UTC: the run {id_text(at.id)}" in sentences(steps)
 
     in_world(case)
 
 
-def test_that_no_node_was_alive() -> None:
+def test_missed_instants_name_the_period_without_a_live_node() -> None:
     async def case(world: World) -> None:
         await world.save()
         first = await world.store.apply(
@@ -211,14 +217,14 @@ def test_that_no_node_was_alive() -> None:
         world.clock.us = START_US + 5 * HOUR_US + 60 * SECOND_US
         await world.store.apply(RegisterNode(name="b", incarnation=world.request(), now_us=world.clock.us, slots=8))
         await recover(world)
-        absent = "No node was alive from 2027-01-01T00:30:00Z to 2027-01-01T05:01:00Z."
-        assert absent in said(await world.why.why("job", START_US + 3 * HOUR_US))
-        assert absent in said(await world.why.why("job", START_US + 5 * HOUR_US))
+        absent = "No live node from Fri 1 Jan 00:30 to 05:01 UTC."
+        assert absent in sentences(await world.why.why("job", START_US + 3 * HOUR_US))
+        assert absent in sentences(await world.why.why("job", START_US + 5 * HOUR_US))
 
     in_world(case)
 
 
-def test_what_no_live_node_can_take_says_what_is_missing() -> None:
+def test_a_ready_run_that_no_live_node_can_run_names_what_is_missing() -> None:
     async def case(world: World) -> None:
         for name, offer in (("old", build_offer(None, ["lost"])), ("vm", build_offer(["default"], ["there"]))):
             number = await world.store.apply(
@@ -229,11 +235,11 @@ def test_what_no_live_node_can_take_says_what_is_missing() -> None:
         await world.save("job", schedule="now", python={"name": "lost"})
         [run] = (await world.runs.list(ExecutionFilter(), limit=9)).items
         missing = 'no live node has the function "lost"; live nodes: vm.'
-        assert f"is ready, and waits: {missing}" in said(await world.why.why("job"))
-        assert f"It waits: {missing}" in said(await world.why.why_execution(run.id))
+        assert f"is waiting: {missing}" in sentences(await world.why.why("job"))
+        assert f"Waiting: {missing}" in sentences(await world.why.why_execution(run.id))
         await world.store.apply(Beat(node=2, beat=1, now_us=world.tick(), offer=build_offer(None, ["lost"]).text))
-        assert "no live node" not in said(await world.why.why("job"))
-        assert "a worker with a free slot" in said(await world.why.why_execution(run.id))
+        assert "no live node" not in sentences(await world.why.why("job"))
+        assert "a free slot on a live node" in sentences(await world.why.why_execution(run.id))
 
     in_world(case)
 
@@ -250,14 +256,15 @@ def test_each_attempt_names_its_own_node_and_the_start_the_first() -> None:
             RegisterNode(name="node-b", incarnation=world.request(), now_us=world.clock.us, slots=8)
         )
         await world.claim()
-        told = said(await world.why.why_execution(run.id))
-        assert "node-a started it." in told
-        assert 'Attempt 1 of "main" on node-a was lost' in told
+        text = sentences(await world.why.why_execution(run.id))
+        assert "Started on node-a." in text
+        assert "main: attempt 1 was lost" in text
+        assert "on node-a" in text
 
     in_world(case)
 
 
-def test_without_an_instant_the_last_ones_and_the_next() -> None:
+def test_without_a_time_the_last_runs_and_the_next_are_explained() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.settle(await world.admit())
@@ -266,7 +273,32 @@ def test_without_an_instant_the_last_ones_and_the_next() -> None:
         await world.switch("pause", "job", actor=ANA)
         steps = await world.why.why("job")
         assert verdicts(steps) == ["ended", "failed", "paused", "coming"]
-        assert "The run of 2027-01-01T02:00:00Z failed" in steps[1].sentence
-        assert "a task failed for good." in steps[1].sentence
+        assert "The run of Fri 1 Jan 02:00 UTC failed" in steps[1].sentence
+        assert Reason.of(ReasonCode.TASK_FAILED).message[1:] in steps[1].sentence
+
+    in_world(case)
+
+
+def test_times_are_in_the_zone_of_the_job() -> None:
+    async def case(world: World) -> None:
+        await world.save(schedule="0 9 * * *", timezone="Asia/Kathmandu")
+        steps = await world.why.why("job")
+        assert steps[-1].sentence == "The next run is on Fri 1 Jan 09:00 Asia/Kathmandu."
+        world.clock.us = START_US - 24 * HOUR_US
+        assert "Fri 1 Jan 2027 09:00" in (await world.why.why("job"))[-1].sentence
+
+    in_world(case)
+
+
+def test_no_sentence_has_a_raw_instant() -> None:
+    async def case(world: World) -> None:
+        await world.save()
+        await world.settle(await world.admit())
+        await world.switch("pause", "job", actor=ANA)
+        world.tick(9 * HOUR_US)
+        await world.switch("resume", "job", actor=ANA)
+        steps = await world.why.why("job")
+        steps += [step for hour in range(-1, 12) for step in await world.why.why("job", START_US + hour * HOUR_US)]
+        assert not [step.sentence for step in steps if "T0" in step.sentence or "Z" in step.sentence]
 
     in_world(case)

@@ -1,4 +1,4 @@
-"""Running a past range of a job's schedule, some hundreds of instants a command."""
+"""BackfillService: runs the instants of a past range, 500 per command."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,20 +20,22 @@ from chronos.service.run_requests import log_admitted, to_run_row, to_stored_rea
 from chronos.store.commands import SYSTEM, Backfill, RunRow
 from chronos.store.contract import Store
 
-MAX_BACKFILL = 10_000  # instants of one request
-_INSTANTS_PER_COMMAND = 500  # of one command
+MAX_BACKFILL = 10_000  # instants per request
+_INSTANTS_PER_COMMAND = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillResult:
-    """What a backfill has asked for. ``next_us`` is where to go on: not all of it had room, or time, in one request."""
+    """The executions that a backfill created. ``next_us`` is where to continue if the queue was full or the time was
+    up.
+    """
 
     ids: tuple[bytes, ...]
     next_us: int | None
 
 
 class BackfillService:
-    """Backfills of a store. ``new_request`` gives ids that were never given before."""
+    """Runs backfills. ``new_request`` returns unique ids."""
 
     def __init__(
         self,
@@ -59,10 +61,11 @@ class BackfillService:
         actor: Actor = SYSTEM,
         within_us: int | None = None,
     ) -> BackfillResult:
-        """Run the instants of a past range, both ends included, oldest first; as many as there is room and time for.
+        """Run the instants of a past range, both ends included, oldest first.
 
-        The same ``idempotency`` key answers the same executions. Raises ``NotFound``, ``Invalid``, and ``QueueFull``
-        when there is no room for the first of them.
+        - Stops when the queue is full, after ``MAX_BACKFILL`` instants, or after ``within_us``; see ``next_us``.
+        - The same ``idempotency`` key returns the same executions.
+        - Raises ``NotFound`` and ``Invalid``; ``QueueFull`` if not even the first instant fits.
         """
         job = ref if isinstance(ref, Job) else await self._jobs.get(ref, namespace)
         instants_us = self._instants(job, from_us, to_us)
@@ -103,30 +106,32 @@ class BackfillService:
         return BackfillResult(ids=tuple(ids), next_us=None)
 
     def would_run(self, job: Job, from_us: int, to_us: int) -> tuple[int, int | None]:
-        """How many instants one request would ask for, and where to go on. Raises ``Invalid``."""
+        """Return how many instants one request would run, and where to continue. Raises ``Invalid``."""
         instants = list(islice(self._instants(job, from_us, to_us), MAX_BACKFILL + 1))
         return min(len(instants), MAX_BACKFILL), instants[MAX_BACKFILL] if len(instants) > MAX_BACKFILL else None
 
     def _instants(self, job: Job, from_us: int, to_us: int) -> Iterator[int]:
         instants = resolve_instants(job.spec, job.name)
         if instants is None:
-            raise Invalid(f'"{job.name}" has no schedule, so that no instants of it lie in a range; trigger it instead')
+            raise Invalid(f'"{job.name}" has no schedule to backfill; trigger it instead')
         if from_us > to_us or to_us > self._clock.now_us():
-            raise Invalid("a backfill goes from a past instant to a later one that has passed too")
+            raise Invalid("invalid range; a backfill starts and ends in the past, and starts before it ends")
         first_us = instants.next_us(from_us - 1)
         if first_us is None or first_us > to_us:
-            raise Invalid(f'"{job.name}" has no instants from {rfc3339(from_us)} to {rfc3339(to_us)}')
+            raise Invalid(
+                f'"{job.name}" has no scheduled times from {rfc3339(from_us)} to {rfc3339(to_us)}; choose another range'
+            )
         return iter(walk(instants, first_us, to_us))
 
     async def _submit(self, job: Job, runs: Sequence[RunRow], idempotency: str | None, actor: Actor) -> Sequence[bytes]:
-        """Those that were created, or had been; the first that does not fit ends them. Raises ``QueueFull``."""
+        """Create the runs that fit, in order. Returns the ids of new and earlier runs. Raises ``QueueFull``."""
         queue_full: QueueFull | None = None
         try:
             reserved = await self._backpressure.reserve(len(runs))
         except QueueFull as error:
             if idempotency is None:
                 raise
-            queue_full, reserved = error, 0  # what the key has created already takes no room
+            queue_full, reserved = error, 0  # runs that the key created earlier need no capacity
         command = Backfill(
             job=job.id,
             runs=tuple(runs),
@@ -146,6 +151,6 @@ class BackfillService:
             log_admitted(job, id_, Cause.BACKFILL, status)
         if not answer.ids:
             raise queue_full or QueueFull(
-                f'as many executions of "{job.name}" are queued as may be; try again when some have run'
+                f'the queue of "{job.name}" is full (queue_max); try again when some runs have finished'
             )
         return answer.ids

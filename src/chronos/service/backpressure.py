@@ -1,4 +1,4 @@
-"""How much waits in the whole store, and so whether more may be asked for."""
+"""Backpressure: rejects new runs with QueueFull when too many executions are pending."""
 
 import asyncio
 
@@ -9,56 +9,56 @@ from chronos.errors import QueueFull
 from chronos.store.contract import Store
 
 MAX_PENDING = 100_000
-_COUNT_VALID_US = SECOND_US  # how long a count of what is pending is believed where it leaves room
-_MIN_PAUSE_S, _MAX_PAUSE_S = 0.025, 1.0  # between two counts that are made before anything is refused
-_PAUSE_FACTOR = 10  # times what the last count took: counting is a tenth of what is done, and not more
+_COUNT_VALID_US = SECOND_US  # how long a cached count may admit runs
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.025, 1.0  # between two refreshes before rejections
+_PAUSE_FACTOR = 10  # times the duration of the last count, so that counting takes a tenth of the time at most
 
 
 class Backpressure:
-    """What is ready or queued; ``most`` of them may be.
+    """Limits the number of ready and queued executions.
 
-    Where there is room, a count is believed for a second, and what was asked for since is added to it. Nothing is
-    refused by such a count, for what has run since is still in it: before that it is counted anew, once for all that
-    are about to be refused.
+    The pending count is cached for one second and incremented locally. Before rejecting anything it is refreshed, once
+    for all concurrent callers, because the cached count still includes runs that have finished.
     """
 
     def __init__(self, store: Store, clock: Clock, *, limit: int = MAX_PENDING) -> None:
         self._store, self._clock = store, clock
         self._limit = limit
         self._pending = 0
-        self._unsettled = 0  # taken, and not known yet whether it was created
-        self._reserved_since_count = 0  # since the last count began
+        self._unsettled = 0  # reserved, and not yet known to be created
+        self._reserved_since_count = 0
         self._counted_us: int | None = None
-        self._counts_begun = 0  # counts, so far
-        self._next_count_s = 0.0  # when the next may begin
+        self._counts_begun = 0
+        self._next_count_s = 0.0  # the earliest time of the next count
         self._counting = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Learn how much waits, unless that is known: once, before many are asked for together."""
+        """Count the pending executions, unless the cached count is fresh. Call it before many concurrent requests."""
         if not self._is_fresh():
             async with self._counting:
                 if not self._is_fresh():
                     await self._count()
 
     async def reserve(self, count: int = 1) -> int:
-        """Room for as many of these as there is; raises ``QueueFull`` when there is none.
+        """Reserve capacity for up to ``count`` runs; returns how many fit. Raises ``QueueFull`` if none fits.
 
-        It is taken at once: many that are asked for together must not all find the same room. Whoever took it says
-        by ``settle`` what came of it.
+        The reservation counts immediately, so concurrent callers cannot get the same capacity. Every caller has to
+        ``release`` it.
         """
         await self.refresh()
         if self._pending + count > self._limit:
             await self._recount()
         reserved = min(count, self._limit - self._pending)
         if reserved <= 0:
-            raise QueueFull(f"{self._pending} executions wait already, allowed {self._limit}; try again later")
+            waiting = f"{self._pending:,} runs are already waiting, allowed {self._limit:,} (queue.max_pending)"
+            raise QueueFull(f"{waiting}; try again later")
         self._pending += reserved
         self._unsettled += reserved
         self._reserved_since_count += reserved
         return reserved
 
     def release(self, reserved: int, created: int) -> None:
-        """Of those that room was taken for, so many were created."""
+        """End a reservation, of which ``created`` runs were created."""
         self._unsettled -= reserved
         self._pending -= reserved - created
 
@@ -66,7 +66,7 @@ class Backpressure:
         return self._counted_us is not None and 0 <= self._clock.now_us() - self._counted_us < _COUNT_VALID_US
 
     async def _recount(self) -> None:
-        """A count that began after this was called, by whomever; counts keep their distance."""
+        """Wait for a count that started after this call, made by any caller. Counts keep a minimum distance."""
         before = self._counts_begun
         async with self._counting:
             if self._counts_begun == before:
@@ -79,7 +79,7 @@ class Backpressure:
         self._counts_begun += 1
         now_us, unsettled, self._reserved_since_count = self._clock.now_us(), self._unsettled, 0
         open_counts = (await self._store.counts()).open
-        # What was under way meanwhile may be among those, or not: rather too many than more than there may be.
+        # Reservations that were open during the count may or may not be included; count them, to stay below the limit.
         self._pending = (
             open_counts.get(Status.READY, 0)
             + open_counts.get(Status.QUEUED, 0)

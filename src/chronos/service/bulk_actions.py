@@ -1,7 +1,7 @@
-"""The same done to many jobs: each for itself, and a transaction's worth of them at a time.
+"""BulkActions: applies one action to many jobs.
 
-What is sent together is committed together, and whatever else is urgent waits for no more than one batch. A job that
-changed since it was chosen is left alone, and said to have failed: it may not be what was meant any more.
+Jobs are processed in batches of 500, so urgent work waits for one batch at most. Each job succeeds or fails on its own;
+a job that changed after it was selected fails with Conflict.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from chronos.service.run_requests import PlainPayload, to_stored_payload
 from chronos.store.commands import DeleteRow, SaveJobs
 from chronos.store.contract import Store
 
-MAX_JOBS = 5_000  # jobs of one request
+MAX_JOBS = 5_000  # per request
 _JOBS_PER_BATCH = 500
-_DELETES_PER_COMMAND = 20  # jobs that one command deletes: each still has a line of its own in the audit log
+_DELETES_PER_COMMAND = 20  # each deleted job still gets its own line in the audit log
 
 
 class Action(StrEnum):
-    """What can be done to many jobs."""
+    """An action on many jobs."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -38,16 +38,16 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """What became of it, for one job."""
+    """The result of an action for one job."""
 
     job: Job
-    changed: bool = True  # False: it was so already
+    changed: bool = True  # False: the job was already in that state
     execution: bytes | None = None
     error: ChronosError | None = None
 
 
 class BulkActions:
-    """Does one thing to many jobs."""
+    """Applies one action to many jobs."""
 
     def __init__(self, store: Store, clock: Clock, runs: ExecutionService, states: JobStates) -> None:
         self._store, self._clock, self._runs, self._states = store, clock, runs, states
@@ -63,7 +63,10 @@ class BulkActions:
         key: Callable[[Job], str | None] = lambda _: None,
         dry_run: bool = False,
     ) -> list[ActionResult]:
-        """What became of each, in order; of a dry run, what would. Raises ``Invalid`` for a payload that is invalid."""
+        """Apply an action to each job; returns the results in the same order. A dry run returns what would happen.
+
+        Raises ``Invalid`` for an invalid payload.
+        """
         payload = PlainPayload(to_stored_payload(payload))
 
         async def act_on(job: Job) -> ActionResult:
@@ -103,7 +106,7 @@ class BulkActions:
         ]
 
     async def _delete_group(self, jobs: Sequence[Job], actor: Actor) -> list[ActionResult]:
-        """In one command; should one of them not be as it was any more, each in its own."""
+        """Delete the jobs in one command, or each in its own command if one of them has changed."""
         delete = tuple(DeleteRow(job.id, job.version) for job in jobs)
         try:
             await self._store.apply(SaveJobs(rows=(), delete=delete, now_us=self._clock.now_us(), actor=actor))

@@ -1,7 +1,7 @@
-"""Long work of requests, so that bodies of thousands of jobs hold up nothing that is due.
+"""TimeSlicer: keeps long work of requests from delaying runs that are due.
 
-What has many small pieces is done on the event loop in short turns. One large piece is done in a thread, one at a time:
-the event loop goes on meanwhile, and shares the interpreter with this thread alone.
+Work of many small pieces runs on the event loop in short slices. One large piece runs in a thread, one thread at a
+time, so that the event loop shares the interpreter with a single thread.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _SLICE_S = 0.005
 
 
 class TimeSlicer:
-    """One request works at a time, for some milliseconds; then the others, and everything else, have theirs."""
+    """Lets one request work at a time, for a few milliseconds, before other tasks get their turn."""
 
     def __init__(self, now_s: Callable[[], float] = time.perf_counter) -> None:
         self._now_s = now_s
@@ -23,12 +23,12 @@ class TimeSlicer:
         self._thread_lock = asyncio.Lock()
 
     async def run_in_thread(self, function: Callable[[], T]) -> T:
-        """Do something large beside the event loop."""
+        """Run a large piece of work in a thread."""
         async with self._thread_lock:
             return await asyncio.to_thread(function)
 
     async def map(self, items: Sequence[T], function: Callable[[T], R]) -> list[R]:
-        """What something makes of each of them, in order."""
+        """Apply a function to each item, in slices; returns the results in order."""
         if len(items) == 1:
             return [function(items[0])]
         results: list[R] = []
@@ -36,7 +36,7 @@ class TimeSlicer:
         return results
 
     async def each(self, items: Sequence[T], function: Callable[[T], None]) -> None:
-        """Do something with each of them, in order."""
+        """Call a function for each item in order, in slices."""
         index = 0
         while index < len(items):
             async with self._loop_lock:
@@ -44,7 +44,7 @@ class TimeSlicer:
                 await asyncio.sleep(0)
 
     def _run_slice(self, items: Sequence[T], index: int, function: Callable[[T], None]) -> int:
-        """Go on from a place for one turn; gives the place after it."""
+        """Process items from ``index`` for one slice. Returns the next index."""
         now_s = self._now_s
         until_s = now_s() + _SLICE_S
         while index < len(items):

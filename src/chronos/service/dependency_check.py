@@ -1,4 +1,4 @@
-"""Jobs that follow others: those they follow have to be there, and none may come to follow itself."""
+"""Checks the ``after`` of jobs: upstream jobs must exist and must not form a cycle."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
@@ -8,11 +8,11 @@ from chronos.store.contract import Store
 
 _Upstream = Callable[[str, str], Awaitable[tuple[UpstreamJob, ...] | None]]
 
-MAX_WALKED = 10_000  # jobs upstream of one change
+MAX_WALKED = 10_000  # upstream jobs per change
 
 
 async def check_dependencies(store: Store, drafts: Sequence[Draft]) -> None:
-    """Raise ``InvalidJob`` for a job that follows one which is not there, or follows itself through others."""
+    """Raise ``InvalidJob`` for a job whose upstream job does not exist, or that depends on itself."""
     dependent = [draft for draft in drafts if draft.spec.after]
     if not dependent:
         return
@@ -29,16 +29,16 @@ async def check_dependencies(store: Store, drafts: Sequence[Draft]) -> None:
     for draft in dependent:
         for index, upstream_job in enumerate(draft.spec.after):
             if await upstream(draft.namespace, upstream_job.job) is None:
-                reason = f'there is no job "{upstream_job.job}" in the namespace "{draft.namespace}"'
+                reason = f'job "{upstream_job.job}" not found in the namespace "{draft.namespace}"'
                 raise InvalidJob([Problem(f"/after/{index}/job", reason)], name=draft.name)
         cycle = await _find_cycle(draft, upstream)
         if cycle:
-            reason = f"goes round in a circle: {' → '.join(cycle)}"
+            reason = f"forms a cycle: {' → '.join(cycle)}; remove one of these dependencies"
             raise InvalidJob([Problem("/after", reason)], name=draft.name)
 
 
 async def _find_cycle(draft: Draft, upstream: _Upstream) -> list[str]:
-    """The way from a job back to itself, against the arrows; empty when there is none."""
+    """Return the path from a job back to itself, downstream first; empty if there is no cycle."""
     came_from: dict[str, str] = {}
     stack = [draft.name]
     while stack:

@@ -1,4 +1,4 @@
-"""Executions, for every face: ask for them, stop them, look at them."""
+"""ExecutionService: triggers, replays, cancels, signals and reads executions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ ALL_EXECUTIONS = ExecutionFilter()
 
 
 class ExecutionService:
-    """The executions of a store. ``new_request`` gives ids that were never given before."""
+    """The executions of a store. ``new_request`` returns unique ids."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ExecutionService:
         self.backpressure = backpressure
         self._nodes: dict[int, str] = {}
 
-    # --- asking
+    # --- requests
 
     async def trigger(
         self,
@@ -55,17 +55,16 @@ class ExecutionService:
         namespace: str = DEFAULT_NAMESPACE,
         actor: Actor = SYSTEM,
     ) -> Triggered:
-        """Run a job now, paused or not, by its name, its id, or as it was read. The same ``idempotency`` key answers
-        the same execution.
+        """Run a job now, even if it is paused. The same ``idempotency`` key returns the same execution.
 
-        ``at_us`` is the instant that the run stands for (``scheduled_at``), not after now. Raises ``NotFound``,
-        ``Invalid``, ``QueueFull``.
+        ``ref`` is a name, an id or a job. ``at_us`` is the instant that the run stands for (``scheduled_at``); it must
+        not be in the future. Raises ``NotFound``, ``Invalid``, ``QueueFull``.
         """
         job = ref if isinstance(ref, Job) else await self._jobs.get(ref, namespace)
         now_us = self._clock.now_us()
         if at_us is not None and at_us > now_us:
             raise Invalid(
-                f"{rfc3339(at_us)} is still to come, and a trigger runs now; "
+                f"{rfc3339(at_us)} is in the future, but a trigger runs now; "
                 f'save a job with the schedule "{rfc3339(at_us)}" instead'
             )
         detail = Detail(payload=to_stored_payload(payload), reason=to_stored_reason(reason))
@@ -81,13 +80,15 @@ class ExecutionService:
         idempotency: str | None = None,
         actor: Actor = SYSTEM,
     ) -> Triggered:
-        """Run an execution again, as a new one that is linked to it; ``from_failed``: without what succeeded before.
+        """Run an execution again, as a new one that is linked to it. ``from_failed`` skips the tasks that succeeded.
 
-        With its own payload unless another is given. Raises ``Conflict`` while it is not over.
+        Keeps the payload unless another is given. Raises ``Conflict`` while the execution is in progress.
         """
         original = (await self.get(execution)).execution
         if not original.status.final:
-            raise Conflict(f"it is {original.status.name.lower()}; wait for its end, or cancel it")
+            raise Conflict(
+                f"the execution is still {original.status.name.lower()}; wait until it finishes, or cancel it"
+            )
         detail_before = read_detail(original)
         job = await self._job_of(original)
         detail = Detail(
@@ -102,37 +103,43 @@ class ExecutionService:
             job, Cause.REPLAY, detail, idempotency, original.scheduled_us, actor, replay_of=original.id
         )
 
-    # --- acting on one
+    # --- control
 
     async def cancel(self, execution: str | bytes, *, message: str | None = None, actor: Actor = SYSTEM) -> Status:
-        """Canceled, or running when it was asked to stop. Raises ``NotFound``, ``Conflict`` when it has ended."""
+        """Cancel an execution. Returns CANCELED, or RUNNING if it was asked to stop.
+
+        Raises ``NotFound``, and ``Conflict`` if it has finished.
+        """
         now_us = self._clock.now_us()
         command = CancelExecution(execution=_read_execution_id(execution), now_us=now_us, message=message, actor=actor)
         return await self._store.apply(command)
 
     async def signal(self, execution: str | bytes, name: str, payload: Any = None, *, actor: Actor = SYSTEM) -> bool:
-        """End its wait for a signal; False: it does not wait for this one. Raises ``NotFound`` when it is not open."""
+        """Send a signal to an execution. Returns False if it does not wait for this signal.
+
+        Raises ``NotFound`` if the execution is not in progress.
+        """
         text = msgspec.json.encode(to_stored_payload(payload)).decode()
         now_us = self._clock.now_us()
         return await self._store.apply(
             Signal(execution=_read_execution_id(execution), name=name, payload=text, now_us=now_us, actor=actor)
         )
 
-    # --- looking
+    # --- reading
 
     async def get(self, execution: str | bytes) -> ExecutionView:
-        """One execution with its recorded attempts. Raises ``NotFound``."""
+        """Return an execution with its recorded attempts. Raises ``NotFound``."""
         view = await self._store.execution(_read_execution_id(execution))
         if view is None:
             raise _not_found(execution)
         return view
 
     async def get_json(self, execution: str | bytes) -> dict[str, Any]:
-        """One execution as it is answered: tasks, attempts, report."""
+        """Return an execution as JSON, with tasks, attempts and report."""
         view = await self.get(execution)
         one = view.execution
         job, spec = await self._load_job_and_spec(one)
-        get_json = write_execution(
+        answer = write_execution(
             view,
             job_name=await self._deleted_job_name(one.job) if job is None else job.name,
             tasks=() if spec is None else [task.name for task in spec.tasks],
@@ -141,13 +148,13 @@ class ExecutionService:
         )
         if job is not None and job.version != one.job_version and not isinstance(job.spec, Unreadable):
             current_tasks = {task.name for task in job.spec.tasks}
-            for task in get_json["tasks"]:
+            for task in answer["tasks"]:
                 if task["name"] not in current_tasks:
-                    task["retired"] = True  # the job has it no more
-        return get_json
+                    task["retired"] = True  # the job no longer has this task
+        return answer
 
     async def report(self, one: Execution) -> Report | None:
-        """The report of an execution; None: it is not over, or its job is forgotten."""
+        """Return the report of an execution; None if it is in progress or its job is unknown."""
         stored = read_detail(one).report
         if stored is not None or one.status is not Status.SUCCEEDED:
             return stored
@@ -155,7 +162,7 @@ class ExecutionService:
         return None if spec is None else self._plain_report(one, spec)
 
     async def _load_job_and_spec(self, one: Execution) -> tuple[Job | None, JobSpec | None]:
-        """The job of an execution, and what it said when this one ran; None: it is gone."""
+        """Return the job of an execution, and the spec that it ran; None for what is deleted."""
         job = (await self._store.jobs_by_id([one.job])).get(one.job)
         if job is not None and job.version == one.job_version:
             return job, job.spec
@@ -163,7 +170,7 @@ class ExecutionService:
         return job, (await self._store.specs_at([key])).get(key)
 
     def _plain_report(self, one: Execution, spec: JobSpec) -> Report | None:
-        """Plain success leaves no report; it is made when somebody looks."""
+        """Build the report of a plain success, for which none is stored."""
         if one.status is not Status.SUCCEEDED or len(spec.tasks) != 1 or one.started_us is None:
             return None
         result = read_detail(one).result
@@ -174,13 +181,13 @@ class ExecutionService:
     async def list(
         self, where: ExecutionFilter = ALL_EXECUTIONS, *, limit: int = 100, cursor: bytes | None = None
     ) -> Page[Execution | Span]:
-        """Newest first."""
+        """List executions, newest first."""
         return await self._store.list_executions(where, limit=limit, cursor=cursor)
 
     async def list_json(
         self, where: ExecutionFilter = ALL_EXECUTIONS, *, limit: int = 100, cursor: bytes | None = None
     ) -> Page[dict[str, Any]]:
-        """The same as it is answered."""
+        """List executions as JSON, newest first."""
         page = await self.list(where, limit=limit, cursor=cursor)
         names = await self._store.names_of(sorted({item.job for item in page.items}))
         return Page(items=list(await self.write_items(page.items, names)), cursor=page.cursor)
@@ -188,7 +195,7 @@ class ExecutionService:
     async def write_items(
         self, items: Sequence[Execution | Span], names: Mapping[bytes, JobName]
     ) -> Sequence[dict[str, Any]]:
-        """Executions as they are answered, under the names of their jobs as far as these are known."""
+        """Write executions as JSON, with job names where known."""
         nodes = await self._node_names([item.node for item in items if isinstance(item, Execution)])
         return [
             write_execution(item, job_name=names[item.job].name if item.job in names else None, nodes=nodes)
@@ -196,7 +203,7 @@ class ExecutionService:
         ]
 
     async def latest_json(self, jobs: Sequence[Job]) -> dict[bytes, dict[str, Any]]:
-        """The newest execution of each job as it is answered, skipped ones included; some never came to one."""
+        """Return the newest execution of each job as JSON, including skipped ones. Jobs without any are left out."""
         found = await self._store.latest([job.id for job in jobs])
         nodes = await self._node_names([execution.node for execution in found.values()])
         return {
@@ -204,7 +211,7 @@ class ExecutionService:
         }
 
     async def output(self, execution: str | bytes) -> Sequence[OutputRow]:
-        """What its tries wrote, by task, try and part. Raises ``NotFound``."""
+        """Return the output of an execution, by task, attempt and part. Raises ``NotFound``."""
         return await self._store.output((await self.get(execution)).execution.id)
 
     # --- dead letters
@@ -212,13 +219,13 @@ class ExecutionService:
     async def dead_letters(
         self, *, namespace: str | None = None, limit: int = 100, cursor: bytes | None = None
     ) -> Page[DeadLetter]:
-        """What failed for good, newest first."""
+        """List dead letters, newest first."""
         return await self._store.list_dead_letters(namespace=namespace, limit=limit, cursor=cursor)
 
     async def is_dead_letter(self, execution: str | bytes) -> bool:
-        """Whether it is on the list."""
+        """Return whether an execution is a dead letter."""
         wanted_id = _read_execution_id(execution)
-        cursor_after = (int.from_bytes(wanted_id) + 1).to_bytes(len(wanted_id))  # the list goes down from here
+        cursor_after = (int.from_bytes(wanted_id) + 1).to_bytes(len(wanted_id))  # the list is in descending order
         page = await self._store.list_dead_letters(namespace=None, limit=1, cursor=cursor_after)
         return any(letter.execution == wanted_id for letter in page.items)
 
@@ -231,7 +238,7 @@ class ExecutionService:
         payload: Any = None,
         actor: Actor = SYSTEM,
     ) -> Triggered:
-        """Run it again, and take it off the list. Asked for twice, it runs once."""
+        """Replay a dead letter and remove it from the list. Repeated requests run it once."""
         triggered = await self.replay(
             execution,
             reason=reason,
@@ -244,7 +251,7 @@ class ExecutionService:
         return triggered
 
     async def drop_dead_letters(self, executions: Sequence[str | bytes], *, actor: Actor = SYSTEM) -> int:
-        """Forget dead letters; answers how many there were."""
+        """Discard dead letters; returns how many existed."""
         ids = tuple(_read_execution_id(execution) for execution in executions)
         return await self._store.apply(DropDeadLetters(executions=ids, now_us=self._clock.now_us(), actor=actor))
 
@@ -290,7 +297,7 @@ class ExecutionService:
         return triggered
 
     async def _find_earlier_request(self, command: Trigger, full: QueueFull) -> Triggered:
-        """What a key has created already takes no room."""
+        """Return the execution that the idempotency key created earlier, which needs no capacity."""
         if command.idempotency is None:
             raise full
         try:
@@ -301,16 +308,16 @@ class ExecutionService:
     async def _job_of(self, execution: Execution) -> Job:
         job = (await self._store.jobs_by_id([execution.job])).get(execution.job)
         if job is None:
-            raise NotFound("its job was deleted; create it anew, and trigger that")
+            raise NotFound("the job of this execution was deleted; create the job again and trigger it")
         return job
 
     async def _deleted_job_name(self, job: bytes) -> str | None:
-        """What a job that was deleted was called."""
+        """Return the name of a deleted job."""
         found = (await self._store.names_of([job])).get(job)
         return None if found is None else found.name
 
     async def _node_names(self, numbers: Sequence[int | None]) -> dict[int, str]:
-        """Names of nodes, which never change."""
+        """Return node names by number. They never change, so they are cached."""
         if any(number is not None and number not in self._nodes for number in numbers):
             self._nodes = {node.number: node.name for node in await self._store.nodes()}
         return self._nodes
@@ -324,14 +331,14 @@ def _read_execution_id(execution: str | bytes) -> bytes:
 
 
 def _not_found(execution: str | bytes) -> NotFound:
-    get_json = execution[:200] if isinstance(execution, str) else id_text(execution)
-    return NotFound(f'there is no execution "{get_json}"')
+    text = execution[:200] if isinstance(execution, str) else id_text(execution)
+    return NotFound(f'execution "{text}" not found')
 
 
 def _collect_succeeded_results(execution: Execution, detail: Detail) -> dict[str, Any]:
-    """The results of the tasks that need not run again."""
+    """Return the results of the tasks that need not run again."""
     if execution.status is Status.SUCCEEDED:
-        raise Invalid("none of its tasks failed; replay all of it")
+        raise Invalid("no task of this execution failed; replay it without from_failed")
     if detail.group is not None:
         return {task.name: task.result for task in detail.group.tasks if task.status is TaskStatus.SUCCEEDED}
     tasks = () if detail.report is None else detail.report.tasks

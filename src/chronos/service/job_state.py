@@ -1,5 +1,7 @@
-"""Switching a job: pause and resume, disable and enable. Each is written against what it was decided for: the version
-and the state that the job was in. Who does what somebody else has just done changes nothing.
+"""Pauses, resumes, disables and enables jobs.
+
+Each change is a compare-and-set on the version and state that it was decided from. Repeating a change that someone else
+has just made is a no-op.
 """
 
 from dataclasses import replace
@@ -22,7 +24,7 @@ MAX_NOTE = 1_000
 
 
 class StateChange(StrEnum):
-    """What can be done to the state of a job."""
+    """A change of a job's state."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -31,7 +33,7 @@ class StateChange(StrEnum):
 
 
 class JobStates:
-    """Changes the state of jobs; answers the job as it is then."""
+    """Changes the state of jobs."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -39,10 +41,11 @@ class JobStates:
     async def change(
         self, job: Job, change: StateChange, *, reason: str = "", actor: Actor = SYSTEM, dry_run: bool = False
     ) -> Job:
-        """Change the state of a job, for a ``reason`` (of pause and disable). A dry run stops after the plan.
+        """Change the state of a job. ``reason`` applies to pause and disable. A dry run stops after the plan.
 
-        Returns the job as it then is: as planned, or what another client that was faster has made of it. Returns the
-        same job when there is nothing to change. Raises ``Conflict``, ``Invalid``, ``NotFound``.
+        - Returns the job after the change, or as a faster client left it.
+        - Returns the same object if there is nothing to change.
+        - Raises ``Conflict``, ``Invalid``, ``NotFound``.
         """
         command = plan(job, change, reason=reason, actor=actor, now_us=self._clock.now_us())
         if command is None:
@@ -51,22 +54,22 @@ class JobStates:
             return _apply_change(job, command)
         current = (await self._store.jobs_by_id([job.id])).get(job.id)
         if current is None:
-            raise NotFound(f'the job "{job.name}" does not exist any more')
+            raise NotFound(f'the job "{job.name}" was deleted')
         return current
 
 
 def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: int) -> SetJobState | None:
-    """The command that changes the state of a job; None: there is nothing to change."""
+    """Return the command for a state change, or None if there is nothing to change."""
     command = partial(SetJobState, job=job.id, now_us=now_us, expect=job.version, expect_state=job.state, actor=actor)
     match change:
-        case StateChange.PAUSE:  # holds what is ready and queued, and lets instants pass
+        case StateChange.PAUSE:  # holds ready and queued executions; instants pass without running
             if len(reason) > MAX_NOTE:
                 raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_NOTE}")
             if job.state is JobState.PAUSED and job.note == reason:
                 return None
             _require_switchable(job, "pause")
             return command(state=JobState.PAUSED, note=reason, keep_cursor=True)
-        case StateChange.RESUME:  # goes on; what passed meanwhile is recorded as one skipped span
+        case StateChange.RESUME:  # records the instants that passed as one skipped span
             if job.state is JobState.ACTIVE:
                 return None
             _require_switchable(job, "resume")
@@ -76,11 +79,11 @@ def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: in
             resumed = resume_job(job=job.id, instants=instants, next_us=job.next_us, now_us=now_us)
             state = JobState.DONE if resumed.next_us is None else JobState.ACTIVE
             return command(state=state, next_us=resumed.next_us, spans=resumed.spans)
-        case StateChange.DISABLE:  # no instants at all, until it is enabled; a job that ran once stays done
+        case StateChange.DISABLE:  # removes the next instant; a job that ran once stays done
             if (job.state is JobState.DISABLED and job.note == reason) or has_run_at_once(job):
                 return None
             return command(state=JobState.DISABLED, note=reason)
-        case StateChange.ENABLE:  # from now on; a paused job stays paused, one whose only instant passed is done
+        case StateChange.ENABLE:  # counts from now; a paused job stays paused, one whose only instant passed is done
             if job.state in (JobState.ACTIVE, JobState.PAUSED) or has_run_at_once(job):
                 return None
             next_us = restart_us(job.spec, job.name, now_us)
@@ -91,7 +94,7 @@ def plan(job: Job, change: StateChange, *, reason: str, actor: Actor, now_us: in
 
 
 def _apply_change(job: Job, command: SetJobState) -> Job:
-    """The job after a command."""
+    """Return the job as it is after the command."""
     return replace(
         job,
         state=command.state,
@@ -104,5 +107,5 @@ def _apply_change(job: Job, command: SetJobState) -> Job:
 
 def _require_switchable(job: Job, verb: str) -> None:
     if job.state in (JobState.DISABLED, JobState.DONE):
-        hint = "enable it first" if job.state is JobState.DISABLED else "it has no instants to come"
+        hint = "enable it first" if job.state is JobState.DISABLED else "it has no more scheduled times"
         raise Conflict(f'cannot {verb} "{job.name}", which is {job.state.name.lower()}; {hint}')

@@ -1,4 +1,4 @@
-"""Jobs, for every face: read, look, compare, delete, and see what comes next."""
+"""JobService: reads, finds, compares, rolls back and deletes jobs."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -28,7 +28,9 @@ _FOREVER_US = 1 << 62
 
 
 class JobService:
-    """The jobs of a store. ``defaults`` is what the server sets, ``checks`` the runners' own by kind of target."""
+    """The jobs of a store. ``defaults`` are the server's settings; ``checks`` are the runners' checks by kind of
+    target.
+    """
 
     def __init__(
         self, store: Store, clock: Clock, saver: JobSaver, *, defaults: Settings, checks: Mapping[str, Check]
@@ -40,29 +42,29 @@ class JobService:
     # --- reading
 
     def read(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Draft:
-        """The job that somebody wrote. Raises ``InvalidJob``."""
+        """Read a job from JSON. Raises ``InvalidJob``."""
         return self._reader.read(data, namespace=namespace)
 
     def effective(self, spec: JobSpec) -> EffectiveSettings:
-        """What is in force for a job."""
+        """Return the settings of a job with the server's defaults applied."""
         return resolve_settings(self._defaults, spec.settings)
 
     def layout(self, spec: JobSpec) -> Layout:
-        """The tasks of a job as its executions see them."""
+        """Return the tasks of a job as its executions run them."""
         return build_layout(spec, self._defaults)
 
     async def delete(
         self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, expect: int | None = None, actor: Actor = SYSTEM
     ) -> Job:
-        """Delete a job; its history remains. Answers what it was. ``Conflict`` when it is not at ``expect``."""
+        """Delete a job and return it; its history remains. Raises ``Conflict`` if its version is not ``expect``."""
         job = await self.get(ref, namespace)
         await self._store.apply(DeleteJob(job=job.id, now_us=self._clock.now_us(), expect=expect, actor=actor))
         return job
 
-    # --- looking
+    # --- finding
 
     async def get(self, ref: str, namespace: str = DEFAULT_NAMESPACE) -> Job:
-        """The job of an id (hex or UUID) or a name. Raises ``NotFound``, with names that are near."""
+        """Return the job of an id (hex or UUID) or a name. Raises ``NotFound`` with similar names."""
         id_ = read_id(ref)
         if id_ is not None:
             job = (await self._store.jobs_by_id([id_])).get(id_)
@@ -70,15 +72,15 @@ class JobService:
             job = await self._store.job_named(namespace, ref)
         if job is not None:
             return job
-        hint = "" if id_ is not None else await self._suggest(ref, namespace)
-        raise NotFound(f'there is no job "{ref[:200]}" in the namespace "{namespace}"{hint}')
+        hint = "" if id_ is not None else await self._suggest(ref, namespace) or "; list the jobs to see their names"
+        raise NotFound(f'job "{ref[:200]}" not found in the namespace "{namespace}"{hint}')
 
     async def list(self, where: JobFilter = ALL_JOBS, *, limit: int = 100, cursor: bytes | None = None) -> Page[Job]:
-        """Jobs by namespace and name."""
+        """List jobs by namespace and name."""
         return await self._store.list_jobs(where, limit=limit, cursor=cursor)
 
     async def next_runs(self, ref: str, count: int = 10, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[int, ...]:
-        """The next instants of a job, at most ``MAX_PREVIEW``; none while it is not active."""
+        """Return the next instants of a job, at most ``MAX_PREVIEW``; empty unless the job is active."""
         job = await self.get(ref, namespace)
         instants = resolve_instants(job.spec, job.name)
         if instants is None or job.state is not JobState.ACTIVE:
@@ -86,7 +88,7 @@ class JobService:
         return tuple(islice(walk(instants, job.next_us, _FOREVER_US), min(count, MAX_PREVIEW)))
 
     def preview(self, data: Any, *, count: int = 10, key: str = "") -> Preview:
-        """What a schedule means. Raises ``InvalidJob``."""
+        """Preview a schedule. Raises ``InvalidJob``."""
         return preview_schedule(data, now_us=self._clock.now_us(), count=count, key=key)
 
     # --- versions
@@ -94,16 +96,16 @@ class JobService:
     async def versions(
         self, ref: str, *, namespace: str = DEFAULT_NAMESPACE, limit: int = 100, before: int | None = None
     ) -> Sequence[JobVersion]:
-        """Newest first."""
+        """List the versions of a job, newest first."""
         job = await self.get(ref, namespace)
         return await self._store.versions(job.id, limit=limit, before=before)
 
     async def version(self, ref: str, version: int, *, namespace: str = DEFAULT_NAMESPACE) -> JobVersion:
-        """One version of a job. Raises ``NotFound``."""
+        """Return one version of a job. Raises ``NotFound``."""
         return await self._version(await self.get(ref, namespace), version)
 
     async def diff(self, ref: str, old: int, new: int, *, namespace: str = DEFAULT_NAMESPACE) -> VersionDiff:
-        """What differs between two versions of a job."""
+        """Compare two versions of a job."""
         job = await self.get(ref, namespace)
         return compare(job.name, await self._version(job, old), await self._version(job, new), self._clock.now_us())
 
@@ -117,9 +119,9 @@ class JobService:
         actor: Actor = SYSTEM,
         dry_run: bool = False,
     ) -> SavedJob:
-        """Make a job say again what it said in an old version; that is a new version.
+        """Save the definition of an old version as a new version.
 
-        Raises ``InvalidJob`` where that version has a target which would be refused now.
+        Raises ``InvalidJob`` if that version has a target that would now be rejected.
         """
         job = await self.get(ref, namespace)
         if expect is not None and job.version != expect:
@@ -137,7 +139,7 @@ class JobService:
     async def _version(self, job: Job, version: int) -> JobVersion:
         found = await self._store.versions(job.id, limit=1, before=version + 1)
         if not found or found[0].version != version:
-            raise NotFound(f'"{job.name}" has no version {version}; the newest is {job.version}')
+            raise NotFound(f'version {version} of "{job.name}" not found; the newest is {job.version}')
         return found[0]
 
     async def _suggest(self, name: str, namespace: str) -> str:

@@ -1,13 +1,13 @@
-"""Masked values that are sent back: each means "unchanged", and becomes the stored value before a job is saved.
+"""Restores masked values that a client sends back: each mask means "unchanged" and is replaced by the stored value.
 
-A stored credential is kept only for the target that it was saved for. Otherwise a caller who may not read it could
-send it to a host of their own::
+A stored credential is kept only for the target that it was saved for. Otherwise a caller who may not read it could send
+it to another host::
 
     http      the same scheme, host and port
     command   the same program, arguments, standard input, directory, user and environment
     others    the same function, or the same options
 
-Tasks are matched by their names. What cannot be kept is refused, each field by its pointer.
+Tasks are matched by name. A mask that cannot be restored is rejected with its pointer.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,8 +31,8 @@ from chronos.service.serializers.json_values import extend_pointer
 
 _HOOKS = ("on_start", "on_complete")
 _EMPTY_SPEC = JobSpec()
-_NEUTRAL_OPTIONS = ("limits", "success_codes")  # options of a command that do not say what it does with a credential
-_NOTHING_STORED = "there is no stored value to keep"
+_NEUTRAL_OPTIONS = ("limits", "success_codes")  # options of a command that cannot leak a credential
+_NOTHING_STORED = "no value is stored"
 _CHANGES = {
     "http": "the scheme, host or port of the url has changed",
     "command": "what the command runs has changed",
@@ -40,7 +40,9 @@ _CHANGES = {
 
 
 def restore_masked(draft: Draft, existing: Job | None) -> Draft:
-    """The draft with stored values in place of masked ones. Raises ``InvalidJob`` for each that cannot be kept."""
+    """Replace the masked values of a draft by stored ones. Raises ``InvalidJob`` with each value that cannot be
+    restored.
+    """
     stored = _EMPTY_SPEC if existing is None or isinstance(existing.spec, Unreadable) else existing.spec
     spec, pointers = draft.spec, draft.target_pointers or {}
     restorer = _Restorer(stored, spec)
@@ -59,7 +61,7 @@ def restore_masked(draft: Draft, existing: Job | None) -> Draft:
 
 
 class _Restorer:
-    """Puts the values of a stored spec in place of what is masked in a sent one; ``problems`` has what it could not."""
+    """Replaces masked values of a sent spec by those of the stored spec; ``problems`` lists the failures."""
 
     def __init__(self, stored: JobSpec, sent: JobSpec) -> None:
         self._stored, self._sent = stored, sent
@@ -67,7 +69,7 @@ class _Restorer:
         self.problems: list[Problem] = []
 
     def target(self, name: str, pointer: str) -> Target:
-        """The target of a task or hook."""
+        """Restore the target of a task or hook."""
         sent, stored = self._new[name], self._old.get(name)
         if stored is None or stored.kind != sent.kind:
             return replace(sent, options=self._options(sent.options, {}, pointer, _NOTHING_STORED))
@@ -77,31 +79,31 @@ class _Restorer:
         return replace(sent, options=self._options(sent.options, stored.options, pointer, changed))
 
     def payload(self) -> Any:
-        """The payload goes to every target, so none of them may have changed."""
+        """Restore the payload. It goes to every target, so all of them must be unchanged."""
         old = {name: _destination(target, self._stored.payload) for name, target in self._old.items()}
         new = {name: _destination(target, self._sent.payload) for name, target in self._new.items()}
         changed = None if old == new else "a target that the payload goes to has changed"
         return self._value(self._sent.payload, self._stored.payload, "/payload", changed)
 
     def alerts(self) -> tuple[dict[str, Any], ...]:
-        """Alerts are kept as a whole."""
+        """Restore the alerts, all or none."""
         sent, stored = self._sent.alerts, self._stored.alerts
         if not _any_masked(sent):
             return sent
         if mask_fields_by_name(list(sent)) == mask_fields_by_name(list(stored)):
             return stored
-        self._refuse("/alerts", "the stored alerts are others")
+        self._refuse("/alerts", "the stored alerts are different")
         return sent
 
     def text(self, sent: str, stored: Any, pointer: str, changed: str | None = None) -> str:
-        """A text in which the user and password of a URL may be masked. A stored pair is kept for the same host."""
+        """Restore the user and password of URLs in a text. A stored pair is kept for the same host only."""
         masked = [found for found in find_userinfos(sent) if found.text == MASK]
         if not masked:
             return sent
         stored_pairs = list(find_userinfos(stored)) if isinstance(stored, str) else []
         pieces, start = [], 0
         for found in masked:
-            pair = next((one for one in stored_pairs if one.leads_to == found.leads_to), None)
+            pair = next((one for one in stored_pairs if one.server == found.server), None)
             if changed is not None or pair is None:
                 self._refuse(pointer, changed or _NOTHING_STORED)
                 return sent
@@ -148,25 +150,25 @@ class _Restorer:
         return sent
 
     def _refuse(self, pointer: str, reason: str) -> None:
-        self.problems.append(Problem(pointer, f'is masked ("{MASK}"), and {reason}; send the value itself'))
+        self.problems.append(Problem(pointer, f'is masked ("{MASK}"), but {reason}; send the value itself'))
 
 
 def find_masked_urls(payload: Any) -> list[Problem]:
-    """Each URL of a payload whose user and password are masked: where nothing is stored, nothing can be kept."""
+    """Return a problem for each URL of a payload with masked credentials, because nothing is stored to restore them."""
     restorer = _Restorer(_EMPTY_SPEC, JobSpec(payload=payload))
     restorer.payload()
     return restorer.problems
 
 
 def _targets(spec: JobSpec) -> dict[str, Target]:
-    """By the name of the task; those of hooks under names that no task can have."""
+    """Return the targets by task name. Hooks get names that no task can have."""
     found = {task.name: task.target for task in spec.tasks}
     hooks = {f"/{hook}": getattr(spec, hook) for hook in _HOOKS}
     return found | {name: hook for name, hook in hooks.items() if hook is not None}
 
 
 def _destination(target: Target, payload: Any) -> tuple[Any, ...]:
-    """What has to stay the same for a target's credentials to be kept."""
+    """Return what must stay the same for the credentials of a target to be kept."""
     match target.kind:
         case "http":
             return (target.kind, *_origin(str(target.options.get("url", "")), payload))
@@ -180,7 +182,9 @@ def _destination(target: Target, payload: Any) -> tuple[Any, ...]:
 
 
 def _origin(url: str, payload: Any) -> tuple[Any, ...]:
-    """Scheme, host and port, as the runner reads them; of a host that is a template, all that it is made from."""
+    """Return scheme, host and port as the runner reads them. If the host is a template, return everything it depends
+    on.
+    """
     _, _, rest = url.partition("://")
     authority = rest.partition("/")[0]
     if not url.startswith(("http://", "https://")) or "{{" in authority or "\\" in url:
@@ -193,7 +197,7 @@ def _origin(url: str, payload: Any) -> tuple[Any, ...]:
 
 
 def _make_stored_lookup(stored: Any, *, any_case: bool = False) -> Callable[[str], Any]:
-    """From a name to what is stored under it; None: nothing is."""
+    """Return a function from a name to the stored value, or None."""
     if not isinstance(stored, dict):
         return lambda name: None
     if not any_case:

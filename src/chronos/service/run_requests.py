@@ -1,4 +1,4 @@
-"""One execution that somebody asks for, as the row that the store takes."""
+"""Builds the row of a requested execution: a trigger, a backfill or a replay."""
 
 import logging
 from typing import Any, NamedTuple
@@ -26,13 +26,13 @@ log = logging.getLogger("chronos.service")
 
 
 class PlainPayload(NamedTuple):
-    """A payload that was made plain already, as that of a request's body is."""
+    """A payload that is already normalized, such as that of a request body."""
 
     value: Any
 
 
 def to_stored_payload(payload: Any) -> Any:
-    """A payload as it is stored. Raises ``Invalid`` for what JSON cannot say, is too large, or is masked."""
+    """Normalize a payload. Raises ``Invalid`` if it is not JSON, too large, or masked."""
     payload = _to_stored_json(payload)
     if problems := find_masked_urls(payload):
         raise Invalid("; ".join(f"{problem.pointer.removeprefix('/')} {problem.message}" for problem in problems))
@@ -48,13 +48,13 @@ def _to_stored_json(payload: Any) -> Any:
         raise Invalid("; ".join([*messages, *more]))
     if len(msgspec.json.encode(payload)) > MAX_PAYLOAD:
         raise Invalid(
-            f"the payload is larger than {MAX_PAYLOAD // 1024} KiB; keep what is large elsewhere, and name it"
+            f"the payload is larger than {MAX_PAYLOAD // 1024} KiB; store large data elsewhere and pass a reference"
         )
     return payload
 
 
 def to_stored_reason(reason: str | None) -> str | None:
-    """Why something was asked for, as it is stored. Raises ``Invalid``."""
+    """Normalize the reason of a request. Raises ``Invalid``."""
     if reason is not None and len(reason) > MAX_REASON:
         raise Invalid(f"the reason has {len(reason)} characters, allowed {MAX_REASON}")
     return _to_stored_json(reason) or None
@@ -73,7 +73,7 @@ def to_run_row(
     scheduled_us: int | None = None,
     detail: Detail,
 ) -> RunRow:
-    """The row of an execution; ``request`` is what makes asking twice the same."""
+    """Build the row of an execution. The same ``request`` gives the same execution id."""
     payload = spec.payload if detail.payload is None else detail.payload
     key = find_key_gate(effective, namespace=namespace, name=name, payload=payload)
     return RunRow(
@@ -88,7 +88,7 @@ def to_run_row(
 
 
 def log_admitted(job: Job, execution: bytes, cause: Cause, status: Status) -> None:
-    """A log line for what was asked for, as the engine has one for what was due; the request's id stands on it too."""
+    """Log a requested execution, as the engine logs a scheduled one. The line also carries the request id."""
     if log.isEnabledFor(logging.DEBUG):
         fields = {"cause": cause.name.lower(), "status": status.name.lower()}
         subject = {"job": format_job_name((job.namespace, job.name)), "execution": id_text(execution)}

@@ -1,4 +1,6 @@
-"""Writing jobs: create, replace, apply. ``save_plan`` decides what to write, and decides again after a lost race."""
+"""JobSaver: creates, replaces and applies jobs. ``save_plan`` decides what to write, and decides again after a lost
+race.
+"""
 
 import asyncio
 from collections import Counter, deque
@@ -23,33 +25,33 @@ from chronos.service.serializers import Draft, InvalidJob
 from chronos.store.commands import SYSTEM, DeleteRow, Saved, SaveJobs
 from chronos.store.contract import JobFilter, Store
 
-CHUNK = 2_500  # jobs of one command, where they need not be one change; the more, the less each costs
-MAX_APPLIED = 10_000  # jobs of one atomic change
-_MAX_JOBS_READ_BY_NAME = 10  # jobs that are read by their names
-_PORTIONS_IN_FLIGHT = 4  # portions under way: while some are written, in one transaction, the next are made ready
-_COMPARED_IN_BULK = 100  # coming runs that the difference of each of many jobs looks at
+CHUNK = 2_500  # jobs per command, unless they must be one transaction; larger chunks cost less per job
+MAX_APPLIED = 10_000  # jobs per atomic change
+_MAX_JOBS_READ_BY_NAME = 10  # more jobs are read by id, in one query
+_PORTIONS_IN_FLIGHT = 4  # while some are written, in one transaction, the next are prepared
+_COMPARED_IN_BULK = 100  # upcoming runs that each diff of a bulk save compares
 _PAGE = 1_000
-_MAX_RACES = 10  # times that somebody else may be faster
+_MAX_RACES = 10  # lost races before a save gives up
 
 
 class SavedJob(Struct, frozen=True, kw_only=True, gc=False):
-    """What became of a draft. Of a dry run: what would."""
+    """The result of saving a draft; for a dry run, the planned result."""
 
     job_id: bytes
     namespace: str
     name: str
     version: int
     created: bool
-    changed: bool  # also by being switched on or off, which is no new version
+    changed: bool  # includes being enabled or disabled, which makes no new version
     state: JobState
     next_us: int | None
-    diff: ScheduleDiff | None = None  # how the coming runs change, when the schedule does
-    job: Job | None = None  # what is there now, of a job that was created alone
+    diff: ScheduleDiff | None = None  # of the upcoming runs, if the schedule changed
+    job: Job | None = None  # the new job, if it was created by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavePreview:
-    """What applying a set of jobs changes."""
+    """The changes that applying a set of jobs makes."""
 
     created: list[SavedJob]
     changed: list[SavedJob]
@@ -58,20 +60,20 @@ class SavePreview:
 
 
 class _JobChange(Struct, frozen=True, kw_only=True):
-    """How drafts are to be saved."""
+    """The options of one save."""
 
     actor: Actor
     create_only: bool = False
     expect: int | None = None
     dry_run: bool = False
     idempotency: str | None = None
-    rollback_to: int | None = None  # the version that the (one) draft is made from
-    owner: str | None = None  # whose jobs they are to be, and must not be another's
-    pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs go
+    rollback_to: int | None = None  # the version that a rollback restores
+    owner: str | None = None  # the owner of all the jobs; none may have another owner
+    pruned_in: frozenset[str] = frozenset()  # namespaces in which the owner's other jobs are deleted
 
 
 class JobSaver:
-    """Saves drafts into a store; ``defaults`` is what the server sets."""
+    """Saves drafts into a store. ``defaults`` are the server's settings."""
 
     def __init__(self, store: Store, clock: Clock, *, defaults: Settings) -> None:
         self._store, self._clock, self._defaults = store, clock, defaults
@@ -89,12 +91,13 @@ class JobSaver:
         dry_run: bool = False,
         rollback_to: int | None = None,
     ) -> list[SavedJob]:
-        """Create or replace jobs, some thousand at a time: each portion all or none.
+        """Create or replace jobs, in portions of ``CHUNK``; each portion is atomic.
 
-        ``create_only``: ``Conflict`` when one is there, unless the same ``idempotency`` key has created the (one) job
-        before; then that is the answer. ``expect``: the version that the (one) draft was made from; ``Conflict`` when
-        it is another. ``rollback_to``: the old version that the (one) draft says again, for the audit log. Raises
-        ``InvalidJob``; ``QueueFull`` when there is no room for a job that is to run at once.
+        - ``create_only``: raises ``Conflict`` if a job exists, unless the same ``idempotency`` key created it. Then the
+          result is that job.
+        - ``expect``: the version that the only draft was made from. Raises ``Conflict`` if the job has another.
+        - ``rollback_to``: the version that a rollback restores, for the audit log.
+        - Raises ``InvalidJob``, and ``QueueFull`` if a job that runs at once does not fit.
         """
         await check_dependencies(self._store, drafts)
         change = _JobChange(
@@ -115,7 +118,7 @@ class JobSaver:
     async def save_each(
         self, drafts: Sequence[Draft], *, actor: Actor = SYSTEM, dry_run: bool = False
     ) -> list[SavedJob | ChronosError]:
-        """Create or replace jobs, each for itself: one that cannot be saved is answered by its error."""
+        """Create or replace jobs independently. A job that cannot be saved yields its error."""
         save = partial(self._save_portion, actor=actor, dry_run=dry_run)
         results: list[SavedJob | ChronosError] = []
         pending: deque[asyncio.Task[list[SavedJob | ChronosError]]] = deque()
@@ -130,12 +133,12 @@ class JobSaver:
         finally:
             for task in pending:
                 task.cancel()
-        for index in _upstream_first(drafts, results):  # it may follow one that has been saved after it
+        for index in _upstream_first(drafts, results):  # its upstream job may have been saved after it
             [results[index]] = await save([drafts[index]])
         return results
 
     async def _are_independent(self, drafts: Sequence[Draft]) -> bool:
-        """Whether it does not matter which portion of them is saved first."""
+        """Return whether the portions can be saved in any order."""
         names: set[tuple[str, str]] = set()
 
         def collect(draft: Draft) -> None:
@@ -148,7 +151,7 @@ class JobSaver:
     async def _save_portion(
         self, drafts: Sequence[Draft], *, actor: Actor, dry_run: bool
     ) -> list[SavedJob | ChronosError]:
-        """What becomes of each: together, or in halves when one of them cannot be saved, until that one is found."""
+        """Save the drafts together. If one fails, save the halves separately, until the failing one is found."""
         try:
             return [*await self.save(drafts, actor=actor, dry_run=dry_run)]
         except (Invalid, Conflict, QueueFull) as error:
@@ -168,16 +171,16 @@ class JobSaver:
         dry_run: bool = False,
         actor: Actor = SYSTEM,
     ) -> SavePreview:
-        """Make these the jobs of ``owner``, in one change; ``prune`` deletes what it had and does not name any more.
+        """Make the drafts the jobs of ``owner``, atomically. ``prune`` deletes the owner's other jobs.
 
-        Pruned are only namespaces that the drafts name; ``namespace``, when there are none. Raises ``Conflict`` when a
-        job belongs to another owner.
+        Pruning is limited to the namespaces of the drafts, or to ``namespace`` if there are no drafts. Raises
+        ``Conflict`` if a job belongs to another owner.
         """
         if len(drafts) > MAX_APPLIED:
-            raise Invalid(f"{len(drafts)} jobs are too many for one change, allowed {MAX_APPLIED}; apply them in parts")
+            raise Invalid(f"{len(drafts)} jobs exceed the limit of {MAX_APPLIED} per change; apply them in parts")
         names = Counter((draft.namespace, draft.name) for draft in drafts)
         if duplicates := [name for (_, name), count in names.items() if count > 1]:
-            raise Invalid(f'"{duplicates[0]}" is named twice in one change; name each job once')
+            raise Invalid(f'"{duplicates[0]}" appears twice in one change; name each job once')
         owned = await self._slicer.map(
             drafts, lambda draft: with_fields(draft, spec=with_fields(draft.spec, owner=owner))
         )
@@ -194,7 +197,7 @@ class JobSaver:
         )
 
     async def _list_jobs_to_prune(self, drafts: Sequence[Draft], change: _JobChange) -> list[Job]:
-        """What the owner has in the namespaces to prune and does not name."""
+        """List the owner's jobs in the pruned namespaces that no draft names."""
         if not change.pruned_in:
             return []
         names = {(draft.namespace, draft.name) for draft in drafts}
@@ -211,14 +214,14 @@ class JobSaver:
         return found
 
     async def _save(self, drafts: Sequence[Draft], change: _JobChange) -> tuple[list[SavedJob], list[Job]]:
-        """One portion, and what was pruned; made again from what is there then, when somebody else was faster."""
+        """Save one portion; returns the saved and the pruned jobs. Plans again after a lost race."""
         existing = await self._find_existing(drafts, change)
         for race in range(_MAX_RACES):
             now_us = self._clock.now_us()
             try:
                 plans = await self._plan_all(drafts, existing, change, now_us)
             except InvalidJob:
-                if change.create_only:  # that a name is taken is said first
+                if change.create_only:  # a name that is taken is reported first
                     existing_ = await self._read_by_name(drafts)
                     for draft in drafts:
                         _check_expected(draft.name, existing_.get((draft.namespace, draft.name)), change)
@@ -279,11 +282,11 @@ class JobSaver:
         return await self._slicer.map(plans, saved)
 
     async def _find_existing(self, drafts: Sequence[Draft], change: _JobChange) -> dict[tuple[str, str], Job]:
-        """The jobs that are there already, as far as that has to be known before the store says so.
+        """Find the existing jobs, as far as they must be known before the write.
 
-        Many are found in one read, by the ids of names that were never deleted. A draft with masked values is looked
-        for by its name as well, as whether they can be kept depends on its job; and so is each of a dry run, where the
-        store does not say that a job was overlooked.
+        Many jobs are read at once, by the ids of names that were never deleted. Drafts with masked values, which depend
+        on the stored job, and all drafts of a dry run, where the write would not report an overlooked job, are also
+        read by name.
         """
         if change.create_only and not change.dry_run:
             return {}
@@ -302,25 +305,25 @@ class JobSaver:
 def _check_expected(name: str, existing: Job | None, change: _JobChange) -> None:
     expect = change.expect
     if change.create_only and existing is not None:
-        raise Conflict(f'a job named "{name}" exists already')
+        raise Conflict(f'job "{name}" already exists; choose another name, or replace it')
     if expect is not None and existing is None:
-        raise Conflict(f'"{name}" does not exist any more: you have version {expect}')
+        raise Conflict(f'job "{name}" was deleted since you read version {expect}')
     if expect is not None and existing is not None and existing.version != expect:
         raise version_conflict(name, existing.version, expect)
     if change.owner is not None and existing is not None and existing.spec.owner not in (None, change.owner):
         raise Conflict(
-            f'"{name}" belongs to "{existing.spec.owner}": "{change.owner}" cannot take it over; '
-            "let its owner give it up, or choose another name"
+            f'job "{name}" belongs to the owner "{existing.spec.owner}", not to "{change.owner}"; '
+            "choose another name, or remove the job there first"
         )
 
 
 def version_conflict(name: str, version: int, expect: int) -> Conflict:
-    """Somebody else has changed a job."""
-    return Conflict(f'"{name}" changed since you read it: you have version {expect}, it is version {version}')
+    """Return the error for a job that another client has changed."""
+    return Conflict(f'"{name}" changed since you read it: you have version {expect}, the current one is {version}')
 
 
 def _upstream_first(drafts: Sequence[Draft], results: Sequence[SavedJob | ChronosError]) -> list[int]:
-    """The places of those that follow others and were refused, each behind the ones among them that it follows."""
+    """Return the indexes of rejected drafts that have upstream jobs, ordered so that upstream jobs come first."""
     refused = [index for index, draft in enumerate(drafts) if draft.spec.after and isinstance(results[index], Invalid)]
     index_of = {(drafts[index].namespace, drafts[index].name): index for index in refused}
     order: list[int] = []
@@ -354,7 +357,7 @@ def _to_saved_job(one: SavePlan, saved_row: Saved, now_us: int, *, is_single: bo
 
 
 def _to_created_job(one: SavePlan, saved_row: Saved, now_us: int) -> Job | None:
-    """A job that has just been created."""
+    """Return a job that has just been created."""
     if one.row is None or one.state is JobState.PAUSED:
         return None
     return Job(
@@ -373,7 +376,7 @@ def _to_created_job(one: SavePlan, saved_row: Saved, now_us: int) -> Job | None:
 
 def _to_planned_job(one: SavePlan) -> SavedJob:
     existing, changed = one.existing, one.row is not None
-    # Only the store knows whether a new job's name was used before: its id here is that of a name which was not.
+    # Only the store knows whether a name was used before; this id assumes that it was not.
     return SavedJob(
         job_id=job_id(one.draft.namespace, one.draft.name, 1) if existing is None else existing.id,
         namespace=one.draft.namespace,

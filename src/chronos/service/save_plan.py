@@ -1,11 +1,11 @@
-"""What saving a job means, decided before anything is written: its gate, its cursor, when a new schedule takes over.
+"""Decides how a job is saved: its gate, its next instant, and when a new schedule takes over. Pure.
 
 ::
 
     draft ─┬─ new ──────────────► activation: anchor and first instant
-           └─ there already ─┬─ says the same ─────► nothing to write, or only to switch it on or off
-                             ├─ same schedule ─────► a new version, cursor and anchor kept
-                             └─ another schedule ──► takeover: immediate, graceful, windowed
+           └─ existing ─┬─ same definition ───► nothing to write, or only enable or disable
+                        ├─ same schedule ─────► a new version; next instant and anchor kept
+                        └─ new schedule ──────► takeover: immediate, graceful, windowed
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,7 @@ from chronos.core.lane import build_lane
 from chronos.core.planner import Activation, activate_schedule
 from chronos.core.policy import GateSpec, build_gate_spec
 from chronos.core.schedule.cron import CronRule
-from chronos.core.schedule.durations import format_period
-from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.durations import format_duration
 from chronos.core.schedule.once import DelayRule, OnceRule
 from chronos.core.schedule.schedule import Schedule
 from chronos.core.schedule_change import (
@@ -37,13 +36,13 @@ from chronos.service.masked_credentials import restore_masked
 from chronos.service.serializers import Draft, InvalidJob, Problem, has_run_at_once, runs_once
 from chronos.store.commands import NEW, JobRow, RunOnSave
 
-DIFF_WINDOW_US = 30 * DAY_S * SECOND_US  # the window of a diff of coming runs
-_MAX_SHARED = 4_096  # of each kind of thing that is kept for the next job
-_MAX_OUTGOING = 8  # replaced schedules that wait for each other
+DIFF_WINDOW_US = 30 * DAY_S * SECOND_US  # the window of a diff of upcoming runs
+_MAX_SHARED = 4_096  # entries per cache
+_MAX_OUTGOING = 8  # replaced schedules of one job that are still in force
 
 
 class SavePlan(Struct, frozen=True, kw_only=True, gc=False):
-    """A draft with what follows from it. ``row`` is None where there is nothing to write."""
+    """How a draft is saved. ``row`` is None if there is nothing to write."""
 
     draft: Draft
     existing: Job | None
@@ -51,11 +50,11 @@ class SavePlan(Struct, frozen=True, kw_only=True, gc=False):
     state: JobState
     next_us: int | None
     diff: ScheduleDiff | None = None
-    is_state_change: bool = False  # says the same, and yet is to be switched on or off
+    is_state_change: bool = False  # only the state changes, not the definition
 
 
 class _ComingRuns(Struct, frozen=True, kw_only=True):
-    """The spec to store, and where its schedule stands."""
+    """The spec to store, with its next instant."""
 
     spec: JobSpec
     next_us: int | None
@@ -64,7 +63,7 @@ class _ComingRuns(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _ScheduleStart:
-    """Where a schedule begins, and for whom that was asked."""
+    """The cached start of a schedule, and the time it was computed for."""
 
     schedule: Schedule
     late_us: int
@@ -73,9 +72,9 @@ class _ScheduleStart:
 
 
 class BatchPlanner:
-    """What jobs that are saved by the same defaults need not work out each: many say the same.
+    """Caches what many jobs share: effective settings, gates and schedule starts.
 
-    It goes by identity, so it keeps what it has seen, up to a bound.
+    The caches are keyed by identity, so they hold references to the keys. Their size is bounded.
     """
 
     def __init__(self, defaults: Settings) -> None:
@@ -85,7 +84,7 @@ class BatchPlanner:
         self._starts: dict[int, _ScheduleStart] = {}
 
     def effective(self, settings: Settings) -> EffectiveSettings:
-        """What is in force under a job's settings."""
+        """Return the effective settings of a job."""
         found = self._effective.get(id(settings))
         if found is None:
             if len(self._effective) >= _MAX_SHARED:
@@ -95,7 +94,7 @@ class BatchPlanner:
         return found[1]
 
     def gate(self, spec: JobSpec, effective: EffectiveSettings) -> GateSpec:
-        """The gate of a job; ``effective`` was given by this object just before."""
+        """Return the gate of a job. ``effective`` must come from this planner."""
         lane = build_lane(spec, effective).text
         found = self._gates.get((id(effective), lane))
         if found is None:
@@ -105,7 +104,7 @@ class BatchPlanner:
         return found
 
     def start(self, schedule: Schedule, late_us: int, now_us: int) -> Activation:
-        """Where the schedule of a new job begins. That of a cron expression is the same until it has come."""
+        """Return the activation of a new job's schedule. A cron schedule keeps it until its first instant."""
         found = self._starts.get(id(schedule))
         if found is not None and found.late_us == late_us and found.computed_us <= now_us:
             next_us = found.activation.next_us
@@ -129,10 +128,9 @@ def plan_save(
     max_compared: int = MAX_COMPARED,
     planner: BatchPlanner | None = None,
 ) -> SavePlan:
-    """What to write so that the draft is what there is. Raises ``InvalidJob``.
+    """Decide what to write so that the store matches the draft. Raises ``InvalidJob``.
 
-    ``compared``: how many coming runs are looked at to tell the difference that a new schedule makes. ``shared`` is of
-    the same defaults.
+    ``max_compared`` bounds the upcoming runs that a diff compares. ``planner`` must have the same defaults.
     """
     planner = BatchPlanner(defaults) if planner is None else planner
     if existing is None:
@@ -153,7 +151,7 @@ def plan_save(
             JobState.ACTIVE if _becomes_manual(draft, existing) else _to_requested_state(draft.state, existing.state)
         )
         if has_run_at_once(existing) and not draft.manual:
-            requested = None  # it has nothing to switch off, and switched on again it would stay for ever
+            requested = None  # nothing to disable; enabled again, retention would never remove it
         if requested is not None:
             return _plan_state_change(
                 draft, existing, requested, planner.gate(existing.spec, effective), now_us, max_compared
@@ -164,7 +162,7 @@ def plan_save(
 
 
 def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
-    """The first instant of a job that is switched on; its anchor, and what an update left in force, are kept."""
+    """Return the first instant of a job that is enabled. Its anchor and any outgoing schedule are kept."""
     if spec.schedule is not None and (spec.outgoing is None or spec.outgoing.until_us <= now_us):
         return activate_schedule(spec.schedule.parse(name), now_us).next_us
     instants = resolve_instants(spec, name)
@@ -172,7 +170,7 @@ def restart_us(spec: JobSpec, name: str, now_us: int) -> int | None:
 
 
 def plan_new_job(draft: Draft, *, planner: BatchPlanner, now_us: int) -> SavePlan:
-    """What to write for a draft that is not there: what ``plan_save`` says of it. Raises ``InvalidJob``."""
+    """Decide what to write for a draft whose job does not exist yet. Raises ``InvalidJob``."""
     if draft.target_pointers is not None:
         draft = restore_masked(draft, None)
     effective = planner.effective(draft.spec.settings)
@@ -192,7 +190,7 @@ def _to_save_plan(
     next_us = None if state is JobState.DISABLED else coming.next_us
     run = _to_run_on_save(draft, existing, state, effective)
     if run is not None and state is JobState.ACTIVE and runs_once(coming.spec):
-        state = JobState.DONE  # as a one-time job is when its instant is admitted
+        state = JobState.DONE  # like a one-time job whose instant is admitted
     row = JobRow(
         namespace=draft.namespace,
         name=draft.name,
@@ -210,7 +208,7 @@ def _to_save_plan(
 def _plan_state_change(
     draft: Draft, existing: Job, requested: JobState, gate: GateSpec, now_us: int, max_compared: int
 ) -> SavePlan:
-    """A job that is there as the draft says it, to be switched on, from now, or off."""
+    """Plan to enable (from now) or disable a job whose definition is unchanged."""
     is_on = requested is JobState.ACTIVE
     next_us = restart_us(existing.spec, existing.name, now_us) if is_on else None
     state = _to_final_state(requested, _ComingRuns(spec=existing.spec, next_us=next_us))
@@ -235,9 +233,9 @@ def _plan_state_change(
 def _to_run_on_save(
     draft: Draft, existing: Job | None, state: JobState, effective: EffectiveSettings
 ) -> RunOnSave | None:
-    """Immediate jobs run once when they are created; those that say "now", as often as they are changed.
+    """Return the run that saving starts. Immediate jobs run when created; "now" runs on every change.
 
-    Either way the job is done then: it has no further instant.
+    Either way the job is then done, because it has no further instant.
     """
     requested = draft.now or (draft.immediate and existing is None)
     if not requested or state is JobState.DISABLED:
@@ -246,7 +244,7 @@ def _to_run_on_save(
     return RunOnSave(key, 0 if key is None else key_limit(effective))
 
 
-# --- where the schedule stands
+# --- schedule
 
 
 def _start_schedule(draft: Draft, effective: EffectiveSettings, planner: BatchPlanner, now_us: int) -> _ComingRuns:
@@ -260,7 +258,7 @@ def _start_schedule(draft: Draft, effective: EffectiveSettings, planner: BatchPl
 
 
 def _keep_schedule(draft: Draft, existing: Job, now_us: int) -> _ComingRuns:
-    """Another version with the schedule it has: its anchor, its cursor, and what is still in force before it."""
+    """Plan a new version with the same schedule: its anchor, its next instant, and outgoing schedules are kept."""
     next_us = existing.next_us
     if _to_requested_state(draft.state, existing.state) is JobState.ACTIVE:
         next_us = restart_us(existing.spec, existing.name, now_us)
@@ -285,7 +283,7 @@ def _take_over_schedule(
         duration_us=effective.update_duration_us,
     )
     next_us = takeover_.next_us
-    if new is not None and next_us is None:  # an instant that has only just passed still runs
+    if new is not None and next_us is None:  # an instant that has just passed still runs
         next_us = activate_schedule(new, now_us, late_us=effective.recovery_after_us).next_us
         _refuse_past(draft, new, next_us, effective, now_us)
     spec = (
@@ -300,19 +298,21 @@ def _take_over_schedule(
 
 
 def _to_outgoing(existing: Job, schedule: ScheduleSpec, until_us: int, first_us: int | None) -> OutgoingSchedule:
-    """The schedule that is replaced, behind those that it still waits for itself."""
+    """Return the replaced schedule, chained to older ones that are still in force."""
     before = drop_passed_schedules(existing.spec.outgoing, existing.next_us)
     depth, one = 0, before
     while one is not None:
         depth, one = depth + 1, one.before
     if depth >= _MAX_OUTGOING:
-        reason = f"was changed {depth} times while older schedules were still to run; wait, or update it immediately"
+        reason = (
+            f"was changed {depth} times while older schedules were still in force; wait, or use the immediate policy"
+        )
         raise InvalidJob([Problem("/update", reason)], name=existing.name)
     return OutgoingSchedule(schedule=schedule, until_us=until_us, first_us=first_us, before=before)
 
 
 def _with_anchor(spec: JobSpec, written_schedule: Schedule, schedule: Schedule) -> JobSpec:
-    """The spec with the anchor that its schedule was given; ``read`` is the schedule as it was written."""
+    """Return the spec with the anchor of its activated schedule. ``written_schedule`` is the schedule as sent."""
     stored_schedule = spec.schedule
     if (
         stored_schedule is None
@@ -324,7 +324,7 @@ def _with_anchor(spec: JobSpec, written_schedule: Schedule, schedule: Schedule) 
 
 
 def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
-    """Whether nothing new is said about when it runs; an anchor that was made here is not held against it."""
+    """Return whether the draft keeps the schedule. An anchor that the server chose does not count as a difference."""
     new, old = draft.spec.schedule, existing.spec.schedule
     if new == old:
         return True
@@ -337,12 +337,12 @@ def _same_schedule(draft: Draft, existing: Job, now_us: int) -> bool:
 def _refuse_past(
     draft: Draft, schedule: Schedule, next_us: int | None, effective: EffectiveSettings, now_us: int
 ) -> None:
-    """A one-time job that would never run is a mistake."""
+    """Reject a one-time job whose instant has passed: it would never run."""
     if next_us is not None or not isinstance(schedule.rule, OnceRule | DelayRule):
         return
     at = f"{rfc3339(schedule.rule.at_us)} " if isinstance(schedule.rule, OnceRule) else ""
-    limit = format_period(Period(us=effective.recovery_after_us))
-    reason = f"{at}has passed, by more than the {limit} that a run may be late (it is {rfc3339(now_us)})"
+    limit = format_duration(effective.recovery_after_us, exact=True)
+    reason = f"{at}is in the past by more than {limit} (recovery.after); it is now {rfc3339(now_us)}"
     raise InvalidJob([Problem(draft.schedule_pointer, reason)], name=draft.name)
 
 
@@ -355,7 +355,7 @@ def _to_final_state(requested: JobState, coming: _ComingRuns) -> JobState:
 
 
 def _next_state(draft: Draft, existing: Job, coming: _ComingRuns, *, is_same_schedule: bool) -> JobState:
-    """Switching a job on does not resume it; a new schedule brings one back that was done."""
+    """Return the state after a save. Enabling does not resume a paused job; a new schedule reactivates a done one."""
     requested = _to_requested_state(draft.state, existing.state)
     state = existing.state if requested is None else requested
     if state is JobState.DONE and (not is_same_schedule or _becomes_manual(draft, existing)):
@@ -364,12 +364,12 @@ def _next_state(draft: Draft, existing: Job, coming: _ComingRuns, *, is_same_sch
 
 
 def _becomes_manual(draft: Draft, existing: Job) -> bool:
-    """Whether a job that was to run once is from now on to run when it is triggered."""
+    """Return whether a job that ran once becomes one that runs when triggered."""
     return draft.manual and has_run_at_once(existing) and draft.state is not JobState.DISABLED
 
 
 def _to_requested_state(requested: JobState | None, current: JobState) -> JobState | None:
-    """The state to go to because the draft says so; None: stay."""
+    """Return the state that the draft requests, or None to keep the current one."""
     if requested is JobState.DISABLED and current is not JobState.DISABLED:
         return JobState.DISABLED
     return JobState.ACTIVE if requested is JobState.ACTIVE and current is JobState.DISABLED else None

@@ -1,4 +1,4 @@
-"""A schedule before it is anybody's: in words, its next runs, and what changes of the clocks will do to it."""
+"""Previews a schedule: in words, its next runs, and the effects of daylight saving changes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,28 +10,28 @@ from chronos.core.schedule.canonical import to_canonical
 from chronos.core.schedule.dst import Oddity, find_oddities
 from chronos.service.serializers import read_schedule_only
 
-LOOK_AHEAD_US = 366 * DAY_S * SECOND_US  # how far changes of the clocks are looked at
+LOOK_AHEAD_US = 366 * DAY_S * SECOND_US  # the range searched for daylight saving changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a schedule means, as if it came into force now."""
+    """The meaning of a schedule if it started now."""
 
     spec: ScheduleSpec
     words: str
-    understood_as: str | None  # what words, names and macros stand for; None: the text says it itself
+    understood_as: str | None  # the expression that words, names and macros stand for; None: the text itself
     timezone: str
     next_us: tuple[int, ...]
     oddities: tuple[Oddity, ...]
 
 
 def preview_schedule(data: Any, *, now_us: int, count: int = 10, key: str = "") -> Preview:
-    """The preview of a schedule as a job's ``schedule`` field takes it. Raises ``InvalidJob``."""
+    """Preview a schedule in the form of a job's ``schedule`` field. Raises ``InvalidJob``."""
     return preview_spec(read_schedule_only(data, key=key), now_us=now_us, count=count, key=key)
 
 
 def preview_spec(spec: ScheduleSpec, *, now_us: int, count: int = 10, key: str = "") -> Preview:
-    """The preview of a schedule that was read already."""
+    """Preview a schedule that is already read."""
     schedule = spec.parse(key)
     activation = activate_schedule(schedule, now_us)
     return Preview(

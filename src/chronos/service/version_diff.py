@@ -1,4 +1,4 @@
-"""Two versions of a job side by side: which fields differ, and what that does to the coming runs."""
+"""Compares two versions of a job: the fields that differ, and the effect on upcoming runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from chronos.service.serializers.json_values import extend_pointer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """One field that differs; None: it is not said in that version. Where both are alike, what differs is masked."""
+    """A field that differs; None means absent. If both values look the same, a masked part differs."""
 
     pointer: str
     old: Any
@@ -22,16 +22,16 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionDiff:
-    """From one version to another."""
+    """The difference from one version to another."""
 
     old: int
     new: int
     fields: tuple[FieldChange, ...]
-    runs: ScheduleDiff  # from now on, as if each had been in force alone
+    runs: ScheduleDiff  # from now on, comparing the two schedules alone
 
 
 def compare(name: str, old: JobVersion, new: JobVersion, now_us: int) -> VersionDiff:
-    """What differs between two versions of the job of this name. Raises ``Invalid`` where one cannot be read."""
+    """Compare two versions of a job. Raises ``Invalid`` if one of them is unreadable."""
     left, right = ensure_readable(old.spec).schedule, ensure_readable(new.spec).schedule
     before = None if left is None else left.parse(name).anchor(now_us)
     after = None if right is None else right.parse(name).anchor(now_us)
@@ -45,7 +45,9 @@ def compare(name: str, old: JobVersion, new: JobVersion, now_us: int) -> Version
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A part of one version: as it is stored, to be compared, and as it may be shown. Both have the same shape."""
+    """A part of one version: the stored value, for comparing, and the masked one, for showing. Both have the same
+    structure.
+    """
 
     stored: Any
     shown: Any

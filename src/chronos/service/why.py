@@ -1,20 +1,20 @@
-"""Why: for a job and an instant, or for an execution, what was decided and for what reason.
+"""WhyService: explains why a job ran or did not run at a time, and what happened to an execution.
 
-Everything is read from records: history, spans, versions, the audit log; and from the schedule where nothing is
-recorded, because nothing was to run.
+It reads records only: history, spans, versions and the audit log. Where nothing is recorded because nothing was due, it
+reads the schedule.
 """
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from chronos.clock import Clock
-from chronos.core.calendar import rfc3339
 from chronos.core.execution import Cause, Execution, Span, Status
 from chronos.core.ids import id_floor, scheduled_execution_id
 from chronos.core.job import DEFAULT_NAMESPACE, Job, JobSpec, JobState, Unreadable
 from chronos.core.lane import build_lane
 from chronos.core.node import AuditEntry
 from chronos.core.reasons import ReasonCode
+from chronos.core.schedule.durations import format_duration
 from chronos.core.schedule.exclusions import NO_EXCLUSIONS
 from chronos.core.schedule_change import resolve_instants
 from chronos.core.shortage import explain_shortage
@@ -22,13 +22,13 @@ from chronos.service.executions import ExecutionService
 from chronos.service.jobs import JobService
 from chronos.service.serializers import id_text
 from chronos.service.why_steps import (
+    TimeFormat,
     WhyStep,
     WhyVerdict,
     explain_execution,
     explain_requested_run,
     explain_span,
     find_absence,
-    format_elapsed,
     sort_steps,
     summarize,
 )
@@ -37,122 +37,138 @@ from chronos.store.contract import ExecutionFilter, Store
 __all__ = ["WhyService", "WhyStep", "WhyVerdict"]
 
 _PAGE = 200
-_REQUEST_ACTIONS = ("trigger", "replay")  # whose lines of the audit log begin with the execution's id
-_MAX_PAGES = 10  # of history or of the audit log that one question may read
+_REQUEST_ACTIONS = ("trigger", "replay")  # their audit entries start with the execution's id
+_MAX_PAGES = 10  # of history or of the audit log that one explanation may read
+_MAX_RECOVERED = 5  # recovered runs that an explanation lists
 _REQUESTED_CAUSES = (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL)
-_STATE_CHANGE_ACTIONS = ("pause", "resume", "disable", "enable")
+_STATE_CHANGES = {
+    "pause": ("Paused", WhyVerdict.PAUSED),
+    "disable": ("Disabled", WhyVerdict.OFF),
+    "resume": ("Resumed", WhyVerdict.COMING),
+    "enable": ("Enabled", WhyVerdict.COMING),
+}
 
 
 class WhyService:
-    """Explains. Reads only."""
+    """Explains jobs and executions. Read-only."""
 
     def __init__(self, store: Store, clock: Clock, jobs: JobService, runs: ExecutionService) -> None:
         self._store, self._clock, self._jobs, self._runs = store, clock, jobs, runs
 
     async def why_execution(self, execution: str | bytes) -> list[WhyStep]:
-        """What happened to an execution, in order. Raises ``NotFound``."""
+        """Explain what happened to an execution, in order. Raises ``NotFound``."""
         view = await self._runs.get(execution)
         one = view.execution
+        job = (await self._store.jobs_by_id([one.job])).get(one.job)
+        times = self._times(job)
         nodes = {node.number: node.name for node in await self._store.nodes()}
-        steps = explain_execution(view, nodes, await self._find_requester(one), await self._shortage(one))
+        requester, shortage = await self._find_requester(one), await self._shortage(one, job)
+        steps = explain_execution(view, nodes, requester, times, shortage)
         if one.cause is Cause.RECOVERY:
-            steps += await self._explain_node_absence(one.scheduled_us)
+            steps += await self._explain_node_absence(one.scheduled_us, times)
         if one.status is Status.SKIPPED and one.reason is not None and one.reason.code is ReasonCode.OVERLAP:
-            steps += await self._explain_overlap(one.job, one.scheduled_us)
+            steps += await self._explain_overlap(one.job, one.scheduled_us, times)
         return sort_steps(steps)
 
     async def why(
         self, ref: str, at_us: int | None = None, *, namespace: str = DEFAULT_NAMESPACE, last: int = 10
     ) -> list[WhyStep]:
-        """Why a job ran or did not run at an instant; without one, its last instants and the next."""
+        """Explain why a job ran or did not run at ``at_us``; without it, explain its last runs and the next one."""
         job = await self._jobs.get(ref, namespace)
+        times = self._times(job)
         if at_us is not None:
             return [
-                *await self._explain_instant(job, at_us),
-                *await self._explain_requested_runs(job, at_us),
-                self._explain_next_run(job),
+                *await self._explain_instant(job, at_us, times),
+                *await self._explain_requested_runs(job, at_us, times),
+                self._explain_next_run(job, times),
             ]
         page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=last)
         ready = next((item for item in page.items if isinstance(item, Execution) and item.status is Status.READY), None)
-        shortage = None if ready is None else await self._shortage(ready)
-        steps = sort_steps([summarize(item, shortage) for item in page.items])
-        state_change = await self._explain_state_change(job, self._clock.now_us())
+        shortage = None if ready is None else await self._shortage(ready, job)
+        steps = sort_steps([summarize(item, times, shortage) for item in page.items])
+        state_change = await self._explain_state_change(job, self._clock.now_us(), times)
         if state_change is not None and job.state in (JobState.PAUSED, JobState.DISABLED):
             steps.append(state_change)
-        return [*steps, self._explain_next_run(job)]
+        return [*steps, self._explain_next_run(job, times)]
 
-    async def _shortage(self, one: Execution) -> str | None:
-        """Why no live node can take an execution that is ready; None: one can."""
-        if one.status is not Status.READY or one.held:
+    def _times(self, job: Job | None) -> TimeFormat:
+        """Return the format of times in the zone of a job; UTC if the job was deleted."""
+        spec, name = (None, "") if job is None else (job.spec, job.name)
+        return TimeFormat.of_job(spec, name, self._clock.now_us())
+
+    async def _shortage(self, execution: Execution, job: Job | None) -> str | None:
+        """Return why no live node can run a ready execution, or None if one can."""
+        if execution.status is not Status.READY or execution.held:
             return None
-        job = (await self._store.jobs_by_id([one.job])).get(one.job)
         if job is None or isinstance(job.spec, Unreadable):
             return None
         return explain_shortage(build_lane(job.spec, self._jobs.effective(job.spec)), await self._store.nodes())
 
-    # --- one instant
+    # --- one scheduled time
 
-    async def _explain_instant(self, job: Job, at_us: int) -> list[WhyStep]:
+    async def _explain_instant(self, job: Job, at_us: int, times: TimeFormat) -> list[WhyStep]:
         view = await self._store.execution(scheduled_execution_id(job.id, at_us))
         if view is not None:
             return await self.why_execution(view.execution.id)
         span = await self._find_span(job, at_us)
         if span is not None:
-            absence = await self._explain_node_absence(at_us) if span.status is Status.MISSED else []
-            steps = [*absence, explain_span(span), *await self._explain_recovery(job, span)]
-            state_change = (
-                await self._explain_state_change(job, span.from_us) if span.reason.code is ReasonCode.PAUSED else None
-            )
-            return steps if state_change is None else [state_change, *steps]
+            return await self._explain_span(job, span, at_us, times)
         if at_us < job.created_us:
-            sentence = f"The job did not exist then: it was created at {rfc3339(job.created_us)}."
+            sentence = f"The job did not exist yet. It was created on {times.format(job.created_us)}."
             return [WhyStep(at_us=job.created_us, verdict=WhyVerdict.OFF, sentence=sentence)]
         spec, version = await self._spec_in_force(job, at_us)
-        unscheduled = _explain_unscheduled(spec, job.name, version, at_us)
+        unscheduled = _explain_unscheduled(spec, job.name, version, at_us, times)
         if unscheduled is not None:
             return [unscheduled]
         now_us = self._clock.now_us()
         if at_us > now_us:
-            return await self._explain_future_instant(job, at_us)
-        return [await self._explain_missing_record(job, at_us, now_us)]
+            return await self._explain_future_instant(job, at_us, times)
+        return [await self._explain_missing_record(job, at_us, now_us, times)]
 
-    async def _explain_future_instant(self, job: Job, at_us: int) -> list[WhyStep]:
-        state_change = await self._explain_state_change(job, self._clock.now_us())
+    async def _explain_span(self, job: Job, span: Span, at_us: int, times: TimeFormat) -> list[WhyStep]:
+        absence = await self._explain_node_absence(at_us, times) if span.status is Status.MISSED else []
+        steps = [*absence, explain_span(span, times), *await self._explain_recovery(job, span, times)]
+        if span.reason.code is not ReasonCode.PAUSED:
+            return steps
+        state_change = await self._explain_state_change(job, span.from_us, times)
+        return steps if state_change is None else [state_change, *steps]
+
+    async def _explain_future_instant(self, job: Job, at_us: int, times: TimeFormat) -> list[WhyStep]:
+        state_change = await self._explain_state_change(job, self._clock.now_us(), times)
         if job.state is JobState.ACTIVE or state_change is None:
-            return [
-                WhyStep(at_us=at_us, verdict=WhyVerdict.COMING, sentence="The instant is still to come, and will run.")
-            ]
-        sentence = "The instant is still to come, and will not run as things are."
+            sentence = "This scheduled time is still to come. Nothing is blocking it."
+            return [WhyStep(at_us=at_us, verdict=WhyVerdict.COMING, sentence=sentence)]
+        state = job.state.name.lower()
+        sentence = f"This scheduled time is still to come, but it will not run while the job is {state}."
         return [state_change, WhyStep(at_us=at_us, verdict=state_change.verdict, sentence=sentence)]
 
-    async def _explain_missing_record(self, job: Job, at_us: int, now_us: int) -> WhyStep:
-        """An instant of the schedule that passed, and of which nothing is on record."""
-        state_change = await self._explain_state_change(job, at_us)
+    async def _explain_missing_record(self, job: Job, at_us: int, now_us: int, times: TimeFormat) -> WhyStep:
+        """Explain a scheduled time that has passed without a record."""
+        state_change = await self._explain_state_change(job, at_us, times)
         if state_change is not None and state_change.verdict is not WhyVerdict.COMING:
             return state_change
         if job.state is JobState.ACTIVE and job.next_us is not None and job.next_us <= at_us:
-            sentence = f"It is due since {format_elapsed(now_us - at_us)}, and no node has dealt with it yet."
+            sentence = f"{format_duration(now_us - at_us)} late: no node has admitted it yet."
             return WhyStep(at_us=at_us, verdict=WhyVerdict.WAITS, sentence=sentence)
         settings = self._jobs.effective(job.spec)
+        kept = f"{settings.keep_count:,} runs for at most {format_duration(settings.keep_age_us)}"
         sentence = (
-            f"Nothing is on record. Of this job {settings.keep_count} executions are kept, for "
-            f"{format_elapsed(settings.keep_age_us)}"
-            " at most: the record may be gone, or the instant belonged to a schedule that was replaced."
+            f"No record of this time. The job keeps {kept}, so the record may have been removed; "
+            "or the time belonged to a schedule that was replaced."
         )
         return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
 
     async def _find_span(self, job: Job, at_us: int) -> Span | None:
-        """The span that an instant lies in: its id begins with its own first instant, so it is looked for backwards."""
+        """Find the span that covers an instant. Its id starts with its first instant, so the search goes back."""
         async for item in self._history_before(job.id, at_us):
             if isinstance(item, Span) and item.from_us <= at_us <= item.to_us:
                 return item
         return None
 
-    async def _explain_recovery(self, job: Job, span: Span) -> list[WhyStep]:
-        """The runs that the same decision admitted."""
-        filter_ = ExecutionFilter(job=job.id)
-        page = await self._store.list_executions(filter_, limit=_PAGE)
-        found = [
+    async def _explain_recovery(self, job: Job, span: Span, times: TimeFormat) -> list[WhyStep]:
+        """Explain the runs that the same recovery admitted."""
+        page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=_PAGE)
+        recovered = [
             item
             for item in page.items
             if isinstance(item, Execution) and item.cause is Cause.RECOVERY and item.admitted_us == span.recorded_us
@@ -161,46 +177,46 @@ class WhyService:
             WhyStep(
                 at_us=item.admitted_us,
                 verdict=WhyVerdict.RECOVERED,
-                sentence=f"The instant {rfc3339(item.scheduled_us)} was recovered as {id_text(item.id)}.",
+                sentence=f"Recovered the run of {times.format(item.scheduled_us)} as {id_text(item.id)}.",
             )
-            for item in reversed(found[:5])
+            for item in reversed(recovered[:_MAX_RECOVERED])
         ]
 
-    async def _explain_node_absence(self, at_us: int) -> list[WhyStep]:
-        """That no node was there to run an instant, where that is known."""
-        found = find_absence(await self._store.nodes(), at_us, self._clock.now_us())
-        if found is None:
+    async def _explain_node_absence(self, at_us: int, times: TimeFormat) -> list[WhyStep]:
+        """Explain that no node was alive at an instant, if that is known."""
+        absence = find_absence(await self._store.nodes(), at_us, self._clock.now_us())
+        if absence is None:
             return []
-        sentence = f"No node was alive from {rfc3339(found[0])} to {rfc3339(found[1])}."
-        return [WhyStep(at_us=found[0], verdict=WhyVerdict.MISSED, sentence=sentence)]
+        sentence = f"No live node {times.format_range(*absence)}."
+        return [WhyStep(at_us=absence[0], verdict=WhyVerdict.MISSED, sentence=sentence)]
 
-    async def _explain_requested_runs(self, job: Job, at_us: int) -> list[WhyStep]:
-        """The runs of an instant that somebody asked for later: backfills, triggers, replays."""
-        found: list[WhyStep] = []
+    async def _explain_requested_runs(self, job: Job, at_us: int, times: TimeFormat) -> list[WhyStep]:
+        """Explain the backfills, triggers and replays of an instant."""
+        steps: list[WhyStep] = []
         cursor: bytes | None = None
         for _ in range(_MAX_PAGES):
             page = await self._store.list_executions(ExecutionFilter(job=job.id), limit=_PAGE, cursor=cursor)
-            requested = (item for item in page.items if isinstance(item, Execution) and item.scheduled_us == at_us)
-            found += [explain_requested_run(item) for item in requested if item.cause in _REQUESTED_CAUSES]
+            runs = (item for item in page.items if isinstance(item, Execution) and item.scheduled_us == at_us)
+            steps += [explain_requested_run(item, times) for item in runs if item.cause in _REQUESTED_CAUSES]
             cursor = page.cursor
-            if cursor is None or cursor < id_floor(at_us):  # none was asked for before it came
+            if cursor is None or cursor < id_floor(at_us):  # a past instant cannot be requested in advance
                 break
-        return sort_steps(found)
+        return sort_steps(steps)
 
-    async def _explain_overlap(self, job: bytes, at_us: int) -> list[WhyStep]:
-        """What was under way when an instant was skipped."""
+    async def _explain_overlap(self, job: bytes, at_us: int, times: TimeFormat) -> list[WhyStep]:
+        """Name the run that was in progress when an instant was skipped."""
         async for item in self._history_before(job, at_us):
             if not isinstance(item, Execution) or item.scheduled_us >= at_us or item.status is Status.SKIPPED:
                 continue
             if item.finished_us is None or item.finished_us >= at_us:
-                sentence = f"{id_text(item.id)}, of {rfc3339(item.scheduled_us)}, was under way."
+                sentence = f"The run of {times.format(item.scheduled_us)} was still in progress ({id_text(item.id)})."
                 return [WhyStep(at_us=at_us, verdict=WhyVerdict.SKIPPED, sentence=sentence)]
         return []
 
     # --- records
 
     async def _history_before(self, job: bytes, at_us: int) -> AsyncIterator[Execution | Span]:
-        """The history of a job from an instant backwards, as far as one question may read."""
+        """Yield the history of a job from an instant backwards, up to the page limit."""
         cursor: bytes | None = id_floor(at_us + 1_000)
         for _ in range(_MAX_PAGES):
             page = await self._store.list_executions(ExecutionFilter(job=job), limit=_PAGE, cursor=cursor)
@@ -211,7 +227,7 @@ class WhyService:
                 return
 
     async def _spec_in_force(self, job: Job, at_us: int) -> tuple[JobSpec, int]:
-        """What the job said at a time."""
+        """Return the definition that was in force at an instant, and its version."""
         if at_us >= job.updated_us:
             return job.spec, job.version
         for version in await self._store.versions(job.id, limit=_PAGE):
@@ -219,20 +235,14 @@ class WhyService:
                 return version.spec, version.version
         return job.spec, job.version
 
-    async def _explain_state_change(self, job: Job, at_us: int) -> WhyStep | None:
-        """Who had switched the job off or on last, at a time."""
+    async def _explain_state_change(self, job: Job, at_us: int, times: TimeFormat) -> WhyStep | None:
+        """Explain the last change of the job's state before an instant."""
         entry = await self._find_state_change(job, at_us)
         if entry is None:
             return None
-        reason = f": {entry.detail}" if entry.detail else "."
-        when = rfc3339(entry.at_us)
-        match entry.action:
-            case "pause":
-                sentence, verdict = f"The job was paused by {entry.actor} at {when}{reason}", WhyVerdict.PAUSED
-            case "disable":
-                sentence, verdict = f"The job was disabled by {entry.actor} at {when}{reason}", WhyVerdict.OFF
-            case _:
-                sentence, verdict = f"The job was switched on by {entry.actor} at {when}.", WhyVerdict.COMING
+        verb, verdict = _STATE_CHANGES[entry.action]
+        reason = f": {entry.detail}" if entry.detail and verdict is not WhyVerdict.COMING else "."
+        sentence = f"{verb} by {entry.actor} on {times.format(entry.at_us)}{reason}"
         return WhyStep(at_us=entry.at_us, verdict=verdict, sentence=sentence)
 
     async def _find_state_change(self, job: Job, at_us: int) -> AuditEntry | None:
@@ -240,7 +250,7 @@ class WhyService:
         for _ in range(_MAX_PAGES):
             page = await self._store.audit(namespace=job.namespace, limit=_PAGE, cursor=cursor)
             for entry in page.items:
-                if entry.subject == job.name and entry.action in _STATE_CHANGE_ACTIONS and entry.at_us <= at_us:
+                if entry.subject == job.name and entry.action in _STATE_CHANGES and entry.at_us <= at_us:
                     return entry
             cursor = page.cursor
             if cursor is None:
@@ -248,7 +258,7 @@ class WhyService:
         return None
 
     async def _find_requester(self, one: Execution) -> str | None:
-        """Who asked for an execution: the audit log has its id; of a backfill when, and of which job."""
+        """Find who requested an execution. The audit log has its id; for a backfill, the job and the time."""
         if one.cause not in _REQUESTED_CAUSES:
             return None
         job = (await self._store.names_of([one.job])).get(one.job)
@@ -261,47 +271,46 @@ class WhyService:
                 return entry.actor
         return None
 
-    def _explain_next_run(self, job: Job) -> WhyStep:
+    def _explain_next_run(self, job: Job, times: TimeFormat) -> WhyStep:
         now_us = self._clock.now_us()
         if isinstance(job.spec, Unreadable):
-            return WhyStep(at_us=now_us, verdict=WhyVerdict.OFF, sentence=f"It cannot run: {job.spec.error}.")
+            return WhyStep(at_us=now_us, verdict=WhyVerdict.OFF, sentence=f"The job cannot run: {job.spec.error}.")
         match job.state:
             case JobState.ACTIVE if job.next_us is not None:
-                return WhyStep(
-                    at_us=job.next_us,
-                    verdict=WhyVerdict.COMING,
-                    sentence=f"It will next run at {rfc3339(job.next_us)}.",
-                )
+                sentence = f"The next run is on {times.format(job.next_us)}."
+                return WhyStep(at_us=job.next_us, verdict=WhyVerdict.COMING, sentence=sentence)
             case JobState.ACTIVE:
-                after = " or a job that it follows has ended" if job.spec.after else ""
-                sentence = f"It runs only when it is triggered{after}."
+                after = ", or when its upstream jobs finish" if job.spec.after else ""
+                sentence = f"The job runs only when it is triggered{after}."
             case JobState.PAUSED:
-                sentence = "It will not run until it is resumed."
+                sentence = "The job will not run until it is resumed."
             case JobState.DISABLED:
-                sentence = "It will not run until it is enabled."
+                sentence = "The job will not run until it is enabled."
             case JobState.DONE if job.spec.schedule is None:
-                sentence = "It was to run once, and runs again only when it is triggered."
+                sentence = "The job ran once, and runs again only when it is triggered."
             case JobState.DONE:
-                sentence = "It has no instants to come."
+                sentence = "The job has no more scheduled times."
         return WhyStep(at_us=now_us, verdict=WhyVerdict.COMING, sentence=sentence)
 
 
-def _explain_unscheduled(spec: JobSpec, name: str, version: int, at_us: int) -> WhyStep | None:
-    """Why the schedule does not name an instant; None: it does."""
+def _explain_unscheduled(spec: JobSpec, name: str, version: int, at_us: int, times: TimeFormat) -> WhyStep | None:
+    """Explain why a time is not a scheduled time; None if it is one."""
     if isinstance(spec, Unreadable):
-        sentence = f"What version {version} of the job, in force then, says is not known: {spec.error}."
+        sentence = f"Version {version}, in force then, cannot be read: {spec.error}."
         return WhyStep(at_us=at_us, verdict=WhyVerdict.UNKNOWN, sentence=sentence)
     instants = resolve_instants(spec, name)
     if instants is None or spec.schedule is None:
-        sentence = f"Version {version} of the job, in force then, has no schedule."
+        sentence = f"Version {version}, in force then, has no schedule."
         return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)
     following_us = instants.next_us(at_us - 1)
     if following_us == at_us:
         return None
     schedule = spec.schedule.parse(name)
     if replace(schedule, exclude=NO_EXCLUSIONS).next_us(at_us - 1) == at_us:
-        sentence = "The schedule leaves it out: " + ", ".join(spec.schedule.exclude) + " are excluded."
+        sentence = "Excluded from the schedule by " + ", ".join(spec.schedule.exclude) + "."
     else:
-        after = "none follows it" if following_us is None else f"the next after it is {rfc3339(following_us)}"
-        sentence = f"It is no instant of the schedule ({schedule.describe()}); {after}."
+        following = (
+            "There is none after it" if following_us is None else f"The next one is {times.format(following_us)}"
+        )
+        sentence = f"{times.format(at_us)} is not a scheduled time ({schedule.describe()}). {following}."
     return WhyStep(at_us=at_us, verdict=WhyVerdict.NO_INSTANT, sentence=sentence)

@@ -1,21 +1,26 @@
-"""Sentences about what was decided: of an execution as it is on record, and of instants that did not run."""
+"""Builds the steps of a "why" explanation from an execution, a span or the nodes, each with one sentence.
+
+The sentences use the words of the web page: run, scheduled time, in progress, finished. Times are in the job's zone.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 
-from chronos.core.calendar import SECOND_US, rfc3339
+from chronos.core.calendar import SECOND_US
 from chronos.core.execution import Attempt, AttemptStatus, CancelRequest, Cause, Execution, Span, Status
+from chronos.core.job import JobSpec, Unreadable
 from chronos.core.node import Node
-from chronos.core.schedule.durations import format_period
-from chronos.core.schedule.iso8601 import Period
+from chronos.core.schedule.durations import format_duration
+from chronos.core.schedule.timezones import Zone, get_zone
 from chronos.service.serializers import id_text
 from chronos.service.serializers.execution import lateness_us, read_detail
 from chronos.store.contract import ExecutionView
 
 
 class WhyVerdict(StrEnum):
-    """What a step says, for programs and for colours."""
+    """The kind of a step, for programs and for colours."""
 
     DUE = "due"
     ADMITTED = "admitted"
@@ -29,7 +34,7 @@ class WhyVerdict(StrEnum):
     MISSED = "missed"
     RECOVERED = "recovered"
     PAUSED = "paused"
-    OFF = "off"  # disabled, deleted or not there yet
+    OFF = "off"  # disabled, deleted or not created yet
     NO_INSTANT = "no_instant"
     UNKNOWN = "unknown"
     COMING = "coming"
@@ -37,11 +42,52 @@ class WhyVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyStep:
-    """One decision, and when it was made."""
+    """One decision and its time."""
 
     at_us: int
     verdict: WhyVerdict
     sentence: str
+
+
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFormat:
+    """Writes times for people: ``Sat 7 Nov 02:00 Europe/Paris``, with the year unless it is the current one."""
+
+    zone: Zone
+    now_us: int
+
+    @classmethod
+    def of_job(cls, spec: JobSpec | None, name: str, now_us: int) -> "TimeFormat":
+        """Use the zone of a job's schedule; UTC if it has none."""
+        if spec is None or isinstance(spec, Unreadable) or spec.schedule is None:
+            return cls(get_zone("UTC"), now_us)
+        return cls(spec.schedule.parse(name).zone, now_us)
+
+    def format(self, at_us: int) -> str:
+        """Format one time, with its zone."""
+        return f"{self._format_wall(self._to_wall(at_us))} {self.zone.name}"
+
+    def format_range(self, from_us: int, to_us: int) -> str:
+        """Format a range: ``from Sat 7 Nov 18:41 to 18:52 UTC``. The date is repeated if it differs."""
+        start, end = self._to_wall(from_us), self._to_wall(to_us)
+        end_text = _format_clock(end) if start.date() == end.date() else self._format_wall(end)
+        return f"from {self._format_wall(start)} to {end_text} {self.zone.name}"
+
+    def _to_wall(self, at_us: int) -> datetime:
+        seconds = at_us // SECOND_US
+        return datetime.fromtimestamp(seconds + self.zone.offset_at(seconds), UTC)
+
+    def _format_wall(self, wall: datetime) -> str:
+        year = "" if wall.year == self._to_wall(self.now_us).year else f" {wall.year}"
+        return f"{_WEEKDAYS[wall.weekday()]} {wall.day} {_MONTHS[wall.month - 1]}{year} {_format_clock(wall)}"
+
+
+def _format_clock(wall: datetime) -> str:
+    return f"{wall:%H:%M:%S}" if wall.second else f"{wall:%H:%M}"
 
 
 _VERDICTS = {
@@ -53,199 +99,201 @@ _VERDICTS = {
     Status.SKIPPED: WhyVerdict.SKIPPED,
     Status.MISSED: WhyVerdict.MISSED,
 }
-_CAUSES = {
-    Cause.SCHEDULE: "The schedule names this instant.",
-    Cause.RECOVERY: "The schedule names this instant, which was missed, and the job's recovery runs it.",
-    Cause.BACKFILL: "A backfill asked for this instant.",
-    Cause.MANUAL: "Somebody asked for it.",
-    Cause.REPLAY: "It was asked for again.",
-    Cause.DEPENDENCY: "A job that it follows has ended.",
+_STATUS_PHRASES = {
+    Status.READY: "is waiting for a slot",
+    Status.QUEUED: "is waiting for an earlier run to finish",
+    Status.RUNNING: "is in progress",
+    Status.WAITING: "is in progress, waiting",
+    Status.SUCCEEDED: "succeeded",
+    Status.COMPLETED_WITH_ERRORS: "completed with errors",
+    Status.FAILED: "failed",
+    Status.STALE: "is stale",
+    Status.CANCELED: "was canceled",
+    Status.SKIPPED: "was skipped",
+    Status.MISSED: "was missed",
 }
-_REQUESTS = {Cause.BACKFILL: "backfill", Cause.MANUAL: "trigger", Cause.REPLAY: "replay"}
+_REQUESTS = {Cause.BACKFILL: "a backfill", Cause.MANUAL: "a trigger", Cause.REPLAY: "a replay"}
 _ATTEMPT_VERBS = {
     AttemptStatus.RUNNING: "is running",
     AttemptStatus.CANCELED: "was canceled",
     AttemptStatus.LOST: "was lost",
 }
 _CANCEL_SENTENCES = {
-    CancelRequest.REQUESTED: "It was asked to stop.",
-    CancelRequest.REPLACED: "It was asked to stop, because a newer execution takes its place.",
-    CancelRequest.DELETED: "It was asked to stop, because its job was deleted.",
+    CancelRequest.REQUESTED: "A cancellation was requested.",
+    CancelRequest.REPLACED: "Asked to stop because a newer run replaces it.",
+    CancelRequest.DELETED: "Asked to stop because its job was deleted.",
 }
 
 
 def explain_execution(
-    view: ExecutionView, nodes: Mapping[int, str], requester: str | None, shortage: str | None = None
+    view: ExecutionView,
+    nodes: Mapping[int, str],
+    requester: str | None,
+    times: TimeFormat,
+    shortage: str | None = None,
 ) -> list[WhyStep]:
-    """What happened to an execution, in order. ``shortage``: why no live node can take it."""
-    one = view.execution
-    steps = [_explain_due(one, requester)]
-    if one.status not in (Status.SKIPPED, Status.MISSED):
-        steps.append(WhyStep(at_us=one.admitted_us, verdict=WhyVerdict.ADMITTED, sentence=_describe_admission(one)))
-    if one.started_us is not None:
-        late_us = lateness_us(one) or 0
-        late = f", {format_elapsed(late_us)} late" if late_us >= SECOND_US else ""
-        sentence = f"{_node_name(_first_node(view), nodes)} started it{late}."
-        steps.append(WhyStep(at_us=one.started_us, verdict=WhyVerdict.STARTED, sentence=sentence))
+    """Explain an execution, in order. ``shortage`` is the reason why no live node can run it."""
+    execution = view.execution
+    steps = [_explain_due(execution, requester, times)]
+    if execution.status not in (Status.SKIPPED, Status.MISSED):
+        sentence = _describe_admission(execution)
+        steps.append(WhyStep(at_us=execution.admitted_us, verdict=WhyVerdict.ADMITTED, sentence=sentence))
+    if execution.started_us is not None:
+        sentence = f"Started on {_node_name(_first_node(view), nodes)}{_format_lateness(execution)}."
+        steps.append(WhyStep(at_us=execution.started_us, verdict=WhyVerdict.STARTED, sentence=sentence))
     steps += _explain_attempts(view, nodes)
-    steps.append(_explain_current_status(view, shortage))
-    if one.cancel is not CancelRequest.NO:
-        steps.append(
-            WhyStep(at_us=one.admitted_us, verdict=WhyVerdict.CANCELED, sentence=_CANCEL_SENTENCES[one.cancel])
-        )
+    steps.append(_explain_current_status(view, times, shortage))
+    if execution.cancel is not CancelRequest.NO:
+        sentence = _CANCEL_SENTENCES[execution.cancel]
+        steps.append(WhyStep(at_us=execution.admitted_us, verdict=WhyVerdict.CANCELED, sentence=sentence))
     return steps
 
 
 def _explain_attempts(view: ExecutionView, nodes: Mapping[int, str]) -> list[WhyStep]:
-    """Its attempts; those of one task stay in their order where the clock went back between them."""
-    reached_us: dict[str, int] = {}
+    """Explain the attempts. Those of one task keep their order even if the clock went back between them."""
+    latest_us: dict[str, int] = {}
     steps: list[WhyStep] = []
     for attempt in view.attempts:
         step = _explain_attempt(attempt, nodes)
-        reached_us[attempt.task] = max(step.at_us, reached_us.get(attempt.task, step.at_us))
-        steps.append(replace(step, at_us=reached_us[attempt.task]))
+        latest_us[attempt.task] = max(step.at_us, latest_us.get(attempt.task, step.at_us))
+        steps.append(replace(step, at_us=latest_us[attempt.task]))
     return steps
 
 
-def summarize(item: Execution | Span, shortage: str | None = None) -> WhyStep:
-    """One item of a job's history in one sentence. ``shortage``: why no live node can take what is ready."""
+def summarize(item: Execution | Span, times: TimeFormat, shortage: str | None = None) -> WhyStep:
+    """Summarize one item of a job's history. ``shortage`` is the reason why no live node can run a ready execution."""
     if isinstance(item, Span):
-        return explain_span(item)
-    status = item.status.name.lower().replace("_", " ")
+        return explain_span(item, times)
+    status = _STATUS_PHRASES[item.status]
     reason = "" if item.reason is None or item.status is Status.SUCCEEDED else f": {_lower_first(item.reason.message)}"
-    late_us = lateness_us(item) or 0
-    late = f", {format_elapsed(late_us)} late" if late_us >= SECOND_US else ""
     took = ""
     if item.started_us is not None and item.finished_us is not None:
-        took = f", in {format_elapsed(item.finished_us - item.started_us)}"
+        preposition = "in" if item.status is Status.SUCCEEDED else "after"
+        took = f" {preposition} {format_duration(item.finished_us - item.started_us)}"
     if shortage is not None and item.status is Status.READY and not item.held:
-        reason = f", and waits: {shortage}."
-    sentence = f"The run of {rfc3339(item.scheduled_us)} {_auxiliary(item.status)}{status}{late}{took}{reason or '.'}"
-    verdict = _VERDICTS.get(item.status, WhyVerdict.STARTED if item.started_us is not None else WhyVerdict.WAITS)
-    return WhyStep(at_us=item.scheduled_us, verdict=verdict, sentence=sentence)
+        status, reason = "is waiting", f": {shortage}."
+    late = _format_lateness(item)
+    sentence = f"The run of {times.format(item.scheduled_us)} {status}{took}{late}{reason or '.'}"
+    return WhyStep(at_us=item.scheduled_us, verdict=_find_verdict(item), sentence=sentence)
 
 
-def explain_span(span: Span) -> WhyStep:
-    """Why a run of instants did not run."""
+def explain_span(span: Span, times: TimeFormat) -> WhyStep:
+    """Explain why the scheduled times of a span did not run."""
     verdict = WhyVerdict.SKIPPED if span.status is Status.SKIPPED else WhyVerdict.MISSED
     if span.count == 1:
-        status = f"The instant {rfc3339(span.from_us)} was"
+        subject = f"The scheduled time {times.format(span.from_us)} was"
     else:
-        status = f"{span.count} instants from {rfc3339(span.from_us)} to {rfc3339(span.to_us)} were"
-    sentence = f"{status} {span.status.name.lower()}: {_lower_first(span.reason.message)}"
+        subject = f"{span.count:,} scheduled times {times.format_range(span.from_us, span.to_us)} were"
+    sentence = f"{subject} {span.status.name.lower()}: {_lower_first(span.reason.message)}"
     return WhyStep(at_us=span.from_us, verdict=verdict, sentence=sentence)
 
 
-def explain_requested_run(item: Execution) -> WhyStep:
-    """A run of an instant that somebody asked for."""
-    status = item.status.name.lower().replace("_", " ")
-    sentence = f"A {_REQUESTS[item.cause]} asked for it at {rfc3339(item.admitted_us)}: {id_text(item.id)} "
-    verdict = _VERDICTS.get(item.status, WhyVerdict.STARTED if item.started_us is not None else WhyVerdict.WAITS)
-    return WhyStep(at_us=item.admitted_us, verdict=verdict, sentence=f"{sentence}{_auxiliary(item.status)}{status}.")
+def explain_requested_run(item: Execution, times: TimeFormat) -> WhyStep:
+    """Explain a backfill, trigger or replay of a scheduled time."""
+    request = f"Requested as {_REQUESTS[item.cause]} on {times.format(item.admitted_us)}"
+    sentence = f"{request}: the run {id_text(item.id)} {_STATUS_PHRASES[item.status]}."
+    return WhyStep(at_us=item.admitted_us, verdict=_find_verdict(item), sentence=sentence)
 
 
-def format_elapsed(us: int) -> str:
-    """``2 hours 5 minutes``; milliseconds only of what is short."""
-    if us < 10 * SECOND_US:
-        us -= us % 1000
-        return format_period(Period(us=us)) if us else "less than a millisecond"
-    return format_period(Period(us=us - us % SECOND_US))
+def _find_verdict(item: Execution) -> WhyVerdict:
+    return _VERDICTS.get(item.status, WhyVerdict.STARTED if item.started_us is not None else WhyVerdict.WAITS)
 
 
-def _explain_due(one: Execution, requester: str | None) -> WhyStep:
-    sentence = _CAUSES[one.cause]
-    detail = read_detail(one)
-    if requester is not None and one.cause in (Cause.MANUAL, Cause.REPLAY, Cause.BACKFILL):
-        sentence = f"{requester} asked for it."
+def _explain_due(execution: Execution, requester: str | None, times: TimeFormat) -> WhyStep:
+    when, version = times.format(execution.scheduled_us), f"v{execution.job_version}"
+    by = "" if requester is None else f" by {requester}"
+    match execution.cause:
+        case Cause.SCHEDULE:
+            sentence = f"Scheduled for {when} ({version})."
+        case Cause.RECOVERY:
+            sentence = f"Scheduled for {when} ({version}), missed, and run later by the job's recovery."
+        case Cause.DEPENDENCY:
+            sentence = f"Its upstream jobs finished ({version})."
+        case Cause.BACKFILL:
+            sentence = f"Requested{by} as a backfill of {when}."
+        case Cause.MANUAL | Cause.REPLAY:
+            sentence = f"Requested{by}."
+    detail = read_detail(execution)
     if detail.replay_of is not None:
-        sentence += f" It runs {id_text(bytes.fromhex(detail.replay_of))} again."
-    if detail.reason:
-        sentence += f" The reason given: {detail.reason}"
+        sentence += f" It replays the run {id_text(bytes.fromhex(detail.replay_of))}."
     if detail.span is not None:
-        sentence += f" It stands for {detail.span.count} instants since {rfc3339(detail.span.from_us)}."
-    return WhyStep(at_us=one.scheduled_us, verdict=WhyVerdict.DUE, sentence=sentence)
+        sentence += f" It stands for {detail.span.count:,} scheduled times since {times.format(detail.span.from_us)}."
+    if detail.reason:
+        sentence += f" Reason: {detail.reason}"
+    return WhyStep(at_us=execution.scheduled_us, verdict=WhyVerdict.DUE, sentence=sentence)
 
 
-def _describe_admission(one: Execution) -> str:
-    waited_us = None if one.started_us is None else one.started_us - one.admitted_us
-    sentence = f"It was admitted under version {one.job_version} of the job."
+def _describe_admission(execution: Execution) -> str:
+    waited_us = None if execution.started_us is None else execution.started_us - execution.admitted_us
+    sentence = f"Admitted with v{execution.job_version} of the job."
     if waited_us is not None and waited_us >= SECOND_US:
-        sentence += f" It waited {format_elapsed(waited_us)} for its turn."
+        sentence += f" Waited {format_duration(waited_us)} for its turn."
     return sentence
 
 
 def _explain_attempt(attempt: Attempt, nodes: Mapping[int, str]) -> WhyStep:
-    took = "" if attempt.finished_us is None else f" after {format_elapsed(attempt.finished_us - attempt.started_us)}"
+    took = "" if attempt.finished_us is None else f" after {format_duration(attempt.finished_us - attempt.started_us)}"
     error = f": {attempt.error}" if attempt.error else "."
-    how = _ATTEMPT_VERBS.get(attempt.status, attempt.status.name.lower().replace("_", " "))
-    sentence = f'Attempt {attempt.number} of "{attempt.task}" on {_node_name(attempt.node, nodes)} {how}{took}{error}'
+    verb = _ATTEMPT_VERBS.get(attempt.status, attempt.status.name.lower().replace("_", " "))
+    sentence = f"{attempt.task}: attempt {attempt.number} {verb}{took} on {_node_name(attempt.node, nodes)}{error}"
     return WhyStep(at_us=attempt.started_us, verdict=WhyVerdict.ATTEMPT, sentence=sentence)
 
 
 def _first_node(view: ExecutionView) -> int | None:
-    """The node that started an execution: its first attempt's. The execution itself names its latest."""
-    one = view.execution
+    """Return the node of the first attempt, which started the execution. The execution's own node is its latest."""
     first = min(view.attempts, key=lambda attempt: attempt.started_us, default=None)
-    return one.node if first is None or first.node is None else first.node
+    return view.execution.node if first is None or first.node is None else first.node
 
 
-def _explain_current_status(view: ExecutionView, shortage: str | None) -> WhyStep:
-    """Where it is now, or how it ended."""
-    one = view.execution
-    if one.status.final:
-        message = "" if one.reason is None else f" {one.reason.message}"
-        status = one.status.name.lower().replace("_", " ")
-        at_us = one.admitted_us if one.finished_us is None else one.finished_us
-        return WhyStep(
-            at_us=at_us, verdict=_VERDICTS[one.status], sentence=f"It {_auxiliary(one.status)}{status}.{message}"
-        )
-    if one.held:
-        return WhyStep(
-            at_us=one.admitted_us, verdict=WhyVerdict.PAUSED, sentence="It is held, because its job is paused."
-        )
-    match one.status:
+def _explain_current_status(view: ExecutionView, times: TimeFormat, shortage: str | None) -> WhyStep:
+    """Explain the current status of an execution, or its outcome."""
+    execution = view.execution
+    if execution.status.final:
+        status = execution.status.name.capitalize().replace("_", " ")
+        message = "" if execution.reason is None else f" {execution.reason.message}"
+        at_us = execution.admitted_us if execution.finished_us is None else execution.finished_us
+        return WhyStep(at_us=at_us, verdict=_VERDICTS[execution.status], sentence=f"{status}.{message}")
+    if execution.held:
+        sentence = "Waiting: the job is paused."
+        return WhyStep(at_us=execution.admitted_us, verdict=WhyVerdict.PAUSED, sentence=sentence)
+    match execution.status:
         case Status.READY:
-            sentence = "It waits for a worker with a free slot that may run it."
+            sentence = "Waiting for a free slot on a live node that can run it."
             if shortage is not None:
-                sentence = f"It waits: {shortage}."
+                sentence = f"Waiting: {shortage}."
         case Status.QUEUED:
-            sentence = "It waits behind an earlier execution that has to end first."
+            sentence = "Waiting for an earlier run to finish."
         case Status.WAITING:
-            return WhyStep(at_us=_waiting_since_us(view), verdict=WhyVerdict.WAITS, sentence=_describe_wait(one))
+            sentence = _describe_wait(execution, times)
+            return WhyStep(at_us=_waiting_since_us(view), verdict=WhyVerdict.WAITS, sentence=sentence)
         case _:
-            sentence = f"It runs, at attempt {one.attempt}."
-    at_us = one.started_us if one.status is Status.RUNNING and one.started_us is not None else one.admitted_us
-    verdict = WhyVerdict.STARTED if one.status is Status.RUNNING else WhyVerdict.WAITS
-    return WhyStep(at_us=at_us, verdict=verdict, sentence=sentence)
+            sentence = f"In progress, attempt {execution.attempt}."
+    is_running = execution.status is Status.RUNNING
+    at_us = execution.started_us if is_running and execution.started_us is not None else execution.admitted_us
+    return WhyStep(at_us=at_us, verdict=WhyVerdict.STARTED if is_running else WhyVerdict.WAITS, sentence=sentence)
 
 
-def _describe_wait(one: Execution) -> str:
-    """What an execution waits for."""
-    group = read_detail(one).group
+def _describe_wait(execution: Execution, times: TimeFormat) -> str:
+    group = read_detail(execution).group
     signals = sorted({task.signal for task in group.tasks if task.signal is not None}) if group is not None else []
-    if not signals:
-        return (
-            "It sleeps until a signal comes."
-            if one.wake_us is None
-            else f"It sleeps until {rfc3339(one.wake_us)}: a retry's pause, or a wait."
-        )
-    named = " or ".join(f'"{signal}"' for signal in signals)
-    return f"It waits for the signal {named}" + (
-        "." if one.wake_us is None else f", and wakes at {rfc3339(one.wake_us)}."
-    )
+    wake = None if execution.wake_us is None else times.format(execution.wake_us)
+    if signals:
+        names = " or ".join(f'"{signal}"' for signal in signals)
+        return f"Waiting for the signal {names}" + ("." if wake is None else f", until {wake}.")
+    return "Waiting for a signal." if wake is None else f"Waiting until {wake}, for a retry or a wait task."
 
 
 def _waiting_since_us(view: ExecutionView) -> int:
-    """Since when it does: the end of its last try, or the begin of the one that waits."""
-    one = view.execution
+    """Return when the wait began: at the end of the last attempt, or at the start of the one that waits."""
+    execution = view.execution
     ends_us = [attempt.finished_us for attempt in view.attempts if attempt.finished_us is not None]
-    starts_us = [us for us in (one.attempt_us, one.started_us) if us is not None]
-    return max([one.admitted_us, *ends_us, *starts_us])
+    starts_us = [us for us in (execution.attempt_us, execution.started_us) if us is not None]
+    return max([execution.admitted_us, *ends_us, *starts_us])
 
 
-def _auxiliary(status: Status) -> str:
-    verbs = (Status.SUCCEEDED, Status.FAILED, Status.COMPLETED_WITH_ERRORS)
-    return "" if status in verbs else "was " if status.final and status is not Status.STALE else "is "
+def _format_lateness(execution: Execution) -> str:
+    late_us = lateness_us(execution) or 0
+    return f", {format_duration(late_us)} late" if late_us >= SECOND_US else ""
 
 
 def _node_name(number: int | None, nodes: Mapping[int, str]) -> str:
@@ -257,15 +305,15 @@ def _lower_first(sentence: str) -> str:
 
 
 def sort_steps(steps: Sequence[WhyStep]) -> list[WhyStep]:
-    """By time; what happened at the same time stays in its order."""
+    """Sort steps by time. Steps of the same time keep their order."""
     return sorted(steps, key=lambda step: step.at_us)
 
 
-_ALIVE_US = 10 * SECOND_US  # a node that beat so recently lives, though its last beat may be older than the question
+_ALIVE_US = 10 * SECOND_US  # a node with a heartbeat this recent is alive
 
 
 def find_absence(nodes: Sequence[Node], at_us: int, now_us: int) -> tuple[int, int] | None:
-    """From when to when no node gave a sign of life around an instant; None: one did, or it is not known any more."""
+    """Return the period around ``at_us`` without a live node; None if a node was alive, or if that is unknown."""
     before = [_last_seen_us(node, now_us) for node in nodes if node.started_us <= at_us]
     after = [node.started_us for node in nodes if node.started_us > at_us]
     if not before or not after or max(before) >= at_us:
@@ -274,7 +322,6 @@ def find_absence(nodes: Sequence[Node], at_us: int, now_us: int) -> tuple[int, i
 
 
 def _last_seen_us(node: Node, now_us: int) -> int:
-    """The last that was heard of a node."""
     if node.stopped_us is not None:
         return node.stopped_us
     return now_us if now_us - node.beat_us <= _ALIVE_US else node.beat_us

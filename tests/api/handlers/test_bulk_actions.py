@@ -86,7 +86,7 @@ def test_several_tags_have_to_be_there_all() -> None:
 
 
 def test_a_choice_that_would_read_everything_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_selection, "_PAGES", 1)
+    monkeypatch.setattr(job_selection, "_MAX_PAGES", 1)
     monkeypatch.setattr(job_selection, "_PAGE", 2)
 
     async def case(world: World) -> None:
@@ -210,7 +210,7 @@ def test_what_makes_no_sense(query: str, body: Any, status: int, pointer: str | 
 
 
 def test_too_many_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronos.api.handlers.bulk_actions.MAX_ACTED", 2)
+    monkeypatch.setattr("chronos.api.handlers.bulk_actions.MAX_JOBS", 2)
 
     async def case(world: World) -> None:
         await some_jobs(world)

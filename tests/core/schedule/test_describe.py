@@ -32,6 +32,7 @@ WORDS = [
     ("*/30 * * * * *", "Every 30 seconds"),
     ("*/15 * * * 1-5", "Every 15 minutes on weekdays"),
     ("*/15 9-16 * * 1-5", "Every 15 minutes from 09:00 to 16:45 on weekdays"),
+    ("*/5 8-18 * * 1-6", "Every 5 minutes from 08:00 to 18:55, Mon to Sat"),
     ("* 9 * * *", "Every minute from 09:00 to 09:59"),
     ("0 9-17 * * *", "Every hour from 09:00 to 17:00"),
     ("30 8-18/2 * * *", "Every 2 hours from 08:30 to 18:30"),
@@ -56,6 +57,7 @@ WORDS = [
     ("0 8 * * 0,1-3,5", "Mon to Wed, Fri and Sun at 08:00"),
     ("0 9 * * MON#1,MON#3", "Monthly on the first and third Monday at 09:00"),
     ("0 9 * * MON#2,5L", "Monthly on the second Monday and the last Friday at 09:00"),
+    ("0 9 * * 1-3,5L", "Mon to Wed and the last Friday of the month at 09:00"),
     ("0 9 * * 1,5L", "Mondays and the last Friday of the month at 09:00"),
     # Days of the month.
     ("0 4 1 * *", "Monthly on the 1st at 04:00"),
@@ -72,6 +74,7 @@ WORDS = [
     ("*/15 * 1 * *", "Every 15 minutes on the 1st of the month"),
     ("0 0 1,15 * 1", "On the 1st and 15th of the month or on Mondays at 00:00"),
     ("0 0 1-31 * 1", "On the 1st to 31st of the month or on Mondays at 00:00"),
+    ("0 0 1 * 1-4", "On the 1st of the month or Mon to Thu at 00:00"),
     ("0 0 1 * 1-5", "On the 1st of the month or on weekdays at 00:00"),
     ("0 0 */10 * 1,2", "On the 1st, 11th, 21st and 31st of the month if it is Monday or Tuesday, at 00:00"),
     # Months.
@@ -129,6 +132,7 @@ FORMER_WORDS = [
     ("0 0 1,15,L * *", "at 00:00, on the 1st, the 15th and the last day of every month"),
     ("0 0 */4 * *", "at 00:00, on days 1, 5, 9, 13, 17, 21, 25 and 29 of every month"),
     ("0 9 * * MON#2,5L", "at 09:00, on the second Monday and the last Friday of every month"),
+    ("0 9 * * 1-3,5L", "Mon to Wed and the last Friday of the month at 09:00"),
     ("0 9 * * 1,5L", "at 09:00, every Monday and the last Friday of the month"),
     ("0 0 1,15 * 1", "at 00:00, on the 1st and the 15th of the month or every Monday"),
     ("0 0 */10 * 1,2", "at 00:00, on the 1st, the 11th, the 21st and the 31st of the month if it is Monday or Tuesday"),
@@ -192,7 +196,7 @@ def test_schedules_that_do_not_read_back_have_a_description() -> None:
 
 
 def items(low: int, high: int) -> st.SearchStrategy[str]:
-    """One item of a cron field."""
+    """Generate an item of a cron field."""
     number = st.integers(low, high)
     step = st.integers(1, high + 2)
     return st.one_of(
@@ -205,7 +209,7 @@ def items(low: int, high: int) -> st.SearchStrategy[str]:
 
 
 def fields(low: int, high: int, *special: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """A field, often a plain one."""
+    """Generate a cron field, often a simple one."""
     listed = st.lists(st.one_of(items(low, high), *special), min_size=1, max_size=4).map(",".join)
     crowded = st.lists(st.integers(low, high).map(str), min_size=5, max_size=15).map(",".join)
     return st.one_of(st.just("*"), st.just(str(low)), items(low, high), listed, listed, crowded, *special)
@@ -241,7 +245,7 @@ INTERVALS = st.one_of(
         lambda p: f"R{p[0]}/{p[1].isoformat().replace('+00:00', 'Z')}/{p[2]}"
     ),
 )
-LATERS = st.one_of(
+DELAYS = st.one_of(
     st.tuples(st.integers(1, 500), st.sampled_from(["hours", "minutes", "seconds", "days", "weeks"])).map(
         lambda p: f"in {p[0]} {p[1]}"
     ),
@@ -256,7 +260,7 @@ RULES = st.one_of(
     DURATIONS.map("@every {}".format),
     INTERVALS,
     INSTANTS.map(datetime.isoformat),
-    LATERS,
+    DELAYS,
 )
 DATES = st.dates(date(2020, 1, 1), date(2040, 1, 1))
 EXCLUSIONS = st.one_of(
@@ -279,7 +283,7 @@ OPTIONS = st.fixed_dictionaries(
 @settings(max_examples=1_000)
 @given(RULES, OPTIONS)
 def test_descriptions_read_back_to_the_same_schedule(expression: str, options: dict[str, Any]) -> None:
-    schedule = parsed(expression, options)
+    schedule = parse_or_reject(expression, options)
     words = schedule.describe()
     if len(words) <= 256:
         assert parse_schedule(words, key="k") == schedule
@@ -289,8 +293,8 @@ def test_descriptions_read_back_to_the_same_schedule(expression: str, options: d
     assert words.endswith(f", {options['timezone']}")
 
 
-def parsed(expression: str, options: dict[str, Any]) -> Schedule:
-    """The schedule, or another example where there is none: no such date, an end before the start."""
+def parse_or_reject(expression: str, options: dict[str, Any]) -> Schedule:
+    """Parse a schedule; reject the example if its date never comes or it ends before it starts."""
     try:
         return parse_schedule(expression, key="k", **options)
     except InvalidSchedule as error:

@@ -1,13 +1,14 @@
-"""Amounts of time and times of the day: in words, as an ISO 8601 period, as a Go duration."""
+"""Formats durations and times of day: in words, for people (``5m 58s``), as ISO 8601 and as Go durations."""
 
-from chronos.core.calendar import SECOND_US
+from chronos.core.calendar import DAY_S, SECOND_US
 from chronos.core.schedule.iso8601 import Period
 from chronos.core.schedule.once import Delay
 
 MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
+DAY_US = DAY_S * SECOND_US
 
-_LARGEST = 999_999_999  # what ISO 8601 text may hold in one unit
+_LARGEST = 999_999_999  # per unit of ISO 8601 text
 _CLOCK_UNITS = (
     (HOUR_US, "hour"),
     (MINUTE_US, "minute"),
@@ -15,10 +16,32 @@ _CLOCK_UNITS = (
     (1_000, "millisecond"),
     (1, "microsecond"),
 )
+_SHORT_UNITS = ((DAY_US, "d"), (HOUR_US, "h"), (MINUTE_US, "m"), (SECOND_US, "s"), (1_000, "ms"), (1, "us"))
+
+
+def format_duration(us: int, *, exact: bool = False) -> str:
+    """``412ms``, ``2.1s``, ``48s``, ``5m 58s``, ``2h 10m``, ``23d 4h``: for people, in the units that the API accepts.
+
+    At most two units, rounded down. ``exact`` writes every unit, for a limit that a user has set.
+    """
+    if not exact and 0 < us < 1_000:
+        return "<1ms"
+    if not exact and SECOND_US <= us < 10 * SECOND_US:
+        seconds, tenths = divmod(us // 100_000, 10)
+        return f"{seconds}.{tenths}s" if tenths else f"{seconds}s"
+    counts = []
+    remaining = us
+    for unit_us, _ in _SHORT_UNITS:
+        count, remaining = divmod(remaining, unit_us)
+        counts.append(count)
+    largest = next((i for i, count in enumerate(counts) if count), 0)
+    last = len(counts) if exact else min(largest + 2, 4 if us >= SECOND_US else 5)
+    parts = [f"{counts[i]}{_SHORT_UNITS[i][1]}" for i in range(largest, last) if counts[i]]
+    return " ".join(parts) or "0s"
 
 
 def format_period(amount: Period) -> str:
-    """``1 year 2 months``, ``2 weeks``, ``90 seconds``: largest unit first, no unit that is zero."""
+    """``1 year 2 months``, ``2 weeks``, ``90 seconds``: in words that the parser reads back, largest unit first."""
     years, months = _split(amount.months, 12)
     parts = [(years, "year"), (months, "month")]
     if amount.days > 7 and amount.days % 7 == 0 and not amount.months and not amount.us:
@@ -42,7 +65,7 @@ def format_delay(delay: Delay) -> str:
 
 
 def format_time_of_day(second_of_day: int) -> str:
-    """``09:00``, with seconds only where there are any."""
+    """``09:00``, ``09:00:30``."""
     minutes, second = divmod(second_of_day, 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}" + (f":{second:02d}" if second else "")
 

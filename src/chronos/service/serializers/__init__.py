@@ -1,4 +1,4 @@
-"""JSON to definitions and back: what every interface accepts and returns, with aliases and limits.
+"""Converts JSON to definitions and records to JSON, with aliases and limits. Every interface uses it.
 
 HTTP bodies belong in ``chronos.api``; rows of the store belong in ``store.sql.row_mappers``.
 """

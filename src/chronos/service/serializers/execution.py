@@ -1,7 +1,7 @@
-"""An execution as it is answered, with its tasks and attempts where those are asked for.
+"""Executions as JSON, with their tasks and attempts if requested.
 
-A task that succeeds at its first try leaves nothing but its execution's own columns; what they say is shown in the
-same shape as what was written down.
+A task that succeeds at its first attempt stores only its execution's columns. This module derives the same JSON from
+them that it writes for recorded tasks and attempts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from chronos.core.task_group import TaskState
 from chronos.service.serializers.identifiers import id_text
 from chronos.store.contract import ExecutionView
 
-#: How the one attempt of an execution ended, where only the execution tells.
+#: The status of an execution's only attempt if no attempt is recorded.
 _ATTEMPT_STATUS = {
     Status.RUNNING: AttemptStatus.RUNNING,
     Status.SUCCEEDED: AttemptStatus.SUCCEEDED,
@@ -51,10 +51,10 @@ def write_execution(
     nodes: Mapping[int, str] | None = None,
     report: Report | None = None,
 ) -> dict[str, Any]:
-    """One execution; of a view also its tasks with their attempts, and the report.
+    """Write an execution. A view also gets its tasks with their attempts, and its report.
 
-    ``tasks`` are those of the version that it ran under, ``nodes`` the names of nodes by number, ``report`` that of an
-    execution which carries none.
+    ``tasks`` are the task names of the version that ran. ``nodes`` maps node numbers to names. ``report`` is used if
+    the execution stores none.
     """
     match item:
         case Span():
@@ -75,13 +75,13 @@ def write_execution(
 
 
 def hide_credentials(result: dict[str, Any]) -> dict[str, Any]:
-    """An answer without the user and password of any URL; other credentials never come into a record."""
+    """Return the response without the user and password of any URL. Other credentials never enter a record."""
     hidden: dict[str, Any] = hide_url_credentials(result)
     return hidden
 
 
 def write_span(span: Span, *, job_name: str | None = None) -> dict[str, Any]:
-    """A run of instants that did not run, as one item of a list."""
+    """Write a span as one item of a list."""
     return {
         "kind": "span",
         "id": id_text(span.id),
@@ -97,7 +97,7 @@ def write_span(span: Span, *, job_name: str | None = None) -> dict[str, Any]:
 
 
 def read_detail(execution: Execution) -> Detail:
-    """What an execution carries beside its columns; nothing where a newer release wrote what nobody here knows."""
+    """Read the detail of an execution. Returns ``NO_DETAIL`` if a newer release wrote it in an unknown form."""
     try:
         return NO_DETAIL if execution.detail is None else msgspec.convert(execution.detail, Detail)
     except msgspec.ValidationError:
@@ -105,28 +105,31 @@ def read_detail(execution: Execution) -> Detail:
 
 
 def lateness_us(execution: Execution) -> int | None:
-    """How long after it was due, or asked for, an execution began."""
+    """Return how long after its due time, or after its request, an execution started."""
     if execution.started_us is None:
         return None
     return max(0, execution.started_us - due_us(execution.cause, execution.scheduled_us, execution.admitted_us))
 
 
 def count_attempts(execution: Execution, detail: Detail) -> int:
-    """How many attempts an execution has made or is making: of several tasks, those of the task with the most.
+    """Count the attempts that an execution has made or is making; with several tasks, those of the task with the most.
 
-    The row holds the number of the attempt that comes next, so while a retry waits it is one ahead.
+    The row holds the number of the next attempt, so it is one ahead while a retry waits.
     """
     if execution.started_us is None:
         return 0
     if detail.report is not None:
         return max((task.attempts for task in detail.report.tasks), default=0)
-    if detail.group is None:  # its first attempt; one that is ready was given back before it began
+    if detail.group is None:  # the first attempt; a ready execution was released before it started
         return execution.attempt - (execution.status is Status.READY)
     return max((_count_task_attempts(task, execution) for task in detail.group.tasks), default=0)
 
 
 def _count_task_attempts(task: TaskState, execution: Execution) -> int:
-    """The attempts of one task. The claim starts a retry that has come up; its group is written with the next step."""
+    """Count the attempts of one task.
+
+    A claim starts a retry that is due; the task's group is written with the next step.
+    """
     is_running = execution.status is Status.RUNNING and task.status is TaskStatus.RETRYING
     is_due = task.wake_us is not None and execution.attempt_us is not None and task.wake_us <= execution.attempt_us
     return task.attempts + (is_running and is_due)
@@ -244,7 +247,7 @@ def _write_task(
 def _write_unrecorded_task(
     execution: Execution, detail: Detail, name: str, attempts: list[dict[str, Any]], nodes: Mapping[int, str]
 ) -> dict[str, Any]:
-    """A task of which nothing was written down: its execution's columns tell."""
+    """Write a task without records, from its execution's columns."""
     status = _TASK_STATUS.get(execution.status, TaskStatus.PENDING)
     if execution.status is Status.WAITING and attempts:
         status = TaskStatus.RETRYING

@@ -1,4 +1,4 @@
-"""Names and ids as people write them. A name never looks like an id, so one parameter can take either."""
+"""Names and ids as clients write them. A name never looks like an id, so one parameter can take either."""
 
 import re
 
@@ -9,18 +9,21 @@ UUID_LENGTHS = (32, 36)
 
 
 def read_id(text: str) -> bytes | None:
-    """The 16 bytes of an id in hex or UUID form; None: it is none."""
+    """Read an id in hex or UUID form. Returns its 16 bytes, or None if the text is not an id."""
     return bytes.fromhex(text.replace("-", "")) if _UUID.fullmatch(text) else None
 
 
 def id_text(value: bytes) -> str:
-    """An id as it is shown, as a UUID."""
+    """Format an id as a UUID."""
     text = value.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def find_name_fault(text: str) -> str | None:
-    """What is wrong with a name; None: nothing."""
+    """Return what is wrong with a name, or None if it is valid."""
     if not NAME.fullmatch(text):
-        return "is no name: write 1 to 200 letters, digits, dots, dashes and underscores, a letter or digit first"
-    return "looks like an id; choose a name that does not" if len(text) in UUID_LENGTHS and read_id(text) else None
+        return (
+            "is not a valid name; use 1 to 200 letters, digits, dots, dashes and underscores, "
+            "starting with a letter or digit"
+        )
+    return "looks like an id; choose another name" if len(text) in UUID_LENGTHS and read_id(text) else None

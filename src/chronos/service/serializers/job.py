@@ -1,5 +1,6 @@
-"""A job as people write it, and as it is answered: what is answered can be sent back and means the same."""
+"""Jobs as JSON. A job that was returned can be sent back and means the same."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -43,17 +44,18 @@ MAX_FOLLOWED = 100
 MAX_DESCRIPTION = 10 * 1024
 MAX_PAYLOAD = 256 * 1024
 MAX_OPTIONS = 256 * 1024
-MAX_SPEC = 1024 * 1024  # all of it as it is stored
+MAX_SPEC = 1024 * 1024  # bytes of the stored spec
 NO_ALERTS = (
-    "alerts do not exist yet, so that none would be sent; leave the field out, or set it to null in a change to a job "
-    "that has it"
+    "alerts are not supported yet, so none would be sent; leave the field out, or set it to null to remove it from a "
+    "stored job"
 )
-DEFAULT_TASK_NAME = "main"  # the name of a task that was given without one
+_MAX_EXAMPLE = 200  # characters of an example in a message
+DEFAULT_TASK_NAME = "main"  # of a single task without a name
 MASK_BYTES = MASK.encode()
 
 format_instant = lru_cache(maxsize=4_096)(rfc3339)  # many jobs run at the same time
 
-#: In answers, and of no effect when they are sent back.
+#: Fields of responses that have no effect when sent back.
 _READ_ONLY_FIELDS = frozenset(
     (
         "id",
@@ -69,7 +71,7 @@ _READ_ONLY_FIELDS = frozenset(
         "diff",
     )
 )
-#: What few jobs say.
+#: Fields that few jobs set.
 _RARE_FIELDS = frozenset(("after", "enabled", "description", "on_start", "on_complete", "alerts", "owner", "payload"))
 _KINDS = ("http", "command", "python", "grpc", "wait")
 _ALIASES = {"webhook": "http"}
@@ -77,20 +79,18 @@ _TARGET_POINTERS = ("/tasks", "/job_type")
 
 
 class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
-    """A job somebody wants to be there. Two are equal that say the same, wherever it was written."""
+    """A job definition before it is saved. Two drafts are equal if they define the same job."""
 
     name: str
     spec: JobSpec
     namespace: str = DEFAULT_NAMESPACE
     parsed: tuple[ScheduleSpec, Schedule] | None = None
-    state: JobState | None = None  # active or disabled; None: as it is, and active when it is new
-    immediate: bool = False  # nothing says when it runs: once, when it is created
-    now: bool = False  # "now" was said: once, whenever it is saved and changed
-    manual: bool = False  # "manual" was said: only when it is triggered
-    schedule_pointer: str = "/schedule"  # where it was written, for who wrote it
-    target_pointers: dict[str, str] | None = (
-        None  # where its targets were written; None: it says nothing that is masked
-    )
+    state: JobState | None = None  # active or disabled; None: unchanged, or active for a new job
+    immediate: bool = False  # no schedule at all: runs once, when it is created
+    now: bool = False  # schedule "now": runs once, each time a save changes it
+    manual: bool = False  # schedule "manual": runs only when triggered
+    schedule_pointer: str = "/schedule"  # of the schedule in the request
+    target_pointers: dict[str, str] | None = None  # of the targets in the request; None: nothing is masked
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Draft) and self._identity() == other._identity()
@@ -102,7 +102,7 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     @property
     def schedule(self) -> Schedule | None:
-        """When it runs; read once, where that is possible. Raises ``InvalidSchedule``."""
+        """The parsed schedule; cached where possible. Raises ``InvalidSchedule``."""
         spec = self.spec.schedule
         if spec is None:
             return None
@@ -110,14 +110,16 @@ class Draft(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
 
 def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT_NAMESPACE) -> Draft:
-    """The job that somebody wrote. ``checks`` are the runners' own, by kind of target; other kinds are refused.
+    """Read a job. ``checks`` maps each kind of target to its runner's check; other kinds are rejected.
 
-    Raises ``InvalidJob`` with everything that is wrong, except what only time or other jobs can tell.
+    Raises ``InvalidJob`` with every problem, except those that depend on the time or on other jobs.
     """
     problems: list[Problem] = []
     data = to_plain_json(data, problems)
     if not isinstance(data, dict):
-        raise InvalidJob(problems or [Problem("", "a job is an object with a name, a schedule and tasks")])
+        raise InvalidJob(problems or [Problem("", "must be an object with a name, a schedule and tasks")])
+    if "apiVersion" in data and "kind" in data:
+        raise InvalidJob([Problem("", "is a Kubernetes manifest; write a job with a name, a schedule and tasks")])
     reader = ObjectReader(data, "", problems)
     name = _name(reader, "name")
     space = _name(reader, "namespace", default=namespace)
@@ -165,7 +167,7 @@ def read_job(data: Any, *, checks: Mapping[str, Check], namespace: str = DEFAULT
 
 
 def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The answer about a job: what the server adds, and all that was said."""
+    """Write a job: its definition and the fields that the server adds."""
     created_at = rfc3339(job.created_us)
     answer: dict[str, Any] = {
         "id": id_text(job.id),
@@ -181,7 +183,7 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
         "updated_at": created_at if job.updated_us == job.created_us else rfc3339(job.updated_us),
     }
     if has_run_at_once(job):
-        answer.pop("schedule")  # "manual" would bring it back, and "now" would run it again
+        answer.pop("schedule")  # sent back, "manual" would reactivate the job and "now" would run it again
     if job.note:
         answer["note"] = job.note
     if job.paused_us is not None:
@@ -190,12 +192,12 @@ def write_job(job: Job, *, last_execution: Mapping[str, Any] | None = None) -> d
 
 
 def has_run_at_once(job: Job) -> bool:
-    """Whether a job is done because it was to run once, as soon as it was saved."""
+    """Return whether a job is done because it ran once when it was saved."""
     return job.state is JobState.DONE and not isinstance(job.spec, Unreadable) and runs_once(job.spec)
 
 
 def runs_once(spec: JobSpec) -> bool:
-    """Whether neither a schedule nor another job would start it, should it be told to run at once."""
+    """Return whether neither a schedule nor an upstream job can start the job."""
     return spec.schedule is None and not spec.after
 
 
@@ -204,9 +206,9 @@ def _has_next_run(job: Job) -> bool:
 
 
 def write_spec(spec: JobSpec, *, masked: bool = True) -> dict[str, Any]:
-    """All that a version of a job says, its credentials masked; of one that cannot be read, why.
+    """Write the definition of one version, with credentials masked; for an unreadable version, the error.
 
-    ``masked=False`` is for comparing two versions, and never for an answer.
+    ``masked=False`` is only for comparing two versions, never for a response.
     """
     if isinstance(spec, Unreadable):
         return {"tasks": [], "error": spec.error}
@@ -241,7 +243,7 @@ def _name(reader: ObjectReader, field: str, default: str | None = None) -> str:
     value = reader.text(field, max_bytes=1024)
     if value is None:
         if default is None and not reader.present(field):
-            reader.fault(field, "is missing")
+            reader.fault(field, "is required")
         return default or ""
     fault = find_name_fault(value)
     if fault is not None:
@@ -255,10 +257,10 @@ def _tasks(reader: ObjectReader, checks: Mapping[str, Check]) -> tuple[Task, ...
     name, entries = reader.items("tasks", max_items=MAX_TASKS)
     given = [*(["job_type"] if function else []), *target_fields, *(["tasks"] if entries else [])]
     for duplicate in given[1:]:
-        reader.fault(duplicate, f'says what the job does, and so does "{given[0]}"; several tasks go into "tasks"')
+        reader.fault(duplicate, f'conflicts with "{given[0]}"; put several tasks into "tasks"')
     if not given and not any(problem.pointer.startswith(_TARGET_POINTERS) for problem in reader.problems):
         kinds = ", ".join(sorted(checks))
-        reader.fault("tasks", f"is missing: say what the job does, in tasks or directly as one of {kinds}")
+        reader.fault("tasks", f"is required; give a list of tasks, or a single target: {kinds}")
     found: list[Task | None] = []
     if function is not None:
         options = {"name": function}
@@ -297,7 +299,7 @@ def _task(reader: ObjectReader | None, checks: Mapping[str, Check], count: int) 
 
 
 def _check_names(reader: ObjectReader, field: str, entries: list[Any]) -> None:
-    """That no two tasks have the same name, and that each needs only such as there are."""
+    """Record tasks with the same name, and needs that name no task."""
     if len(entries) == 1 and not (isinstance(entries[0], dict) and entries[0].get("needs")):
         return
     tasks = [(place, value) for place, value in enumerate(entries) if isinstance(value, dict)]
@@ -305,7 +307,9 @@ def _check_names(reader: ObjectReader, field: str, entries: list[Any]) -> None:
     for place, task in tasks:
         name = task.get("name")
         if isinstance(name, str) and name in names:
-            reader.fault((field, place, "name"), f'"{name[:64]}" is another task, too; two may not have the same name')
+            reader.fault(
+                (field, place, "name"), f'"{name[:64]}" is the name of another task; give each task its own name'
+            )
         elif isinstance(name, str):
             names.add(name)
     for place, task in tasks:
@@ -313,26 +317,28 @@ def _check_names(reader: ObjectReader, field: str, entries: list[Any]) -> None:
         for index, need in enumerate(needs if isinstance(needs, list) else [needs]):
             if isinstance(need, str) and need not in names:
                 path = ("needs", index) if isinstance(needs, list) else ("needs",)
-                reader.fault((field, place, *path), f'is "{need[:64]}", a task which the job does not have')
+                reader.fault((field, place, *path), f'is "{need[:64]}", but the job has no task of this name')
 
 
 def _find_target_fields(reader: ObjectReader, checks: Mapping[str, Check]) -> list[str]:
-    """Which fields of an object are targets."""
+    """Return the fields of an object that are targets."""
     return reader.present(*_target_fields(tuple(checks)))
 
 
 @lru_cache(maxsize=64)
 def _target_fields(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    """Every name under which a target can be given."""
+    """Return every field name that can hold a target."""
     return tuple(dict.fromkeys((*_KINDS, *_ALIASES, *kinds)))
 
 
 def read_target(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Target | None:
-    """What a field says that is to be done; None: it is no object."""
-    inner = reader.object(field)
-    if inner is None:
+    """Read a target; returns None if it is not an object."""
+    _, value = reader.take(field)
+    if not isinstance(value, dict):
+        if value is not None:
+            reader.fault(field, f"must be an object{_describe_target_shape(field, value)}")
         return None
-    kind, options = _ALIASES.get(field, field), inner.data
+    kind, options = _ALIASES.get(field, field), value
     if len(msgspec.json.encode(options)) > MAX_OPTIONS:
         reader.fault(field, f"is larger than {MAX_OPTIONS // 1024} KiB")
     else:
@@ -340,11 +346,28 @@ def read_target(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -
     return Target(kind=kind, options=options)
 
 
+def _describe_target_shape(field: str, value: Any) -> str:
+    """Show the object that a text or a list was probably meant to be."""
+    match _ALIASES.get(field, field), value:
+        case "command", str():
+            example: dict[str, Any] = {"argv": value.split()}
+        case "command", list():
+            example = {"argv": value}
+        case "http", str():
+            example = {"url": value}
+        case "python", str():
+            example = {"name": value}
+        case _:
+            return ""
+    text = json.dumps(example, ensure_ascii=False)
+    return f" like {text}" if len(text) <= _MAX_EXAMPLE else ""
+
+
 def _check(reader: ObjectReader, field: str, kind: str, options: dict[str, Any], checks: Mapping[str, Check]) -> None:
-    """Ask the runner whether it could ever run this."""
+    """Let the runner check the options of a target."""
     check = checks.get(kind)
     if check is None:
-        reader.fault(field, f'nothing here can run "{kind}"; known are {", ".join(sorted(checks))}')
+        reader.fault(field, f'unsupported target "{kind}"; use one of {", ".join(sorted(checks))}')
         return
     try:
         check(options)
@@ -356,7 +379,7 @@ def _check(reader: ObjectReader, field: str, kind: str, options: dict[str, Any],
 
 
 def check_targets(name: str, spec: JobSpec, checks: Mapping[str, Check]) -> None:
-    """Raise ``InvalidJob`` where a job that was saved before has a target which would be refused now."""
+    """Raise ``InvalidJob`` if a stored job has a target that would now be rejected."""
     problems: list[Problem] = []
     targets = [(f"/tasks/{place}", task.target) for place, task in enumerate(spec.tasks)]
     targets += [("/on_start", spec.on_start)] if spec.on_start is not None else []
@@ -368,7 +391,9 @@ def check_targets(name: str, spec: JobSpec, checks: Mapping[str, Check]) -> None
 
 
 def _find_option(kind: str, message: str) -> tuple[str, ...]:
-    """The way to the option that a runner's message begins with: ``http.auth.token``, ``http has no option "urll"``."""
+    """Return the path of the option that a runner's message starts with: ``http.auth.token``, ``http has no option
+    "urll"``.
+    """
     if unknown := re.match(rf'{re.escape(kind)} has no option "([^"]+)"', message):
         return (unknown.group(1),)
     named = re.match(rf"{re.escape(kind)}((?:\.[A-Za-z0-9_-]+|\[\d+\])+)", message)
@@ -381,7 +406,7 @@ def _hook(reader: ObjectReader, field: str, checks: Mapping[str, Check]) -> Targ
         return None
     target_fields = _find_target_fields(inner, checks)
     if len(target_fields) != 1:
-        reader.fault(field, f"has to be one target: {', '.join(sorted(checks))}")
+        reader.fault(field, f"must have exactly one target: {', '.join(sorted(checks))}")
     targets = [read_target(inner, one, checks) for one in target_fields]
     inner.finish()
     return targets[0] if targets else None
@@ -401,18 +426,18 @@ def _after(reader: ObjectReader, name: str) -> tuple[UpstreamJob, ...]:
         on = inner.one_of(UpstreamCondition, "on") or UpstreamCondition.SUCCESS
         inner.finish()
         if job is None:
-            inner.fault("job", "is missing")
+            inner.fault("job", "is required")
         else:
             found.append(UpstreamJob(job=job, on=on))
     if any(one.job == name for one in found):
-        reader.fault(field, "names the job itself")
+        reader.fault(field, "names the job itself; a job cannot follow itself")
     if len({one.job for one in found}) < len(found):
-        reader.fault(field, "names a job twice")
+        reader.fault(field, "names a job twice; name each job once")
     return tuple(found)
 
 
 def _refuse_alerts(reader: ObjectReader) -> None:
-    """Refuse alerts until something sends them; jobs that were stored with some keep them and run."""
+    """Reject alerts until they are supported. Jobs stored with alerts keep them and run."""
     field, entries = reader.take("alerts")
     if entries is not None and entries != []:
         reader.fault(field, NO_ALERTS)
@@ -426,24 +451,24 @@ def _payload(reader: ObjectReader) -> Any:
 
 
 def _with_mode(reader: ObjectReader, settings: Settings, tasks: tuple[Task, ...]) -> Settings:
-    """Tasks that name what they need make a graph."""
+    """Set the mode to graph if a task has needs."""
     if not any(task.needs for task in tasks) or settings.mode is Mode.GRAPH:
         return settings
     if settings.mode is not None:
-        reader.fault("mode", f'is {settings.mode}, and tasks name what they need; write "graph", or leave out "needs"')
+        reader.fault("mode", f'is {settings.mode}, but tasks have "needs"; use "graph", or leave out "needs"')
     return replace(settings, mode=Mode.GRAPH)
 
 
 def _check_spec(spec: JobSpec, problems: list[Problem]) -> bytes:
-    """Note what no field alone can tell. Returns the spec as it is stored, empty where that is not worth asking."""
+    """Record problems of the whole job. Returns the encoded spec; empty if there were problems before."""
     encoded = b"" if problems else msgspec.json.encode(spec)
     if len(encoded) > MAX_SPEC:
-        message = f"the job has {len(encoded)} bytes, allowed {MAX_SPEC}; keep what is large elsewhere"
+        message = f"the job has {len(encoded)} bytes, allowed {MAX_SPEC}; store large data elsewhere"
         problems.append(Problem("", message))
     if len(spec.tasks) == 1 and not spec.tasks[0].needs:
         return encoded
     if any(problem.pointer.startswith(_TARGET_POINTERS) for problem in problems):
-        return encoded  # they are not as they were meant to be, and neither is what they need
+        return encoded  # the tasks are incomplete, so checking their needs would mislead
     try:
         build_layout(spec)
     except Invalid as error:
@@ -452,7 +477,7 @@ def _check_spec(spec: JobSpec, problems: list[Problem]) -> bytes:
 
 
 def _find_target_pointers(data: dict[str, Any], spec: JobSpec, checks: Mapping[str, Check]) -> dict[str, str]:
-    """Pointers to the targets of a job as it was written, by the task or hook that they are of."""
+    """Return the pointers of the targets in the request, by task or hook."""
     target_fields = _target_fields(tuple(checks))
     tasks = data.get("tasks")
     written = [(f"/tasks/{place}", task) for place, task in enumerate(tasks)] if tasks else [("", data)]

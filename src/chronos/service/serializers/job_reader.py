@@ -1,4 +1,4 @@
-"""The reader of jobs with its memory: jobs that come by the thousand often differ in their names alone."""
+"""JobReader: reads jobs from JSON, with a cache. Jobs that arrive by the thousand often differ only in their names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,19 +12,19 @@ from chronos.service.serializers.job import Check, Draft, read_job
 from chronos.service.serializers.json_values import to_plain_json
 from chronos.service.serializers.problems import Problem
 
-_MAX_CACHED_BYTES = 2 * 1024  # bytes of a job that is not worth keeping
+_MAX_CACHED_BYTES = 2 * 1024  # larger jobs are rarely repeated
 _MAX_CACHED = 4_096
 
 
 class JobReader:
-    """Reads jobs with ``read_job``; of one that says what another said, it gives that draft under the new name."""
+    """Reads jobs with ``read_job``. Returns the cached draft under the new name if only the name differs."""
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks
         self._drafts: dict[bytes, Draft] = {}
 
     def read(self, data: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Draft:
-        """The job that a caller wrote. Raises ``InvalidJob``, see ``read_job``."""
+        """Read a job. Raises ``InvalidJob``, see ``read_job``."""
         name, key = _split_name(data)
         known = self._drafts.get(key)
         if known is not None and find_name_fault(name) is None:
@@ -39,7 +39,7 @@ class JobReader:
 
 
 def _split_name(data: Any) -> tuple[str, bytes]:
-    """The name of a job, and all else that makes two the same; nothing of one that is large or not in order."""
+    """Split a job into its name and a cache key of everything else. The key is empty for a large or faulty job."""
     problems: list[Problem] = []
     rest = to_plain_json(data, problems)
     name = rest.pop("name", None) if isinstance(rest, dict) else None
@@ -50,6 +50,6 @@ def _split_name(data: Any) -> tuple[str, bytes]:
 
 
 def _is_name_independent(draft: Draft) -> bool:
-    """Whether nothing of a draft was read in the light of its name."""
+    """Return whether no part of the draft depends on the job's name."""
     schedule = draft.spec.schedule
     return not draft.spec.after and (schedule is None or schedule.is_name_independent)

@@ -1,7 +1,7 @@
-"""What JSON may hold here: a plain copy without what stores treat differently, and not nested without end.
+"""Normalizes JSON values: plain types only, bounded depth, nothing that stores treat differently.
 
-Nearly all that is read is in order, so it is copied without keeping track of where one is; only what is not in order is
-gone through again, to tell where each fault lies.
+Nearly all input is valid, so ``to_plain_json`` first copies it without tracking pointers. Only invalid input is walked
+a second time, to locate each fault.
 """
 
 import datetime
@@ -17,11 +17,13 @@ _INT64 = 1 << 63
 
 
 class _Unusual(Exception):
-    """Something that is wrong, or of a type that has to be looked at closely."""
+    """A fault, or a type that needs a closer look."""
 
 
 def to_plain_json(data: Any, problems: list[Problem]) -> Any:
-    """A copy in dicts, lists, text, numbers, booleans and None; what does not fit is told and left out."""
+    """Copy ``data`` as dicts, lists, strings, numbers, booleans and None. Faults are added to ``problems`` and left
+    out.
+    """
     try:
         return _copy(data, 0)
     except (_Unusual, UnicodeEncodeError):
@@ -29,7 +31,7 @@ def to_plain_json(data: Any, problems: list[Problem]) -> Any:
 
 
 def _copy(data: Any, depth: int) -> Any:
-    """The copy of what is in order and of exactly the usual types."""
+    """Copy valid data of exactly the usual types. Raises ``_Unusual`` for anything else."""
     type_ = type(data)
     if type_ is str:
         if "\0" in data or not (data.isascii() or data.encode()):
@@ -71,7 +73,7 @@ def _copy_checked(data: Any, problems: list[Problem], pointer: str, depth: int) 
 
 
 def extend_pointer(pointer: str, name: str) -> str:
-    """The pointer of a field."""
+    """Append a field name to a JSON pointer."""
     if "~" in name or "/" in name:
         name = name.replace("~", "~0").replace("/", "~1")
     return f"{pointer}/{name}"
@@ -80,7 +82,7 @@ def extend_pointer(pointer: str, name: str) -> str:
 def _copy_mapping(data: Mapping[Any, Any], problems: list[Problem], pointer: str, depth: int) -> dict[str, Any]:
     copy: dict[str, Any] = {}
     for key, value in data.items():
-        fault = _find_fault(key) if isinstance(key, str) else f"has the key {key!r}, which is no text"
+        fault = _find_fault(key) if isinstance(key, str) else f"has the key {key!r}; keys must be text"
         if fault is not None:
             problems.append(Problem(pointer, fault))
             continue
@@ -94,14 +96,14 @@ def _find_fault(data: Any) -> str | None:
             return None
         case str():
             if "\0" in data:
-                return "has a NUL character, which not every store can keep"
+                return "has a NUL character, which PostgreSQL cannot store; remove it"
             try:
                 data.encode()
             except UnicodeEncodeError:
                 return "is not valid Unicode"
             return None
         case int():
-            return None if -_INT64 <= data < _INT64 else "is a number of more than 64 bits; write it as text"
+            return None if -_INT64 <= data < _INT64 else "is an integer of more than 64 bits; write it as text"
         case float():
             return None if math.isfinite(data) else f"is {data}, which is not JSON; leave it out, or use null"
         case _:
@@ -109,7 +111,7 @@ def _find_fault(data: Any) -> str | None:
 
 
 def _suggest_json(data: Any) -> str:
-    """What to use in place of a Python value that is not JSON."""
+    """Suggest a replacement for a Python value that is not JSON."""
     match data:
         case set() | frozenset():
             return "use a list"

@@ -1,8 +1,7 @@
-"""Reading one JSON object: each field is taken once, under any of its names; what is left over in the end is refused.
+"""ObjectReader: reads one JSON object field by field and rejects the fields that are left over.
 
-A problem is noted, never raised, so that whoever wrote the object hears of all of them at once. A field that is null
-counts as not given. Jobs come by the thousand and say little each, so what is not there costs next to nothing: whole
-groups of fields are passed over by one look (``lacks``).
+Problems are collected, not raised, so that the client gets all of them at once. A field that is null counts as absent.
+Jobs arrive by the thousand with few fields each, so ``lacks`` skips whole groups of absent fields in one check.
 """
 
 import re
@@ -13,6 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from chronos.core.calendar import DAY_S, SECOND_US
+from chronos.core.schedule.durations import go_duration
 from chronos.core.schedule.interval import parse_go_duration
 from chronos.core.schedule.iso8601 import parse_period
 from chronos.core.schedule.parser import MAX_LENGTH
@@ -22,20 +22,20 @@ from chronos.service.serializers.problems import MAX_PROBLEMS, Problem
 
 E = TypeVar("E", bound=StrEnum)
 
-#: A field, or the way to something within it: ``("tasks", 0)``.
+#: A field, or the path to a value within it: ``("tasks", 0)``.
 FieldPath = str | tuple[str | int, ...]
 
 MAX_DURATION_US = 36_525 * DAY_S * SECOND_US  # a hundred years
 _DAYS = re.compile(r"(?:(\d{1,5})w)?(?:(\d{1,6})d)?(.*)", re.ASCII | re.DOTALL)
 _ZERO = re.compile(r"0+(?:\.0+)?(?:ns|us|ms|s|m|h|d|w)?", re.ASCII)
 _MAX_TEXT = 10 * 1024
-_MAX_HINTED = 10  # fields of an object of which each is compared with all that are known
+_MAX_HINTED = 10  # unknown fields per object that get a suggestion
 _MAX_HINTED_CHARS = 64  # characters
 _MAX_CHAR_BYTES = 4  # of a character in UTF-8
 
 
 class ObjectReader:
-    """One object that is being read."""
+    """Reads the fields of one object and records their problems."""
 
     __slots__ = ("_known", "data", "pointer", "problems")
 
@@ -45,10 +45,10 @@ class ObjectReader:
         self.data = data
         self._known: list[str] = []
 
-    # --- what is there
+    # --- fields
 
     def at(self, name: FieldPath) -> str:
-        """The pointer of a field, or of something within it."""
+        """Return the pointer of a field, or of a value within it."""
         if isinstance(name, str):
             return extend_pointer(self.pointer, name)
         pointer = self.pointer
@@ -57,54 +57,52 @@ class ObjectReader:
         return pointer
 
     def fault(self, name: FieldPath, message: str) -> None:
-        """Note what is wrong with a field."""
+        """Record a problem of a field."""
         self.problems.append(Problem(self.at(name), message))
 
     def present(self, *names: str) -> list[str]:
-        """Which of these fields are there and not null. They count as known from now on."""
+        """Return those of the fields that are present and not null. Marks all of them as known."""
         self._known += names
         return [name for name in names if self.data.get(name) is not None]
 
     def lacks(self, names: frozenset[str]) -> bool:
-        """Whether none of these fields is there, not even as null. They count as known from now on."""
+        """Return whether all of the fields are absent, not even null. Marks them as known."""
         self._known += names
         return names.isdisjoint(self.data)
 
     def is_null(self, name: str) -> bool:
-        """Whether a field is there and null, where that means something."""
+        """Return whether a field is present and null, for fields where null has a meaning."""
         self._known.append(name)
         return name in self.data and self.data[name] is None
 
     def take(self, *names: str) -> tuple[str, Any]:
-        """The name under which a field is given, and its value; None when it is not given."""
+        """Return the name under which a field is given, and its value. The value is None if the field is absent."""
         if len(names) == 1:
             self._known.append(names[0])
             return names[0], self.data.get(names[0])
         found = self.present(*names)
         for duplicate in found[1:]:
-            self.fault(duplicate, f'says the same as "{found[0]}"; give one of them')
+            self.fault(duplicate, f'duplicates "{found[0]}"; give only one of them')
         return (found[0], self.data[found[0]]) if found else (names[0], None)
 
     def finish(self) -> None:
-        """Refuse every field that nobody took."""
+        """Record a problem for every field that was not read."""
         known = set(self._known)
         if self.data.keys() <= known:
             return
         names = tuple(sorted(known))
         unknown = [name for name in self.data if name not in known]
-        others = f"; known are {', '.join(names)}" if known else "; there is nothing to say here"
+        others = f"; known fields: {', '.join(names)}" if known else "; no fields are allowed here"
         for place, name in enumerate(unknown[: MAX_PROBLEMS + 1]):
             near = _find_near(name[:_MAX_HINTED_CHARS], names) if place < _MAX_HINTED else []
             hint, others = (f'; did you mean "{near[0]}"?', others) if near else (others, "")
-            self.fault(name, f"is no known field{hint}")
-        self.problems += [Problem(self.pointer, "has more fields that are not known")] * (
-            len(unknown) - MAX_PROBLEMS - 1
-        )
+            self.fault(name, f"unknown field{hint}")
+        self.problems += [Problem(self.pointer, "has more unknown fields")] * (len(unknown) - MAX_PROBLEMS - 1)
 
     # --- values of one type
 
     def text(self, *names: str, max_bytes: int = _MAX_TEXT) -> str | None:
-        """Some text."""
+        """Read a string of at most ``max_bytes``."""
         name, value = self.take(*names)
         if value is None:
             return None
@@ -117,17 +115,17 @@ class ObjectReader:
         return value
 
     def integer(self, *names: str, low: int, high: int) -> int | None:
-        """A whole number within bounds."""
+        """Read an integer within bounds."""
         name, value = self.take(*names)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            self._type_fault(name, "a whole number", value)
+            self._type_fault(name, "an integer", value)
             return None
         return value if self._is_within(name, value, low, high) else None
 
     def number(self, *names: str, low: float, high: float) -> float | None:
-        """A number within bounds."""
+        """Read a number within bounds."""
         name, value = self.take(*names)
         if value is None:
             return None
@@ -137,7 +135,6 @@ class ObjectReader:
         return float(value) if self._is_within(name, value, low, high) else None
 
     def boolean(self, name: str) -> bool | None:
-        """True or false."""
         _, value = self.take(name)
         if value is None or isinstance(value, bool):
             return value
@@ -145,12 +142,12 @@ class ObjectReader:
         return None
 
     def one_of(self, kind: type[E], *names: str, aliases: Mapping[str, E] | None = None) -> E | None:
-        """One of the values of an enum; ``also`` has other words for some."""
+        """Read an enum value. ``aliases`` maps other accepted words to values."""
         name, value = self.take(*names)
         return None if value is None else self.choice(kind, name, value, aliases=aliases)
 
     def choice(self, kind: type[E], name: str, value: Any, *, aliases: Mapping[str, E] | None = None) -> E | None:
-        """The same of a value that was taken already."""
+        """Convert a value that was already taken to an enum value."""
         if isinstance(value, str) and value in kind.__members__.values():
             return kind(value)
         if isinstance(value, str) and aliases is not None and value in aliases:
@@ -161,7 +158,7 @@ class ObjectReader:
         return None
 
     def duration_us(self, *names: str, low_us: int = 1) -> int | None:
-        """A duration as text: ``1h30m``, ``90d``, ``PT5M``."""
+        """Read a duration such as ``1h30m``, ``90d`` or ``PT5M``."""
         name, value = self.take(*names)
         if value is None:
             return None
@@ -174,34 +171,34 @@ class ObjectReader:
             self.fault(name, str(error))
             return None
         if found < low_us:
-            self.fault(name, f"is {value}, which is too short")
+            self.fault(name, f"is {value}, allowed {go_duration(low_us)} or more")
             return None
         if found > MAX_DURATION_US:
-            self.fault(name, "is longer than a hundred years")
+            self.fault(name, "is longer than 100 years, the maximum")
             return None
         return found
 
     def seconds_us(self, *names: str) -> int | None:
-        """A duration as a number of seconds, for the names that say so."""
+        """Read a duration given as a number of seconds."""
         found = self.number(*names, low=0.000_001, high=MAX_DURATION_US / SECOND_US)
         return None if found is None else max(1, round(found * SECOND_US))
 
-    # --- values that hold others
+    # --- objects and lists
 
     def object(self, *names: str) -> "ObjectReader | None":
-        """An object."""
+        """Read an object; returns a reader for it."""
         name, value = self.take(*names)
         return None if value is None else self.to_object(name, value)
 
     def to_object(self, name: FieldPath, value: Any) -> "ObjectReader | None":
-        """An object, of a value that was taken already."""
+        """Return a reader for a value that was already taken."""
         if not isinstance(value, dict):
             self._type_fault(name, "an object", value)
             return None
         return ObjectReader(value, self.at(name), self.problems)
 
     def items(self, *names: str, max_items: int) -> tuple[str, list[Any]]:
-        """A list, empty when it is not given."""
+        """Read a list; empty if the field is absent."""
         name, value = self.take(*names)
         if value is None:
             return name, []
@@ -214,7 +211,7 @@ class ObjectReader:
         return name, value
 
     def texts(self, *names: str, max_items: int, max_bytes: int = 256) -> tuple[str, ...]:
-        """A list of texts; a single text is a list of one."""
+        """Read a list of strings. A single string is a list of one."""
         found = self.present(*names)
         if found and isinstance(self.data[found[0]], str):
             text = self.text(*names, max_bytes=max_bytes)
@@ -222,11 +219,11 @@ class ObjectReader:
         name, values = self.items(*names, max_items=max_items)
         for place, value in enumerate(values):
             if not isinstance(value, str) or len(value) > max_bytes:
-                self.fault((name, place), f"has to be text of at most {max_bytes} characters")
+                self.fault((name, place), f"must be text of at most {max_bytes} characters")
         return tuple(value for value in values if isinstance(value, str))
 
     def text_map(self, name: str, *, max_items: int, max_bytes: int = 256, listed: bool = False) -> dict[str, str]:
-        """An object whose values are texts; where ``listed``, a list of texts means empty values."""
+        """Read an object of strings. With ``listed``, a list of strings means keys with empty values."""
         _, value = self.take(name)
         if value is None:
             return {}
@@ -236,14 +233,14 @@ class ObjectReader:
         if listed and isinstance(value, list):
             for place, item in enumerate(value):
                 if not isinstance(item, str):
-                    self.fault((name, place), "has to be text")
+                    self.fault((name, place), "must be text")
             value = {item: "" for item in value if isinstance(item, str)}
         if not isinstance(value, dict):
             self._type_fault(name, "an object of texts", value)
             return {}
         for key, text in value.items():
             if not key or len(key) > max_bytes or not isinstance(text, str) or len(text) > max_bytes:
-                self.fault((name, key), f"has to be text of at most {max_bytes} characters")
+                self.fault((name, key), f"must be text of at most {max_bytes} characters")
         return {key: text for key, text in value.items() if isinstance(text, str)}
 
     def _is_within(self, name: str, value: float, low: float, high: float) -> bool:
@@ -253,25 +250,25 @@ class ObjectReader:
         return False
 
     def _type_fault(self, name: FieldPath, expected: str, value: Any) -> None:
-        self.fault(name, f"has to be {expected}, got {_describe_value(value)}")
+        self.fault(name, f"must be {expected}, got {_describe_value(value)}")
 
 
 @lru_cache(maxsize=1024)
 def _find_near(name: str, known: tuple[str, ...]) -> list[str]:
-    """The one that was meant, perhaps. Many jobs have the same mistake."""
+    """Find the known name nearest to ``name``. Cached, because many jobs repeat the same mistake."""
     return get_close_matches(name, known, n=1)
 
 
 def _format_bound(number: float) -> str:
-    """A bound as people write it: 1000000 and 0.000001, not 1e+06 and 1e-06."""
+    """Format a bound without an exponent: 1000000 and 0.000001, not 1e+06 and 1e-06."""
     return str(int(number)) if number == int(number) else f"{number:f}".rstrip("0")
 
 
 @lru_cache(maxsize=1024)
 def read_duration_us(text: str) -> int:
-    """Microseconds of a duration: Go's text with days and weeks, or an ISO 8601 period without months or years.
+    """Parse a duration: Go syntax extended with days and weeks, or an ISO 8601 period without months or years.
 
-    Raises ``InvalidSchedule``.
+    Returns microseconds. Raises ``InvalidSchedule``.
     """
     if len(text) > MAX_LENGTH:
         raise InvalidSchedule(text[:64], f"has {len(text)} characters, allowed {MAX_LENGTH}", subject="duration")
@@ -280,7 +277,7 @@ def read_duration_us(text: str) -> int:
     if text.startswith("P"):
         period = parse_period(text)
         if period.months:
-            raise InvalidSchedule(text, "has months or years, whose length varies", subject="duration")
+            raise InvalidSchedule(text, "has months or years, whose length varies; use days", subject="duration")
         return period.days * DAY_S * SECOND_US + period.us
     match = _DAYS.fullmatch(text)
     weeks, days, rest = match.groups() if match else (None, None, text)
@@ -291,7 +288,7 @@ def read_duration_us(text: str) -> int:
 
 
 def suggest(name: str, known: Collection[str]) -> str:
-    """A sentence's end that suggests what was meant, or nothing."""
+    """Return a "did you mean" clause with the nearest known names; empty if none is near."""
     near = get_close_matches(name, sorted(known), n=3)
     return f"; did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
 

@@ -1,17 +1,17 @@
-"""What is wrong with a job that somebody wrote: every problem at once, each with a pointer to the field."""
+"""Problems of a job that a client sent. All are reported at once, each with a pointer to its field."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chronos.errors import Invalid
 
-MAX_PROBLEMS = 100  # that one answer lists
+MAX_PROBLEMS = 100  # per response
 _MAX_TEXT = 2_000  # characters of a pointer or a message
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong; ``pointer`` is a JSON pointer (RFC 6901) into what was written."""
+    """One fault; ``pointer`` is a JSON pointer (RFC 6901) into the document that was sent."""
 
     pointer: str
     message: str
@@ -21,7 +21,7 @@ class Problem:
 
 
 class InvalidJob(Invalid):
-    """A job that cannot be saved as it is written. ``problems`` has what is wrong with it, ``more`` counts the rest."""
+    """A job definition that cannot be saved. ``problems`` lists its faults; ``more`` counts the unlisted ones."""
 
     def __init__(self, problems: Iterable[Problem], *, name: str | None = None, more: int = 0) -> None:
         listed = list(problems)
@@ -32,22 +32,22 @@ class InvalidJob(Invalid):
 
     @property
     def rest(self) -> str:
-        """What to say of the problems that are not listed; empty: there are none."""
+        """A phrase about the unlisted problems; empty if all are listed."""
         return f"and {self.more:,} more" if self.more else ""
 
     def _message(self) -> str:
-        subject = "the job" if self.name is None else f'the job "{self.name}"'
+        subject = "invalid job" if self.name is None else f'invalid job "{self.name}"'
         if len(self.problems) == 1 and not self.more:
-            return f"{subject} cannot be saved: {self.problems[0]}"
+            return f"{subject}: {self.problems[0]}"
         listed = "".join(f"\n  {problem}" for problem in self.problems) + (f"\n  {self.rest}" if self.more else "")
-        return f"{subject} cannot be saved, {len(self.problems) + self.more} things are wrong with it:{listed}"
+        return f"{subject}, {len(self.problems) + self.more} problems:{listed}"
 
     def __reduce__(self) -> tuple[type["InvalidJob"], tuple[list[Problem]], dict[str, str | int | None]]:
         return InvalidJob, (self.problems,), {"name": self.name, "more": self.more}
 
 
 def _shorten(problem: Problem) -> Problem:
-    """A problem that quotes little of what was written."""
+    """Cut the pointer and the message, which may quote much of the input."""
     if len(problem.pointer) <= _MAX_TEXT and len(problem.message) <= _MAX_TEXT:
         return problem
     return Problem(_cut(problem.pointer), _cut(problem.message))

@@ -1,4 +1,4 @@
-"""When a job runs, as people write it: text of any dialect, an object, or the names that other schedulers use."""
+"""Reads and writes a job's schedule: text of any dialect, an object, or the field names of other schedulers."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from chronos.core.calendar import rfc3339
 from chronos.core.job import ScheduleSpec
 from chronos.core.schedule.cron import CronRule
-from chronos.core.schedule.durations import format_period, go_duration
+from chronos.core.schedule.durations import format_duration, format_period, go_duration
 from chronos.core.schedule.interval import SHORTEST_JOB_INTERVAL_US, EveryRule
 from chronos.core.schedule.iso8601 import Period, PeriodRule, is_instant
 from chronos.core.schedule.parser import DIALECTS, DST_POLICIES, MAX_EXCLUSIONS, MAX_LENGTH, parse_schedule
@@ -22,10 +22,10 @@ from chronos.service.serializers.object_reader import ObjectReader, read_duratio
 from chronos.service.serializers.problems import InvalidJob, Problem
 
 NOW = "now"
-MANUAL = "manual"  # only when it is triggered
+MANUAL = "manual"  # runs only when triggered
 
 _KEYS = ("cron", "every", "iso8601", "at", "in", "words")
-#: What may stand around it, and how it is read.
+#: Options of a schedule, and how each is read.
 _OPTIONS: dict[str, Callable[[ObjectReader], Any]] = {
     "timezone": lambda reader: reader.text("timezone", max_bytes=256),
     "dst": lambda reader: reader.text("dst", max_bytes=32),
@@ -46,30 +46,30 @@ _ZONE_PREFIX = re.compile(r"CRON_TZ=\S+[ \t]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleInput:
-    """When a job runs: by a schedule, or once now, or only when it is triggered."""
+    """When a job runs: by a schedule, once now, or only when triggered."""
 
     spec: ScheduleSpec | None = None
-    now: bool = False  # it was said, rather than nothing
+    now: bool = False  # given explicitly
     manual: bool = False
-    schedule: Schedule | None = None  # of the spec, where it was made of the same words
-    pointer: str = "/schedule"  # where it was written
+    schedule: Schedule | None = None  # parsed from exactly this spec
+    pointer: str = "/schedule"  # of the schedule's text
 
 
 @dataclass(slots=True, kw_only=True)
 class _ScheduleParts:
-    """The parts of a schedule while they are put together."""
+    """The parts of a schedule while it is read."""
 
     text: str
     pointer: str
     dialect: str = "auto"
     dialect_at: str = ""
     kept_dialect: str = "auto"
-    expected: str | None = None  # the key of the object it was given under
-    kind: str | None = None  # what schedule_type says of it
+    expected: str | None = None  # the key that it was given under
+    kind: str | None = None  # the value of schedule_type
 
 
 def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
-    """The schedule of a job; ``key`` is its name."""
+    """Read the schedule of a job. ``key`` is the job's name."""
     kind = None if reader.lacks(_TYPE) else _read_schedule_type(reader)
     name, value = reader.take("schedule", "cron_expression", "execute_at")
     outer = reader
@@ -79,7 +79,7 @@ def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
         inner = ObjectReader(value, reader.at(name), reader.problems)
         parts = _read_object(inner)
     elif value is not None and not isinstance(value, str):
-        reader.fault(name, "has to be text or an object with one of " + ", ".join(_KEYS))
+        reader.fault(name, "must be text or an object with one of " + ", ".join(_KEYS))
     elif value in (NOW, MANUAL):
         _note_option_faults(reader, _read_options(outer, None))
         return ScheduleInput(now=value == NOW, manual=value == MANUAL)
@@ -102,19 +102,21 @@ def read_schedule(reader: ObjectReader, key: str) -> ScheduleInput:
 
 
 def read_schedule_only(data: Any, *, key: str = "") -> ScheduleSpec:
-    """A schedule by itself, for a preview: text, or an object as a job's ``schedule``. Raises ``InvalidJob``."""
+    """Read a schedule without a job, for a preview: text or an object. Raises ``InvalidJob``."""
     problems: list[Problem] = []
     reader = ObjectReader({"schedule": to_plain_json(data, problems)}, "", problems)
     input_ = read_schedule(reader, key)
     if input_.spec is None and not problems:
-        problems.append(Problem("/schedule", "names no schedule to look at"))
+        problems.append(
+            Problem("/schedule", "has no schedule to preview; give a cron expression, an interval or a time")
+        )
     if problems or input_.spec is None:
         raise InvalidJob(problems)
     return input_.spec
 
 
 def write_schedule(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any]:
-    """The fields of a job that say when it runs."""
+    """Write the fields of a job that define when it runs."""
     if spec is None:
         return {} if follows else {"schedule": MANUAL}
     parts: dict[str, Any] = {"schedule": spec.text}
@@ -141,14 +143,14 @@ def write_schedule(spec: ScheduleSpec | None, *, follows: bool) -> dict[str, Any
 
 
 def _read_object(reader: ObjectReader) -> _ScheduleParts | None:
-    """The text that an object means."""
+    """Read a schedule given as an object."""
     name, value = reader.take(*_KEYS)
     dialect = reader.text("dialect", max_bytes=32)
     if value is None:
-        reader.problems.append(Problem(reader.pointer, f"names no schedule; give one of {', '.join(_KEYS)}"))
+        reader.problems.append(Problem(reader.pointer, f"has no schedule; give one of {', '.join(_KEYS)}"))
         return None
     if not isinstance(value, str):
-        reader.fault(name, "has to be text")
+        reader.fault(name, "must be text")
         return None
     parts = _ScheduleParts(text=value, pointer=reader.at(name), expected=name)
     if name == "cron":
@@ -167,14 +169,14 @@ def _read_object(reader: ObjectReader) -> _ScheduleParts | None:
 
 
 def _read_interval(reader: ObjectReader, name: str, value: str) -> str | None:
-    """A duration as the expression that means it."""
+    """Convert a duration to the schedule expression that means it."""
     try:
         us = read_duration_us(value)
     except InvalidSchedule as error:
         reader.fault(name, str(error))
         return None
     if us <= 0:
-        reader.fault(name, f"is {value}, which has to be more than zero")
+        reader.fault(name, f"is {value}; use a duration above zero")
         return None
     return f"@every {go_duration(us)}" if name == "every" else f"in {format_period(Period(us=us))}"
 
@@ -184,11 +186,11 @@ def _cron_dialect(text: str) -> str:
     return "seconds" if len(fields) == 6 and not text.startswith("@") else "standard"
 
 
-# --- what stands around it
+# --- options
 
 
 def _read_options(outer: ObjectReader, inner: ObjectReader | None) -> dict[str, Any]:
-    """Zone, window and exclusions, said with the job or with the schedule; and where (``timezone_at`` …)."""
+    """Read the options, given with the job or with its schedule. ``timezone_at`` and so on hold their pointers."""
     forms = [outer] if inner is None else [inner, outer]
     found: dict[str, Any] = {}
     for reader in forms:
@@ -200,7 +202,7 @@ def _read_options(outer: ObjectReader, inner: ObjectReader | None) -> dict[str, 
             parts["dst"] = None
         for name, value in parts.items():
             if value not in (None, ()) and name in found:
-                reader.fault(name, "is said twice, with the job and with its schedule; say it once")
+                reader.fault(name, "is given both with the job and with its schedule; give it once")
             elif value not in (None, ()):
                 found[name] = value
                 found[f"{name}_at"] = reader.at(name)
@@ -210,7 +212,7 @@ def _read_options(outer: ObjectReader, inner: ObjectReader | None) -> dict[str, 
 
 
 def _to_schedule_input(reader: ObjectReader, parts: _ScheduleParts, options: dict[str, Any], key: str) -> ScheduleInput:
-    """The schedule as it is stored, once it has been read."""
+    """Parse the schedule and return it in its stored form."""
     timezone, dst = options.get("timezone"), options.get("dst", "robust")
     jitter_us, exclude = options.get("jitter", 0), options.get("exclude", ())
     windowed = "start" in options or "end" in options
@@ -255,7 +257,7 @@ def _to_schedule_input(reader: ObjectReader, parts: _ScheduleParts, options: dic
 def _note_schedule_faults(
     reader: ObjectReader, parts: _ScheduleParts, options: dict[str, Any], key: str, error: InvalidSchedule
 ) -> None:
-    """Note all that is wrong with a schedule: its text and what stands around it, each by itself, or else together."""
+    """Record every fault of a schedule: of its text, of each option, or of their combination."""
     before = len(reader.problems)
     zone = _note_option_faults(reader, options)
     dialect = parts.dialect
@@ -275,7 +277,7 @@ def _note_schedule_faults(
 
 
 def _note_option_faults(reader: ObjectReader, options: dict[str, Any]) -> str | None:
-    """Note what is wrong around a schedule, whatever that is. Its zone, if there is one by this name."""
+    """Record the faults of the options. Returns the time zone, if it exists."""
     zone = options.get("timezone")
     if zone is not None and not _is_valid_option(reader, options["timezone_at"], timezone=zone):
         zone = None
@@ -291,18 +293,18 @@ def _note_option_faults(reader: ObjectReader, options: dict[str, Any]) -> str | 
 
 
 def _is_valid_option(reader: ObjectReader, pointer: str, **part: Any) -> bool:
-    """Whether a schedule with nothing but this around it could be read; if not, that is noted."""
+    """Return whether a schedule with only this option parses; records the fault if not."""
     try:
         parse_schedule("@daily", **part)
     except InvalidSchedule as error:
-        if error.subject != "schedule":  # nothing is left over of the one that stands for all: of another, perhaps
+        if error.subject != "schedule":  # the options may exclude every "@daily" instant, yet fit another schedule
             reader.problems.append(Problem(pointer, str(error)))
             return False
     return True
 
 
 def _find_fault(parts: _ScheduleParts, schedule: Schedule) -> str | None:
-    """What a schedule may be as a value, and not as that of a job."""
+    """Return why a valid schedule cannot be used by a job, or None."""
     rule = schedule.rule
     period_us = None
     if isinstance(rule, EveryRule):
@@ -310,17 +312,17 @@ def _find_fault(parts: _ScheduleParts, schedule: Schedule) -> str | None:
     elif isinstance(rule, PeriodRule):
         period_us = rule.period.mean_us()
     if period_us is not None and period_us < SHORTEST_JOB_INTERVAL_US:
-        return f"runs every {format_period(Period(us=period_us))}; a job may run every 100 milliseconds at most"
-    if parts.expected == "cron" and not isinstance(rule, CronRule | EveryRule):  # crontabs know "@every" too
-        return f'"{parts.text}" is no cron expression; write schedule: "{parts.text}"'
+        return f"runs every {format_duration(period_us, exact=True)}; the shortest interval of a job is 100ms"
+    if parts.expected == "cron" and not isinstance(rule, CronRule | EveryRule):  # "@every" is cron syntax too
+        return f'"{parts.text}" is not a cron expression; write schedule: "{parts.text}"'
     if parts.expected == "at" and not is_instant(parts.text):
-        return f'is "{parts.text}", which is no date and time; write it like 2027-01-01T09:00:00Z'
+        return f'is "{parts.text}", which is not a date and time; write it like 2027-01-01T09:00:00Z'
     if parts.kind in _ONE_TIME_TYPES and isinstance(rule, CronRule | EveryRule):
-        return f'is "{parts.text}", again and again, and schedule_type says once; say when in execute_at'
+        return f'is "{parts.text}", which repeats, but schedule_type is {parts.kind}; give the time in execute_at'
     return None
 
 
-# --- the names of other schedulers
+# --- field names of other schedulers
 
 
 def _read_schedule_type(reader: ObjectReader) -> str | None:
@@ -333,10 +335,12 @@ def _read_schedule_type(reader: ObjectReader) -> str | None:
 
 
 def _check_kind(reader: ObjectReader, kind: str | None, parts: _ScheduleParts | None) -> None:
-    """What ``schedule_type`` promises has to be there."""
+    """Check that the schedule fits ``schedule_type``."""
     if kind in _IMMEDIATE_TYPES and parts is not None:
-        reader.fault("schedule_type", "says that it runs at once, and there is a schedule; leave out one of them")
+        reader.fault("schedule_type", f"is {kind}, but a schedule is given; leave one of them out")
     elif kind in _ONE_TIME_TYPES and parts is None:
-        reader.fault("schedule_type", "says that it runs once; say when in execute_at")
+        reader.fault("schedule_type", f"is {kind}, but no time is given; give it in execute_at")
     elif kind in _RECURRING_TYPES and (parts is None or parts.expected == "at"):
-        reader.fault("schedule_type", "says that it runs again and again; say when in cron_expression or schedule")
+        reader.fault(
+            "schedule_type", f"is {kind}, but no recurring schedule is given; give it in cron_expression or schedule"
+        )

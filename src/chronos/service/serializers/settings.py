@@ -1,4 +1,4 @@
-"""Settings as people write them: durations as text, a name where an object would say no more, and the aliases."""
+"""Settings as JSON: durations as text, a name instead of an object with one field, and aliases."""
 
 from typing import Any, TypeVar
 
@@ -30,11 +30,11 @@ D = TypeVar("D", bound=Definition)
 
 _MAX_COUNT = 1_000_000
 _OVERLAP_ALIASES = {"forbid": Overlap.SKIP}
-#: What most jobs leave as it is, all but the retries and the time-out of a task.
+#: Settings that few jobs use: all except retries and the task timeout.
 _RARE = frozenset(
     ("mode", "on_failure", "execution_timeout", "overlap", "delivery", "recovery", "priority", "update", "concurrency")
 ) | {"retention", "queue", "queue_max", "placement"}
-#: All that a job can set.
+#: Every setting of a job.
 FIELDS = _RARE | {"retry", "retry_policy", "max_retries", "task_timeout", "timeout", "timeout_secs"}
 _RARE_OVERRIDES = frozenset(("on_failure", "delivery"))
 _RETRY = frozenset(("retry", "retry_policy", "max_retries"))
@@ -43,7 +43,7 @@ _TIMEOUT = frozenset(("task_timeout", "timeout", "timeout_secs"))
 
 
 def read_settings(reader: ObjectReader) -> Settings:
-    """All that a job can set."""
+    """Read the settings of a job."""
     if reader.lacks(_RARE):
         return _read_common(reader)
     concurrency = reader.present("concurrency")
@@ -51,7 +51,7 @@ def read_settings(reader: ObjectReader) -> Settings:
     overlap = reader.one_of(Overlap, "overlap", aliases=_OVERLAP_ALIASES)
     if isinstance(limits, str):
         if overlap is not None:
-            reader.fault("concurrency", 'says the same as "overlap"; give one of them')
+            reader.fault("concurrency", 'duplicates "overlap"; give only one of them')
         overlap, limits = reader.choice(Overlap, "concurrency", limits, aliases=_OVERLAP_ALIASES), None
     queue = reader.text("queue", max_bytes=200)
     if queue is not None and (fault := find_name_fault(queue)):
@@ -77,7 +77,7 @@ def read_settings(reader: ObjectReader) -> Settings:
 
 
 def read_overrides(reader: ObjectReader) -> Settings:
-    """What one task can set."""
+    """Read the settings of one task."""
     if reader.lacks(_RARE_OVERRIDES):
         return _read_common(reader)
     settings = Settings(
@@ -90,7 +90,7 @@ def read_overrides(reader: ObjectReader) -> Settings:
 
 
 def write_settings(settings: Settings) -> dict[str, Any]:
-    """What a level sets, and nothing else."""
+    """Write the settings that are set."""
     if settings is NOTHING_SET:
         return {}
     limits = settings.concurrency
@@ -120,7 +120,7 @@ def write_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _read_common(reader: ObjectReader) -> Settings:
-    """What is set when nothing rare is."""
+    """Read the common settings, if no rare one is given."""
     retry, task_timeout_us = _retry(reader), _task_timeout_us(reader)
     if retry is None and task_timeout_us is None:
         return NOTHING_SET
@@ -132,7 +132,7 @@ def _task_timeout_us(reader: ObjectReader) -> int | None:
         return None
     names = reader.present("task_timeout", "timeout", "timeout_secs")
     for duplicate in names[1:]:
-        reader.fault(duplicate, f'says the same as "{names[0]}"; give one of them')
+        reader.fault(duplicate, f'duplicates "{names[0]}"; give only one of them')
     if names[:1] == ["timeout_secs"]:
         return reader.seconds_us("timeout_secs")
     return reader.duration_us(*(names[:1] or ["task_timeout"]), low_us=1000)
@@ -154,7 +154,7 @@ def _retry(reader: ObjectReader) -> Retry | None:
         return _none_if_empty(retry)
     fields = inner.integer("max_retries", low=0, high=_MAX_COUNT - 1)
     if sum(value is not None for value in (max_attempts, fields, max_retries)) + unlimited > 1:
-        inner.fault("max_attempts", 'says the same as "max_retries"; give one of them')
+        inner.fault("max_attempts", 'duplicates "max_retries"; give only one of them')
     for retries in (fields, max_retries):
         max_attempts = max_attempts if retries is None else retries + 1
     retry = Retry(
@@ -242,7 +242,7 @@ def _placement(reader: ObjectReader) -> Placement | None:
 
 
 def _none_if_empty(value: D) -> D | None:
-    """A level that sets nothing says nothing."""
+    """Return None for an object that sets nothing."""
     return None if value == type(value)() else value
 
 

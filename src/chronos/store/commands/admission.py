@@ -25,6 +25,8 @@ class AdmitRow(NamedTuple):
 
 
 class Admitted(NamedTuple):
+    """One admitted instant or run."""
+
     id: bytes
     job: bytes
     status: Status  # running (claimed by the sending node), ready, queued or skipped
@@ -80,15 +82,17 @@ class Recover(Command[list[Admitted]]):
     spans: tuple[Span, ...]
     now_us: int
     all_or_nothing: bool = False
-    others: tuple["Recover", ...] = ()  # commands of other jobs merged into this one, see ``store.command_merge``
+    merged: tuple["Recover", ...] = ()  # commands of other jobs merged into this one, see ``store.command_merge``
 
     @property
     def parts(self) -> tuple["Recover", ...]:
         """This command and the commands merged into it."""
-        return (self, *self.others)
+        return (self, *self.merged)
 
 
 class Triggered(NamedTuple):
+    """The execution of a trigger, new or from before."""
+
     id: bytes
     status: Status
     created: bool  # False: an earlier request with the same idempotency key created it
@@ -113,6 +117,8 @@ class Trigger(Command[Triggered]):
 
 
 class Backfilled(NamedTuple):
+    """The executions of a backfill, new or from before."""
+
     ids: list[bytes]  # in the order of the runs, including those created by an earlier request
     statuses: list[Status]  # of the executions created now
 

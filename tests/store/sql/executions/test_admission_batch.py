@@ -63,7 +63,9 @@ GATES = st.lists(
 
 @settings(max_examples=60)
 @given(gates=GATES, rounds=ROUNDS)
-def test_together_is_as_one_by_one(gates: list[tuple[Overlap, int]], rounds: list[tuple[bool, list[Wish]]]) -> None:
+def test_a_batch_gives_the_same_rows_as_single_commands(
+    gates: list[tuple[Overlap, int]], rounds: list[tuple[bool, list[Wish]]]
+) -> None:
     """Gaps and instants, under ``replace`` and keys, with stale ones and such as do not fit among them."""
 
     async def check() -> None:
@@ -94,7 +96,7 @@ def test_together_is_as_one_by_one(gates: list[tuple[Overlap, int]], rounds: lis
     asyncio.run(check())
 
 
-def test_a_gap_that_breaks_takes_no_others_with_it() -> None:
+def test_a_recovery_that_fails_does_not_affect_others() -> None:
     async def check() -> None:
         world = StoreFixture(store := SqliteStore())
         await store.open()
@@ -155,7 +157,7 @@ def _instants(going: Sequence[tuple[Job, Wish]], node: int, now_us: int) -> Both
 
 def _gaps(going: Sequence[tuple[Job, Wish]], now_us: int) -> Both:
     gaps = [_gap(job, wish, now_us) for job, wish in going]
-    return [replace(gaps[0], others=tuple(gaps[1:]))], gaps
+    return [replace(gaps[0], merged=tuple(gaps[1:]))], gaps
 
 
 def _gap(job: Job, wish: Wish, now_us: int) -> Recover:
