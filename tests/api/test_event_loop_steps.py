@@ -132,7 +132,7 @@ CASES: dict[str, tuple[str, str, Callable[[int], Any], int]] = {
 }
 
 
-def test_no_step_takes_long(tmp_path: Path) -> None:
+def test_no_request_blocks_the_event_loop(tmp_path: Path) -> None:
     loop, found = Loop(), dict[str, float]()
     with loop.serving(tmp_path):
         assert loop.call("POST", "/jobs", shape("job")) == 201

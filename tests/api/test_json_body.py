@@ -28,7 +28,7 @@ USERS = {"ada": {"password_hash": SECRET, "role": "admin"}}
         ("what", bytes),
     ],
 )
-def test_packed_bodies_are_refused_before_anybody_is_asked_who_they_are(coding: str, pack: type[bytes]) -> None:
+def test_compressed_bodies_are_refused_before_authentication(coding: str, pack: type[bytes]) -> None:
     async def case(world: World) -> None:
         headers = {"Content-Encoding": coding}
         for user in (None, "ada"):
@@ -40,7 +40,7 @@ def test_packed_bodies_are_refused_before_anybody_is_asked_who_they_are(coding: 
     in_world(case, users=USERS)
 
 
-def test_what_is_not_packed_is_read() -> None:
+def test_uncompressed_bodies_are_read() -> None:
     async def case(world: World) -> None:
         for number, coding in enumerate(("identity", " Identity ")):
             reply = await world.call("POST", f"{V1}/jobs", shape(f"job-{number}"), headers={"Content-Encoding": coding})
@@ -71,7 +71,7 @@ def head(length: bytes, *more: bytes) -> bytes:
     ],
     ids=["unknown", "chunks", "packed", "too-large"],
 )
-def test_the_rest_of_a_large_refused_body_is_not_waited_for(sent: bytes) -> None:
+def test_the_rest_of_a_large_refused_body_is_not_read(sent: bytes) -> None:
     async def case(world: World) -> None:
         reader, writer = await connect(world)
         writer.write(sent)
@@ -83,7 +83,7 @@ def test_the_rest_of_a_large_refused_body_is_not_waited_for(sent: bytes) -> None
     in_world(case, users=USERS)
 
 
-def test_a_small_refused_body_leaves_the_connection_as_it_is() -> None:
+def test_a_small_refused_body_keeps_the_connection_open() -> None:
     async def case(world: World) -> None:
         reader, writer = await connect(world)
         for _ in range(2):
@@ -112,7 +112,7 @@ NAMES = [f"{method} {path}" for method, path, _ in ROUTES]
 
 
 @pytest.mark.parametrize(("method", "path", "wrap"), ROUTES, ids=NAMES)
-def test_an_object_of_too_many_keys_is_refused(method: str, path: str, wrap: Callable[[Any], Any]) -> None:
+def test_an_object_with_too_many_keys_is_rejected(method: str, path: str, wrap: Callable[[Any], Any]) -> None:
     async def case(world: World) -> None:
         await world.create("job")
         for count in (MAX_KEYS + 1, 60_000):
@@ -140,7 +140,7 @@ def test_at_most_100_problems_are_listed(method: str, path: str, wrap: Callable[
     in_world(case)
 
 
-def test_all_jobs_of_a_bulk_share_the_problems_that_are_listed() -> None:
+def test_the_jobs_of_a_bulk_share_the_limit_of_listed_problems() -> None:
     async def case(world: World) -> None:
         jobs = [{"name": f"job-{number}", "x": 1, "y": 2, "z": 3} for number in range(1_000)]
         reply = await world.call("POST", f"{V1}/jobs/bulk", {"jobs": jobs})
@@ -155,7 +155,7 @@ def test_all_jobs_of_a_bulk_share_the_problems_that_are_listed() -> None:
     in_world(case)
 
 
-def test_long_names_are_quoted_in_part() -> None:
+def test_long_names_are_truncated_in_messages() -> None:
     async def case(world: World) -> None:
         reply = await world.call("POST", f"{V1}/jobs", shape() | {"x" * 1_000_000: 1})
         assert reply.status == 422

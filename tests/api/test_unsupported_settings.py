@@ -43,7 +43,7 @@ def test_alerts_are_refused() -> None:
     in_world(case)
 
 
-def test_a_job_that_was_stored_with_alerts_runs_on() -> None:
+def test_a_job_stored_with_alerts_still_runs() -> None:
     async def case(w: World) -> None:
         await stored(w, "old", alerts=tuple(ALERTS))
         assert (await w.get("/jobs/old"))["alerts"] == ALERTS
@@ -97,7 +97,7 @@ def test_secrets_are_refused_in_every_template(says: dict[str, Any], pointer: st
         ("command", {"argv": ["true"], "env": {"A": "{{ secret.X }}"}}),
     ],
 )
-def test_a_job_that_was_stored_with_a_secret_fails_at_once(kind: str, options: dict[str, Any]) -> None:
+def test_a_job_stored_with_a_secret_fails_without_retries(kind: str, options: dict[str, Any]) -> None:
     async def case(w: World) -> None:
         spec = w.service.jobs.read(shape()).spec
         await stored(w, "old", tasks=with_target(spec, kind, options))

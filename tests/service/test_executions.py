@@ -42,7 +42,7 @@ def test_a_trigger_runs_now_with_its_payload() -> None:
     in_world(case)
 
 
-def test_the_same_key_is_the_same_execution() -> None:
+def test_the_same_idempotency_key_returns_the_same_execution() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
         first = await world.runs.trigger("job", idempotency="k")
@@ -56,7 +56,7 @@ def test_the_same_key_is_the_same_execution() -> None:
     in_world(case)
 
 
-def test_a_change_of_a_key_takes_effect_on_what_waits() -> None:
+def test_a_changed_concurrency_key_applies_to_queued_runs() -> None:
     async def case(world: World) -> None:
         async def save(**concurrency: Any) -> None:
             world.tick()
@@ -86,7 +86,7 @@ def test_a_change_of_a_key_takes_effect_on_what_waits() -> None:
     in_world(case)
 
 
-def test_what_a_trigger_refuses() -> None:
+def test_invalid_trigger_arguments_are_rejected() -> None:
     async def case(world: World) -> None:
         await world.save()
         with pytest.raises(NotFound):
@@ -103,7 +103,7 @@ def test_what_a_trigger_refuses() -> None:
     in_world(case)
 
 
-def test_too_much_waits_already() -> None:
+def test_a_trigger_beyond_the_pending_limit_is_queue_full() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
         for _ in range(3):
@@ -118,7 +118,7 @@ def test_too_much_waits_already() -> None:
     in_world(case, max_pending=3)
 
 
-def test_keys_share_a_limit() -> None:
+def test_equal_concurrency_keys_share_a_limit() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow", concurrency={"key": "{{ payload.customer }}"})
         one = await world.runs.trigger("job", {"customer": "a"})
@@ -129,7 +129,7 @@ def test_keys_share_a_limit() -> None:
     in_world(case)
 
 
-def test_a_key_is_rendered_from_what_there_is() -> None:
+def test_a_concurrency_key_is_rendered_from_the_payload() -> None:
     async def case(world: World) -> None:
         saved = await world.save(concurrency={"key": "{{ job.name }}-{{payload.a.0}}-{{ payload.b }}", "limit": 4})
         job = await world.jobs.get(saved.name)
@@ -165,7 +165,7 @@ def test_a_backfill_runs_a_past_range() -> None:
     in_world(case)
 
 
-def test_a_backfill_says_where_to_go_on() -> None:
+def test_a_backfill_returns_where_to_continue() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="queue", queue_max=2)
         done = await world.backfills.run("job", START_US - 9 * HOUR_US, START_US)
@@ -180,7 +180,7 @@ def test_a_backfill_says_where_to_go_on() -> None:
     in_world(case)
 
 
-def test_a_backfill_takes_the_room_there_is_in_the_store() -> None:
+def test_a_backfill_creates_as_many_runs_as_fit() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow")
         done = await world.backfills.run("job", START_US - 9 * HOUR_US, START_US)
@@ -191,7 +191,7 @@ def test_a_backfill_takes_the_room_there_is_in_the_store() -> None:
     in_world(case, max_pending=4)
 
 
-def test_a_backfill_that_takes_too_long_says_so_too() -> None:
+def test_a_backfill_stops_after_its_time_limit() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="queue")
         first_us = START_US - 2 * 1000 * HOUR_US
@@ -202,7 +202,7 @@ def test_a_backfill_that_takes_too_long_says_so_too() -> None:
     in_world(case)
 
 
-def test_replaying_all_of_it_or_what_failed() -> None:
+def test_a_replay_runs_all_tasks_or_only_failed_ones() -> None:
     async def case(world: World) -> None:
         await world.save(tasks=[{"name": "a", "command": {}}, {"name": "b", "command": {}}])
         first = await world.runs.trigger("job", {"n": 1})
@@ -243,7 +243,7 @@ def test_replaying_all_of_it_or_what_failed() -> None:
     in_world(case)
 
 
-def test_nothing_failed_so_nothing_is_left_to_replay() -> None:
+def test_from_failed_needs_a_failed_task() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.runs.trigger("job")
@@ -277,7 +277,7 @@ def test_cancel_and_signal() -> None:
     in_world(case)
 
 
-def test_one_task_at_its_first_try_is_shown_from_its_columns() -> None:
+def test_a_first_attempt_success_is_written_from_its_columns() -> None:
     async def case(world: World) -> None:
         await world.save()
         run = await world.admit()
@@ -322,7 +322,7 @@ def test_one_task_at_its_first_try_is_shown_from_its_columns() -> None:
     in_world(case)
 
 
-def test_tries_and_reports_are_shown_as_recorded() -> None:
+def test_attempts_and_reports_are_written_as_recorded() -> None:
     async def case(world: World) -> None:
         await world.save()
         run = await world.admit()
@@ -385,7 +385,7 @@ def test_a_task_that_was_removed_is_marked_retired_in_history() -> None:
     in_world(case)
 
 
-def test_spans_are_one_item() -> None:
+def test_a_span_is_one_item() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.switch("pause", "job")

@@ -22,7 +22,7 @@ async def hours(world: World, name: str = "job", count: int = 4) -> list[float]:
     return [(us - START_US) / HOUR_US for us in await world.jobs.next_runs(name, count)]
 
 
-def test_a_new_job_stands_at_its_first_instant() -> None:
+def test_a_new_job_starts_at_its_first_instant() -> None:
     async def case(world: World) -> None:
         saved = await world.save(actor=ANA)
         assert (saved.version, saved.created, saved.changed, saved.state) == (1, True, True, JobState.ACTIVE)
@@ -53,7 +53,7 @@ def test_an_interval_is_anchored_when_it_is_saved_and_keeps_its_anchor() -> None
     in_world(case)
 
 
-def test_counted_occurrences_begin_at_once() -> None:
+def test_counted_repetitions_start_immediately() -> None:
     async def case(world: World) -> None:
         saved = await world.save(schedule="R3/PT1H")
         assert saved.next_us == START_US
@@ -62,7 +62,7 @@ def test_counted_occurrences_begin_at_once() -> None:
     in_world(case)
 
 
-def test_creating_only_and_stale_versions() -> None:
+def test_create_only_and_stale_versions_are_conflicts() -> None:
     async def case(world: World) -> None:
         await world.save()
         with pytest.raises(Conflict, match="exists already"):
@@ -120,7 +120,7 @@ def test_a_new_schedule_takes_over(update: object, expected: list[float]) -> Non
     in_world(case)
 
 
-def test_a_schedule_replaced_while_it_still_waits_itself() -> None:
+def test_a_schedule_can_be_replaced_before_it_took_over() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.save(schedule="30 * * * *", update={"policy": "windowed", "count": 3})
@@ -137,7 +137,7 @@ def test_a_schedule_replaced_while_it_still_waits_itself() -> None:
     in_world(case)
 
 
-def test_an_instant_that_has_passed() -> None:
+def test_a_past_instant_is_rejected() -> None:
     async def case(world: World) -> None:
         late = rfc3339(START_US - 20 * SECOND_US)
         saved = await world.save(schedule={"at": late})
@@ -154,7 +154,7 @@ def test_an_instant_that_has_passed() -> None:
     in_world(case)
 
 
-def test_a_one_time_job_is_done_and_comes_back_with_a_new_time() -> None:
+def test_a_done_one_time_job_is_active_again_with_a_new_time() -> None:
     async def case(world: World) -> None:
         await world.save(schedule={"in": "1h"})
         await world.settle(await world.admit())
@@ -250,7 +250,7 @@ def test_a_job_that_runs_now_and_follows_another_stays_active() -> None:
     in_world(case)
 
 
-def test_a_name_that_is_nearly_right() -> None:
+def test_similar_names_are_suggested() -> None:
     async def case(world: World) -> None:
         await world.save("nightly-etl")
         with pytest.raises(NotFound, match="did you mean 'nightly-etl'"):
@@ -261,7 +261,7 @@ def test_a_name_that_is_nearly_right() -> None:
     in_world(case)
 
 
-def test_deleting_and_creating_anew() -> None:
+def test_a_deleted_job_can_be_created_again() -> None:
     async def case(world: World) -> None:
         first = await world.save()
         with pytest.raises(Conflict):
@@ -277,7 +277,7 @@ def test_deleting_and_creating_anew() -> None:
     in_world(case)
 
 
-def test_versions_their_difference_and_the_way_back() -> None:
+def test_versions_can_be_compared_and_rolled_back() -> None:
     async def case(world: World) -> None:
         await world.save(schedule="0 * * * *", tags={"a": "1"})
         await world.save(schedule="30 * * * *", tags={"a": "2"}, owner="x")
@@ -299,7 +299,7 @@ def test_versions_their_difference_and_the_way_back() -> None:
     in_world(case)
 
 
-def test_followers_need_those_they_follow() -> None:
+def test_upstream_jobs_must_exist_without_cycles() -> None:
     async def case(world: World) -> None:
         with pytest.raises(InvalidJob, match='no job "a"') as caught:
             await world.save("b", schedule=None, after=["a"])
@@ -314,7 +314,7 @@ def test_followers_need_those_they_follow() -> None:
     in_world(case)
 
 
-def test_bulk_in_few_commands_and_each_for_itself() -> None:
+def test_bulk_saves_use_few_commands_and_fail_independently() -> None:
     async def case(world: World) -> None:
         drafts = [world.jobs.read(shape(f"job-{n:04}")) for n in range(1200)]
         saved = await world.saver.save(drafts)
@@ -330,7 +330,7 @@ def test_bulk_in_few_commands_and_each_for_itself() -> None:
     in_world(case)
 
 
-def test_applying_a_set() -> None:
+def test_apply_saves_and_prunes_the_jobs_of_an_owner() -> None:
     async def case(world: World) -> None:
         def drafts(*names: str, **fields: object) -> list[Draft]:
             return [world.jobs.read(shape(name, **fields)) for name in names]
@@ -354,7 +354,7 @@ def test_applying_a_set() -> None:
     in_world(case)
 
 
-def test_somebody_else_is_faster() -> None:
+def test_a_lost_race_is_planned_again() -> None:
     async def case(world: World) -> None:
         await world.save()
         draft = world.jobs.read(shape(description="mine"))
@@ -375,7 +375,7 @@ def test_somebody_else_is_faster() -> None:
     in_world(case)
 
 
-def test_a_preview_says_it_in_words_and_warns() -> None:
+def test_a_preview_has_words_and_warnings() -> None:
     async def case(world: World) -> None:
         seen = world.jobs.preview({"cron": "30 2 * * *", "timezone": "Europe/Paris"}, count=3)
         assert seen.words == "Daily at 02:30, Europe/Paris"
@@ -389,7 +389,7 @@ def test_a_preview_says_it_in_words_and_warns() -> None:
     in_world(case)
 
 
-def test_the_gate_follows_from_the_settings() -> None:
+def test_the_gate_is_derived_from_the_settings() -> None:
     async def case(world: World) -> None:
         await world.save(overlap="allow", concurrency={"limit": 3}, queue="eu", python={"name": "f"})
         job = await world.jobs.get("job")
@@ -399,7 +399,7 @@ def test_the_gate_follows_from_the_settings() -> None:
     in_world(case)
 
 
-def test_what_is_in_force_is_walked_without_the_cursor() -> None:
+def test_next_runs_follow_the_schedule_in_force() -> None:
     async def case(world: World) -> None:
         await world.save()
         await world.save(schedule="30 * * * *", update={"policy": "windowed", "count": 2})

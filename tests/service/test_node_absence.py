@@ -34,11 +34,11 @@ def node(started_s: int, beat_s: int, stopped_s: int | None = None) -> Node:
         ([], None),
     ],
 )
-def test_absence(nodes: list[Node], expected: tuple[int, int] | None) -> None:
+def test_the_period_without_a_live_node_is_found(nodes: list[Node], expected: tuple[int, int] | None) -> None:
     found = find_absence(nodes, 500 * SECOND_US, NOW_S * SECOND_US)
     assert (None if found is None else tuple(us // SECOND_US for us in found)) == expected
 
 
-def test_a_node_whose_next_beat_is_due_lives() -> None:
+def test_a_node_with_a_recent_heartbeat_is_alive() -> None:
     nodes = [node(0, NOW_S - 9), node(NOW_S - 2, NOW_S - 2)]
     assert find_absence(nodes, (NOW_S - 5) * SECOND_US, NOW_S * SECOND_US) is None

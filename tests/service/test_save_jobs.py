@@ -24,7 +24,7 @@ async def save(world: World, jobs: list[dict[str, Any]]) -> list[str]:
     return told
 
 
-def test_new_ones_among_those_that_are_there() -> None:
+def test_new_jobs_among_existing_ones_are_created() -> None:
     async def case(world: World) -> None:
         names = [f"job-{n:02}" for n in range(20)]
         await save(world, [shape(names[5]), shape(names[7], description="old")])
@@ -41,7 +41,7 @@ def test_new_ones_among_those_that_are_there() -> None:
     in_world(case)
 
 
-def test_one_instant_that_has_passed_does_not_hold_up_the_others() -> None:
+def test_a_past_instant_does_not_affect_other_jobs() -> None:
     async def case(world: World) -> None:
         await world.save("at", schedule="2027-01-01T00:30:00Z")
         world.tick(HOUR_US)
@@ -68,7 +68,7 @@ def test_portions_are_saved_in_order() -> None:
     in_world(case)
 
 
-def test_a_job_may_follow_one_of_a_later_portion() -> None:
+def test_an_upstream_job_may_be_in_a_later_portion() -> None:
     async def case(world: World) -> None:
         jobs: list[dict[str, Any]] = [{"name": "down", "after": ["up"], "command": {"argv": ["true"]}}]
         jobs += [shape(f"job-{n}") for n in range(CHUNK)]
@@ -78,7 +78,7 @@ def test_a_job_may_follow_one_of_a_later_portion() -> None:
     in_world(case)
 
 
-def test_a_chain_may_be_named_from_its_end() -> None:
+def test_a_chain_of_jobs_may_be_given_in_reverse() -> None:
     """Each follows one of a later portion, and one follows what is not there."""
 
     def link(number: int) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_a_chain_may_be_named_from_its_end() -> None:
     in_world(case)
 
 
-def test_what_is_shared_is_what_each_would_find() -> None:
+def test_shared_plans_equal_individual_ones() -> None:
     """Whatever order the instants are asked in, and whichever jobs came before."""
     reader, planner = JobReader(CHECKS), BatchPlanner(NOTHING_SET)
     schedules = ["0 * * * *", "@every 7m", "H * * * *", "2027-01-01T00:00:20Z", "30 9 * * 1-5", "R3/PT1H"]

@@ -29,7 +29,7 @@ def refused(reply: Any) -> bool:
 
 @pytest.mark.parametrize("job", WAYS)
 @pytest.mark.parametrize("dry_run", ["", "&dry_run=true"])
-def test_the_admin_of_a_namespace_saves_no_commands(job: dict[str, Any], dry_run: str) -> None:
+def test_a_namespace_admin_cannot_save_commands(job: dict[str, Any], dry_run: str) -> None:
     async def case(world: World) -> None:
         query = f"?namespace=b{dry_run}"
         assert refused(await world.call("POST", f"{V1}/jobs{query}", job, user="ben"))
@@ -45,7 +45,7 @@ def test_the_admin_of_a_namespace_saves_no_commands(job: dict[str, Any], dry_run
     in_world(case, users=USERS)
 
 
-def test_nor_does_it_change_what_an_existing_one_runs() -> None:
+def test_a_namespace_admin_cannot_change_an_existing_command() -> None:
     async def case(world: World) -> None:
         await world.post(
             "/jobs?namespace=b", shape("x", command={"argv": ["echo", "{{ payload }}"]}), status=201, user="ada"
@@ -63,7 +63,7 @@ def test_nor_does_it_change_what_an_existing_one_runs() -> None:
     in_world(case, users=USERS)
 
 
-def test_what_stays_allowed() -> None:
+def test_a_namespace_admin_can_still_operate_command_jobs() -> None:
     """Running, holding and deleting a command that another person wrote takes the role that it always took."""
 
     async def case(world: World) -> None:
@@ -86,7 +86,7 @@ def test_what_stays_allowed() -> None:
         (("admin", "namespace_admin"), 201, 201),
     ],
 )
-def test_the_roles_that_may(authors: tuple[str, ...], ada: int, ben: int) -> None:
+def test_command_roles_of_the_configuration_are_honoured(authors: tuple[str, ...], ada: int, ben: int) -> None:
     """The admin of all namespaces is one of each of them."""
 
     async def case(world: World) -> None:
@@ -97,14 +97,14 @@ def test_the_roles_that_may(authors: tuple[str, ...], ada: int, ben: int) -> Non
     in_world(case, users=USERS, options=ApiOptions(command_authors=frozenset(map(CommandAuthor, authors))))
 
 
-def test_without_authentication_all_stays_as_it_is() -> None:
+def test_without_authentication_commands_can_be_saved() -> None:
     async def case(world: World) -> None:
         await world.create("x")
 
     in_world(case, options=ApiOptions(command_authors=frozenset()))
 
 
-def test_the_documentation_can_be_closed() -> None:
+def test_documentation_can_require_authentication() -> None:
     async def case(world: World) -> None:
         for path in ("/docs", "/openapi.json"):
             nobody = await world.call("GET", path)

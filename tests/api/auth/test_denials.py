@@ -87,7 +87,7 @@ def with_denials(case: Callable[[Denials, Store, StoppedClock, list[str]], Await
     asyncio.run(main())
 
 
-def test_a_guesser_leaves_one_entry_a_minute_with_a_count() -> None:
+def test_a_guesser_leaves_one_entry_per_minute_with_a_count() -> None:
     async def case(denials: Denials, store: Store, clock: StoppedClock, counted: list[str]) -> None:
         errors = [WRONG, LockedOut("wait", 1), TooManyRequests("wait", 1)]
         for error in errors:
@@ -105,7 +105,7 @@ def test_a_guesser_leaves_one_entry_a_minute_with_a_count() -> None:
     with_denials(case)
 
 
-def test_within_a_minute_refusals_are_only_counted() -> None:
+def test_denials_within_a_minute_are_only_counted() -> None:
     async def case(denials: Denials, store: Store, clock: StoppedClock, counted: list[str]) -> None:
         for later_s, count in ((0, 1), (30, 1), (31, 2), (1, 2)):
             clock.us += later_s * SECOND_US

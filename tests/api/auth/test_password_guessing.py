@@ -88,7 +88,7 @@ async def until(found: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("guess", [lambda n: f"guess {n}", lambda _: "always the same"], ids=["different", "same"])
 @pytest.mark.parametrize("users", [USERS, SLOW], ids=["quick", "slow"])
-def test_of_300_guesses_at_once_as_many_are_tried_as_one_after_another(
+def test_concurrent_guesses_are_checked_no_more_often_than_sequential_ones(
     users: dict[str, dict[str, Any]], guess: Callable[[int], str]
 ) -> None:
     async def case(world: World) -> None:
@@ -114,7 +114,7 @@ def test_the_right_password_within_a_burst_is_not_accepted_while_the_name_is_loc
     in_world(case, users=SLOW, access_clock=StoppedClock())
 
 
-def test_many_requests_of_one_user_are_one_try() -> None:
+def test_concurrent_requests_of_one_user_are_checked_once() -> None:
     async def case(world: World) -> None:
         assert await statuses([login(world, "root", "secret") for _ in range(100)]) == {200: 100}
 
@@ -141,7 +141,7 @@ def test_a_login_from_elsewhere_does_not_wait_for_a_guesser() -> None:
     in_world(case, users=SLOW, options=PROXIED)
 
 
-def test_beyond_its_bound_the_queue_refuses_at_once() -> None:
+def test_a_full_hash_queue_refuses_immediately() -> None:
     async def case(world: World) -> None:
         guesses = [login(world, "root", "guess", f"198.51.{n // 200}.{n % 200}") for n in range(400)]
         first = (await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED))[0]
@@ -157,7 +157,7 @@ def test_beyond_its_bound_the_queue_refuses_at_once() -> None:
     in_world(case, users=SLOW, options=PROXIED)
 
 
-def test_a_guesser_does_not_lock_out_all_who_share_its_address() -> None:
+def test_a_guesser_does_not_lock_out_verified_users_of_its_address() -> None:
     clock = StoppedClock()
 
     async def case(world: World) -> None:
@@ -222,7 +222,7 @@ def fail(lockout: Lockout, name: str, address: str, now_us: int) -> None:
     lockout.failed(name, address, now_us)
 
 
-def test_guessing_takes_longer_each_time() -> None:
+def test_the_lock_grows_with_each_wrong_guess() -> None:
     lockout = Lockout()
     for _ in range(FREE_GUESSES):
         fail(lockout, "ana", "1.2.3.4", 0)
@@ -241,7 +241,7 @@ def test_guessing_takes_longer_each_time() -> None:
     assert locked(lockout, "anybody", "6.6.6.6", 3_600 * SECOND_US) is None
 
 
-def test_what_is_being_checked_counts() -> None:
+def test_pending_guesses_count() -> None:
     lockout = Lockout()
     for _ in range(FREE_GUESSES):
         lockout.reserve("ana", "1.2.3.4", 0)
@@ -256,7 +256,7 @@ def test_what_is_being_checked_counts() -> None:
     assert locked(lockout, "ana", "1.2.3.4", 0) is not None
 
 
-def test_an_unlocked_name_passes_the_lock_of_an_address_for_some_time() -> None:
+def test_an_unlocked_name_bypasses_address_locks_for_a_while() -> None:
     lockout = Lockout()
     for guess in range(FREE_GUESSES_PER_ADDRESS):
         fail(lockout, f"user-{guess}", "1.2.3.4", 0)
@@ -268,7 +268,7 @@ def test_an_unlocked_name_passes_the_lock_of_an_address_for_some_time() -> None:
     assert locked(lockout, "ana", "1.2.3.4", UNLOCKED_US) is not None
 
 
-def test_a_client_that_hangs_up_has_made_its_try() -> None:
+def test_a_guess_counts_if_the_client_disconnects() -> None:
     async def main() -> None:
         access = Access(StoppedClock(), users=read_users(SLOW))
         for number in range(FREE_GUESSES):
@@ -288,7 +288,7 @@ def test_a_client_that_hangs_up_has_made_its_try() -> None:
 # --- the queue
 
 
-def test_addresses_take_turns_and_those_who_are_known_come_first() -> None:
+def test_addresses_take_turns_and_known_names_come_first() -> None:
     async def main() -> None:
         queue = HashQueue(threads=1)
         held = Held(queue)
@@ -304,7 +304,7 @@ def test_addresses_take_turns_and_those_who_are_known_come_first() -> None:
     asyncio.run(main())
 
 
-def test_a_full_queue_takes_a_new_address_in_place_of_the_last_of_the_greediest() -> None:
+def test_a_full_queue_replaces_the_last_login_of_the_busiest_address_by_a_new_address() -> None:
     async def main() -> None:
         queue = HashQueue(threads=1, limit=4)
         held = Held(queue)
@@ -327,7 +327,7 @@ def test_a_full_queue_takes_a_new_address_in_place_of_the_last_of_the_greediest(
     asyncio.run(main())
 
 
-def test_one_address_has_a_bounded_number_of_places_and_canceled_ones_are_free_again() -> None:
+def test_waiting_logins_per_address_are_bounded_and_canceled_ones_are_freed() -> None:
     async def main() -> None:
         queue = HashQueue(threads=1)
         held = Held(queue)

@@ -72,7 +72,7 @@ def body_of(route: Route) -> Any:
     return None if route.body is None else route.body.example
 
 
-def test_the_matrix() -> None:
+def test_every_route_honours_the_roles() -> None:
     async def case(world: World) -> None:
         await world.post("/jobs?namespace=here", shape("job", **WAITS), status=201, user="ada")
         asked = await world.post("/jobs/job/trigger?namespace=here", status=202, user="ada")
@@ -95,7 +95,7 @@ def test_the_matrix() -> None:
     in_world(case, users=USERS)
 
 
-def test_events_are_for_those_who_see_them() -> None:
+def test_events_cover_visible_namespaces_only() -> None:
     async def case(world: World) -> None:
         for who, namespace, status in (
             (None, "here", 401),
@@ -111,7 +111,7 @@ def test_events_are_for_those_who_see_them() -> None:
     in_world(case, users=USERS)
 
 
-def test_totals_are_for_those_who_see_everything() -> None:
+def test_totals_need_a_role_in_all_namespaces() -> None:
     async def case(world: World) -> None:
         world.facts |= {"jobs_held": 1, "jobs_recovered": 0, "executions_here": 1, "slots": 3}
         await world.post("/jobs?namespace=here", shape("job"), status=201, user="ada")
@@ -123,7 +123,7 @@ def test_totals_are_for_those_who_see_everything() -> None:
     in_world(case, users=USERS)
 
 
-def test_another_namespaces_things_are_not_there() -> None:
+def test_invisible_namespaces_are_not_found() -> None:
     async def case(world: World) -> None:
         job = await world.post("/jobs?namespace=here", shape("secret-job"), status=201, user="ada")
         asked = await world.post("/jobs/secret-job/trigger?namespace=here", status=202, user="ada")
@@ -168,7 +168,7 @@ def test_another_namespaces_things_are_not_there() -> None:
     in_world(case, users=USERS)
 
 
-def test_pruning_stays_within_ones_namespaces() -> None:
+def test_pruning_is_limited_to_permitted_namespaces() -> None:
     async def case(world: World) -> None:
         await world.post("/apply?namespace=here", {"jobs": [shape("a")], "owner": "team"}, user="ada")
         body = {"jobs": [shape("b", **WAITS)], "owner": "team", "prune": True}
@@ -183,7 +183,7 @@ def test_pruning_stays_within_ones_namespaces() -> None:
     in_world(case, users=USERS)
 
 
-def test_who_changed_what_is_on_record() -> None:
+def test_changes_are_in_the_audit_log_with_their_actor() -> None:
     async def case(world: World) -> None:
         await world.post("/jobs?namespace=here", shape("job", **WAITS), status=201, user="ada-here")
         [entry] = (await world.get("/audit", user="ada"))["items"]
@@ -192,7 +192,7 @@ def test_who_changed_what_is_on_record() -> None:
     in_world(case, users=USERS)
 
 
-def test_wrong_passwords() -> None:
+def test_wrong_credentials_are_refused() -> None:
     async def case(world: World) -> None:
         assert (await world.call("GET", f"{V1}/jobs", user="vera")).status == 200
         nobody = await world.call("GET", f"{V1}/jobs")
@@ -221,7 +221,7 @@ def test_wrong_passwords() -> None:
     in_world(case, users=USERS)
 
 
-def test_tokens_come_and_go() -> None:
+def test_tokens_can_be_created_used_and_deleted() -> None:
     async def case(world: World) -> None:
         body = {"name": "ci", "role": "operator", "namespaces": ["here"]}
         assert (await world.post("/tokens?dry_run=true", body, user="ada"))["dry_run"] is True
@@ -274,7 +274,7 @@ def test_tokens_come_and_go() -> None:
     in_world(case, users=USERS)
 
 
-def test_tokens_of_the_configuration() -> None:
+def test_tokens_of_the_configuration_are_accepted() -> None:
     text = new_token()
     fixed = read_tokens({"deploy": {"token_hash": hash_token(text).upper(), "role": "admin"}})
 
@@ -312,7 +312,7 @@ def test_tokens_of_the_configuration() -> None:
         read_tokens({"a b": {"token_hash": "0" * 64}})
 
 
-def test_a_token_is_believed_for_a_second() -> None:
+def test_a_token_is_cached_for_a_second() -> None:
     """Servers on one store share their tokens: a new one works at once, a revoked one for a second at most."""
 
     async def check() -> None:
@@ -363,12 +363,12 @@ def test_a_token_is_believed_for_a_second() -> None:
         *("role", "namespaces", "namespace", "unknown"),
     ],
 )
-def test_users_that_cannot_be(entry: Mapping[str, Any], words: str) -> None:
+def test_invalid_users_of_the_configuration_are_rejected(entry: Mapping[str, Any], words: str) -> None:
     with pytest.raises(Invalid, match=words):
         read_users({"ana": entry})
 
 
-def test_a_password_is_hashed_once_and_then_remembered() -> None:
+def test_a_verified_password_is_not_hashed_again() -> None:
     async def check() -> None:
         access = Access(SystemClock(), users=read_users({"ana": {"password_hash": SECRET, "role": "admin"}}))
         for _ in range(20):
@@ -386,7 +386,7 @@ def test_a_password_is_hashed_once_and_then_remembered() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["$2a$", "$2b$", "$2y$"])
-def test_bcrypt_passwords(prefix: str) -> None:
+def test_bcrypt_hashes_are_accepted(prefix: str) -> None:
     hashed = prefix + BCRYPT[4:]
 
     async def check() -> None:
@@ -401,14 +401,14 @@ def test_bcrypt_passwords(prefix: str) -> None:
     asyncio.run(check())
 
 
-def test_bcrypt_looks_at_72_bytes() -> None:
+def test_bcrypt_uses_the_first_72_bytes() -> None:
     long = "é" * 36
     hashed = bcrypt.hashpw(long.encode(), bcrypt.gensalt(4)).decode()
     assert is_password_right(hashed, long + "and more")
     assert not is_password_right(hashed, long[:-1])
 
 
-def test_roles() -> None:
+def test_roles_include_the_permissions_of_lower_roles() -> None:
     everywhere = Principal(name="a", role=Role.OPERATOR)
     assert everywhere.may(Permission.OPERATE, "x")
     assert not everywhere.may(Permission.ADMINISTER, "x")

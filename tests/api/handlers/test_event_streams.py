@@ -38,7 +38,7 @@ class Listeners:
         return response.status, problem, response
 
 
-def test_streams_are_limited_by_principal_by_address_and_in_all() -> None:
+def test_streams_are_limited_per_principal_per_address_and_in_total() -> None:
     async def case(world: World) -> None:
         await world.post("/jobs", shape("job"), status=201, user="ana")
         asked = await world.post("/jobs/job/trigger", status=202, user="ana")
@@ -68,7 +68,7 @@ def test_streams_are_limited_by_principal_by_address_and_in_all() -> None:
     in_world(case, users=USERS, options=OPTIONS)
 
 
-def test_without_authentication_the_address_is_what_counts() -> None:
+def test_without_authentication_streams_are_counted_per_address() -> None:
     async def case(world: World) -> None:
         async with AsyncExitStack() as stack:
             listeners = Listeners(world, stack)
@@ -78,7 +78,7 @@ def test_without_authentication_the_address_is_what_counts() -> None:
     in_world(case, options=OPTIONS)
 
 
-def test_one_viewer_does_not_take_all_streams() -> None:
+def test_one_viewer_cannot_use_all_streams() -> None:
     async def case(world: World) -> None:
         async with AsyncExitStack() as stack:
             listeners = Listeners(world, stack)
@@ -89,7 +89,7 @@ def test_one_viewer_does_not_take_all_streams() -> None:
     in_world(case, users=USERS, options=ApiOptions(poll_s=0.05, trusted_proxies=("127.0.0.1",)))
 
 
-def test_a_client_that_takes_nothing_loses_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_loses_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     async def endless(*_: object) -> AsyncIterator[bytes]:
         while True:
             yield b": much\n\n" * 20_000

@@ -93,7 +93,7 @@ def try_out(operation: Any, base: str, examples: int) -> None:
 
 # A few requests each time the tests run; many when there is time.
 @pytest.mark.parametrize("examples", [3, pytest.param(60, marks=pytest.mark.slow)])
-def test_made_up_requests(base: str, examples: int) -> None:
+def test_generated_requests_get_documented_responses(base: str, examples: int) -> None:
     schema = schemathesis.openapi.from_url(f"{base}/openapi.json")
     tried = 0
     for result in schema.get_all_operations():
@@ -105,7 +105,7 @@ def test_made_up_requests(base: str, examples: int) -> None:
     assert tried > 50
 
 
-def test_the_examples_of_the_document_work() -> None:
+def test_the_examples_of_the_document_are_accepted() -> None:
     """What the documentation shows can be sent as it is."""
 
     async def case(world: World) -> None:

@@ -69,11 +69,11 @@ def shown(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", objects(), ids=shown)
-def test_an_object_has_the_fields_that_are_accepted(path: Path) -> None:
+def test_each_schema_has_the_accepted_fields(path: Path) -> None:
     assert set(properties(at(path))) == set(objects()[path])
 
 
-def test_every_object_with_fields_is_one_that_refuses_others() -> None:
+def test_every_schema_with_fields_rejects_others() -> None:
     assert set(described()) == set(objects())
 
 
@@ -81,7 +81,7 @@ EACH = [(path, name, field) for path, fields in objects().items() for name, fiel
 
 
 @pytest.mark.parametrize(("path", "name", "field"), [each for each in EACH if each[2].words])
-def test_closed_values_are_the_words_that_are_accepted(path: Path, name: str, field: Field) -> None:
+def test_enums_list_the_accepted_values(path: Path, name: str, field: Field) -> None:
     if name == "schedule_type":
         return  # in upper or lower case
     words = {word for part in parts(properties(at(path))[name]) for word in part.get("enum", ())}
@@ -89,14 +89,14 @@ def test_closed_values_are_the_words_that_are_accepted(path: Path, name: str, fi
 
 
 @pytest.mark.parametrize(("path", "name", "field"), [each for each in EACH if each[2].bounds])
-def test_bounds_are_those_that_are_kept(path: Path, name: str, field: Field) -> None:
+def test_bounds_are_those_of_the_server(path: Path, name: str, field: Field) -> None:
     schema = properties(at(path))[name]
     low, high = field.bounds or ("", "")
     assert schema["maximum"] == float(high)
     assert schema["minimum"] == (16 if name == "files" else float(low))
 
 
-def test_every_field_says_what_it_is() -> None:
+def test_every_field_has_a_description() -> None:
     silent = [
         f"{shown(path)}.{name}"
         for path in objects()
@@ -107,7 +107,7 @@ def test_every_field_says_what_it_is() -> None:
     assert all(method in str(SCHEMAS["HttpTarget"]["properties"]["method"]) for method in METHODS)
 
 
-def test_examples_are_what_they_illustrate() -> None:
+def test_examples_match_their_schemas() -> None:
     known = {"components": {"schemas": SCHEMAS}}
     for path, name, _ in EACH:
         schema = properties(at(path))[name]
@@ -148,7 +148,7 @@ def values(field: Field) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", [path for path in objects() if AGAIN.isdisjoint(path)], ids=shown)
-def test_whatever_is_accepted_is_valid(path: Path) -> None:
+def test_accepted_values_are_valid(path: Path) -> None:
     """Every field with every kind of value, and nothing but a word of refusal for what is wrong with it."""
     for name, field in objects()[path].items():
         jobs = [(value, job(path, name, value)) for value in values(field)]
@@ -167,18 +167,18 @@ def cases(test: Any) -> list[Any]:
 TABLED = [
     *(shape(**fields) for fields in cases(test_shapes.test_settings)),
     *(shape(schedule=schedule) for schedule in cases(test_shapes.test_schedules)),
-    *(shape(**fields) for fields in cases(test_shapes.test_what_runs_at_once)),
+    *(shape(**fields) for fields in cases(test_shapes.test_jobs_that_run_immediately)),
 ]
 
 
 @pytest.mark.parametrize("data", TABLED)
-def test_jobs_of_the_tables_are_valid(data: dict[str, Any]) -> None:
+def test_accepted_jobs_of_other_tests_are_valid(data: dict[str, Any]) -> None:
     read_job(data, checks=LAX)
     VALID.validate(data)
 
 
 @given(test_shapes_back.SPECS)
-def test_what_is_answered_can_be_sent_back(spec: JobSpec) -> None:
+def test_a_returned_job_is_valid_input(spec: JobSpec) -> None:
     target = test_shapes_back.MAIN.target  # the others have options that no runner would take
     tasks = tuple(replace(task, target=target) for task in spec.tasks)
     spec = replace(spec, tasks=tasks, on_start=spec.on_start and target, on_complete=spec.on_complete and target)
@@ -186,7 +186,7 @@ def test_what_is_answered_can_be_sent_back(spec: JobSpec) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3))
-def test_made_up_jobs_that_are_accepted_are_valid(fields: dict[str, Any]) -> None:
+def test_generated_jobs_that_are_accepted_are_valid(fields: dict[str, Any]) -> None:
     data = shape(**fields)
     try:
         read_job(data, checks=CHECKS)
@@ -210,7 +210,7 @@ def test_a_target_of_a_package_is_valid() -> None:
         *({"name": "a b"}, {"name": None}, {"wait": {}}, {"recovery": "never"}, {"update": {"count": 0}}),
     ],
 )
-def test_slips_are_found_by_the_schema_alone(fields: dict[str, Any]) -> None:
+def test_typos_are_found_by_the_schema(fields: dict[str, Any]) -> None:
     data = shape(**fields)
     assert problems(data)
     assert not VALID.is_valid(data)

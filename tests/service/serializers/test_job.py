@@ -45,7 +45,7 @@ def problems(**fields: Any) -> dict[str, str]:
 # --- the shapes of the source documents
 
 
-def test_the_shape_with_a_webhook() -> None:
+def test_a_job_with_a_webhook() -> None:
     data = {
         "name": "daily-report",
         "schedule": "0 9 * * *",
@@ -64,7 +64,7 @@ def test_the_shape_with_a_webhook() -> None:
     assert (draft.namespace, draft.state, draft.immediate) == ("default", JobState.ACTIVE, False)
 
 
-def test_the_shape_with_a_job_type() -> None:
+def test_a_job_with_a_job_type() -> None:
     data = {
         "name": "send-reminder-email",
         "job_type": "EMAIL_SENDER",
@@ -181,7 +181,7 @@ def test_schedules(schedule: Any, expected: ScheduleSpec) -> None:
     assert read(schedule=schedule).spec.schedule == expected
 
 
-def test_a_window_without_an_offset_is_of_the_zone() -> None:
+def test_a_start_without_an_offset_is_in_the_zone_of_the_schedule() -> None:
     spec = read(schedule="@daily", timezone="Europe/Paris", start="2027-01-01T00:00:00").spec.schedule
     assert spec is not None
     assert spec.start_us == to_us(datetime(2026, 12, 31, 23, tzinfo=UTC))
@@ -199,7 +199,7 @@ def test_a_window_without_an_offset_is_of_the_zone() -> None:
         ({"schedule": "@daily"}, False, False),
     ],
 )
-def test_what_runs_at_once(fields: dict[str, Any], immediate: bool, now: bool) -> None:
+def test_jobs_that_run_immediately(fields: dict[str, Any], immediate: bool, now: bool) -> None:
     draft = read(**fields)
     assert (draft.immediate, draft.now) == (immediate, now)
 
@@ -340,18 +340,18 @@ def test_tasks_hooks_and_the_rest() -> None:
         ({"tasks": [{"name": f"t{n}", "command": {"x": "y" * 200_000}} for n in range(6)]}, "", "allowed 1048576"),
     ],
 )
-def test_what_is_refused(fields: dict[str, Any], pointer: str, says: str) -> None:
+def test_invalid_jobs_are_rejected(fields: dict[str, Any], pointer: str, says: str) -> None:
     found = problems(**fields)
     assert pointer in found, found
     assert says in found[pointer]
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     found = problems(name="a b", schedule="0 25 * * *", retry={"max_attempt": 3}, timeout=30, colour="red")
     assert set(found) == {"/name", "/schedule", "/retry/max_attempt", "/timeout", "/colour"}
 
 
-def test_the_message_lists_them_and_survives_a_process_boundary() -> None:
+def test_the_message_lists_all_problems_and_can_be_pickled() -> None:
     error = InvalidJob([Problem("/a", "is wrong"), Problem("/b", "too")], name="job")
     assert str(error) == 'the job "job" cannot be saved, 2 things are wrong with it:\n  /a: is wrong\n  /b: too'
     copy = pickle.loads(pickle.dumps(error))
@@ -359,12 +359,12 @@ def test_the_message_lists_them_and_survives_a_process_boundary() -> None:
 
 
 @pytest.mark.parametrize("data", [None, 7, "job", [], [[]]])
-def test_what_is_no_object_is_no_job(data: Any) -> None:
+def test_a_job_must_be_an_object(data: Any) -> None:
     with pytest.raises(InvalidJob):
         read_job(data, checks=CHECKS)
 
 
-def test_what_is_nested_without_end_is_refused() -> None:
+def test_endlessly_nested_values_are_rejected() -> None:
     deep: Any = None
     for _ in range(2_000):
         deep = [deep]

@@ -178,8 +178,8 @@ class Access:
                 raise Unauthenticated("unknown authentication scheme; use Basic or Bearer")
 
     async def _authenticate_token(self, token: str, address: str) -> Principal:
-        """Authenticate a token. A valid token never waits, whatever wrong ones came from its address: 256 bits cannot
-        be guessed.
+        """Authenticate a token. A valid token never waits, whatever wrong ones its address sent: 256 bits cannot be
+        guessed.
         """
         now_us = self._clock.now_us()
         entry = None if self.tokens is None else await self.tokens.find(token, now_us)

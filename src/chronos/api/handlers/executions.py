@@ -217,7 +217,7 @@ def replay_dry_run_response(first: Execution) -> web.Response:
 def accepted_response(
     context: RequestContext, execution_request: Triggered, *, replayed: Execution | None = None
 ) -> web.Response:
-    """Return a requested execution, new or created earlier with the same key. ``replayed`` is the original of a replay."""
+    """Return a requested execution, new or created earlier with the same key. ``replayed`` is the replay's original."""
     context.requested_execution = execution_request.id
     id_ = id_text(execution_request.id)
     answer: dict[str, Any] = {

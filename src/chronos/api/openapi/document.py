@@ -14,8 +14,8 @@ from chronos.api.routing import ResponseDoc, Route, Scope, ref
 
 _DESCRIPTION = (
     "JSON in, JSON out. Times are RFC 3339 in UTC. Errors are application/problem+json with a stable `code`; "
-    "`/docs/problems` explains each code. Statuses are spelled `canceled`; keys that used to be spelled `cancelled` are "
-    "sent in both spellings for one release."
+    "`/docs/problems` explains each code. Statuses are spelled `canceled`; keys that were spelled `cancelled` are sent "
+    "in both spellings for one release."
 )
 _TAGS = {
     "Jobs": "Definitions: what runs, when and how",
